@@ -1,0 +1,288 @@
+//! Operations, their outcomes, and the trait that executes them.
+
+use std::fmt;
+
+/// An address space, by the number its creator chose for it.
+///
+/// Slots are dense and may be used again after the space in them has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SpaceSlot(pub u32);
+
+/// A file, by the number its creator chose for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FileSlot(pub u32);
+
+/// What an access wants to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// Load.
+    Read,
+    /// Store.
+    Write,
+    /// Instruction fetch.
+    Execute,
+}
+
+/// Rights of a mapping. All false is a mapping that cannot be touched.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Prot {
+    /// Loads allowed.
+    pub read: bool,
+    /// Stores allowed.
+    pub write: bool,
+    /// Instruction fetches allowed.
+    pub execute: bool,
+}
+
+/// Whether writes are seen by others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sharing {
+    /// Copy on write.
+    Private,
+    /// Writes go to the object.
+    Shared,
+}
+
+/// What backs a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// Zeroes. With [`Sharing::Shared`], a shared-memory object of its own.
+    Anonymous,
+    /// A file from the given page on.
+    File {
+        /// Which file.
+        file: FileSlot,
+        /// First page of the file that is mapped.
+        page: u64,
+    },
+}
+
+/// `madvise` advice that changes what is resident.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Advice {
+    /// Drop the pages now; anonymous ones read as zero afterwards.
+    DontNeed,
+    /// The pages may be dropped at any time until they are written again.
+    Free,
+}
+
+/// One request of a workload. Addresses are page numbers (byte address / 4096).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// An empty space with one user.
+    Create { space: SpaceSlot },
+    /// `child` becomes a copy-on-write copy of `parent`, with one user.
+    Fork { parent: SpaceSlot, child: SpaceSlot },
+    /// One more task uses `space` (thread, vfork).
+    Share { space: SpaceSlot },
+    /// A task leaves `old` for the empty space `new`.
+    Exec { old: SpaceSlot, new: SpaceSlot },
+    /// A task leaves `space`; the last one takes the space with it.
+    Exit { space: SpaceSlot },
+    /// `mmap` at a known address, replacing what was there.
+    Map {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+        prot: Prot,
+        sharing: Sharing,
+        backing: Backing,
+        /// Stack: a touch below the mapping extends it.
+        grows_down: bool,
+    },
+    /// `munmap`.
+    Unmap { space: SpaceSlot, page: u64, pages: u64 },
+    /// `mprotect`.
+    Protect {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+        prot: Prot,
+    },
+    /// `mremap` with a known result. `new_page == page` resizes in place.
+    Remap {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+        new_page: u64,
+        new_pages: u64,
+    },
+    /// Heap end: the heap is `start..end` afterwards.
+    Brk {
+        space: SpaceSlot,
+        start: u64,
+        end: u64,
+    },
+    /// `madvise`.
+    Advise {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+        advice: Advice,
+    },
+    /// An access that faulted when it was recorded.
+    Touch {
+        space: SpaceSlot,
+        page: u64,
+        access: Access,
+    },
+    /// Make a file of `pages` pages known. Repeating it is harmless.
+    FileOpen { file: FileSlot, pages: u64 },
+    /// `read` through the page cache.
+    FileRead { file: FileSlot, page: u64, pages: u64 },
+    /// `write` of whole pages through the page cache; extends the file.
+    FileWrite { file: FileSlot, page: u64, pages: u64 },
+    /// Set the file's length.
+    Truncate { file: FileSlot, pages: u64 },
+}
+
+/// Why an operation could not be executed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OpError {
+    /// No mapping at the address.
+    NoRegion,
+    /// The mapping does not allow the access.
+    Protection,
+    /// The access lies past the end of the mapped file.
+    PastEnd,
+    /// The simulated machine has no memory left.
+    OutOfMemory,
+    /// The slot holds no space, or holds one already.
+    BadSpace,
+    /// The slot holds no file.
+    BadFile,
+    /// The request itself is malformed (empty range, address out of bounds).
+    Invalid,
+    /// The backing store failed.
+    Io,
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OpError::NoRegion => "no region at the address",
+            OpError::Protection => "the region does not allow the access",
+            OpError::PastEnd => "access past the end of the file",
+            OpError::OutOfMemory => "the simulated machine is out of memory",
+            OpError::BadSpace => "the slot holds no address space",
+            OpError::BadFile => "the slot holds no file",
+            OpError::Invalid => "malformed request",
+            OpError::Io => "the backing store failed",
+        })
+    }
+}
+
+/// A place where the replay did not go as the recording did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Divergence {
+    /// A recorded fault found its page mapped with sufficient rights.
+    AlreadyMapped,
+    /// The operation failed.
+    Failed(OpError),
+}
+
+/// What a batch did. The caller owns it and reuses it, so that a timed batch
+/// allocates nothing.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Operations that went otherwise than recorded: index in the batch and how.
+    pub divergences: Vec<(u32, Divergence)>,
+}
+
+impl Outcome {
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.divergences.clear();
+    }
+}
+
+/// A memory manager of one design on one simulated machine.
+///
+/// Every method may be called from any host thread. `cpu` is the simulated
+/// CPU the call runs on; two calls with the same `cpu` must not overlap
+/// (implementations block the second).
+pub trait Engine: Send + Sync {
+    /// The design in option syntax, complete (`rmap=chains,direct=on,…`).
+    fn design(&self) -> String;
+
+    /// Number of simulated CPUs.
+    fn cpus(&self) -> usize;
+
+    /// Executes `ops` in order. A failing operation is recorded in `outcome`
+    /// and does not stop the batch. Allocates nothing unless there are more
+    /// divergences than `outcome` has room for.
+    fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome);
+
+    /// Stores `value` in the 8-byte word at byte `address` of `space` through
+    /// the simulated MMU, handling faults as a kernel would.
+    fn store(&self, cpu: usize, space: SpaceSlot, address: u64, value: u64) -> Result<(), OpError>;
+
+    /// Loads the 8-byte word at byte `address` of `space` likewise. With
+    /// [`Access::Execute`] it is fetched as an instruction.
+    fn load(
+        &self,
+        cpu: usize,
+        space: SpaceSlot,
+        address: u64,
+        access: Access,
+    ) -> Result<u64, OpError>;
+
+    /// Loads the word without causing a fault: `None` if the page tables hold
+    /// no translation for it. Still through the TLB, so that a stale entry shows.
+    fn peek(&self, cpu: usize, space: SpaceSlot, address: u64) -> Option<u64>;
+
+    /// Calls `page` for every page that the space's tables map, ascending.
+    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64));
+
+    /// Writes every dirty page of every file to the backing store.
+    fn sync(&self, cpu: usize) -> Result<(), OpError>;
+
+    /// The word at byte `offset` of `file` as the backing store holds it.
+    fn stored_word(&self, file: FileSlot, offset: u64) -> Option<u64>;
+
+    /// Ends every space and file that is left.
+    fn clear(&self, cpu: usize);
+
+    /// Checks every invariant of the core. The text says what is wrong.
+    fn audit(&self) -> Result<(), String>;
+
+    /// Event counts since the engine was built, by name, in a fixed order.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+
+    /// Bytes in use now and at the peak, by what they hold, in a fixed order:
+    /// name, now, peak.
+    fn memory(&self) -> Vec<(&'static str, u64, u64)>;
+
+    /// Histogram of how many mappings the mapped frames have now: `[n]` is the
+    /// number of frames with `n + 1` mappings; the last entry collects the rest.
+    fn mapping_histogram(&self) -> Vec<u64>;
+}
+
+/// The word that every 8-byte word of page `page` of a file holds before
+/// anything is written to it. `file_key` is the file's slot number.
+pub fn pristine_word(file_key: u64, page: u64) -> u64 {
+    let mut z = (file_key << 36) ^ page;
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// An engine could not be built.
+#[derive(Debug)]
+pub enum EngineError {
+    /// The design string was refused; the text names the valid values.
+    Design(String),
+    /// The machine could not be set up.
+    Machine(String),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::Design(text) | EngineError::Machine(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}

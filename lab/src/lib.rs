@@ -1,0 +1,3 @@
+//! The laboratory around the `vellum` memory manager.
+
+pub mod trace;

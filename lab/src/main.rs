@@ -1,0 +1,3 @@
+//! The `vellum` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Traces: what one real run asked of memory management.
+
+pub mod event;

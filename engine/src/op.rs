@@ -130,7 +130,8 @@ pub enum Op {
     FileOpen { file: FileSlot, pages: u64 },
     /// `read` through the page cache.
     FileRead { file: FileSlot, page: u64, pages: u64 },
-    /// `write` of whole pages through the page cache; extends the file.
+    /// `write` of whole pages through the page cache; extends the file. Every
+    /// 8-byte word of page `n` becomes [`written_word`]`(file, n)`.
     FileWrite { file: FileSlot, page: u64, pages: u64 },
     /// Set the file's length.
     Truncate { file: FileSlot, pages: u64 },
@@ -266,6 +267,13 @@ pub fn pristine_word(file_key: u64, page: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The word that [`Op::FileWrite`] puts in every 8-byte word of page `page` of a
+/// file. `file_key` is the file's slot number. It differs from
+/// [`pristine_word`] and is never zero, so that a lost write shows.
+pub fn written_word(file_key: u64, page: u64) -> u64 {
+    (pristine_word(file_key, page) ^ 0x5752_4954_5445_4e21) | 1 << 63
 }
 
 /// An engine could not be built.

@@ -1,3 +1,7 @@
-//! The `vellum` command.
+//! The `vellum` command. Everything it does is in `vellum_lab::cli`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vellum_lab::cli::main()
+}

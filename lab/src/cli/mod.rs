@@ -1,0 +1,75 @@
+//! The command line: one module per command, and what they share.
+//!
+//! A command is a module with `pub struct XxxArgs` (its doc comment is the help
+//! text) and `pub fn run(args: XxxArgs) -> Result<(), Failure>`. To add one,
+//! declare the module and add a line to `commands!`.
+//!
+//! Results go to standard output through `writeln!` and `?`, never `println!`,
+//! so that a reader who closes the pipe ends the command quietly. Progress and
+//! messages go to standard error.
+
+mod failure;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use failure::{Failure, OrFail};
+
+pub mod completions;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the work could not be done (no permission, no memory, I/O error)
+  2    unusable arguments or input
+  3    a check did not hold (the replay diverged, verification or audit failed)
+  130  interrupted by Ctrl-C; what was finished has been printed
+
+Run `vellum COMMAND --help` for a command's options and examples.";
+
+/// Records what a Linux workload asks of memory management, replays it under
+/// one memory-manager design or another, and says which wins
+#[derive(Parser, Debug)]
+#[command(name = "vellum", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Declares the subcommands and their dispatch: `Variant => module::Args`.
+macro_rules! commands {
+    ($($variant:ident => $module:ident :: $args:ident,)+) => {
+        #[derive(Subcommand, Debug)]
+        enum Command {
+            $($variant($module::$args),)+
+        }
+
+        impl Command {
+            fn run(self) -> Result<(), Failure> {
+                match self {
+                    $(Command::$variant(args) => $module::run(args),)+
+                }
+            }
+        }
+    };
+}
+
+// In the order of `vellum --help`.
+commands! {
+    Completions => completions::CompletionsArgs,
+}
+
+/// Parses the arguments, runs the command, reports its failure.
+pub fn main() -> ExitCode {
+    match Cli::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message().is_empty() {
+                eprintln!("vellum: {}", failure.message());
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}

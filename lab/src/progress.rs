@@ -1,0 +1,198 @@
+//! Progress on standard error, and Ctrl-C.
+//!
+//! On a terminal progress is a bar; elsewhere (a log, a pipe) it is a plain line
+//! every few seconds; with `--quiet` it is nothing. Ctrl-C sets a flag that long
+//! loops poll, so that a command can print what it has finished; a second Ctrl-C
+//! ends the process at once.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// How long a log stays silent at most while work goes on.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Where progress goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// A bar that redraws itself.
+    Bar,
+    /// A line every few seconds.
+    Plain,
+    /// Nothing.
+    Quiet,
+}
+
+impl Style {
+    /// A bar if standard error is a terminal, plain lines otherwise; nothing if
+    /// the user asked for quiet.
+    pub fn detect(quiet: bool) -> Self {
+        match (quiet, io::stderr().is_terminal()) {
+            (true, _) => Style::Quiet,
+            (false, true) => Style::Bar,
+            (false, false) => Style::Plain,
+        }
+    }
+}
+
+/// Progress of one piece of work that has a known length.
+#[derive(Debug)]
+pub struct Progress {
+    style: Style,
+    label: String,
+    unit: &'static str,
+    total: u64,
+    done: u64,
+    bar: ProgressBar,
+    begun: Instant,
+    spoken: Instant,
+}
+
+impl Progress {
+    /// Starts showing `label`, which will take `total` steps named `unit`
+    /// ("events", "slices").
+    pub fn new(style: Style, label: impl Into<String>, total: u64, unit: &'static str) -> Self {
+        let label = label.into();
+        let bar = match style {
+            Style::Bar => ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()),
+            Style::Plain | Style::Quiet => ProgressBar::hidden(),
+        };
+        let template =
+            "{msg:24} {bar:30} {percent:>3}% {human_pos}/{human_len} {prefix}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(unit);
+        bar.set_message(label.clone());
+        let now = Instant::now();
+        Self {
+            style,
+            label,
+            unit,
+            total,
+            done: 0,
+            bar,
+            begun: now,
+            spoken: now,
+        }
+    }
+
+    /// `steps` more are done.
+    pub fn advance(&mut self, steps: u64) {
+        self.done += steps;
+        self.bar.inc(steps);
+        if self.style == Style::Plain && self.spoken.elapsed() >= PLAIN_INTERVAL {
+            self.spoken = Instant::now();
+            eprintln!("{}", self.line());
+        }
+    }
+
+    /// Renames the work, keeping its position ("pass 3 of 12").
+    pub fn relabel(&mut self, label: impl Into<String>) {
+        self.label = label.into();
+        self.bar.set_message(self.label.clone());
+    }
+
+    /// Prints a line for the user above the bar; nothing with `--quiet`.
+    pub fn note(&self, text: &str) {
+        match self.style {
+            Style::Bar => self.bar.println(text),
+            Style::Plain => eprintln!("{text}"),
+            Style::Quiet => {}
+        }
+    }
+
+    /// Ends the display. A bar vanishes; a log gets a closing line if it has
+    /// heard of this work before.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+        if self.style == Style::Plain && self.spoken > self.begun {
+            eprintln!("{}", self.line());
+        }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{}: {} of {} {} ({} %) after {:.0} s",
+            self.label,
+            self.done,
+            self.total,
+            self.unit,
+            (self.done * 100).checked_div(self.total).unwrap_or(100),
+            self.begun.elapsed().as_secs_f64(),
+        )
+    }
+}
+
+/// Says whether the user asked the command to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Catches SIGINT (Ctrl-C) and SIGTERM from here on. A second one while the
+    /// first is still being obeyed ends the process with exit code 130.
+    ///
+    /// # Errors
+    /// The operating system refused the handler.
+    pub fn on_ctrl_c() -> io::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the second signal finds the flag set by the first.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// One that only [`Interrupt::request`] sets.
+    pub fn manual() -> Self {
+        Self::default()
+    }
+
+    /// Asks the work to stop.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the work should stop at the next point where it can.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_reaches_every_clone() {
+        let interrupt = Interrupt::manual();
+        let seen_by_loop = interrupt.clone();
+        assert!(!seen_by_loop.requested());
+        interrupt.request();
+        assert!(seen_by_loop.requested());
+    }
+
+    #[test]
+    fn a_plain_line_says_how_far_the_work_is() {
+        let mut progress = Progress::new(Style::Quiet, "pass 1 of 4", 8, "slices");
+        progress.advance(2);
+        assert!(
+            progress
+                .line()
+                .starts_with("pass 1 of 4: 2 of 8 slices (25 %) after "),
+            "{}",
+            progress.line()
+        );
+    }
+
+    #[test]
+    fn work_of_length_zero_is_complete() {
+        let progress = Progress::new(Style::Quiet, "nothing", 0, "slices");
+        assert!(progress.line().contains("(100 %)"));
+    }
+}

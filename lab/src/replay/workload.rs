@@ -1,0 +1,451 @@
+//! A trace made ready to run: operations, in order, CPU by CPU.
+//!
+//! Guarantees: [`super::prepare`] did everything that costs time. A
+//! [`Stream`] is a plain slice of [`Op`]s with two bytes about each in parallel
+//! slices (its [`Class`], and the [`Expectation`] that explains a divergence),
+//! so that a timed loop does nothing but hand slices to the engine.
+//!
+//! Order across CPUs: a stream is cut into [`Segment`]s. A segment may start
+//! when every [`Wait`] of it holds. Waits only ever point backwards in one
+//! global order (the order of the recording), so they cannot form a circle.
+//! With one CPU there is one segment without waits.
+
+use std::ops::Range;
+
+use vellum_engine::Op;
+
+use crate::trace::FileId;
+
+/// What an operation is part of, for tables of time by kind. The maps that the
+/// kernel makes while it executes a program are part of [`Class::Exec`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Class {
+    /// Page faults.
+    Fault,
+    /// Creation of a space, by fork or from nothing.
+    Fork,
+    /// A further user of a space (thread, vfork).
+    Share,
+    /// Replacing a program, with the maps the kernel makes for it.
+    Exec,
+    /// End of a task.
+    Exit,
+    /// `mmap`.
+    Map,
+    /// `munmap`.
+    Unmap,
+    /// `mprotect`.
+    Protect,
+    /// `mremap`.
+    Remap,
+    /// `brk`.
+    Brk,
+    /// `madvise`.
+    Advise,
+    /// Opening, reading, writing and truncating files.
+    File,
+}
+
+impl Class {
+    /// Every class, in the order of its number.
+    pub const ALL: [Class; 12] = [
+        Class::Fault,
+        Class::Fork,
+        Class::Share,
+        Class::Exec,
+        Class::Exit,
+        Class::Map,
+        Class::Unmap,
+        Class::Protect,
+        Class::Remap,
+        Class::Brk,
+        Class::Advise,
+        Class::File,
+    ];
+
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Fault => "fault",
+            Class::Fork => "fork",
+            Class::Share => "share",
+            Class::Exec => "exec",
+            Class::Exit => "exit",
+            Class::Map => "map",
+            Class::Unmap => "unmap",
+            Class::Protect => "protect",
+            Class::Remap => "remap",
+            Class::Brk => "brk",
+            Class::Advise => "advise",
+            Class::File => "file",
+        }
+    }
+}
+
+/// What the trace itself says about a recorded fault: why a replay may find the
+/// page mapped already, or the access refused.
+///
+/// The value is found while the trace is prepared and costs nothing in the
+/// replay: when an operation diverges, this is its explanation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Expectation {
+    /// Nothing in the trace explains a divergence here.
+    AsRecorded,
+    /// The kernel's fault-around offered the page to this mapping earlier, but
+    /// it was not in the page cache then. The replay had it.
+    OfferedAround,
+    /// A neighbour in the fault-around window was touched earlier: the windows
+    /// of the kernel and of the replay differ.
+    FaultAround,
+    /// The trace has an earlier fault of the same kind on this page: the kernel
+    /// had taken the page away, or had let the access fault twice.
+    Repeated,
+    /// As [`Expectation::Repeated`], and several tasks use the space: they raced
+    /// for the page.
+    Raced,
+    /// The page was resident in the parent at fork. The kernel leaves pages of
+    /// files and shared memory for the child to fault in; the replay may copy
+    /// the entry.
+    InheritedAtFork,
+    /// A write after a read of shared memory. The kernel write-protects such
+    /// pages to learn when they become dirty; the replay may map them writable.
+    SharedWrite,
+    /// The recorded access was itself refused: the program got a signal, or the
+    /// system call an error.
+    Refused,
+}
+
+impl Expectation {
+    /// Every value, in the order of its number.
+    pub const ALL: [Expectation; 8] = [
+        Expectation::AsRecorded,
+        Expectation::OfferedAround,
+        Expectation::FaultAround,
+        Expectation::Repeated,
+        Expectation::Raced,
+        Expectation::InheritedAtFork,
+        Expectation::SharedWrite,
+        Expectation::Refused,
+    ];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Expectation::AsRecorded => "unexplained",
+            Expectation::OfferedAround => "offered-around",
+            Expectation::FaultAround => "fault-around",
+            Expectation::Repeated => "repeated",
+            Expectation::Raced => "raced",
+            Expectation::InheritedAtFork => "inherited-at-fork",
+            Expectation::SharedWrite => "shared-write",
+            Expectation::Refused => "refused",
+        }
+    }
+
+    /// One line for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Expectation::AsRecorded => "nothing in the trace explains it",
+            Expectation::OfferedAround => {
+                "the kernel's fault-around offered the page, but it was not cached yet"
+            }
+            Expectation::FaultAround => "a neighbour in the fault-around window was touched before",
+            Expectation::Repeated => "the trace has an earlier fault of this page",
+            Expectation::Raced => "another task of the same space faulted the page before",
+            Expectation::InheritedAtFork => {
+                "resident in the parent at fork, where the kernel copies no entry"
+            }
+            Expectation::SharedWrite => {
+                "the kernel write-protects shared pages to track when they become dirty"
+            }
+            Expectation::Refused => "the recorded access was refused too",
+        }
+    }
+}
+
+/// "CPU `cpu` has completed its first `ops` operations."
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Which CPU must have got there.
+    pub cpu: u32,
+    /// How many operations it must have completed.
+    pub ops: u32,
+}
+
+/// Operations of one CPU that run without waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// First operation.
+    pub start: u32,
+    /// One past the last operation. Progress is announced here.
+    pub end: u32,
+    /// First of its waits in [`Stream::waits`]; they end where the next
+    /// segment's begin.
+    pub first_wait: u32,
+}
+
+/// What one CPU does.
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub(super) ops: Vec<Op>,
+    pub(super) classes: Vec<Class>,
+    pub(super) expectations: Vec<Expectation>,
+    pub(super) origins: Vec<u32>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) waits: Vec<Wait>,
+}
+
+impl Stream {
+    /// The operations, in order.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The class of each operation.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// What explains a divergence of each operation.
+    pub fn expectations(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
+    /// The number of the event, counted from 0 along the trace, that each
+    /// operation came from.
+    pub fn origins(&self) -> &[u32] {
+        &self.origins
+    }
+
+    /// The segments, in order, covering every operation once.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// What must hold before segment `index` may start.
+    pub fn waits(&self, index: usize) -> &[Wait] {
+        let start = self.segments[index].first_wait as usize;
+        let end = match self.segments.get(index + 1) {
+            Some(next) => next.first_wait as usize,
+            None => self.waits.len(),
+        };
+        &self.waits[start..end]
+    }
+
+    /// The segments that begin in `ops`, a range that starts and ends where
+    /// segments do (see [`Workload::slices`]).
+    pub fn segments_in(&self, ops: &Range<usize>) -> Range<usize> {
+        let at = |op: usize| self.segments.partition_point(|s| (s.start as usize) < op);
+        at(ops.start)..at(ops.end)
+    }
+}
+
+/// A piece of a workload that can run once the pieces before it have: for each
+/// CPU a range of its operations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// Ranges of operations, by CPU. A range may be empty.
+    pub ops: Vec<Range<usize>>,
+}
+
+impl Slice {
+    /// Operations on all CPUs.
+    pub fn len(&self) -> usize {
+        self.ops.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Whether it has no operation.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A file of the replay and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileOrigin {
+    /// The file in the trace.
+    pub file: FileId,
+    /// The copy of the process family it belongs to; `None` if all share it.
+    pub copy: Option<u32>,
+}
+
+/// How often the trace knew too little and what was done about it.
+///
+/// Each kind is described by [`Repairs::list`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repairs {
+    /// Faults in no known mapping: one anonymous page was mapped.
+    pub unmapped_touch: u64,
+    /// Writes that faulted in a private mapping without write access and
+    /// succeeded: the page was made writable.
+    pub widened: u64,
+    /// Accesses past the known end of a file: the file was lengthened.
+    pub lengthened: u64,
+    /// Mappings that only repeat a stack's growth: left out.
+    pub stack_regrown: u64,
+    /// Unmap, protect, remap and advise calls on ranges where nothing is known
+    /// to be mapped: left out, or cut down to the part that is known.
+    pub unknown_range: u64,
+    /// Tasks that never ended in the trace: ended after the last event.
+    pub unfinished: u64,
+    /// Events without meaning for memory (empty ranges, heap ends before the
+    /// heap's start): left out.
+    pub meaningless: u64,
+}
+
+impl Repairs {
+    /// Name, count and explanation of every kind.
+    pub fn list(&self) -> [(&'static str, u64, &'static str); 7] {
+        [
+            (
+                "unmapped-touch",
+                self.unmapped_touch,
+                "faults where the trace has no mapping: one anonymous page was mapped",
+            ),
+            (
+                "widened",
+                self.widened,
+                "accesses that the known protection forbids: the page was given the right",
+            ),
+            (
+                "lengthened",
+                self.lengthened,
+                "accesses past the known end of a file: the file was lengthened",
+            ),
+            (
+                "stack-regrown",
+                self.stack_regrown,
+                "mappings that repeat a stack's growth: left out",
+            ),
+            (
+                "unknown-range",
+                self.unknown_range,
+                "calls on ranges with no known mapping: left out or cut down",
+            ),
+            (
+                "unfinished",
+                self.unfinished,
+                "tasks without a recorded end: ended after the last event",
+            ),
+            (
+                "meaningless",
+                self.meaningless,
+                "events that say nothing about memory: left out",
+            ),
+        ]
+    }
+
+    /// All repairs together.
+    pub fn total(&self) -> u64 {
+        self.list().iter().map(|(_, count, _)| count).sum()
+    }
+}
+
+/// A trace as sequences of operations, one for each simulated CPU.
+#[derive(Debug)]
+pub struct Workload {
+    pub(super) streams: Vec<Stream>,
+    /// Positions, by CPU, after each step of the global order; one row for each
+    /// place where every CPU is at the end of a segment. Empty with one CPU.
+    pub(super) cuts: Vec<u32>,
+    pub(super) spaces: u32,
+    pub(super) files: Vec<FileOrigin>,
+    pub(super) events: u64,
+    pub(super) copies: u32,
+    pub(super) repairs: Repairs,
+}
+
+impl Workload {
+    /// Number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What each CPU does.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Operations on all CPUs.
+    pub fn ops(&self) -> u64 {
+        self.streams.iter().map(|s| s.ops.len() as u64).sum()
+    }
+
+    /// Recorded events behind the operations, all copies together.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Copies of the process family that run at once.
+    pub fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// Number of space slots used; slots are `0..spaces`.
+    pub fn spaces(&self) -> u32 {
+        self.spaces
+    }
+
+    /// The files, by slot.
+    pub fn files(&self) -> &[FileOrigin] {
+        &self.files
+    }
+
+    /// Where the trace knew too little.
+    pub fn repairs(&self) -> &Repairs {
+        &self.repairs
+    }
+
+    /// Operations by class.
+    pub fn ops_by_class(&self) -> [u64; Class::ALL.len()] {
+        let mut counts = [0; Class::ALL.len()];
+        for class in self.streams.iter().flat_map(|s| &s.classes) {
+            counts[*class as usize] += 1;
+        }
+        counts
+    }
+
+    /// Cuts the workload into slices of about `target` operations that can run
+    /// one after the other, each on all its CPUs at once. With one CPU every
+    /// slice but the last has exactly `target` operations; with several the
+    /// slices end where the global order allows it.
+    pub fn slices(&self, target: usize) -> Vec<Slice> {
+        let target = target.max(1);
+        if let [stream] = &self.streams[..] {
+            let ops = stream.ops.len();
+            return (0..ops)
+                .step_by(target)
+                .map(|start| Slice {
+                    ops: vec![start..ops.min(start + target)],
+                })
+                .collect();
+        }
+        let mut slices = Vec::new();
+        let mut from = vec![0u32; self.streams.len()];
+        for to in self.cuts.chunks_exact(self.streams.len()) {
+            let slice = between(&from, to);
+            if slice.len() >= target {
+                slices.push(slice);
+                from.copy_from_slice(to);
+            }
+        }
+        let end: Vec<u32> = self.streams.iter().map(|s| s.ops.len() as u32).collect();
+        let rest = between(&from, &end);
+        if !rest.is_empty() {
+            slices.push(rest);
+        }
+        slices
+    }
+}
+
+fn between(from: &[u32], to: &[u32]) -> Slice {
+    Slice {
+        ops: from
+            .iter()
+            .zip(to)
+            .map(|(from, to)| *from as usize..*to as usize)
+            .collect(),
+    }
+}

@@ -1,0 +1,55 @@
+//! Statistics of repeated, interleaved measurements.
+//!
+//! The unit of repetition is a *pass*: the whole workload once under every arm.
+//! A pass is cut into *slices*. The time of a slice is its median over the
+//! passes, the time of an arm is the sum over its slices, and uncertainty comes
+//! from resampling passes ([`bootstrap`]).
+
+pub mod bootstrap;
+pub mod samples;
+
+pub use bootstrap::{Bootstrap, Interval, TooFewPasses};
+pub use samples::Samples;
+
+/// The median of `values`; the mean of the middle two if their number is even.
+/// `None` if there are none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some((lower + upper) / 2.0)
+}
+
+/// The `p`-quantile (`0.0..=1.0`) of an ascending, non-empty slice, linearly
+/// interpolated between the neighbouring order statistics.
+///
+/// # Panics
+/// `sorted` is empty.
+pub fn quantile(sorted: &[f64], p: f64) -> f64 {
+    let place = p.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let below = place.floor() as usize;
+    let above = place.ceil() as usize;
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn quantiles_interpolate_between_order_statistics() {
+        let sorted = [0.0, 10.0, 20.0, 30.0, 40.0];
+        assert_eq!(quantile(&sorted, 0.0), 0.0);
+        assert_eq!(quantile(&sorted, 1.0), 40.0);
+        assert_eq!(quantile(&sorted, 0.5), 20.0);
+        assert_eq!(quantile(&sorted, 0.125), 5.0);
+    }
+}

@@ -1,0 +1,430 @@
+//! The record that every page frame has.
+//!
+//! 32 bytes, two to a cache line, the same for every design. What a word means
+//! depends on the frame's [`Kind`]; the methods are grouped by it. All words
+//! are atomics, because stale readers may look at a frame at any time: they
+//! verify what they find.
+
+use crate::addr::{Pfn, Vpn};
+use crate::platform::Zone;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where a frame is. Every frame is in exactly one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    /// Not handed out yet by the platform's memory map, or kept by the manager
+    /// for good (the shared zero page).
+    Reserved = 0,
+    /// In the buddy lists, as the head or inside of a free block.
+    Free = 1,
+    /// In a CPU's list of single frames, or waiting there for its epoch.
+    Cached = 2,
+    /// Handed out, and not one of the kinds below.
+    Allocated = 3,
+    /// A page table.
+    Table = 4,
+    /// Holds the manager's own nodes.
+    Slab = 5,
+    /// A page of a file or shared-memory object.
+    Object = 6,
+    /// A private page of some address space.
+    Anonymous = 7,
+}
+
+impl Kind {
+    fn from_bits(bits: u32) -> Kind {
+        match bits & 7 {
+            0 => Kind::Reserved,
+            1 => Kind::Free,
+            2 => Kind::Cached,
+            3 => Kind::Allocated,
+            4 => Kind::Table,
+            5 => Kind::Slab,
+            6 => Kind::Object,
+            _ => Kind::Anonymous,
+        }
+    }
+}
+
+/// State bits of a frame that change while others look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// The page lock: held over filling, truncation and writeback.
+    pub const LOCKED: Flags = Flags(1 << 0);
+    /// Somebody sleeps until the page lock is free.
+    pub const WAITERS: Flags = Flags(1 << 1);
+    /// The spin lock of a page table.
+    pub const TABLE_LOCK: Flags = Flags(1 << 2);
+    /// The page holds what its backing store holds, or newer.
+    pub const UPTODATE: Flags = Flags(1 << 3);
+    /// The page is newer than its backing store.
+    pub const DIRTY: Flags = Flags(1 << 4);
+    /// The page is being written to its backing store.
+    pub const WRITEBACK: Flags = Flags(1 << 5);
+    /// The page was used since reclaim looked last.
+    pub const REFERENCED: Flags = Flags(1 << 6);
+    /// The page is on the active list.
+    pub const ACTIVE: Flags = Flags(1 << 7);
+    /// The page is on an LRU list.
+    pub const LRU: Flags = Flags(1 << 8);
+    /// Every byte of the (free) frame is known to be zero.
+    pub const ZEROED: Flags = Flags(1 << 9);
+    /// `madvise(FREE)`: the page may be dropped while it stays clean.
+    pub const LAZY_FREE: Flags = Flags(1 << 10);
+    /// The page table is unlinked and must not be edited any more.
+    pub const DEAD: Flags = Flags(1 << 11);
+
+    /// The bit's number, for bit locks.
+    pub const fn bit(self) -> u32 {
+        self.0.trailing_zeros()
+    }
+}
+
+const KIND_SHIFT: u32 = 13;
+const KIND_MASK: u32 = 7 << KIND_SHIFT;
+const ZONE_SHIFT: u32 = 16;
+const STATE_MASK: u32 = (1 << KIND_SHIFT) - 1;
+
+const COUNT_BITS: u32 = 24;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const ONE_REF: u64 = 1;
+const ONE_MAP: u64 = 1 << COUNT_BITS;
+const ONE_PIN: u64 = 1 << (2 * COUNT_BITS);
+
+/// Most mappings of one frame. Beyond it a mapping is refused, far enough
+/// from the end of the field that racing increments cannot reach it.
+pub const MAX_MAPPINGS: u32 = (COUNT_MASK as u32) - (1 << 16);
+/// Most pins of one frame, likewise.
+pub const MAX_PINS: u32 = u16::MAX as u32 - (1 << 13);
+
+const INDEX_MASK: u64 = (1 << 48) - 1;
+const ORDER_SHIFT: u32 = 48;
+
+/// Reference, mapping and pin counts at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts(u64);
+
+impl Counts {
+    /// Everything that keeps the frame: mappings, the object's own, others.
+    #[inline]
+    pub fn refs(self) -> u32 {
+        (self.0 & COUNT_MASK) as u32
+    }
+
+    /// PTEs that map the frame.
+    #[inline]
+    pub fn maps(self) -> u32 {
+        (self.0 >> COUNT_BITS & COUNT_MASK) as u32
+    }
+
+    /// Users that need the frame to stay where it is mapped. Each holds a
+    /// reference too.
+    #[inline]
+    pub fn pins(self) -> u32 {
+        (self.0 >> (2 * COUNT_BITS)) as u32
+    }
+}
+
+/// What is known about one page frame.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+pub struct Frame {
+    counts: AtomicU64,
+    flags: AtomicU32,
+    owner: AtomicU32,
+    index: AtomicU64,
+    rmap: AtomicU64,
+}
+
+const _: () = assert!(cfg!(vellum_loom) || size_of::<Frame>() == 32);
+
+/// Kind, zone and flags.
+impl Frame {
+    /// Where the frame is.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_bits(self.flags.load(Ordering::Relaxed) >> KIND_SHIFT)
+    }
+
+    /// Moves the frame to another place and clears its state flags. The caller
+    /// is the only user of the frame.
+    #[inline]
+    pub fn set_kind(&self, kind: Kind) {
+        let zone = self.flags.load(Ordering::Relaxed) & !(KIND_MASK | STATE_MASK);
+        self.flags
+            .store(zone | (kind as u32) << KIND_SHIFT, Ordering::Relaxed);
+    }
+
+    /// [`Frame::set_kind`] with state flags.
+    #[inline]
+    pub fn set_kind_with(&self, kind: Kind, flags: Flags) {
+        let zone = self.flags.load(Ordering::Relaxed) & !(KIND_MASK | STATE_MASK);
+        self.flags
+            .store(zone | (kind as u32) << KIND_SHIFT | flags.0, Ordering::Relaxed);
+    }
+
+    /// Number of the zone the frame belongs to.
+    #[inline]
+    pub fn zone(&self) -> usize {
+        (self.flags.load(Ordering::Relaxed) >> ZONE_SHIFT) as usize
+    }
+
+    /// Sets the zone number, once, when the frame table is built.
+    pub fn set_zone(&self, zone: u16) {
+        let rest = self.flags.load(Ordering::Relaxed) & !(u32::MAX << ZONE_SHIFT);
+        self.flags
+            .store(rest | u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    pub fn has(&self, flags: Flags) -> bool {
+        self.flags.load(Ordering::Acquire) & flags.0 == flags.0
+    }
+
+    /// Sets flags; returns whether any was clear.
+    #[inline]
+    pub fn set(&self, flags: Flags) -> bool {
+        self.flags.fetch_or(flags.0, Ordering::AcqRel) & flags.0 != flags.0
+    }
+
+    /// Sets flags unless all are set already, and then writes nothing.
+    #[inline]
+    pub fn set_if_clear(&self, flags: Flags) -> bool {
+        !self.has(flags) && self.set(flags)
+    }
+
+    /// Clears flags; returns whether any was set.
+    #[inline]
+    pub fn clear(&self, flags: Flags) -> bool {
+        self.flags.fetch_and(!flags.0, Ordering::AcqRel) & flags.0 != 0
+    }
+
+    /// The flag word, for locks in it.
+    #[inline]
+    pub fn flag_word(&self) -> &AtomicU32 {
+        &self.flags
+    }
+}
+
+/// Counts of frames in use.
+impl Frame {
+    /// The counts now.
+    #[inline]
+    pub fn counts(&self) -> Counts {
+        Counts(self.counts.load(Ordering::Acquire))
+    }
+
+    /// Sets the counts of a frame that nobody else uses.
+    #[inline]
+    pub fn init_counts(&self, refs: u32, maps: u32) {
+        self.counts.store(
+            u64::from(refs) * ONE_REF + u64::from(maps) * ONE_MAP,
+            Ordering::Release,
+        );
+    }
+
+    /// One more PTE maps the frame; it holds a reference. Refuses, changing
+    /// nothing, beyond [`MAX_MAPPINGS`].
+    #[inline]
+    pub fn add_mapping(&self) -> Option<Counts> {
+        let old = Counts(self.counts.fetch_add(ONE_REF + ONE_MAP, Ordering::Relaxed));
+        if old.maps() >= MAX_MAPPINGS {
+            self.counts.fetch_sub(ONE_REF + ONE_MAP, Ordering::Relaxed);
+            return None;
+        }
+        Some(old)
+    }
+
+    /// A PTE that mapped the frame is gone; its reference stays with the
+    /// caller, who drops it after the flush. Returns the counts before.
+    #[inline]
+    pub fn remove_mapping(&self) -> Counts {
+        Counts(self.counts.fetch_sub(ONE_MAP, Ordering::Release))
+    }
+
+    /// Takes a reference on a frame that may be on its way out: fails if it
+    /// has none.
+    #[inline]
+    pub fn try_get(&self) -> bool {
+        let mut old = self.counts.load(Ordering::Relaxed);
+        loop {
+            let refs = old & COUNT_MASK;
+            if refs == 0 || refs >= u64::from(MAX_MAPPINGS) {
+                return false;
+            }
+            match self.counts.compare_exchange_weak(
+                old,
+                old + ONE_REF,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Takes a reference beside one that the caller knows of.
+    #[inline]
+    pub fn get(&self) {
+        self.counts.fetch_add(ONE_REF, Ordering::Relaxed);
+    }
+
+    /// Drops a reference; true if it was the last and the frame is the caller's.
+    #[inline]
+    pub fn put(&self) -> bool {
+        let old = Counts(self.counts.fetch_sub(ONE_REF, Ordering::AcqRel));
+        debug_assert!(old.refs() > 0, "reference dropped twice");
+        old.refs() == 1
+    }
+
+    /// Pins the frame, with a reference. Refuses beyond [`MAX_PINS`].
+    #[inline]
+    pub fn pin(&self) -> bool {
+        let old = Counts(self.counts.fetch_add(ONE_REF + ONE_PIN, Ordering::Acquire));
+        if old.pins() >= MAX_PINS {
+            self.counts.fetch_sub(ONE_REF + ONE_PIN, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Drops a pin and its reference; true if that reference was the last.
+    #[inline]
+    pub fn unpin(&self) -> bool {
+        Counts(self.counts.fetch_sub(ONE_REF + ONE_PIN, Ordering::AcqRel)).refs() == 1
+    }
+}
+
+/// What the frame belongs to.
+impl Frame {
+    /// Handle of the object or space; meaning depends on the kind and design.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Sets the owner. Private frames, or under the page lock.
+    #[inline]
+    pub fn set_owner(&self, owner: u32) {
+        self.owner.store(owner, Ordering::Relaxed);
+    }
+
+    /// Index in the object, in frames (48 bits), or as the design defines it.
+    #[inline]
+    pub fn index(&self) -> u64 {
+        self.index.load(Ordering::Relaxed) & INDEX_MASK
+    }
+
+    /// Order of the block whose first frame this is.
+    #[inline]
+    pub fn order(&self) -> u32 {
+        (self.index.load(Ordering::Relaxed) >> ORDER_SHIFT) as u32 & 0xff
+    }
+
+    /// Sets index and order. Private frames, or under the page lock.
+    #[inline]
+    pub fn set_index(&self, index: u64, order: u32) {
+        self.index.store(
+            index & INDEX_MASK | u64::from(order) << ORDER_SHIFT,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The reverse-mapping design's word.
+    #[inline]
+    pub fn rmap(&self) -> &AtomicU64 {
+        &self.rmap
+    }
+}
+
+/// Page tables: live entries, level, owner, first page. The lock is
+/// [`Flags::TABLE_LOCK`].
+impl Frame {
+    /// Makes a private frame the record of an empty page table of the space
+    /// with handle `owner`, at `level` (1 holds leaves of one page), for pages
+    /// from `base` on.
+    #[inline]
+    pub fn init_table(&self, owner: u32, level: u32, base: Vpn) {
+        self.set_kind(Kind::Table);
+        self.counts.store(ONE_REF, Ordering::Relaxed);
+        self.owner.store(owner, Ordering::Relaxed);
+        self.index.store(
+            base.0 & INDEX_MASK | u64::from(level) << ORDER_SHIFT,
+            Ordering::Relaxed,
+        );
+        self.rmap.store(0, Ordering::Release);
+    }
+
+    /// The table's level.
+    #[inline]
+    pub fn level(&self) -> u32 {
+        self.order()
+    }
+
+    /// First page the table covers.
+    #[inline]
+    pub fn base(&self) -> Vpn {
+        Vpn(self.index())
+    }
+
+    /// Entries that are not empty. Exact under the table's lock.
+    #[inline]
+    pub fn live(&self) -> u32 {
+        self.rmap.load(Ordering::Relaxed) as u32
+    }
+
+    /// Adds to the live count; returns the new count. Under the table's lock.
+    #[inline]
+    pub fn add_live(&self, count: u32) -> u32 {
+        let live = self.live() + count;
+        self.rmap.store(u64::from(live), Ordering::Relaxed);
+        live
+    }
+
+    /// Subtracts from the live count; returns the new count. Under the table's lock.
+    #[inline]
+    pub fn sub_live(&self, count: u32) -> u32 {
+        debug_assert!(self.live() >= count, "more entries cleared than were live");
+        let live = self.live() - count;
+        self.rmap.store(u64::from(live), Ordering::Relaxed);
+        live
+    }
+}
+
+/// Free frames: links of the list they are on.
+impl Frame {
+    /// The next and previous frame of a list.
+    #[inline]
+    pub fn links(&self) -> (Pfn, Pfn) {
+        let word = self.rmap.load(Ordering::Relaxed);
+        (Pfn(word as u32), Pfn((word >> 32) as u32))
+    }
+
+    /// Sets the links. Under the list's lock.
+    #[inline]
+    pub fn set_links(&self, next: Pfn, previous: Pfn) {
+        self.rmap.store(
+            u64::from(next.0) | u64::from(previous.0) << 32,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Sets only the next frame of a singly linked list.
+    #[inline]
+    pub fn set_next(&self, next: Pfn) {
+        self.rmap.store(u64::from(next.0), Ordering::Relaxed);
+    }
+}
+
+/// Which zones an allocation may use, best first.
+pub(crate) fn zone_rank(zone: Zone) -> u16 {
+    match zone {
+        Zone::Low => 0,
+        Zone::High => 1,
+    }
+}

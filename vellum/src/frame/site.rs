@@ -1,0 +1,52 @@
+//! Every place that allocates, by number, so that each can be made to fail.
+
+/// A place in the core that asks for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum Site {
+    /// A private page on first write.
+    AnonymousPage,
+    /// The copy that a write to a shared page makes.
+    CopyOnWrite,
+    /// The copy that fork makes of a pinned page.
+    ForkCopy,
+    /// A page of the page cache.
+    CachePage,
+    /// A page table.
+    TablePage,
+    /// The top-level table of a space.
+    RootTable,
+    /// A frame for an arena's nodes.
+    SlabFrame,
+    /// A frame for an arena's directory.
+    SlabDirectory,
+    /// An address space.
+    Space,
+    /// A region.
+    Region,
+    /// An object.
+    Object,
+    /// A node of an object's page tree.
+    RadixNode,
+    /// A node of a PTE chain.
+    ChainNode,
+}
+
+impl Site {
+    /// Every site, in order of its number.
+    pub const ALL: [Site; 13] = [
+        Site::AnonymousPage,
+        Site::CopyOnWrite,
+        Site::ForkCopy,
+        Site::CachePage,
+        Site::TablePage,
+        Site::RootTable,
+        Site::SlabFrame,
+        Site::SlabDirectory,
+        Site::Space,
+        Site::Region,
+        Site::Object,
+        Site::RadixNode,
+        Site::ChainNode,
+    ];
+}

@@ -1,0 +1,210 @@
+//! What the embedder supplies: CPUs, nodes, memory, flushes and sleep.
+//!
+//! The platform is an instance, so that one process can hold several machines.
+//! In a kernel the implementing type is zero-sized and every method compiles
+//! to the architecture's own instruction or per-CPU variable.
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use crate::addr::{PageRange, Pfn};
+
+/// A CPU, numbered from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CpuId(pub u16);
+
+/// A NUMA node, numbered from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u16);
+
+/// Whether the core can reach memory at any time or only through a window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Zone {
+    /// In the direct map: [`Platform::frame`] works.
+    Low,
+    /// Only through [`Platform::window`].
+    High,
+}
+
+/// A run of usable page frames of one node and zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryRange {
+    /// First frame.
+    pub start: Pfn,
+    /// Number of frames.
+    pub frames: u32,
+    /// The node the memory belongs to.
+    pub node: NodeId,
+    /// How it is reached.
+    pub zone: Zone,
+}
+
+/// A set of CPUs, exact up to 64 CPUs and rounded up to groups beyond that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuSet {
+    bits: u64,
+    shift: u32,
+}
+
+impl CpuSet {
+    /// Log2 of the CPUs that share one bit on a machine of `cpus` CPUs.
+    pub const fn shift_for(cpus: usize) -> u32 {
+        let mut shift = 0;
+        while cpus > 64 << shift {
+            shift += 1;
+        }
+        shift
+    }
+
+    /// The set with the given bits, for a machine where `1 << shift` CPUs share a bit.
+    pub const fn from_bits(bits: u64, shift: u32) -> CpuSet {
+        CpuSet { bits, shift }
+    }
+
+    /// The bit that stands for `cpu`.
+    #[inline]
+    pub const fn bit(cpu: CpuId, shift: u32) -> u64 {
+        1 << (cpu.0 as u32 >> shift)
+    }
+
+    /// Whether `cpu` is in the set.
+    #[inline]
+    pub const fn contains(self, cpu: CpuId) -> bool {
+        self.bits & Self::bit(cpu, self.shift) != 0
+    }
+
+    /// Whether the set is empty.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+
+    /// The members, on a machine of `cpus` CPUs.
+    pub fn iter(self, cpus: usize) -> impl Iterator<Item = CpuId> {
+        (0..cpus as u32)
+            .map(|cpu| CpuId(cpu as u16))
+            .filter(move |&cpu| self.contains(cpu))
+    }
+}
+
+/// The hardware tag of an address space (ASID, PCID). Unique among live spaces.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceTag(pub u32);
+
+/// A request to forget translations, complete when [`Platform::flush`] returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flush {
+    /// Whose translations.
+    pub space: SpaceTag,
+    /// Which pages; `None` means all of the space.
+    pub range: Option<PageRange>,
+    /// Table pages were unlinked too: cached upper-level entries must go.
+    pub tables: bool,
+}
+
+/// Why the backing store could not do its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoError;
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the backing store failed")
+    }
+}
+
+/// A task that can sleep, as the embedder's scheduler names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskToken(pub u64);
+
+/// The machine under the memory manager.
+///
+/// # Safety
+/// The core turns what these methods say into memory accesses, so:
+///
+/// 1. The frames of [`Platform::memory_map`] are memory that nobody else uses
+///    for as long as the platform lives; the ranges do not overlap.
+/// 2. [`Platform::frame`] and [`Platform::window`] return an address, aligned
+///    to the frame size, at which the whole frame can be read and written, and
+///    distinct frames do not overlap.
+/// 3. Between [`Platform::pin`] and the matching [`Platform::unpin`] the
+///    caller stays on the CPU that `pin` named, and no other caller is pinned
+///    to that CPU. Pins of one caller may nest.
+/// 4. When [`Platform::flush`] returns, none of the named CPUs uses or will
+///    use a translation that the request covers and that was read from the
+///    tables before the call, and accesses made with them have completed.
+pub unsafe trait Platform: Sync {
+    /// Number of CPUs, at least 1 and at most 4096. Constant.
+    fn cpus(&self) -> usize;
+
+    /// Number of nodes, at least 1 and at most 1024. Constant.
+    fn nodes(&self) -> usize;
+
+    /// The node of a CPU. Constant.
+    fn node_of(&self, cpu: CpuId) -> NodeId;
+
+    /// Log2 of the frame size that frame numbers are counted in.
+    fn frame_shift(&self) -> u32;
+
+    /// The memory to manage, ascending. Constant.
+    fn memory_map(&self) -> &[MemoryRange];
+
+    /// Distance between two nodes, 10 for a node to itself, larger is farther.
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        if from == to { 10 } else { 20 }
+    }
+
+    /// Binds the caller to its CPU (disables preemption) and names the CPU.
+    fn pin(&self) -> CpuId;
+
+    /// Ends the innermost [`Platform::pin`].
+    fn unpin(&self, cpu: CpuId);
+
+    /// Address of a frame of the [`Zone::Low`] zone.
+    fn frame(&self, frame: Pfn) -> NonNull<u8>;
+
+    /// Makes a [`Zone::High`] frame reachable through window `slot` (0 or 1)
+    /// of the pinned `cpu` until [`Platform::close_window`].
+    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+        let _ = (cpu, slot);
+        self.frame(frame)
+    }
+
+    /// Ends a window.
+    fn close_window(&self, cpu: CpuId, slot: usize) {
+        let _ = (cpu, slot);
+    }
+
+    /// Makes every CPU in `cpus` forget the translations of `request`, and
+    /// returns when they have. Called pinned, by `from`, holding no spin lock
+    /// that a CPU with interrupts off could wait for.
+    fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush);
+
+    /// Called while spinning; `spins` counts the calls of one wait from 0.
+    fn relax(&self, spins: u32) {
+        let _ = spins;
+        core::hint::spin_loop();
+    }
+
+    /// The calling task.
+    fn current_task(&self) -> TaskToken;
+
+    /// Sleeps until [`Platform::unpark`] is called for this task. An unpark
+    /// that came first is not lost. May return early. Never called pinned.
+    fn park(&self);
+
+    /// Wakes a task.
+    fn unpark(&self, task: TaskToken);
+
+    /// Reads page `index` of the backing store `store` into `bytes` (one
+    /// frame). Pages never written read as the store defines.
+    ///
+    /// # Errors
+    /// [`IoError`] if the store cannot deliver; `bytes` is then unspecified.
+    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError>;
+
+    /// Writes one frame to page `index` of the backing store `store`.
+    ///
+    /// # Errors
+    /// [`IoError`] if the store did not take it; the page stays dirty.
+    fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError>;
+}

@@ -1,0 +1,107 @@
+//! Region locks whose readers write only their own CPU's line.
+//!
+//! A fault must keep its region from changing while it works, and many CPUs
+//! fault in one region at a time; a reader count in the region would bounce
+//! between them. So a reader *announces* the region in a slot of its CPU and
+//! then checks the region's gate; a writer closes the gate and then waits
+//! until no CPU announces the region (a big-reader lock that exists only while
+//! it is used). Both sides put a full fence between their store and their
+//! load, so at least one of them sees the other.
+
+use alloc::boxed::Box;
+
+use super::Pin;
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use super::percpu::CachePadded;
+use crate::platform::CpuSet;
+
+const CLOSED: u32 = 1;
+
+/// The writer's side of a region's lock: a generation with a closed bit.
+///
+/// The generation counts how often the memory of the region was used anew, so
+/// that a stale handle is noticed.
+#[derive(Debug)]
+pub struct RegionGate(AtomicU32);
+
+impl Default for RegionGate {
+    fn default() -> Self {
+        RegionGate(AtomicU32::new(CLOSED))
+    }
+}
+
+impl RegionGate {
+    /// Whether readers may enter.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) & CLOSED == 0
+    }
+
+    /// Keeps new readers out and waits until those inside have left. `key` is
+    /// what readers announce; `cpus` covers every CPU on which one can be.
+    /// Writers exclude each other by a lock of their own.
+    pub fn close(&self, announcements: &Announcements, key: u64, cpus: CpuSet, pin: &Pin<'_>) {
+        self.0.fetch_or(CLOSED, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for cpu in cpus.iter(announcements.slots.len()) {
+            let slot = &announcements.slots[cpu.0 as usize].0;
+            let mut spins = 0;
+            while slot.load(Ordering::Acquire) == key {
+                pin.relax(spins);
+                spins += 1;
+            }
+        }
+    }
+
+    /// Lets readers in again, publishing the changes.
+    #[inline]
+    pub fn open(&self) {
+        let value = self.0.load(Ordering::Relaxed);
+        self.0
+            .store((value & !CLOSED).wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// One slot a CPU: the key of the region it is working in, or 0.
+pub struct Announcements {
+    slots: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Announcements {
+    /// Slots for `cpus` CPUs.
+    pub fn new(cpus: usize) -> Self {
+        Announcements {
+            slots: (0..cpus).map(|_| CachePadded(AtomicU64::new(0))).collect(),
+        }
+    }
+
+    /// Enters as a reader of the region with this `gate`, unless it is closed.
+    /// `key` is not 0 and belongs to the region alone. A CPU is in one region
+    /// at a time.
+    #[inline]
+    pub fn enter<'a>(
+        &'a self,
+        gate: &RegionGate,
+        key: u64,
+        pin: &'a Pin<'_>,
+    ) -> Option<SharedAccess<'a>> {
+        let slot = &self.slots[pin.cpu().0 as usize].0;
+        debug_assert!(slot.load(Ordering::Relaxed) == 0, "a CPU is in one region at a time");
+        slot.store(key, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let access = SharedAccess { slot };
+        gate.is_open().then_some(access)
+    }
+}
+
+/// A reader's stay in a region.
+pub struct SharedAccess<'a> {
+    slot: &'a AtomicU64,
+}
+
+impl Drop for SharedAccess<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,191 @@
+//! Atomic integers.
+//!
+//! In an ordinary build these are the processor's own. In an instrumented
+//! build each operation first calls a hook with its kind and address, and the
+//! layout stays that of the plain integer, so that page tables and frame
+//! records can be viewed through them.
+
+#[cfg(not(any(vellum_instrumented, vellum_loom)))]
+pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(vellum_loom)]
+pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(vellum_instrumented)]
+pub use instrumented::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Tells the processor, or the model checker, that the caller spins.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(vellum_loom)]
+    loom::thread::yield_now();
+    #[cfg(not(vellum_loom))]
+    core::hint::spin_loop();
+}
+
+#[cfg(vellum_instrumented)]
+pub mod instrumented {
+    //! Atomics that report each access before it happens.
+
+    use core::sync::atomic as real;
+    pub use core::sync::atomic::Ordering;
+
+    /// What an access does to its cache line.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Kind {
+        /// Reads it.
+        Load,
+        /// Writes it.
+        Store,
+        /// Reads and writes it in one step, for which it must own it.
+        ReadModifyWrite,
+        /// Orders other accesses.
+        Fence,
+    }
+
+    /// Called before each access with its kind and address.
+    pub type Hook = fn(Kind, usize);
+
+    static HOOK: real::AtomicPtr<()> = real::AtomicPtr::new(core::ptr::null_mut());
+
+    /// Installs the hook for the whole process; `None` removes it.
+    pub fn set_hook(hook: Option<Hook>) {
+        let pointer = hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ());
+        HOOK.store(pointer, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn report(kind: Kind, address: usize) {
+        let pointer = HOOK.load(Ordering::Relaxed);
+        if !pointer.is_null() {
+            // SAFETY: the only non-null values stored are `Hook` function pointers.
+            let hook: Hook = unsafe { core::mem::transmute(pointer) };
+            hook(kind, address);
+        }
+    }
+
+    /// A fence that is reported.
+    #[inline]
+    pub fn fence(order: Ordering) {
+        report(Kind::Fence, 0);
+        real::fence(order);
+    }
+
+    macro_rules! common {
+        ($name:ident, $real:ident, $plain:ty) => {
+            /// An atomic whose accesses are reported.
+            #[repr(transparent)]
+            #[derive(Default, Debug)]
+            pub struct $name(real::$real);
+
+            impl $name {
+                /// A new atomic.
+                pub const fn new(value: $plain) -> Self {
+                    Self(real::$real::new(value))
+                }
+                fn address(&self) -> usize {
+                    core::ptr::from_ref(self).addr()
+                }
+                /// Exclusive access to the value.
+                pub fn get_mut(&mut self) -> &mut $plain {
+                    self.0.get_mut()
+                }
+                /// Loads.
+                #[inline]
+                pub fn load(&self, order: Ordering) -> $plain {
+                    report(Kind::Load, self.address());
+                    self.0.load(order)
+                }
+                /// Stores.
+                #[inline]
+                pub fn store(&self, value: $plain, order: Ordering) {
+                    report(Kind::Store, self.address());
+                    self.0.store(value, order);
+                }
+                /// Swaps.
+                #[inline]
+                pub fn swap(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.swap(value, order)
+                }
+                /// Compares and exchanges.
+                ///
+                /// # Errors
+                /// The value found, if it was not `current`.
+                #[inline]
+                pub fn compare_exchange(
+                    &self,
+                    current: $plain,
+                    new: $plain,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$plain, $plain> {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.compare_exchange(current, new, success, failure)
+                }
+                /// Compares and exchanges, and may fail for no reason.
+                ///
+                /// # Errors
+                /// The value found.
+                #[inline]
+                pub fn compare_exchange_weak(
+                    &self,
+                    current: $plain,
+                    new: $plain,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$plain, $plain> {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.compare_exchange_weak(current, new, success, failure)
+                }
+                /// Ands; returns the old value.
+                #[inline]
+                pub fn fetch_and(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.fetch_and(value, order)
+                }
+                /// Ors; returns the old value.
+                #[inline]
+                pub fn fetch_or(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.fetch_or(value, order)
+                }
+            }
+        };
+    }
+
+    macro_rules! arithmetic {
+        ($name:ident, $plain:ty) => {
+            impl $name {
+                /// Adds; returns the old value.
+                #[inline]
+                pub fn fetch_add(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.fetch_add(value, order)
+                }
+                /// Subtracts; returns the old value.
+                #[inline]
+                pub fn fetch_sub(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.fetch_sub(value, order)
+                }
+                /// Stores the larger; returns the old value.
+                #[inline]
+                pub fn fetch_max(&self, value: $plain, order: Ordering) -> $plain {
+                    report(Kind::ReadModifyWrite, self.address());
+                    self.0.fetch_max(value, order)
+                }
+            }
+        };
+    }
+
+    common!(AtomicBool, AtomicBool, bool);
+    common!(AtomicU8, AtomicU8, u8);
+    common!(AtomicU16, AtomicU16, u16);
+    common!(AtomicU32, AtomicU32, u32);
+    common!(AtomicU64, AtomicU64, u64);
+    arithmetic!(AtomicU8, u8);
+    arithmetic!(AtomicU16, u16);
+    arithmetic!(AtomicU32, u32);
+    arithmetic!(AtomicU64, u64);
+}

@@ -1,0 +1,91 @@
+//! A spin lock in one bit of a 32- or 64-bit word whose other bits are data.
+
+use super::Pin;
+use super::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A word that has a lock bit.
+pub trait BitLock {
+    /// The plain integer.
+    type Word: Copy;
+
+    /// Takes the lock; returns a guard that knows the word at that moment.
+    fn lock_bit<'a>(&'a self, bit: u32, pin: &Pin<'_>) -> BitGuard<'a, Self>;
+
+    /// Takes the lock if it is free.
+    fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>>;
+
+    /// Clears the bit, publishing what was done under the lock.
+    fn unlock_bit(&self, bit: u32);
+}
+
+/// Holds a bit lock until dropped.
+pub struct BitGuard<'a, W: BitLock + ?Sized> {
+    word: &'a W,
+    bit: u32,
+    value: W::Word,
+}
+
+impl<W: BitLock + ?Sized> BitGuard<'_, W> {
+    /// The word as it was when the lock was taken, without the lock bit.
+    #[inline]
+    pub fn value(&self) -> W::Word {
+        self.value
+    }
+}
+
+impl<W: BitLock + ?Sized> Drop for BitGuard<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        self.word.unlock_bit(self.bit);
+    }
+}
+
+macro_rules! bit_lock {
+    ($atomic:ty, $plain:ty) => {
+        impl BitLock for $atomic {
+            type Word = $plain;
+
+            #[inline]
+            fn lock_bit<'a>(&'a self, bit: u32, pin: &Pin<'_>) -> BitGuard<'a, Self> {
+                let mut spins = 0;
+                loop {
+                    if let Some(guard) = self.try_lock_bit(bit) {
+                        return guard;
+                    }
+                    while self.load(Ordering::Relaxed) & (1 << bit) != 0 {
+                        pin.relax(spins);
+                        spins += 1;
+                    }
+                }
+            }
+
+            #[inline]
+            fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>> {
+                let old = self.fetch_or(1 << bit, Ordering::Acquire);
+                (old & (1 << bit) == 0).then_some(BitGuard {
+                    word: self,
+                    bit,
+                    value: old,
+                })
+            }
+
+            #[inline]
+            fn unlock_bit(&self, bit: u32) {
+                self.fetch_and(!(1 << bit), Ordering::Release);
+            }
+        }
+    };
+}
+
+bit_lock!(AtomicU32, u32);
+bit_lock!(AtomicU64, u64);
+
+impl BitGuard<'_, AtomicU64> {
+    /// Unlocks and sets the rest of the word with one store. Every other
+    /// writer of the word must hold the lock.
+    #[inline]
+    pub fn unlock_with(self, value: u64) {
+        self.word.store(value & !(1 << self.bit), Ordering::Release);
+        core::mem::forget(self);
+    }
+}

@@ -1,0 +1,42 @@
+//! Named accessors for the bytes of page frames.
+
+use core::ptr::NonNull;
+
+use super::atomic::AtomicU64;
+
+/// Fills a frame of `size` bytes with zeroes.
+///
+/// # Safety
+/// `frame` is the address of `size` writable bytes, a multiple of 8, aligned
+/// to 8, and nobody else uses them.
+#[inline]
+pub unsafe fn zero(frame: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { frame.as_ptr().write_bytes(0, size) }
+}
+
+/// Copies a frame of `size` bytes.
+///
+/// # Safety
+/// `from` is readable, `to` is writable for `size` bytes; they do not overlap;
+/// nobody else uses `to`. `from` may be written by others at the same time (a
+/// task may store to a page that is being copied), in which case the copy holds
+/// some mix of old and new bytes.
+#[inline]
+pub unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's promise. Concurrent stores come from simulated or
+    // real user code, outside of this program's memory model.
+    unsafe { from.as_ptr().copy_to_nonoverlapping(to.as_ptr(), size) }
+}
+
+/// A frame as an array of atomic words, for page tables.
+///
+/// # Safety
+/// `frame` is the address of `words * 8` bytes aligned to 8 that live for `'a`
+/// and are accessed as atomic words, and in no other way, for as long.
+#[inline]
+pub unsafe fn words<'a>(frame: NonNull<u8>, words: usize) -> &'a [AtomicU64] {
+    // SAFETY: the caller's promise; `AtomicU64` has the layout of `u64`, and
+    // every bit pattern is valid.
+    unsafe { core::slice::from_raw_parts(frame.cast::<AtomicU64>().as_ptr(), words) }
+}

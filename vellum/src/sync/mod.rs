@@ -1,0 +1,27 @@
+//! The only door to atomics, locks, per-CPU data and epochs.
+//!
+//! Everything above uses these types and no others, so that one source runs on
+//! the processor's atomics, on instrumented ones that count accesses and offer
+//! every interleaving to a scheduler (`cfg(vellum_instrumented)`), and, for the
+//! protocols of this folder, under a model checker (`cfg(vellum_loom)`).
+//!
+//! Spin locks are taken with a [`Pin`]: whoever holds one cannot be preempted
+//! on its CPU and cannot sleep.
+
+pub mod atomic;
+pub mod bytes;
+mod announce;
+mod bit;
+mod epoch;
+mod percpu;
+mod seq;
+mod spin;
+mod wait;
+
+pub use announce::{Announcements, RegionGate, SharedAccess};
+pub use bit::{BitGuard, BitLock};
+pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
+pub use percpu::{CachePadded, PerCpu};
+pub use seq::SeqCount;
+pub use spin::{SpinGuard, SpinLock};
+pub use wait::{WaitTable, Waiting};

@@ -1,0 +1,51 @@
+//! A sequence count: readers write nothing and learn whether to try again.
+
+use super::atomic::{AtomicU32, Ordering, fence};
+
+/// Counts changes of the data beside it. Odd while a writer is at work.
+///
+/// The data is read and written through relaxed atomics. Writers exclude each
+/// other by a lock of their own.
+#[derive(Debug)]
+pub struct SeqCount(AtomicU32);
+
+impl Default for SeqCount {
+    fn default() -> Self {
+        SeqCount(AtomicU32::new(0))
+    }
+}
+
+impl SeqCount {
+    /// Starts a read; `None` while a writer is at work.
+    #[inline]
+    pub fn begin(&self) -> Option<u32> {
+        let value = self.0.load(Ordering::Acquire);
+        (value & 1 == 0).then_some(value)
+    }
+
+    /// Whether everything read since [`SeqCount::begin`] belongs together.
+    #[inline]
+    pub fn valid(&self, begun: u32) -> bool {
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) == begun
+    }
+
+    /// Starts a change. The caller holds the writers' lock.
+    #[inline]
+    pub fn write(&self) -> SeqWrite<'_> {
+        let value = self.0.load(Ordering::Relaxed);
+        self.0.store(value.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        SeqWrite(self, value)
+    }
+}
+
+/// A change in progress; dropping it lets readers in again.
+pub struct SeqWrite<'a>(&'a SeqCount, u32);
+
+impl Drop for SeqWrite<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.store(self.1.wrapping_add(2), Ordering::Release);
+    }
+}

@@ -1,0 +1,100 @@
+//! Sleeping until somebody wakes: waiters hashed by what they wait for.
+//!
+//! A waiter lists itself under the bucket's lock and then looks once more at
+//! what it waits for; a waker changes it first and then takes the bucket's
+//! lock. So a wake is never missed. A wake for one key may wake waiters of
+//! another with the same hash; they look again.
+
+use alloc::boxed::Box;
+
+use super::{CachePadded, Pin, SpinLock};
+use crate::platform::{Platform, TaskToken};
+
+const BUCKETS: usize = 64;
+const SLOTS: usize = 6;
+
+#[derive(Default)]
+struct Bucket {
+    /// Who waits. Tasks that find no slot poll instead of sleeping.
+    waiting: [Option<(u64, TaskToken)>; SLOTS],
+}
+
+/// Waiters of one manager.
+pub struct WaitTable {
+    buckets: Box<[CachePadded<SpinLock<Bucket>>]>,
+}
+
+impl Default for WaitTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A waiter that is listed and has to sleep.
+#[must_use = "a listed waiter must sleep or be taken off the list"]
+pub struct Waiting {
+    key: u64,
+    listed: bool,
+}
+
+impl WaitTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        WaitTable {
+            buckets: (0..BUCKETS).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    fn bucket(&self, key: u64) -> &SpinLock<Bucket> {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        &self.buckets[hash as usize % BUCKETS].0
+    }
+
+    /// Lists `task` as a waiter for `key`, unless `must_wait`, called under
+    /// the bucket's lock, says that there is nothing left to wait for.
+    /// `must_wait` is where a "waiters" flag is set.
+    pub fn prepare(
+        &self,
+        key: u64,
+        task: TaskToken,
+        pin: &Pin<'_>,
+        must_wait: impl FnOnce() -> bool,
+    ) -> Option<Waiting> {
+        let mut bucket = self.bucket(key).lock(pin);
+        if !must_wait() {
+            return None;
+        }
+        // A task whose sleep ended early is still listed.
+        let mine = bucket.waiting.iter().position(|slot| *slot == Some((key, task)));
+        let free = || bucket.waiting.iter().position(|slot| slot.is_none());
+        let slot = mine.or_else(free).map(|index| &mut bucket.waiting[index]);
+        let listed = slot.is_some();
+        if let Some(slot) = slot {
+            *slot = Some((key, task));
+        }
+        Some(Waiting { key, listed })
+    }
+
+    /// Sleeps. Not pinned. May return early; the caller looks again.
+    pub fn sleep<P: Platform>(&self, waiting: Waiting, platform: &P) {
+        if waiting.listed {
+            platform.park();
+        } else {
+            platform.relax(u32::MAX);
+        }
+        let _ = waiting.key;
+    }
+
+    /// Wakes everybody who waits for `key`, after what they wait for has come.
+    pub fn wake<P: Platform>(&self, key: u64, platform: &P, pin: &Pin<'_>) {
+        let mut bucket = self.bucket(key).lock(pin);
+        for slot in &mut bucket.waiting {
+            if let Some((waits_for, task)) = *slot
+                && waits_for == key
+            {
+                *slot = None;
+                platform.unpark(task);
+            }
+        }
+    }
+}

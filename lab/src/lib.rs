@@ -1,7 +1,11 @@
 //! The laboratory around the `vellum` memory manager.
 
-pub mod trace;
 pub mod cli;
+pub mod compare;
 pub mod progress;
-pub mod stats;
+pub mod record;
 pub mod replay;
+pub mod report;
+pub mod stats;
+pub mod trace;
+pub mod verify;

@@ -109,7 +109,6 @@ impl Progress {
     /// Ends the display. A bar vanishes; a log gets a closing line if it has
     /// heard of this work before.
     pub fn finish(self) {
-        self.bar.finish_and_clear();
         if self.style == Style::Plain && self.spoken > self.begun {
             eprintln!("{}", self.line());
         }
@@ -125,6 +124,13 @@ impl Progress {
             (self.done * 100).checked_div(self.total).unwrap_or(100),
             self.begun.elapsed().as_secs_f64(),
         )
+    }
+}
+
+impl Drop for Progress {
+    /// No bar stays behind, whatever ended the work.
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 
@@ -175,6 +181,14 @@ mod tests {
         assert!(!seen_by_loop.requested());
         interrupt.request();
         assert!(seen_by_loop.requested());
+    }
+
+    #[test]
+    fn ctrl_c_is_a_request_and_does_not_end_the_process() {
+        let interrupt = Interrupt::on_ctrl_c().expect("handlers can be installed");
+        assert!(!interrupt.requested());
+        signal_hook::low_level::raise(SIGINT).expect("the signal can be raised");
+        assert!(interrupt.requested());
     }
 
     #[test]

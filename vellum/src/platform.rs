@@ -81,9 +81,15 @@ impl CpuSet {
 
     /// The members, on a machine of `cpus` CPUs.
     pub fn iter(self, cpus: usize) -> impl Iterator<Item = CpuId> {
-        (0..cpus as u32)
+        let CpuSet { mut bits, shift } = self;
+        let next_group = move || {
+            let group = bits.trailing_zeros();
+            bits &= bits.checked_sub(1)?;
+            Some(group)
+        };
+        core::iter::from_fn(next_group)
+            .flat_map(move |group| group << shift..(cpus as u32).min((group + 1) << shift))
             .map(|cpu| CpuId(cpu as u16))
-            .filter(move |&cpu| self.contains(cpu))
     }
 }
 
@@ -195,16 +201,80 @@ pub unsafe trait Platform: Sync {
     /// Wakes a task.
     fn unpark(&self, task: TaskToken);
 
-    /// Reads page `index` of the backing store `store` into `bytes` (one
-    /// frame). Pages never written read as the store defines.
+    /// Reads page `index` of the backing store `store` into `frame`. Pages
+    /// never written read as the store defines. Not called pinned; the frame
+    /// is nobody else's until the call returns.
     ///
     /// # Errors
-    /// [`IoError`] if the store cannot deliver; `bytes` is then unspecified.
-    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError>;
+    /// [`IoError`] if the store cannot deliver; the frame's content is then unspecified.
+    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 
-    /// Writes one frame to page `index` of the backing store `store`.
+    /// Writes `frame` to page `index` of the backing store `store`. Not called
+    /// pinned; tasks may store to the frame meanwhile.
     ///
     /// # Errors
     /// [`IoError`] if the store did not take it; the page stays dirty.
-    fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError>;
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
+}
+
+// SAFETY: a shared reference to a platform is that platform; every call goes
+// to it unchanged.
+unsafe impl<P: Platform + ?Sized> Platform for &P {
+    fn cpus(&self) -> usize {
+        (**self).cpus()
+    }
+    fn nodes(&self) -> usize {
+        (**self).nodes()
+    }
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        (**self).node_of(cpu)
+    }
+    fn frame_shift(&self) -> u32 {
+        (**self).frame_shift()
+    }
+    fn memory_map(&self) -> &[MemoryRange] {
+        (**self).memory_map()
+    }
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        (**self).distance(from, to)
+    }
+    #[inline]
+    fn pin(&self) -> CpuId {
+        (**self).pin()
+    }
+    #[inline]
+    fn unpin(&self, cpu: CpuId) {
+        (**self).unpin(cpu);
+    }
+    #[inline]
+    fn frame(&self, frame: Pfn) -> NonNull<u8> {
+        (**self).frame(frame)
+    }
+    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+        (**self).window(cpu, slot, frame)
+    }
+    fn close_window(&self, cpu: CpuId, slot: usize) {
+        (**self).close_window(cpu, slot);
+    }
+    fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {
+        (**self).flush(from, cpus, request);
+    }
+    fn relax(&self, spins: u32) {
+        (**self).relax(spins);
+    }
+    fn current_task(&self) -> TaskToken {
+        (**self).current_task()
+    }
+    fn park(&self) {
+        (**self).park();
+    }
+    fn unpark(&self, task: TaskToken) {
+        (**self).unpark(task);
+    }
+    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        (**self).read_page(store, index, frame)
+    }
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        (**self).write_page(store, index, frame)
+    }
 }

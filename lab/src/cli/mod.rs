@@ -17,6 +17,10 @@ use clap::{Parser, Subcommand};
 pub use failure::{Failure, OrFail};
 
 pub mod completions;
+pub mod dump;
+pub mod info;
+pub mod record;
+pub mod size;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -58,6 +62,9 @@ macro_rules! commands {
 
 // In the order of `vellum --help`.
 commands! {
+    Record => record::RecordArgs,
+    Info => info::InfoArgs,
+    Dump => dump::DumpArgs,
     Completions => completions::CompletionsArgs,
 }
 

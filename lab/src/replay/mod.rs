@@ -1,7 +1,19 @@
 //! Replay: a recorded workload on a memory manager.
+//!
+//! [`prepare`] turns a trace into a [`Workload`] once; [`run()`] executes
+//! it on an [`Engine`](vellum_engine::Engine), slice by slice if wanted, and
+//! counts and explains where the replay went otherwise than the recording.
 
+pub mod explain;
+pub mod lanes;
+pub mod prepare;
+pub mod regions;
+pub mod repairs;
+pub mod run;
 pub mod workload;
 
-pub use workload::{
-    Class, Expectation, FileOrigin, Repairs, Segment, Slice, Stream, Wait, Workload,
-};
+pub use explain::Expectation;
+pub use prepare::{MAX_COPIES, MAX_CPUS, Options, PrepareError, prepare, prepare_events};
+pub use repairs::Repairs;
+pub use run::{Divergences, Replayed, Sample, run, run_slice};
+pub use workload::{Class, FileOrigin, Segment, Slice, Stream, Wait, Workload};

@@ -16,6 +16,9 @@ use vellum_engine::Op;
 
 use crate::trace::FileId;
 
+use super::explain::Expectation;
+use super::repairs::Repairs;
+
 /// What an operation is part of, for tables of time by kind. The maps that the
 /// kernel makes while it executes a program are part of [`Class::Exec`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -79,88 +82,6 @@ impl Class {
             Class::Brk => "brk",
             Class::Advise => "advise",
             Class::File => "file",
-        }
-    }
-}
-
-/// What the trace itself says about a recorded fault: why a replay may find the
-/// page mapped already, or the access refused.
-///
-/// The value is found while the trace is prepared and costs nothing in the
-/// replay: when an operation diverges, this is its explanation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Expectation {
-    /// Nothing in the trace explains a divergence here.
-    AsRecorded,
-    /// The kernel's fault-around offered the page to this mapping earlier, but
-    /// it was not in the page cache then. The replay had it.
-    OfferedAround,
-    /// A neighbour in the fault-around window was touched earlier: the windows
-    /// of the kernel and of the replay differ.
-    FaultAround,
-    /// The trace has an earlier fault of the same kind on this page: the kernel
-    /// had taken the page away, or had let the access fault twice.
-    Repeated,
-    /// As [`Expectation::Repeated`], and several tasks use the space: they raced
-    /// for the page.
-    Raced,
-    /// The page was resident in the parent at fork. The kernel leaves pages of
-    /// files and shared memory for the child to fault in; the replay may copy
-    /// the entry.
-    InheritedAtFork,
-    /// A write after a read of shared memory. The kernel write-protects such
-    /// pages to learn when they become dirty; the replay may map them writable.
-    SharedWrite,
-    /// The recorded access was itself refused: the program got a signal, or the
-    /// system call an error.
-    Refused,
-}
-
-impl Expectation {
-    /// Every value, in the order of its number.
-    pub const ALL: [Expectation; 8] = [
-        Expectation::AsRecorded,
-        Expectation::OfferedAround,
-        Expectation::FaultAround,
-        Expectation::Repeated,
-        Expectation::Raced,
-        Expectation::InheritedAtFork,
-        Expectation::SharedWrite,
-        Expectation::Refused,
-    ];
-
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Expectation::AsRecorded => "unexplained",
-            Expectation::OfferedAround => "offered-around",
-            Expectation::FaultAround => "fault-around",
-            Expectation::Repeated => "repeated",
-            Expectation::Raced => "raced",
-            Expectation::InheritedAtFork => "inherited-at-fork",
-            Expectation::SharedWrite => "shared-write",
-            Expectation::Refused => "refused",
-        }
-    }
-
-    /// One line for people.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Expectation::AsRecorded => "nothing in the trace explains it",
-            Expectation::OfferedAround => {
-                "the kernel's fault-around offered the page, but it was not cached yet"
-            }
-            Expectation::FaultAround => "a neighbour in the fault-around window was touched before",
-            Expectation::Repeated => "the trace has an earlier fault of this page",
-            Expectation::Raced => "another task of the same space faulted the page before",
-            Expectation::InheritedAtFork => {
-                "resident in the parent at fork, where the kernel copies no entry"
-            }
-            Expectation::SharedWrite => {
-                "the kernel write-protects shared pages to track when they become dirty"
-            }
-            Expectation::Refused => "the recorded access was refused too",
         }
     }
 }
@@ -271,78 +192,6 @@ pub struct FileOrigin {
     pub copy: Option<u32>,
 }
 
-/// How often the trace knew too little and what was done about it.
-///
-/// Each kind is described by [`Repairs::list`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Repairs {
-    /// Faults in no known mapping: one anonymous page was mapped.
-    pub unmapped_touch: u64,
-    /// Writes that faulted in a private mapping without write access and
-    /// succeeded: the page was made writable.
-    pub widened: u64,
-    /// Accesses past the known end of a file: the file was lengthened.
-    pub lengthened: u64,
-    /// Mappings that only repeat a stack's growth: left out.
-    pub stack_regrown: u64,
-    /// Unmap, protect, remap and advise calls on ranges where nothing is known
-    /// to be mapped: left out, or cut down to the part that is known.
-    pub unknown_range: u64,
-    /// Tasks that never ended in the trace: ended after the last event.
-    pub unfinished: u64,
-    /// Events without meaning for memory (empty ranges, heap ends before the
-    /// heap's start): left out.
-    pub meaningless: u64,
-}
-
-impl Repairs {
-    /// Name, count and explanation of every kind.
-    pub fn list(&self) -> [(&'static str, u64, &'static str); 7] {
-        [
-            (
-                "unmapped-touch",
-                self.unmapped_touch,
-                "faults where the trace has no mapping: one anonymous page was mapped",
-            ),
-            (
-                "widened",
-                self.widened,
-                "accesses that the known protection forbids: the page was given the right",
-            ),
-            (
-                "lengthened",
-                self.lengthened,
-                "accesses past the known end of a file: the file was lengthened",
-            ),
-            (
-                "stack-regrown",
-                self.stack_regrown,
-                "mappings that repeat a stack's growth: left out",
-            ),
-            (
-                "unknown-range",
-                self.unknown_range,
-                "calls on ranges with no known mapping: left out or cut down",
-            ),
-            (
-                "unfinished",
-                self.unfinished,
-                "tasks without a recorded end: ended after the last event",
-            ),
-            (
-                "meaningless",
-                self.meaningless,
-                "events that say nothing about memory: left out",
-            ),
-        ]
-    }
-
-    /// All repairs together.
-    pub fn total(&self) -> u64 {
-        self.list().iter().map(|(_, count, _)| count).sum()
-    }
-}
-
 /// A trace as sequences of operations, one for each simulated CPU.
 #[derive(Debug)]
 pub struct Workload {
@@ -354,6 +203,7 @@ pub struct Workload {
     pub(super) files: Vec<FileOrigin>,
     pub(super) events: u64,
     pub(super) copies: u32,
+    pub(super) fault_around: u64,
     pub(super) repairs: Repairs,
 }
 
@@ -391,6 +241,11 @@ impl Workload {
     /// The files, by slot.
     pub fn files(&self) -> &[FileOrigin] {
         &self.files
+    }
+
+    /// The fault-around window, in pages, that divergences are explained for.
+    pub fn fault_around(&self) -> u64 {
+        self.fault_around
     }
 
     /// Where the trace knew too little.

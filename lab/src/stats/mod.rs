@@ -6,9 +6,11 @@
 //! from resampling passes ([`bootstrap`]).
 
 pub mod bootstrap;
+pub mod random;
 pub mod samples;
 
 pub use bootstrap::{Bootstrap, Interval, TooFewPasses};
+pub use random::Random;
 pub use samples::Samples;
 
 /// The median of `values`; the mean of the middle two if their number is even.

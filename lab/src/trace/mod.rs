@@ -30,12 +30,15 @@
 //! ```
 
 pub mod event;
+pub mod model;
 
 mod anchor;
 mod block;
 mod column;
 mod error;
+mod file;
 mod header;
+mod kind;
 mod reader;
 mod rules;
 mod streams;
@@ -48,4 +51,4 @@ pub use event::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
 pub use header::{Environment, File, Header, Task};
 pub use reader::{Events, TraceReader};
 pub use streams::Streams;
-pub use writer::TraceWriter;
+pub use writer::{DEFAULT_LEVEL, TraceWriter};

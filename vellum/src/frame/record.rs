@@ -6,17 +6,18 @@
 //! verify what they find.
 
 use crate::addr::{Pfn, Vpn};
-use crate::platform::Zone;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where a frame is. Every frame is in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// Not handed out yet by the platform's memory map, or kept by the manager
-    /// for good (the shared zero page).
+    /// With a reference: kept by the manager for good (the shared zero page).
+    /// Without: inside a block of several frames, whose first frame says where
+    /// the block is ([`Frame::is_tail`]), or a hole in the memory map. Records
+    /// are born so, from zeroes.
     Reserved = 0,
-    /// In the buddy lists, as the head or inside of a free block.
+    /// First frame of a block in the buddy lists.
     Free = 1,
     /// In a CPU's list of single frames, or waiting there for its epoch.
     Cached = 2,
@@ -76,6 +77,8 @@ impl Flags {
     pub const LAZY_FREE: Flags = Flags(1 << 10);
     /// The page table is unlinked and must not be edited any more.
     pub const DEAD: Flags = Flags(1 << 11);
+    /// Met by the audit at work; never set otherwise.
+    pub(super) const AUDITED: Flags = Flags(1 << 12);
 
     /// The bit's number, for bit locks.
     pub const fn bit(self) -> u32 {
@@ -237,6 +240,34 @@ impl Frame {
             return None;
         }
         Some(old)
+    }
+
+    /// A reference that the caller holds becomes that of a PTE.
+    #[inline]
+    pub fn adopt_mapping(&self) {
+        self.counts.fetch_add(ONE_MAP, Ordering::Relaxed);
+    }
+
+    /// One more PTE maps a frame that may be on its way out, or that may have
+    /// too many mappings: fails in either case.
+    #[inline]
+    pub fn try_map(&self) -> bool {
+        let mut old = self.counts.load(Ordering::Relaxed);
+        loop {
+            let counts = Counts(old);
+            if counts.refs() == 0 || counts.refs() >= MAX_MAPPINGS {
+                return false;
+            }
+            match self.counts.compare_exchange_weak(
+                old,
+                old + ONE_REF + ONE_MAP,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
     }
 
     /// A PTE that mapped the frame is gone; its reference stays with the
@@ -421,10 +452,76 @@ impl Frame {
     }
 }
 
-/// Which zones an allocation may use, best first.
-pub(crate) fn zone_rank(zone: Zone) -> u16 {
-    match zone {
-        Zone::Low => 0,
-        Zone::High => 1,
+/// Steps between the allocator's places. The caller is the frame's only user,
+/// or holds its zone's lock.
+impl Frame {
+    /// Whether the frame is inside a block and not its first.
+    #[inline]
+    pub fn is_tail(&self) -> bool {
+        self.kind() == Kind::Reserved && self.counts.load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts the frame inside a block.
+    #[inline]
+    pub(super) fn set_tail(&self, zone: u16) {
+        self.flags
+            .store(u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Makes the frame the first of a free block.
+    #[inline]
+    pub(super) fn set_free(&self, zone: u16, order: u32, zeroed: bool) {
+        let state = if zeroed { Flags::ZEROED.0 } else { 0 };
+        self.flags.store(
+            u32::from(zone) << ZONE_SHIFT | (Kind::Free as u32) << KIND_SHIFT | state,
+            Ordering::Relaxed,
+        );
+        self.set_index(0, order);
+    }
+
+    /// Whether the frame is the first of a free block of this zone and order.
+    #[inline]
+    pub(super) fn is_free_block(&self, zone: u16, order: u32) -> bool {
+        let word = self.flags.load(Ordering::Relaxed) & !STATE_MASK;
+        word == u32::from(zone) << ZONE_SHIFT | (Kind::Free as u32) << KIND_SHIFT
+            && self.order() == order
+    }
+
+    /// Puts the frame into a CPU's list; returns its zone. Only
+    /// [`Flags::ZEROED`] survives.
+    #[inline]
+    pub(super) fn set_cached(&self) -> u16 {
+        let word = self.flags.load(Ordering::Relaxed);
+        let keep = word & !(STATE_MASK | KIND_MASK) | word & Flags::ZEROED.0;
+        self.flags
+            .store(keep | (Kind::Cached as u32) << KIND_SHIFT, Ordering::Relaxed);
+        (word >> ZONE_SHIFT) as u16
+    }
+
+    /// [`Frame::set_cached`] for a frame out of a block, whose record may never
+    /// have been written.
+    #[inline]
+    pub(super) fn set_cached_in(&self, zone: u16, zeroed: bool) {
+        let state = if zeroed { Flags::ZEROED.0 } else { 0 };
+        self.flags.store(
+            u32::from(zone) << ZONE_SHIFT | (Kind::Cached as u32) << KIND_SHIFT | state,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Hands the frame out, as the first of a block: one reference, nothing
+    /// else. Returns whether its bytes are known to be zero.
+    #[inline]
+    pub(super) fn hand_out(&self, order: u32) -> bool {
+        let word = self.flags.load(Ordering::Relaxed);
+        self.flags.store(
+            word & !(STATE_MASK | KIND_MASK) | (Kind::Allocated as u32) << KIND_SHIFT,
+            Ordering::Relaxed,
+        );
+        self.owner.store(0, Ordering::Relaxed);
+        self.set_index(0, order);
+        self.rmap.store(0, Ordering::Relaxed);
+        self.counts.store(ONE_REF, Ordering::Release);
+        word & Flags::ZEROED.0 != 0
     }
 }

@@ -37,20 +37,12 @@ impl RegionGate {
         self.0.load(Ordering::Acquire) & CLOSED == 0
     }
 
-    /// Keeps new readers out and waits until those inside have left. `key` is
-    /// what readers announce; `cpus` covers every CPU on which one can be.
-    /// Writers exclude each other by a lock of their own.
-    pub fn close(&self, announcements: &Announcements, key: u64, cpus: CpuSet, pin: &Pin<'_>) {
+    /// Keeps new readers out. Those inside have left when
+    /// [`Announcements::wait_out`] returns. Writers exclude each other by a
+    /// lock of their own.
+    #[inline]
+    pub fn close(&self) {
         self.0.fetch_or(CLOSED, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        for cpu in cpus.iter(announcements.slots.len()) {
-            let slot = &announcements.slots[cpu.0 as usize].0;
-            let mut spins = 0;
-            while slot.load(Ordering::Acquire) == key {
-                pin.relax(spins);
-                spins += 1;
-            }
-        }
     }
 
     /// Lets readers in again, publishing the changes.
@@ -91,6 +83,24 @@ impl Announcements {
         fence(Ordering::SeqCst);
         let access = SharedAccess { slot };
         gate.is_open().then_some(access)
+    }
+
+    /// Waits until no CPU of `cpus` announces a key that `concerns` accepts.
+    /// The gates of those regions are closed, so that nobody enters anew.
+    pub fn wait_out(&self, cpus: CpuSet, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
+        fence(Ordering::SeqCst);
+        for cpu in cpus.iter(self.slots.len()) {
+            let slot = &self.slots[cpu.0 as usize].0;
+            let mut spins = 0;
+            loop {
+                let key = slot.load(Ordering::Acquire);
+                if key == 0 || !concerns(key) {
+                    break;
+                }
+                pin.relax(spins);
+                spins += 1;
+            }
+        }
     }
 }
 

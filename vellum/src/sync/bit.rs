@@ -62,7 +62,8 @@ macro_rules! bit_lock {
             #[inline]
             fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>> {
                 let old = self.fetch_or(1 << bit, Ordering::Acquire);
-                (old & (1 << bit) == 0).then_some(BitGuard {
+                // Not `then_some`: a guard made in vain would unlock.
+                (old & (1 << bit) == 0).then(|| BitGuard {
                     word: self,
                     bit,
                     value: old,

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::ops::Deref;
 
-use super::Pin;
+use super::{Counter, Pin};
 use crate::platform::CpuId;
 
 /// A value alone on its cache lines (two of them, because processors fetch pairs).
@@ -58,6 +58,12 @@ impl<T: Sync> PerCpu<T> {
     #[inline]
     pub fn of(&self, cpu: CpuId) -> &T {
         &self.slots[cpu.0 as usize].0
+    }
+
+    /// The sum of one counter over all CPUs; approximate while they run.
+    pub fn sum(&self, field: impl Fn(&T) -> &Counter) -> u64 {
+        self.iter()
+            .fold(0, |total, value| total.wrapping_add(field(value).get()))
     }
 
     /// Every CPU's value, for types that may be shared.

@@ -59,7 +59,8 @@ impl<T> SpinLock<T> {
         self.state
             .compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(SpinGuard { lock: self })
+            // Not `then_some`: a guard made in vain would unlock.
+            .then(|| SpinGuard { lock: self })
     }
 
     /// The value, when nobody else can hold the lock.

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 
+use super::atomic::{AtomicU32, Ordering};
 use super::{CachePadded, Pin, SpinLock};
 use crate::platform::{Platform, TaskToken};
 
@@ -96,5 +97,60 @@ impl WaitTable {
                 platform.unpark(task);
             }
         }
+    }
+}
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const HELD_WAITERS: u32 = 2;
+
+/// A lock whose waiters sleep, for operations that may take long. Taken
+/// unpinned, and before any spin lock.
+#[derive(Debug, Default)]
+pub struct SleepLock(AtomicU32);
+
+impl SleepLock {
+    /// Takes the lock. `pin` pins the caller's CPU for as long as its result
+    /// lives; it is used to list the caller as a waiter.
+    pub fn lock<'p, P: Platform>(
+        &self,
+        table: &WaitTable,
+        platform: &P,
+        pin: impl Fn() -> Pin<'p>,
+    ) {
+        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return;
+        }
+        // Whoever has waited cannot know whether others still do, and keeps
+        // the mark.
+        while self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
+            let waiting = {
+                let pin = pin();
+                let task = platform.current_task();
+                table.prepare(self.key(), task, &pin, || {
+                    self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE
+                })
+            };
+            match waiting {
+                Some(waiting) => table.sleep(waiting, platform),
+                None => return,
+            }
+        }
+    }
+
+    /// Releases the lock.
+    pub fn unlock<P: Platform>(&self, table: &WaitTable, platform: &P, pin: &Pin<'_>) {
+        if self.0.swap(FREE, Ordering::Release) == HELD_WAITERS {
+            table.wake(self.key(), platform, pin);
+        }
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != FREE
+    }
+
+    fn key(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 }

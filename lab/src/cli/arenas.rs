@@ -1,0 +1,53 @@
+//! Engines of the real core, in memory that outlives them.
+//!
+//! An arena is the host memory behind one simulated machine. It is made once
+//! and handed from engine to engine, so that every arm gets to live in every
+//! piece of memory and none is favoured by where the host put it.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use vellum_engine::{Arena, Config, Engine, EngineError};
+
+use crate::compare::{ARMS, Builder};
+
+/// Builds engines in [`ARMS`] arenas of equal size.
+pub struct Arenas {
+    cpus: usize,
+    nodes: usize,
+    ram_bytes: u64,
+    arenas: [OnceCell<Arc<Arena>>; ARMS],
+}
+
+impl Arenas {
+    /// Arenas of `ram_bytes` each, for machines with `cpus` CPUs on one node.
+    /// Memory is taken from the host when an arena is first used.
+    pub fn new(cpus: usize, ram_bytes: u64) -> Self {
+        Self {
+            cpus,
+            nodes: 1,
+            ram_bytes,
+            arenas: Default::default(),
+        }
+    }
+
+    fn arena(&self, index: usize) -> Result<Arc<Arena>, EngineError> {
+        if let Some(arena) = self.arenas[index].get() {
+            return Ok(Arc::clone(arena));
+        }
+        let arena = Arc::new(Arena::new(self.ram_bytes)?);
+        Ok(Arc::clone(self.arenas[index].get_or_init(|| arena)))
+    }
+}
+
+impl Builder for Arenas {
+    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
+        let config = Config {
+            design: design.to_owned(),
+            cpus: self.cpus,
+            nodes: self.nodes,
+            ram_bytes: self.ram_bytes,
+        };
+        vellum_engine::build(&config, self.arena(arena)?)
+    }
+}

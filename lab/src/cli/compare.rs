@@ -1,0 +1,246 @@
+//! `vellum compare`: which of two designs suits a workload.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::arenas::Arenas;
+use super::{Failure, OrFail, size};
+
+use crate::compare::{Analysis, CompareError, HostClock, Measurement, Settings, measure};
+use crate::progress::{Interrupt, Style};
+use crate::replay::{Options, Workload, prepare};
+use crate::report::{About, Report, json, text};
+use crate::trace::TraceReader;
+
+/// The trace compared on if none is named, relative to the source tree.
+const DEFAULT_TRACE: &str = "traces/kernel-build.vlt";
+
+/// Confidence of all intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// Share of unexplained divergences above which a comparison is refused.
+const DIVERGENCE_LIMIT: f64 = 0.01;
+
+const EXAMPLES: &str = "\
+Both designs and a control (A once more) run side by side; the workload is cut into slices of
+about a millisecond, and each slice is executed by all three before the next. `difference` is
+said only if the 95 % interval of B / A excludes 1 and lies outside that of the control.
+docs/measuring.md describes the method, the tables and the JSON.
+
+Examples:
+  vellum compare
+  vellum compare traces/kernel-build.vlt --a rmap=chains --b rmap=partial
+  vellum compare traces/kernel-build.vlt --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
+  vellum compare traces/kernel-build.vlt --copies 4 --ram 4G --json report.json
+  vellum compare traces/kernel-build.vlt --a rmap=chains --b rmap=chains   (no difference proven)
+
+Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or trace,
+3 the replay diverged from the recording, 130 interrupted (what is finished is printed).";
+
+/// Compare two designs on a trace: which needs less CPU time, by how much, how surely
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArgs {
+    /// Trace to replay [default: traces/kernel-build.vlt of the source tree]
+    trace: Option<PathBuf>,
+    /// Design A (`vellum designs` lists the options)
+    #[arg(long, value_name = "DESIGN", default_value = "rmap=chains")]
+    a: String,
+    /// Design B
+    #[arg(long, value_name = "DESIGN", default_value = "rmap=partial")]
+    b: String,
+    /// Passes over the workload; multiples of 6 balance the order of execution
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 12,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    passes: u16,
+    /// Copies of the recorded process family that run at once
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    copies: u32,
+    /// Simulated CPUs, each a host thread
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cpus: usize,
+    /// Memory of each of the three simulated machines
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size::parse)]
+    ram: u64,
+    /// Length of a slice in microseconds of CPU time
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
+    slice: u64,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Seed of the order of execution, the bootstrap and the shifts between copies
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Bootstrap resamples
+    #[arg(long, value_name = "R", default_value_t = 2000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    resamples: u32,
+}
+
+/// Prepares the trace, measures, prints.
+pub fn run(args: CompareArgs) -> Result<(), Failure> {
+    let path = match &args.trace {
+        Some(path) => path.clone(),
+        None => default_trace()?,
+    };
+    let output = Output::open(args.json.as_deref())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(args.quiet);
+    let workload = load(&path, &args, style)?;
+    let measured = take(&workload, &args, style, &interrupt)?;
+    print(&path, &args, &measured, output)?;
+    match measured.interrupted {
+        true => Err(Failure::interrupted(format!(
+            "interrupted after {} of {} passes",
+            measured.passes.len(),
+            args.passes
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failure> {
+    if style != Style::Quiet {
+        eprintln!("preparing {}", path.display());
+    }
+    let trace = TraceReader::open(path).blame_input()?;
+    let options = Options {
+        cpus: args.cpus,
+        copies: args.copies,
+        seed: args.seed,
+        // Both designs execute the same operations. What the larger window of
+        // the two explains is explained.
+        fault_around: fault_around(&args.a).max(fault_around(&args.b)),
+    };
+    prepare(&trace, &options).blame_input()
+}
+
+/// The fault-around window of `design` in pages.
+fn fault_around(design: &str) -> u64 {
+    let given = design
+        .split(',')
+        .filter_map(|option| option.strip_prefix("faultaround="))
+        .next_back();
+    let default = || {
+        let options = vellum_engine::options().iter();
+        let mut named = options.filter(|option| option.name == "faultaround");
+        named.next().map(|option| option.default)
+    };
+    let pages = given
+        .or_else(default)
+        .and_then(|pages| pages.trim().parse().ok());
+    pages.unwrap_or(Options::default().fault_around).max(1)
+}
+
+fn take(
+    workload: &Workload,
+    args: &CompareArgs,
+    style: Style,
+    interrupt: &Interrupt,
+) -> Result<Measurement, Failure> {
+    let settings = Settings {
+        a: args.a.clone(),
+        b: args.b.clone(),
+        passes: usize::from(args.passes),
+        slice_us: args.slice,
+        seed: args.seed,
+        style,
+        divergence_limit: DIVERGENCE_LIMIT,
+    };
+    let arenas = Arenas::new(args.cpus, args.ram);
+    let clock = HostClock::new();
+    measure(workload, &arenas, &clock, &settings, interrupt).map_err(|error| {
+        let code = match &error {
+            CompareError::Empty
+            | CompareError::Engine {
+                source: vellum_engine::EngineError::Design(_),
+                ..
+            } => Failure::usage,
+            CompareError::Diverged { .. } => Failure::refuted,
+            CompareError::Interrupted => Failure::interrupted,
+            _ => Failure::failed,
+        };
+        code(Failure::from(error).message().to_owned())
+    })
+}
+
+/// Where the results go.
+enum Output {
+    Tables,
+    Json,
+    TablesAndFile(PathBuf, json::PendingFile),
+}
+
+impl Output {
+    /// Refuses a file that cannot be written before any time is spent.
+    fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Output::Tables),
+            Some(path) if path == Path::new("-") => Ok(Output::Json),
+            Some(path) => {
+                let file = json::PendingFile::create(path)
+                    .doing(|| format!("writing {}", path.display()))?;
+                Ok(Output::TablesAndFile(path.to_owned(), file))
+            }
+        }
+    }
+}
+
+fn print(
+    trace: &Path,
+    args: &CompareArgs,
+    measured: &Measurement,
+    output: Output,
+) -> Result<(), Failure> {
+    let resamples = args.resamples as usize;
+    let analysis = Analysis::new(measured, CONFIDENCE, resamples, args.seed);
+    let about = About {
+        trace: trace.display().to_string(),
+        a: args.a.clone(),
+        b: args.b.clone(),
+        passes: usize::from(args.passes),
+        copies: args.copies,
+        ram_bytes: args.ram,
+        slice_us: args.slice,
+        confidence: CONFIDENCE,
+        resamples,
+        seed: args.seed,
+    };
+    let report = Report::new(about, measured, &analysis);
+    let printed = match output {
+        Output::Tables => text::render(&report),
+        Output::Json => json::render(&report)?,
+        Output::TablesAndFile(path, file) => {
+            file.commit(&json::render(&report)?)
+                .doing(|| format!("writing {}", path.display()))?;
+            text::render(&report)
+        }
+    };
+    io::stdout().lock().write_all(printed.as_bytes())?;
+    Ok(())
+}
+
+/// The shipped trace: below the current directory, or below a directory that
+/// the program itself lies in (`target/release/vellum` in the source tree).
+fn default_trace() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let beside = program
+        .ancestors()
+        .skip(1)
+        .map(|directory| directory.join(DEFAULT_TRACE));
+    std::iter::once(PathBuf::from(DEFAULT_TRACE))
+        .chain(beside)
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "no trace named, and {DEFAULT_TRACE} is neither here nor where the program lies; \
+                 give the path of a trace, or record one with `vellum record`"
+            ))
+        })
+}

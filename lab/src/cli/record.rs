@@ -1,0 +1,184 @@
+//! `vellum record`: runs a command and writes down what it asks of memory
+//! management.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::ValueHint;
+
+use super::{Failure, size};
+use crate::progress::{Interrupt, Style};
+use crate::record::{self, Options, Overhead};
+use crate::trace::DEFAULT_LEVEL;
+
+const EXAMPLES: &str = "\
+The exit code is the command's own; 1 if the recording failed.
+
+Recording needs root, or the capabilities CAP_PERFMON and CAP_IPC_LOCK together with a
+readable tracefs. Transparent huge pages are switched off for the command and its
+descendants, and for nothing else.
+
+Examples:
+  vellum record -- make -j4
+  vellum record -o gcc.vellum -- gcc -O2 -c main.c
+  vellum record --buffer 64M -o server.vellum -- ./run-server-benchmark
+  vellum record --measure-overhead 3 --prepare 'make clean' -- make -j4";
+
+/// Record what a command and its descendants ask of memory management
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RecordArgs {
+    /// Write the trace to FILE; it appears when the recording is complete
+    #[arg(short, long, value_name = "FILE", default_value = "trace.vellum", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+
+    /// Buffer for each CPU's events, rounded up to a power of two (K, M and G are
+    /// understood)
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer)]
+    buffer: usize,
+
+    /// Keep the trace although events were lost; it then says how many
+    #[arg(long)]
+    allow_lost: bool,
+
+    /// How hard to compress the trace, from 1 (fast) to 22 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL,
+          value_parser = clap::value_parser!(i32).range(1..=22))]
+    level: i32,
+
+    /// Write no trace: run the command N times four times, plain and recorded in
+    /// the order A B B A, and print what recording costs
+    #[arg(long, value_name = "N", conflicts_with_all = ["allow_lost", "level"],
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    measure_overhead: Option<u16>,
+
+    /// Shell command to run before each measured run
+    #[arg(long, value_name = "SHELL-COMMAND", requires = "measure_overhead")]
+    prepare: Option<String>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The command to record and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// Records, or measures what recording costs.
+pub fn run(args: RecordArgs) -> Result<(), Failure> {
+    if let Some(rounds) = args.measure_overhead {
+        return measure(&args, usize::from(rounds));
+    }
+    if fs::metadata(&args.output).is_ok_and(|metadata| !metadata.is_file()) {
+        let path = args.output.display();
+        return Err(Failure::usage(format!("{path}: not a regular file")));
+    }
+    let interrupt = Interrupt::on_ctrl_c()?;
+    let options = Options {
+        command: args.command,
+        output: args.output,
+        buffer: args.buffer,
+        allow_lost: args.allow_lost,
+        level: args.level,
+        style: Style::detect(args.quiet),
+    };
+    let recording = record::record(&options, &interrupt)?;
+    if !args.quiet {
+        let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
+        eprintln!(
+            "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",
+            options.output.display(),
+            recording.events,
+            recording.seconds,
+            recording.bytes as f64 / 1e6,
+            recording.lost,
+        );
+    }
+    match recording.exit_code {
+        0 => Ok(()),
+        code => Err(Failure::silent(code)),
+    }
+}
+
+fn measure(args: &RecordArgs, rounds: usize) -> Result<(), Failure> {
+    let interrupt = Interrupt::on_ctrl_c()?;
+    let directory = match args.output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let quiet = args.quiet;
+    let overhead = record::measure_overhead(
+        &args.command,
+        args.prepare.as_deref(),
+        rounds,
+        args.buffer,
+        &directory,
+        &interrupt,
+        |line| {
+            if !quiet {
+                eprintln!("{line}");
+            }
+        },
+    )?;
+    print_overhead(&overhead, &mut io::stdout().lock())?;
+    Ok(())
+}
+
+fn print_overhead(overhead: &Overhead, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<8} {:>10} {:>10} {:>9}  95 % interval",
+        "", "plain s", "recorded s", "overhead"
+    )?;
+    for (name, ratio, plain, recorded) in [
+        (
+            "elapsed",
+            overhead.elapsed,
+            overhead.plain.0,
+            overhead.recorded.0,
+        ),
+        ("CPU", overhead.cpu, overhead.plain.1, overhead.recorded.1),
+    ] {
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let interval = match ratio.interval {
+            Some((low, high)) => format!("{:+.1} % to {:+.1} %", percent(low), percent(high)),
+            None => "none from a single round".to_owned(),
+        };
+        let mean = format!("{:+.1} %", percent(ratio.mean));
+        writeln!(
+            out,
+            "{name:<8} {plain:>10.3} {recorded:>10.3} {mean:>9}  {interval}"
+        )?;
+    }
+    writeln!(
+        out,
+        "rounds of four runs (plain, recorded, recorded, plain): {}",
+        overhead.rounds
+    )
+}
+
+/// The size of a buffer: up to 1 GiB.
+fn parse_buffer(text: &str) -> Result<usize, String> {
+    match size::parse(text)? {
+        bytes @ 1..=0x4000_0000 => Ok(bytes as usize),
+        _ => Err("the buffer of a CPU is at most 1G".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_take_suffixes_and_have_a_limit() {
+        assert_eq!(parse_buffer("8M"), Ok(8 << 20));
+        assert_eq!(parse_buffer("1G"), Ok(1 << 30));
+        for bad in ["", "M", "2G", "0"] {
+            assert!(parse_buffer(bad).is_err(), "{bad}");
+        }
+    }
+}

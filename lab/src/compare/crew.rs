@@ -1,0 +1,321 @@
+//! Executing slices on an engine and timing them.
+//!
+//! With one simulated CPU everything happens on the calling thread. With more,
+//! each CPU has a thread that lives as long as the [`Crew`]; the caller hands
+//! every thread its part of a slice and waits for all of them, which is the
+//! barrier between slices. Time spent waiting, for work or for another CPU's
+//! progress inside a slice, is outside the measured intervals.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Scope};
+
+use vellum_engine::{Divergence, Engine, OpError, Outcome};
+
+use super::clock::Clock;
+use super::workload::Load;
+use crate::replay::lanes::{Abandon, Progress};
+use crate::replay::{Class, Expectation, Slice};
+
+/// Number of classes of operation.
+pub const CLASSES: usize = Class::ALL.len();
+
+/// Divergences that a batch has room for without allocating.
+const OUTCOME_ROOM: usize = 1 << 12;
+
+/// How finely a slice is timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grain {
+    /// One interval for everything a CPU does without waiting.
+    Whole,
+    /// One interval for each run of operations of one class.
+    ByClass,
+}
+
+/// What was measured of one class of operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClassTime {
+    /// CPU time, the cost of the clock included, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Intervals timed.
+    pub intervals: u64,
+    /// Operations in them.
+    pub ops: u64,
+}
+
+/// Operations that did not go as recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// The recording explains them.
+    pub explained: u64,
+    /// Nothing explains them.
+    pub unexplained: u64,
+    /// Of either, those that failed for lack of memory.
+    pub out_of_memory: u64,
+    /// The first that nothing explains: CPU, index of the operation, what happened.
+    pub first: Option<(usize, usize, Divergence)>,
+}
+
+impl Tally {
+    fn count(&mut self, cpu: usize, index: usize, what: Divergence, why: Expectation) {
+        if what == Divergence::Failed(OpError::OutOfMemory) {
+            self.out_of_memory += 1;
+        }
+        if why.explains(what) {
+            self.explained += 1;
+        } else {
+            self.unexplained += 1;
+            self.first.get_or_insert((cpu, index, what));
+        }
+    }
+
+    /// Adds what another part of the same run found.
+    pub fn add(&mut self, other: &Tally) {
+        self.explained += other.explained;
+        self.unexplained += other.unexplained;
+        self.out_of_memory += other.out_of_memory;
+        self.first = self.first.or(other.first);
+    }
+}
+
+/// What executing a slice took.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// CPU time in the engine, all CPUs together, in nanoseconds.
+    pub cpu_ns: u64,
+    /// From handing out the slice to the end of its last part, in nanoseconds.
+    pub wall_ns: u64,
+    /// By class; filled with [`Grain::ByClass`].
+    pub classes: [ClassTime; CLASSES],
+    /// What went otherwise than recorded.
+    pub tally: Tally,
+}
+
+impl Reading {
+    fn add(&mut self, other: &Reading) {
+        self.cpu_ns += other.cpu_ns;
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.cpu_ns += theirs.cpu_ns;
+            mine.intervals += theirs.intervals;
+            mine.ops += theirs.ops;
+        }
+        self.tally.add(&other.tally);
+    }
+}
+
+/// One simulated CPU's part of the work.
+struct Lane<'w> {
+    load: &'w dyn Load,
+    clock: &'w dyn Clock,
+    cpu: usize,
+    outcome: Outcome,
+    /// First operation of the batch that `outcome` is about.
+    batch: usize,
+    /// CPU time of the thread when the interval began.
+    begun_ns: u64,
+    reading: Reading,
+}
+
+impl<'w> Lane<'w> {
+    fn new(load: &'w dyn Load, clock: &'w dyn Clock, cpu: usize) -> Self {
+        Self {
+            load,
+            clock,
+            cpu,
+            outcome: Outcome {
+                divergences: Vec::with_capacity(OUTCOME_ROOM),
+            },
+            batch: 0,
+            begun_ns: 0,
+            reading: Reading::default(),
+        }
+    }
+
+    /// Executes this CPU's part of a slice. `progress` is what it waits for
+    /// where there are several CPUs.
+    fn execute(&mut self, engine: &dyn Engine, job: &Part, progress: Option<&Progress>) -> Reading {
+        self.resume();
+        match progress {
+            None => self.stretch(engine, job.ops.clone(), job.grain),
+            Some(progress) => self.segments(engine, job, progress),
+        }
+        self.pause(job.grain);
+        std::mem::take(&mut self.reading)
+    }
+
+    fn segments(&mut self, engine: &dyn Engine, job: &Part, progress: &Progress) {
+        for index in self.load.segments_in(self.cpu, &job.ops) {
+            let (segment, waits) = self.load.segment(self.cpu, index);
+            if !progress.holds(waits) {
+                self.pause(job.grain);
+                progress.wait(waits);
+                self.resume();
+            }
+            let end = segment.end as u32;
+            self.stretch(engine, segment, job.grain);
+            progress.announce(self.cpu, end);
+        }
+    }
+
+    /// Executes operations between which nothing is waited for.
+    fn stretch(&mut self, engine: &dyn Engine, ops: Range<usize>, grain: Grain) {
+        if grain == Grain::Whole {
+            self.run(engine, ops);
+            return;
+        }
+        let classes = &self.load.classes(self.cpu)[ops.clone()];
+        let mut begin = ops.start;
+        for run in classes.chunk_by(|a, b| a == b) {
+            self.settle();
+            self.resume();
+            self.run(engine, begin..begin + run.len());
+            let cpu_ns = self.clock.cpu_ns().saturating_sub(self.begun_ns);
+            self.reading.cpu_ns += cpu_ns;
+            let class = &mut self.reading.classes[run[0] as usize];
+            class.cpu_ns += cpu_ns;
+            class.intervals += 1;
+            class.ops += run.len() as u64;
+            begin += run.len();
+        }
+    }
+
+    fn run(&mut self, engine: &dyn Engine, ops: Range<usize>) {
+        self.settle();
+        self.batch = ops.start;
+        engine.run(self.cpu, &self.load.ops(self.cpu)[ops], &mut self.outcome);
+    }
+
+    fn resume(&mut self) {
+        self.begun_ns = self.clock.cpu_ns();
+    }
+
+    fn pause(&mut self, grain: Grain) {
+        if grain == Grain::Whole {
+            self.reading.cpu_ns += self.clock.cpu_ns().saturating_sub(self.begun_ns);
+        }
+        self.settle();
+    }
+
+    /// Counts the divergences of the last batch.
+    fn settle(&mut self) {
+        for (index, what) in self.outcome.divergences.drain(..) {
+            let index = self.batch + index as usize;
+            let why = self.load.expectation(self.cpu, index);
+            self.reading.tally.count(self.cpu, index, what, why);
+        }
+    }
+}
+
+/// One CPU's part of a slice.
+struct Part {
+    ops: Range<usize>,
+    grain: Grain,
+}
+
+struct Job {
+    engine: Arc<dyn Engine>,
+    part: Part,
+    progress: Arc<Progress>,
+}
+
+struct Worker {
+    jobs: Sender<Job>,
+    readings: Receiver<Reading>,
+}
+
+/// The threads that execute slices.
+pub struct Crew<'w> {
+    clock: &'w dyn Clock,
+    /// Does the work if there is one CPU.
+    own: Lane<'w>,
+    /// One for each CPU if there are several.
+    workers: Vec<Worker>,
+}
+
+impl Crew<'_> {
+    /// Calls `work` with a crew for `load`, and dismisses the crew afterwards.
+    pub fn with<R>(load: &dyn Load, clock: &dyn Clock, work: impl FnOnce(&mut Crew<'_>) -> R) -> R {
+        thread::scope(|scope| {
+            let workers = match load.cpus() {
+                1 => Vec::new(),
+                cpus => (0..cpus)
+                    .map(|cpu| Worker::hire(scope, Lane::new(load, clock, cpu)))
+                    .collect(),
+            };
+            let mut crew = Crew {
+                clock,
+                own: Lane::new(load, clock, 0),
+                workers,
+            };
+            work(&mut crew)
+        })
+    }
+
+    /// Executes `slice` on `engine` and returns when all CPUs have.
+    ///
+    /// # Panics
+    /// The engine has panicked.
+    pub fn execute(&mut self, engine: &Arc<dyn Engine>, slice: &Slice, grain: Grain) -> Reading {
+        let begin = self.clock.wall_ns();
+        let mut reading = match self.workers.is_empty() {
+            false => self.hand_out(engine, slice, grain),
+            true => {
+                let ops = slice.ops[0].clone();
+                self.own.execute(&**engine, &Part { ops, grain }, None)
+            }
+        };
+        reading.wall_ns = self.clock.wall_ns().saturating_sub(begin);
+        reading
+    }
+
+    fn hand_out(&mut self, engine: &Arc<dyn Engine>, slice: &Slice, grain: Grain) -> Reading {
+        let progress = Arc::new(Progress::new(slice));
+        for (worker, ops) in self.workers.iter().zip(&slice.ops) {
+            let job = Job {
+                engine: Arc::clone(engine),
+                part: Part {
+                    ops: ops.clone(),
+                    grain,
+                },
+                progress: Arc::clone(&progress),
+            };
+            // A worker that has panicked is noticed below.
+            let _ = worker.jobs.send(job);
+        }
+        let mut reading = Reading::default();
+        for worker in &self.workers {
+            match worker.readings.recv() {
+                Ok(part) => reading.add(&part),
+                Err(_) => panic!("the thread of a simulated CPU panicked"),
+            }
+        }
+        reading
+    }
+}
+
+impl Worker {
+    fn hire<'scope>(scope: &'scope Scope<'scope, '_>, mut lane: Lane<'scope>) -> Self {
+        let (jobs, incoming) = channel::<Job>();
+        let (outgoing, readings) = channel();
+        scope.spawn(move || {
+            while let Ok(Job {
+                engine,
+                part,
+                progress,
+            }) = incoming.recv()
+            {
+                let reading = {
+                    let _abandon = Abandon(&progress);
+                    lane.execute(&*engine, &part, Some(&progress))
+                };
+                // Before the reading is sent: the caller may end the engine then.
+                drop(engine);
+                if outgoing.send(reading).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { jobs, readings }
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a recording could not be made.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::trace::TraceError;
+
+/// A recording could not be made. Messages name what is missing and how to
+/// grant it.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel would not let this user open events.
+    #[error(
+        "the kernel does not let this user observe events of the kernel: run vellum as root, or \
+         grant its binary the capability with: sudo setcap cap_perfmon,cap_ipc_lock=ep {binary}",
+        binary = binary.display()
+    )]
+    NoPerfmon {
+        /// This program.
+        binary: PathBuf,
+    },
+    /// The kernel was built without perf events.
+    #[error("this kernel has no perf events (CONFIG_PERF_EVENTS); no recording is possible on it")]
+    NoPerfEvents,
+    /// The description of trace events is not mounted.
+    #[error(
+        "tracefs is not mounted, so the numbers of the kernel's events are unknown: mount it \
+         with: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+    )]
+    NoTracefs,
+    /// The description of trace events cannot be read.
+    #[error(
+        "{path} cannot be read, so the numbers of the kernel's events are unknown: grant it \
+         with: sudo mount -o remount,mode=755 {mount} && sudo chmod -R a+rX {mount}/events",
+        path = path.display(), mount = mount.display()
+    )]
+    TracefsUnreadable {
+        /// What could not be read.
+        path: PathBuf,
+        /// Where tracefs is mounted.
+        mount: PathBuf,
+    },
+    /// The kernel lacks an event.
+    #[error("this kernel has no event {event} ({path} is missing); Linux 6.9 or later is needed", path = path.display())]
+    NoEvent {
+        /// The event, as `group:name`.
+        event: &'static str,
+        /// Where it is described.
+        path: PathBuf,
+    },
+    /// An event's description is not understood.
+    #[error("{path}: no field {field}; this kernel describes the event in an unknown way", path = path.display())]
+    NoField {
+        /// The description.
+        path: PathBuf,
+        /// The field that is missing.
+        field: &'static str,
+    },
+    /// Too little locked memory for the buffers.
+    #[error(
+        "the kernel refuses {bytes} bytes of buffer for each CPU: lower --buffer, or raise the \
+         limit with: sudo sysctl kernel.perf_event_mlock_kb={kib}"
+    )]
+    BufferRefused {
+        /// What was asked for.
+        bytes: usize,
+        /// What would suffice, in KiB.
+        kib: usize,
+    },
+    /// Too few file descriptors.
+    #[error(
+        "{needed} event descriptors are needed, more than this process may open: raise the limit \
+         with: ulimit -n {needed}"
+    )]
+    TooManyFiles {
+        /// How many are needed.
+        needed: usize,
+    },
+    /// The command could not be started.
+    #[error("cannot run {command}: {source}")]
+    Command {
+        /// What was to be run.
+        command: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Events were lost.
+    #[error(
+        "{lost} events were lost because the kernel's buffer was full: record again with \
+         --buffer {suggestion}, or keep an incomplete trace with --allow-lost"
+    )]
+    Lost {
+        /// How many.
+        lost: u64,
+        /// A buffer size that is more likely to do.
+        suggestion: String,
+    },
+    /// The kernel's records make no sense.
+    #[error("a record of the kernel cannot be understood: {0}")]
+    BadRecord(String),
+    /// The operating system refused something else.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl RecordError {
+    /// For `map_err`: what was tried when the system refused.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> RecordError {
+        let what = what.into();
+        move |source| RecordError::Io { what, source }
+    }
+}

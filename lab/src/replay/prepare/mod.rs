@@ -1,0 +1,134 @@
+//! From a trace to a [`Workload`]: everything that costs time, done once.
+//!
+//! Guarantees: the same trace and [`Options`] give the same workload, on every
+//! machine. The events of each task keep their order; across tasks the order of
+//! the recording is the one global order from which a CPU's stream is picked
+//! and its waits are derived.
+
+mod balance;
+mod files;
+mod merge;
+mod presence;
+mod schedule;
+mod space;
+mod survey;
+mod tasks;
+mod translate;
+
+use thiserror::Error;
+
+use super::workload::Workload;
+use crate::trace::{Event, Header, TraceError, TraceReader};
+use merge::Merge;
+use survey::Survey;
+use translate::Translator;
+
+/// More simulated CPUs than this are refused.
+pub const MAX_CPUS: usize = 256;
+
+/// More copies of a process family than this are refused.
+pub const MAX_COPIES: u32 = 256;
+
+/// How to prepare a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Simulated CPUs, `1..=MAX_CPUS`.
+    pub cpus: usize,
+    /// Copies of the process family that run at once, `1..=MAX_COPIES`. They
+    /// share the files that nobody writes; of a file that the workload writes
+    /// each copy has its own.
+    pub copies: u32,
+    /// Decides how far the copies are shifted against each other in time.
+    pub seed: u64,
+    /// Fault-around window of the design in pages; explains divergences.
+    pub fault_around: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            copies: 1,
+            seed: 1,
+            fault_around: 16,
+        }
+    }
+}
+
+/// A trace could not be prepared.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    /// The trace could not be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// More operations on one CPU than a position can count.
+    #[error(
+        "more than {} operations on one CPU; use fewer copies, more CPUs, or a `vellum cut` of the trace",
+        u32::MAX
+    )]
+    TooLong,
+    /// An option is out of range.
+    #[error("{what} is {given}; it must be between 1 and {most}")]
+    Option {
+        /// Which option.
+        what: &'static str,
+        /// What was asked for.
+        given: u64,
+        /// The largest value that is allowed.
+        most: u64,
+    },
+}
+
+/// Prepares `trace`. It is read once for each copy, and once more if there are
+/// several copies or CPUs.
+///
+/// # Errors
+/// The trace is damaged or an option is out of range.
+pub fn prepare(trace: &TraceReader, options: &Options) -> Result<Workload, PrepareError> {
+    prepare_events(trace.header(), || trace.events(), options)
+}
+
+/// As [`prepare`], from events that need not be in a file. Every call of
+/// `events` must give the same ones, in time order.
+///
+/// # Errors
+/// The events give one, or an option is out of range.
+pub fn prepare_events<I>(
+    header: &Header,
+    events: impl Fn() -> I,
+    options: &Options,
+) -> Result<Workload, PrepareError>
+where
+    I: Iterator<Item = Result<Event, TraceError>>,
+{
+    check(options)?;
+    let survey = match options.cpus > 1 || options.copies > 1 {
+        true => Survey::of(header, events())?,
+        false => Survey::skipped(),
+    };
+    let copies = (0..options.copies).map(|_| events()).collect();
+    let mut merge = Merge::new(copies, header.duration_us, options.seed)?;
+    let mut translator = Translator::new(header, options, &survey);
+    while let Some(next) = merge.next()? {
+        translator.event(&next)?;
+    }
+    Ok(translator.finish())
+}
+
+fn check(options: &Options) -> Result<(), PrepareError> {
+    let limits = [
+        ("the number of CPUs", options.cpus as u64, MAX_CPUS as u64),
+        (
+            "the number of copies",
+            u64::from(options.copies),
+            u64::from(MAX_COPIES),
+        ),
+        ("the fault-around window", options.fault_around, 1 << 20),
+    ];
+    for (what, given, most) in limits {
+        if given == 0 || given > most {
+            return Err(PrepareError::Option { what, given, most });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Which pages of a space the recorded kernel had mapped, as far as the trace
+//! tells: what explains a fault that the replay does not have.
+
+use std::collections::BTreeMap;
+
+use vellum_engine::Access;
+
+use crate::replay::explain::Expectation;
+use crate::replay::regions::{Region, Source};
+
+/// Pages in a window of the map: one bit each.
+const WINDOW: u64 = 64;
+
+/// One bit per page of a window, for each thing known about a page.
+#[derive(Clone, Copy, Default, Debug)]
+struct Window {
+    /// Faulted by this space.
+    faulted: u64,
+    /// Faulted for a write since the last fork; private mappings.
+    written: u64,
+    /// Faulted for a write; shared mappings.
+    written_shared: u64,
+    /// Mapped in the parent at fork.
+    inherited: u64,
+    /// Offered by the kernel's fault-around.
+    offered: u64,
+}
+
+impl Window {
+    fn any(&self) -> u64 {
+        self.faulted | self.inherited | self.offered
+    }
+
+    fn forget(&mut self, mask: u64) {
+        self.faulted &= !mask;
+        self.written &= !mask;
+        self.written_shared &= !mask;
+        self.inherited &= !mask;
+        self.offered &= !mask;
+    }
+}
+
+/// What the trace says about the pages of one space.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Presence {
+    windows: BTreeMap<u64, Window>,
+}
+
+/// A mask of the bits `from..to` of a window, `to <= WINDOW`.
+fn mask(from: u64, to: u64) -> u64 {
+    let below = |bits: u64| match bits {
+        WINDOW.. => u64::MAX,
+        _ => (1 << bits) - 1,
+    };
+    below(to) & !below(from)
+}
+
+impl Presence {
+    /// Explains a fault on `page` of `region`, then remembers it. `around` is
+    /// the replay's fault-around window in pages; `users` the tasks in the space.
+    pub(super) fn fault(
+        &mut self,
+        page: u64,
+        region: &Region,
+        access: Access,
+        around: u64,
+        users: u32,
+    ) -> Expectation {
+        let bit = 1 << (page % WINDOW);
+        let window = self.windows.entry(page / WINDOW).or_default();
+        let known = *window;
+        window.faulted |= bit;
+        if access == Access::Write {
+            match region.shared {
+                true => window.written_shared |= bit,
+                false => window.written |= bit,
+            }
+        }
+        self.explain(page, region, access, around, users, known)
+    }
+
+    fn explain(
+        &self,
+        page: u64,
+        region: &Region,
+        access: Access,
+        around: u64,
+        users: u32,
+        known: Window,
+    ) -> Expectation {
+        let bit = 1 << (page % WINDOW);
+        let write = access == Access::Write;
+        let again = match write {
+            true => (known.written | known.written_shared) & bit != 0,
+            false => known.faulted & bit != 0,
+        };
+        if again {
+            return match users {
+                0 | 1 => Expectation::Repeated,
+                _ => Expectation::Raced,
+            };
+        }
+        if write && !region.shared {
+            // The page has to become private first: only an earlier write can
+            // have done that.
+            return Expectation::AsRecorded;
+        }
+        if write && known.faulted & bit != 0 {
+            return Expectation::SharedWrite;
+        }
+        if known.inherited & bit != 0 {
+            return Expectation::InheritedAtFork;
+        }
+        if region.source == Source::Anonymous {
+            return Expectation::AsRecorded;
+        }
+        if known.offered & bit != 0 {
+            return Expectation::OfferedAround;
+        }
+        match self.neighbour(page, region, around) {
+            true => Expectation::FaultAround,
+            false => Expectation::AsRecorded,
+        }
+    }
+
+    /// Whether another page in the aligned window of `around` pages around
+    /// `page` was mapped, inside `region`.
+    fn neighbour(&self, page: u64, region: &Region, around: u64) -> bool {
+        let from = (page - page % around).max(region.start);
+        let to = (page - page % around + around).min(region.end);
+        self.windows
+            .range(from / WINDOW..=(to - 1) / WINDOW)
+            .any(|(index, window)| {
+                let base = index * WINDOW;
+                let mut inside = mask(from.saturating_sub(base), (to - base).min(WINDOW));
+                if page / WINDOW == *index {
+                    inside &= !(1 << (page % WINDOW));
+                }
+                window.any() & inside != 0
+            })
+    }
+
+    /// The kernel's fault-around offered pages `start..end`.
+    pub(super) fn offer(&mut self, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            let base = at - at % WINDOW;
+            let window = self.windows.entry(at / WINDOW).or_default();
+            window.offered |= mask(at - base, (end - base).min(WINDOW));
+            at = base + WINDOW;
+        }
+    }
+
+    /// Pages `start..end` are no longer mapped.
+    pub(super) fn forget(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (first, last) = (start / WINDOW, (end - 1) / WINDOW);
+        for index in [first, last] {
+            if let Some(window) = self.windows.get_mut(&index) {
+                let base = index * WINDOW;
+                window.forget(mask(start.saturating_sub(base), (end - base).min(WINDOW)));
+            }
+        }
+        if last > first + 1 {
+            let inner: Vec<u64> = self
+                .windows
+                .range(first + 1..last)
+                .map(|(index, _)| *index)
+                .collect();
+            for index in inner {
+                self.windows.remove(&index);
+            }
+        }
+    }
+
+    /// Pages `start..end` moved to `to`.
+    pub(super) fn relocate(&mut self, start: u64, end: u64, to: u64) {
+        if start >= end {
+            return;
+        }
+        let moved: Vec<(u64, Window)> = self
+            .windows
+            .range(start / WINDOW..=(end - 1) / WINDOW)
+            .map(|(index, window)| (*index, *window))
+            .collect();
+        self.forget(to, to + (end - start));
+        for (index, window) in moved {
+            for bit in 0..WINDOW {
+                let page = index * WINDOW + bit;
+                if (start..end).contains(&page) {
+                    self.copy_bit(&window, bit, to + (page - start));
+                }
+            }
+        }
+        self.forget(start, end);
+    }
+
+    fn copy_bit(&mut self, from: &Window, bit: u64, page: u64) {
+        let set = |mask: u64| (mask >> bit & 1) << (page % WINDOW);
+        let known = from.faulted | from.inherited | from.offered;
+        if known >> bit & 1 == 0 {
+            return;
+        }
+        let window = self.windows.entry(page / WINDOW).or_default();
+        window.faulted |= set(from.faulted);
+        window.written |= set(from.written);
+        window.written_shared |= set(from.written_shared);
+        window.inherited |= set(from.inherited);
+        window.offered |= set(from.offered);
+    }
+
+    /// What a child of this space starts with; here, private pages are
+    /// write-protected again.
+    pub(super) fn fork(&mut self) -> Self {
+        let child = self
+            .windows
+            .iter()
+            .map(|(index, window)| {
+                let child = Window {
+                    inherited: window.faulted | window.inherited,
+                    offered: window.offered,
+                    ..Window::default()
+                };
+                (*index, child)
+            })
+            .collect();
+        for window in self.windows.values_mut() {
+            window.written = 0;
+        }
+        Self { windows: child }
+    }
+}

@@ -1,0 +1,81 @@
+//! The spaces of a replay and their slots.
+
+use std::collections::BTreeMap;
+
+use super::presence::Presence;
+use super::schedule::Place;
+use crate::replay::regions::Regions;
+
+/// What is known about a space at the current moment of the trace.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Space {
+    pub(super) regions: Regions,
+    pub(super) presence: Presence,
+    /// Heap, in pages, once the trace has shown it.
+    pub(super) heap: Option<(u64, u64)>,
+    /// Tasks that use it.
+    pub(super) users: u32,
+    /// Touches, by page, since the space was last changed, while several tasks on
+    /// several CPUs use it: these may happen in another order than was recorded.
+    pub(super) recent: BTreeMap<u64, Vec<Place>>,
+}
+
+impl Space {
+    /// What a forked child starts with.
+    pub(super) fn fork(&mut self) -> Self {
+        Self {
+            regions: self.regions.clone(),
+            presence: self.presence.fork(),
+            heap: self.heap,
+            users: 1,
+            recent: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing is mapped in `start..end` any longer.
+    pub(super) fn unmap(&mut self, start: u64, end: u64) {
+        self.regions.remove(start, end);
+        self.presence.forget(start, end);
+    }
+}
+
+/// Slots by number. A slot is used again only by the CPU that ended its space:
+/// then program order keeps the two spaces apart.
+#[derive(Default)]
+pub(super) struct Slots {
+    pub(super) spaces: Vec<Space>,
+    free: Vec<Vec<u32>>,
+}
+
+impl Slots {
+    pub(super) fn new(cpus: usize) -> Self {
+        Self {
+            spaces: Vec::new(),
+            free: vec![Vec::new(); cpus],
+        }
+    }
+
+    /// A slot for `space`, which `cpu` creates.
+    pub(super) fn take(&mut self, cpu: u32, space: Space) -> u32 {
+        match self.free[cpu as usize].pop() {
+            Some(slot) => {
+                self.spaces[slot as usize] = space;
+                slot
+            }
+            None => {
+                self.spaces.push(space);
+                (self.spaces.len() - 1) as u32
+            }
+        }
+    }
+
+    /// A task on `cpu` leaves the space in `slot`.
+    pub(super) fn leave(&mut self, cpu: u32, slot: u32) {
+        let space = &mut self.spaces[slot as usize];
+        space.users = space.users.saturating_sub(1);
+        if space.users == 0 {
+            *space = Space::default();
+            self.free[cpu as usize].push(slot);
+        }
+    }
+}

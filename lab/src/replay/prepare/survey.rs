@@ -1,0 +1,52 @@
+//! What must be known about the whole trace before its first event is placed.
+
+use crate::trace::{Event, EventKind, Header, TraceError};
+
+/// Figures of a first reading. Only several CPUs or copies need it.
+pub(super) struct Survey {
+    /// Events of each task.
+    pub(super) events: Vec<u32>,
+    /// Files that the workload changes; each copy gets its own.
+    pub(super) written: Vec<bool>,
+}
+
+impl Survey {
+    /// For one CPU and one copy, where nothing of it matters.
+    pub(super) fn skipped() -> Self {
+        Self {
+            events: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    pub(super) fn of(
+        header: &Header,
+        events: impl Iterator<Item = Result<Event, TraceError>>,
+    ) -> Result<Self, TraceError> {
+        let mut survey = Self {
+            events: vec![0; header.tasks.len()],
+            written: vec![false; header.files.len()],
+        };
+        for event in events {
+            let event = event?;
+            if let Some(count) = survey.events.get_mut(event.task.0 as usize) {
+                *count = count.saturating_add(1);
+            }
+            let changed = match event.kind {
+                EventKind::FileWrite { file, .. } | EventKind::Truncate { file, .. } => Some(file),
+                EventKind::Map {
+                    file: Some(file),
+                    shared: true,
+                    prot,
+                    ..
+                } if prot.0 & 2 != 0 => Some(file),
+                _ => None,
+            };
+            let flag = changed.and_then(|file| survey.written.get_mut(file.0 as usize));
+            if let Some(flag) = flag {
+                *flag = true;
+            }
+        }
+        Ok(survey)
+    }
+}

@@ -1,0 +1,29 @@
+//! The tasks of a replay: where each is and what it must wait for.
+
+use super::schedule::Place;
+
+/// A task of one copy.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Task {
+    /// It has a space and a CPU.
+    pub(super) started: bool,
+    /// It has ended.
+    pub(super) ended: bool,
+    /// Slot of its space.
+    pub(super) space: u32,
+    /// CPU it runs on.
+    pub(super) cpu: u32,
+    /// Its last operation.
+    pub(super) last: Option<Place>,
+    /// What its next operation must wait for, besides `last`.
+    pub(super) causes: Vec<Place>,
+    /// Who waits until it executes a program or ends (`CLONE_VFORK`).
+    pub(super) vfork_parent: Option<usize>,
+    /// Page of its last fault; what a fault-around event belongs to.
+    pub(super) last_fault: u64,
+}
+
+/// `CLONE_VM`: the child uses the parent's space.
+pub(super) const CLONE_VM: u64 = 0x100;
+/// `CLONE_VFORK`: the parent waits until the child executes a program or ends.
+pub(super) const CLONE_VFORK: u64 = 0x4000;

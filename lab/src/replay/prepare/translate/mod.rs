@@ -1,0 +1,266 @@
+//! From events to operations, one event at a time.
+//!
+//! The translator keeps what it needs to know of the recorded system: tasks,
+//! spaces with their regions, file lengths. It follows the replayed engine's
+//! state, so an event that the engine could not execute is repaired here, and
+//! counted in [`Repairs`].
+
+mod calls;
+mod family;
+mod faults;
+mod io;
+
+use vellum_engine::{FileSlot, Op, Prot, SpaceSlot};
+
+use super::balance::Balance;
+use super::files::Files;
+use super::merge::Next;
+use super::schedule::{Item, Place, Resource, Scheduler, Use};
+use super::space::{Slots, Space};
+use super::survey::Survey;
+use super::tasks::Task;
+use super::{Options, PrepareError};
+use crate::replay::explain::Expectation;
+use crate::replay::repairs::Repairs;
+use crate::replay::workload::{Class, Workload};
+use crate::trace::{self, EventKind, Header};
+
+/// Pages of the user half of the address space (47 address bits).
+const USER_PAGES: u64 = 1 << 35;
+
+/// Bytes of a page, as a shift.
+const PAGE_SHIFT: u32 = 12;
+
+type Done = Result<(), PrepareError>;
+
+/// The state of the translation.
+pub(super) struct Translator<'a> {
+    header: &'a Header,
+    options: Options,
+    scheduler: Scheduler,
+    balance: Balance,
+    /// Tasks of copy 0, then of copy 1, and so on.
+    tasks: Vec<Task>,
+    slots: Slots,
+    files: Files,
+    repairs: Repairs,
+    events: u64,
+    /// Number of the event at hand.
+    origin: u32,
+    /// Copy of the event at hand.
+    copy: u32,
+}
+
+impl<'a> Translator<'a> {
+    pub(super) fn new(header: &'a Header, options: &Options, survey: &Survey) -> Self {
+        let copies = options.copies as usize;
+        Self {
+            header,
+            options: *options,
+            scheduler: Scheduler::new(options.cpus),
+            balance: Balance::new(options.cpus, survey.events.repeat(copies)),
+            tasks: vec![Task::default(); header.tasks.len() * copies],
+            slots: Slots::new(options.cpus),
+            files: Files::new(header, options, survey),
+            repairs: Repairs::default(),
+            events: 0,
+            origin: 0,
+            copy: 0,
+        }
+    }
+
+    /// Translates one event.
+    pub(super) fn event(&mut self, next: &Next) -> Done {
+        self.events += 1;
+        self.origin = next.index;
+        self.copy = next.copy;
+        let task = self.task_index(next.event.task);
+        if self.tasks[task].ended {
+            self.repairs.meaningless += 1;
+            return Ok(());
+        }
+        self.start_if_new(task)?;
+        let cpu = self.tasks[task].cpu;
+        self.balance.done(task, cpu);
+        self.dispatch(task, next.event.kind)
+    }
+
+    fn dispatch(&mut self, task: usize, kind: EventKind) -> Done {
+        match kind {
+            EventKind::Create { child, clone_flags } => self.create(task, child, clone_flags),
+            EventKind::Exec { .. } => self.exec(task),
+            EventKind::Exit => self.exit(task),
+            EventKind::Wait { child } => self.wait(task, child),
+            EventKind::Map { .. } => self.map(task, kind),
+            EventKind::Unmap { address, length } => self.unmap(task, address, length),
+            EventKind::Protect {
+                address,
+                length,
+                prot,
+            } => self.protect(task, address, length, prot),
+            EventKind::Remap {
+                address,
+                length,
+                new_address,
+                new_length,
+            } => self.remap(task, (address, length), (new_address, new_length)),
+            EventKind::Brk { end } => self.brk(task, end),
+            EventKind::Advise {
+                address,
+                length,
+                advice,
+            } => self.advise(task, address, length, advice),
+            EventKind::Fault {
+                address, access, ..
+            } => self.fault(task, address >> PAGE_SHIFT, access_of(access), Class::Fault),
+            EventKind::MapAround { file, first, last } => self.map_around(task, file, first, last),
+            EventKind::FileRead {
+                file,
+                offset,
+                length,
+            } => self.file_read(task, file, offset, length),
+            EventKind::FileWrite {
+                file,
+                offset,
+                length,
+            } => self.file_write(task, file, offset, length),
+            EventKind::Truncate { file, size } => self.truncate(task, file, size),
+        }
+    }
+
+    /// The finished workload.
+    pub(super) fn finish(self) -> Workload {
+        let schedule = self.scheduler.finish();
+        Workload {
+            streams: schedule.streams,
+            cuts: schedule.cuts,
+            spaces: self.slots.spaces.len() as u32,
+            files: self.files.into_origins(),
+            events: self.events,
+            copies: self.options.copies,
+            fault_around: self.options.fault_around,
+            repairs: self.repairs,
+        }
+    }
+
+    fn task_index(&self, task: trace::TaskId) -> usize {
+        self.copy as usize * self.header.tasks.len() + task.0 as usize
+    }
+
+    /// The space that `task` is in.
+    fn space(&mut self, task: usize) -> &mut Space {
+        &mut self.slots.spaces[self.tasks[task].space as usize]
+    }
+
+    /// Appends an operation that goes as recorded.
+    fn put(&mut self, task: usize, op: Op, class: Class, uses: &[Use]) -> Result<Place, PrepareError> {
+        self.put_expecting(task, op, class, Expectation::AsRecorded, uses)
+    }
+
+    /// Appends an operation of `task` after everything it must wait for.
+    fn put_expecting(
+        &mut self,
+        task: usize,
+        op: Op,
+        class: Class,
+        expectation: Expectation,
+        uses: &[Use],
+    ) -> Result<Place, PrepareError> {
+        let state = &mut self.tasks[task];
+        if let Some(last) = state.last
+            && last.cpu != state.cpu
+        {
+            state.causes.push(last);
+        }
+        for usage in uses.iter().filter(|usage| usage.changes) {
+            if let Resource::Space(slot) = usage.resource {
+                self.slots.spaces[slot as usize].recent.clear();
+            }
+        }
+        let item = Item {
+            op,
+            class,
+            expectation,
+            origin: self.origin,
+        };
+        let place = self.scheduler.emit(state.cpu, item, &state.causes, uses)?;
+        state.causes.clear();
+        state.last = Some(place);
+        Ok(place)
+    }
+
+    /// `task` waits for `place` before its next operation.
+    fn cause(&mut self, task: usize, place: Option<Place>) {
+        if self.options.cpus > 1 {
+            self.tasks[task].causes.extend(place);
+        }
+    }
+}
+
+/// An operation changes the space in `slot`.
+fn changes_space(slot: u32) -> Use {
+    Use {
+        resource: Resource::Space(slot),
+        changes: true,
+    }
+}
+
+/// An operation uses the space in `slot` together with others.
+fn uses_space(slot: u32) -> Use {
+    Use {
+        resource: Resource::Space(slot),
+        changes: false,
+    }
+}
+
+/// An operation changes `file`.
+fn changes_file(file: FileSlot) -> Use {
+    Use {
+        resource: Resource::File(file.0),
+        changes: true,
+    }
+}
+
+/// An operation uses `file` together with others.
+fn uses_file(file: FileSlot) -> Use {
+    Use {
+        resource: Resource::File(file.0),
+        changes: false,
+    }
+}
+
+fn slot(space: u32) -> SpaceSlot {
+    SpaceSlot(space)
+}
+
+/// The rights as x86 enforces them: whatever can be written or executed can be
+/// read.
+fn prot_of(prot: trace::Prot) -> Prot {
+    Prot {
+        read: prot.0 & 7 != 0,
+        write: prot.0 & 2 != 0,
+        execute: prot.0 & 4 != 0,
+    }
+}
+
+fn access_of(access: trace::Access) -> vellum_engine::Access {
+    match access {
+        trace::Access::Read => vellum_engine::Access::Read,
+        trace::Access::Write => vellum_engine::Access::Write,
+        trace::Access::Execute => vellum_engine::Access::Execute,
+    }
+}
+
+/// Pages of a byte range, `start..end`; `None` if it is empty or leaves the
+/// user half of the address space.
+fn user_pages(address: u64, length: u64) -> Option<(u64, u64)> {
+    let (start, end) = byte_pages(address, length)?;
+    (end <= USER_PAGES).then_some((start, end))
+}
+
+/// Pages that a byte range touches, `start..end`; `None` if it is empty or
+/// overflows.
+fn byte_pages(offset: u64, length: u64) -> Option<(u64, u64)> {
+    let end = offset.checked_add(length)?;
+    (length > 0).then(|| (offset >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)))
+}

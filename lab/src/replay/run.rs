@@ -1,0 +1,241 @@
+//! The replay proper: hands slices to an engine, measures the CPU time it
+//! takes, counts and explains divergences.
+//!
+//! Between two readings of the clock there is nothing but [`Engine::run`] and,
+//! with several CPUs, the loop over segments. Time in which a CPU waits for
+//! another is not counted.
+
+use std::ops::Range;
+
+use vellum_engine::{Divergence, Engine, OpError, Outcome};
+
+use super::explain::Expectation;
+use super::lanes::{Work, drive};
+use super::workload::{Slice, Workload};
+use crate::compare::clock::{Clock, HostClock};
+
+/// Operations in a slice of a replay that is not cut otherwise: some tens of
+/// milliseconds, between which progress is shown.
+pub const SLICE_OPS: usize = 1 << 16;
+
+/// Divergences that are reported one by one.
+const SAMPLES: usize = 5;
+
+/// Operations whose divergences a batch has room for without allocating.
+const OUTCOME_ROOM: usize = 1 << 12;
+
+/// One divergence that nothing explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// CPU it ran on.
+    pub cpu: usize,
+    /// Position in the CPU's stream.
+    pub position: usize,
+    /// What happened.
+    pub divergence: Divergence,
+}
+
+/// Divergences by kind and explanation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Divergences {
+    /// Recorded faults that found their page mapped, by [`Expectation`].
+    pub already_mapped: [u64; Expectation::ALL.len()],
+    /// Failures that the recording had too: the access was refused there.
+    pub refused: u64,
+    /// Failures that it did not have, by error in the order of [`ERRORS`].
+    pub failed: [u64; ERRORS.len()],
+    /// The first that nothing explains.
+    pub samples: Vec<Sample>,
+}
+
+/// Every error of an operation.
+pub const ERRORS: [OpError; 8] = [
+    OpError::NoRegion,
+    OpError::Protection,
+    OpError::PastEnd,
+    OpError::OutOfMemory,
+    OpError::BadSpace,
+    OpError::BadFile,
+    OpError::Invalid,
+    OpError::Io,
+];
+
+impl Divergences {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.already_mapped.iter().sum::<u64>() + self.refused + self.failed.iter().sum::<u64>()
+    }
+
+    /// Those that nothing in the trace explains.
+    pub fn unexplained(&self) -> u64 {
+        let mapped = Expectation::ALL
+            .iter()
+            .zip(self.already_mapped)
+            .filter(|(why, _)| !why.explains(Divergence::AlreadyMapped))
+            .map(|(_, count)| count);
+        mapped.sum::<u64>() + self.failed.iter().sum::<u64>()
+    }
+
+    /// Operations for which the simulated machine had no memory.
+    pub fn out_of_memory(&self) -> u64 {
+        ERRORS
+            .iter()
+            .zip(self.failed)
+            .filter(|(error, _)| **error == OpError::OutOfMemory)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    fn count(&mut self, sample: Sample, why: Expectation) {
+        let explained = why.explains(sample.divergence);
+        match sample.divergence {
+            Divergence::AlreadyMapped => self.already_mapped[why as usize] += 1,
+            Divergence::Failed(_) if explained => self.refused += 1,
+            Divergence::Failed(error) => {
+                let index = ERRORS.iter().position(|known| *known == error);
+                self.failed[index.unwrap_or(0)] += 1;
+            }
+        }
+        if !explained && self.samples.len() < SAMPLES {
+            self.samples.push(sample);
+        }
+    }
+
+    fn add(&mut self, other: Divergences) {
+        for (mine, theirs) in self.already_mapped.iter_mut().zip(other.already_mapped) {
+            *mine += theirs;
+        }
+        self.refused += other.refused;
+        for (mine, theirs) in self.failed.iter_mut().zip(other.failed) {
+            *mine += theirs;
+        }
+        let room = SAMPLES - self.samples.len().min(SAMPLES);
+        self.samples.extend(other.samples.into_iter().take(room));
+    }
+}
+
+/// What a replay took and how it went.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// Operations executed.
+    pub ops: u64,
+    /// CPU time in the engine, all CPUs together, in nanoseconds.
+    pub core_ns: u64,
+    /// The same by CPU.
+    pub core_ns_by_cpu: Vec<u64>,
+    /// Elapsed time of the slices in nanoseconds.
+    pub wall_ns: u64,
+    /// What went otherwise than recorded.
+    pub divergences: Divergences,
+}
+
+/// Replays the whole of `workload` on `engine`, calling `after_slice` with the
+/// number of operations done each time; it stops early if that says `false`.
+pub fn run(
+    workload: &Workload,
+    engine: &dyn Engine,
+    mut after_slice: impl FnMut(u64) -> bool,
+) -> Replayed {
+    let mut replayed = Replayed {
+        core_ns_by_cpu: vec![0; workload.cpus()],
+        ..Replayed::default()
+    };
+    for slice in workload.slices(SLICE_OPS) {
+        run_slice(workload, engine, &slice, &mut replayed);
+        if !after_slice(slice.len() as u64) {
+            break;
+        }
+    }
+    replayed
+}
+
+/// Replays one slice, after those before it, and adds to `replayed`.
+pub fn run_slice(
+    workload: &Workload,
+    engine: &dyn Engine,
+    slice: &Slice,
+    replayed: &mut Replayed,
+) {
+    let clock = HostClock::new();
+    let timed = Timed {
+        workload,
+        engine,
+        clock: &clock,
+    };
+    let lanes = drive(workload, slice, &timed);
+    replayed.wall_ns += clock.wall_ns();
+    replayed.ops += slice.len() as u64;
+    replayed.core_ns_by_cpu.resize(lanes.len(), 0);
+    for (lane, total) in lanes.into_iter().zip(&mut replayed.core_ns_by_cpu) {
+        *total += lane.core_ns;
+        replayed.core_ns += lane.core_ns;
+        replayed.divergences.add(lane.divergences);
+    }
+}
+
+struct Timed<'w> {
+    workload: &'w Workload,
+    engine: &'w dyn Engine,
+    clock: &'w HostClock,
+}
+
+struct TimedLane {
+    cpu: usize,
+    outcome: Outcome,
+    /// Position of the first operation of the batch that `outcome` is about.
+    batch: usize,
+    /// CPU time of the thread when the clock was started.
+    begun_ns: u64,
+    core_ns: u64,
+    divergences: Divergences,
+}
+
+impl Timed<'_> {
+    fn explain(&self, lane: &mut TimedLane) {
+        let expectations = self.workload.streams()[lane.cpu].expectations();
+        for (index, divergence) in lane.outcome.divergences.drain(..) {
+            let position = lane.batch + index as usize;
+            let sample = Sample {
+                cpu: lane.cpu,
+                position,
+                divergence,
+            };
+            lane.divergences.count(sample, expectations[position]);
+        }
+    }
+}
+
+impl Work for Timed<'_> {
+    type Lane = TimedLane;
+
+    fn lane(&self, cpu: usize) -> TimedLane {
+        TimedLane {
+            cpu,
+            outcome: Outcome {
+                divergences: Vec::with_capacity(OUTCOME_ROOM),
+            },
+            batch: 0,
+            begun_ns: 0,
+            core_ns: 0,
+            divergences: Divergences::default(),
+        }
+    }
+
+    fn stretch(&self, lane: &mut TimedLane, _segment: usize, ops: Range<usize>) {
+        // Short segments share one interval of the clock, and then this falls
+        // into it; with one CPU there is one stretch in an interval.
+        self.explain(lane);
+        lane.batch = ops.start;
+        let ops = &self.workload.streams()[lane.cpu].ops()[ops];
+        self.engine.run(lane.cpu, ops, &mut lane.outcome);
+    }
+
+    fn resume(&self, lane: &mut TimedLane) {
+        lane.begun_ns = self.clock.cpu_ns();
+    }
+
+    fn pause(&self, lane: &mut TimedLane) {
+        lane.core_ns += self.clock.cpu_ns() - lane.begun_ns;
+        self.explain(lane);
+    }
+}

@@ -1,0 +1,374 @@
+//! Everything a comparison found, in the form in which programs read it.
+//!
+//! Field names and units are the JSON schema documented in `docs/measuring.md`;
+//! a change that removes or redefines one needs another [`SCHEMA`].
+
+use serde::Serialize;
+
+use super::kernbench::Row;
+use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
+use crate::compare::{Reason, Verdict};
+use crate::replay::Class;
+
+/// Name and version of the JSON schema.
+pub const SCHEMA: &str = "vellum-compare/1";
+
+/// What no figure of a comparison contains.
+pub const NOT_MODELLED: &str = "trap and system call entry and exit, real inter-processor \
+     interrupts, cache and TLB misses of user code, devices";
+
+/// How the comparison was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct About {
+    /// The trace's path as given.
+    pub trace: String,
+    /// Design A as given.
+    pub a: String,
+    /// Design B as given.
+    pub b: String,
+    /// Passes wanted.
+    pub passes: usize,
+    /// Copies of the recorded process family that run at once.
+    pub copies: u32,
+    /// Memory of each simulated machine, in bytes.
+    pub ram_bytes: u64,
+    /// Slice length aimed at, in microseconds.
+    pub slice_us: u64,
+    /// Confidence of the intervals, as a share.
+    pub confidence: f64,
+    /// Bootstrap resamples.
+    pub resamples: usize,
+    /// Seed of the resampling.
+    pub seed: u64,
+}
+
+/// One value for each arm.
+#[derive(Clone, Debug, Serialize)]
+pub struct Arms<T> {
+    /// Design A.
+    pub a: T,
+    /// Design B.
+    pub b: T,
+    /// Design A in an engine of its own.
+    pub control: T,
+}
+
+impl<T> Arms<T> {
+    fn of(value: impl FnMut(usize) -> T) -> Self {
+        let [a, b, control] = [A, B, CONTROL].map(value);
+        Self { a, b, control }
+    }
+}
+
+/// A value with its interval, absent with a single pass.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figure {
+    /// The value.
+    pub value: f64,
+    /// Lower bound of the interval.
+    pub low: Option<f64>,
+    /// Upper bound.
+    pub high: Option<f64>,
+}
+
+impl From<Estimate> for Figure {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            value: estimate.value,
+            low: estimate.interval.map(|interval| interval.low),
+            high: estimate.interval.map(|interval| interval.high),
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// `difference` or `not-proven`.
+    pub outcome: &'static str,
+    /// With a difference, the design that needs less CPU time: `a` or `b`.
+    pub less: Option<&'static str>,
+    /// Without: `includes-one`, `within-control`, `too-few-passes`.
+    pub reasons: Vec<&'static str>,
+}
+
+/// CPU time of one class of operation, from a pass of its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassRow {
+    /// The class.
+    pub class: &'static str,
+    /// Operations of the class in the workload.
+    pub ops: u64,
+    /// Intervals timed, each a run of operations of the class.
+    pub intervals: u64,
+    /// CPU time without the clock's own cost, in nanoseconds.
+    pub cpu_ns: Arms<u64>,
+}
+
+/// A count over the passes. They differ only where CPUs race.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Count {
+    /// Median.
+    pub median: u64,
+    /// Smallest.
+    pub low: u64,
+    /// Largest.
+    pub high: u64,
+}
+
+/// A named event count.
+#[derive(Clone, Debug, Serialize)]
+pub struct CounterRow {
+    /// What was counted.
+    pub name: &'static str,
+    /// How often in one pass.
+    pub count: Arms<Count>,
+}
+
+/// Memory held for one purpose.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryRow {
+    /// What it holds.
+    pub name: &'static str,
+    /// Bytes at the end of the workload.
+    pub end_bytes: Arms<Count>,
+    /// Bytes at the peak.
+    pub peak_bytes: Arms<Count>,
+}
+
+/// Operations of one pass that went otherwise than recorded.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Divergences {
+    /// Those that the recording explains.
+    pub explained: u64,
+    /// Those that nothing explains.
+    pub unexplained: u64,
+}
+
+/// A comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of the program.
+    pub version: &'static str,
+    /// How the comparison was asked for.
+    pub about: About,
+    /// Each arm's design, complete, as its engine states it.
+    pub designs: Arms<String>,
+    /// Operations of the workload.
+    pub ops: usize,
+    /// Simulated CPUs.
+    pub cpus: usize,
+    /// Slices of the workload.
+    pub slices: usize,
+    /// Complete passes.
+    pub passes: usize,
+    /// Whether the user stopped the run early.
+    pub interrupted: bool,
+    /// CPU time in the core, in nanoseconds.
+    pub cpu_ns: Arms<Figure>,
+    /// Wall-clock time of the slices, in nanoseconds.
+    pub wall_ns: Arms<Figure>,
+    /// CPU time of B divided by that of A.
+    pub ratio: Figure,
+    /// CPU time of the control divided by that of A.
+    pub control_ratio: Figure,
+    /// Smallest relative difference the run could have called, as a share.
+    pub resolution: Option<f64>,
+    /// The answer.
+    pub verdict: Answer,
+    /// Cost of the clock taken off each interval timed by class, in nanoseconds.
+    pub clock_ns: u64,
+    /// Time by class of operation.
+    pub classes: Vec<ClassRow>,
+    /// Event counts.
+    pub counters: Vec<CounterRow>,
+    /// Memory.
+    pub memory: Vec<MemoryRow>,
+    /// Divergences of the first pass.
+    pub divergences: Arms<Divergences>,
+    /// Rows of the kernbench block.
+    pub kernbench: Vec<Row>,
+    /// Sum of the slices' CPU times in each pass, in nanoseconds.
+    pub pass_cpu_ns: Arms<Vec<u64>>,
+    /// What no figure contains.
+    pub not_modelled: &'static str,
+}
+
+impl Report {
+    /// Puts together what was measured and what it says.
+    pub fn new(about: About, measured: &Measurement, analysis: &Analysis) -> Self {
+        let passes = &measured.passes;
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            designs: Arms::of(|arm| measured.designs[arm].clone()),
+            ops: measured.ops,
+            cpus: measured.cpus,
+            slices: measured.slices,
+            passes: passes.len(),
+            interrupted: measured.interrupted,
+            cpu_ns: Arms::of(|arm| analysis.cpu_ns[arm].into()),
+            wall_ns: Arms::of(|arm| analysis.wall_ns[arm].into()),
+            ratio: analysis.ratio.into(),
+            control_ratio: analysis.control.into(),
+            resolution: analysis.resolution,
+            verdict: Answer::from(&analysis.verdict),
+            clock_ns: measured.clock_ns,
+            classes: class_rows(measured),
+            counters: counter_rows(passes),
+            memory: memory_rows(passes),
+            divergences: Arms::of(|arm| Divergences {
+                explained: passes[0].tallies[arm].explained,
+                unexplained: passes[0].tallies[arm].unexplained,
+            }),
+            kernbench: kernbench_rows(&about, analysis),
+            pass_cpu_ns: Arms::of(|arm| {
+                let sums = passes.iter().map(|pass| pass.cpu_ns[arm].iter().sum());
+                sums.collect()
+            }),
+            not_modelled: NOT_MODELLED,
+            about,
+        }
+    }
+}
+
+impl From<&Verdict> for Answer {
+    fn from(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Difference { less } => Self {
+                outcome: "difference",
+                less: Some(if *less == A { "a" } else { "b" }),
+                reasons: Vec::new(),
+            },
+            Verdict::NotProven(reasons) => Self {
+                outcome: "not-proven",
+                less: None,
+                reasons: reasons.iter().map(|reason| reason_name(*reason)).collect(),
+            },
+        }
+    }
+}
+
+fn reason_name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::IncludesOne => "includes-one",
+        Reason::WithinControl => "within-control",
+        Reason::TooFewPasses => "too-few-passes",
+    }
+}
+
+fn class_rows(measured: &Measurement) -> Vec<ClassRow> {
+    let net = |time: &ClassTime| {
+        time.cpu_ns
+            .saturating_sub(time.intervals * measured.clock_ns)
+    };
+    let row = |class: &Class| {
+        let time = |arm: usize| &measured.classes[arm][*class as usize];
+        ClassRow {
+            class: class.name(),
+            ops: time(A).ops,
+            intervals: time(A).intervals,
+            cpu_ns: Arms::of(|arm| net(time(arm))),
+        }
+    };
+    let rows = Class::ALL.iter().map(row);
+    rows.filter(|row| row.ops > 0).collect()
+}
+
+/// The counts that `value` finds in the passes, in which `row` exists.
+fn count(passes: &[Pass], value: impl Fn(&Pass) -> Option<u64>) -> Count {
+    let mut values: Vec<u64> = passes.iter().filter_map(value).collect();
+    values.sort_unstable();
+    match values.as_slice() {
+        [] => Count {
+            median: 0,
+            low: 0,
+            high: 0,
+        },
+        [low, .., high] => Count {
+            median: values[values.len() / 2],
+            low: *low,
+            high: *high,
+        },
+        [only] => Count {
+            median: *only,
+            low: *only,
+            high: *only,
+        },
+    }
+}
+
+/// Names in the order of the first arm that has them: designs count different
+/// things, and a name that one lacks counts 0 there.
+fn names<'p>(lists: impl Iterator<Item = &'p [&'static str]>) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for name in lists.flatten() {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn counter_rows(passes: &[Pass]) -> Vec<CounterRow> {
+    let lists: Vec<Vec<&'static str>> = (0..ARMS)
+        .map(|arm| passes[0].counters[arm].iter().map(|row| row.0).collect())
+        .collect();
+    let row = |name| CounterRow {
+        name,
+        count: Arms::of(|arm| {
+            count(passes, |pass| {
+                let found = pass.counters[arm].iter().find(|row| row.0 == name);
+                found.map(|row| row.1)
+            })
+        }),
+    };
+    let names = names(lists.iter().map(Vec::as_slice));
+    names.into_iter().map(row).collect()
+}
+
+fn memory_rows(passes: &[Pass]) -> Vec<MemoryRow> {
+    let lists: Vec<Vec<&'static str>> = (0..ARMS)
+        .map(|arm| passes[0].memory[arm].iter().map(|row| row.0).collect())
+        .collect();
+    let row = |name| {
+        let bytes = |arm: usize, value: fn(&(&str, u64, u64)) -> u64| {
+            count(passes, |pass| {
+                let found = pass.memory[arm].iter().find(|row| row.0 == name);
+                found.map(value)
+            })
+        };
+        MemoryRow {
+            name,
+            end_bytes: Arms::of(|arm| bytes(arm, |row| row.1)),
+            peak_bytes: Arms::of(|arm| bytes(arm, |row| row.2)),
+        }
+    };
+    let names = names(lists.iter().map(Vec::as_slice));
+    names.into_iter().map(row).collect()
+}
+
+fn kernbench_rows(about: &About, analysis: &Analysis) -> Vec<Row> {
+    [(A, "A", &about.a), (B, "B", &about.b)]
+        .map(|(arm, name, design)| {
+            let full = format!("{name} {design}");
+            let elapsed_s = analysis.wall_ns[arm].value / 1e9;
+            let system_s = analysis.cpu_ns[arm].value / 1e9;
+            Row {
+                label: match full.chars().count() {
+                    0..=25 => full,
+                    _ => name.to_owned(),
+                },
+                elapsed_s,
+                system_s,
+                user_s: 0.0,
+                cpu_percent: match elapsed_s > 0.0 {
+                    true => 100.0 * system_s / elapsed_s,
+                    false => 0.0,
+                },
+            }
+        })
+        .to_vec()
+}

@@ -1,0 +1,336 @@
+//! A comparison for people, laid out for a terminal 100 columns wide.
+
+use std::fmt::Write;
+
+use super::model::{ClassRow, Count, Figure, Report};
+use super::table::{Table, grouped, marked};
+use super::{diffprofile, kernbench};
+use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+
+/// Lines from each end of the profile of differences.
+const PROFILE_ENDS: usize = 10;
+
+/// The whole report.
+pub fn render(report: &Report) -> String {
+    let sections = [
+        header(report),
+        times(report),
+        verdict(report),
+        classes(report),
+        counters(report),
+        memory(report),
+        kernbench_block(report),
+        profile(report),
+    ];
+    sections.join("\n")
+}
+
+fn header(report: &Report) -> String {
+    let about = &report.about;
+    let mut text = format!("{}\n", about.trace);
+    let _ = writeln!(text, "  A   {}", report.designs.a);
+    let _ = writeln!(text, "  B   {}", report.designs.b);
+    let _ = writeln!(text, "  A'  as A, in an engine of its own: the control");
+    let parts = (report.slices * report.cpus).max(1);
+    let per_slice = report.cpu_ns.a.value / 1e3 / parts as f64;
+    let _ = writeln!(
+        text,
+        "{} operations of {} on {} ({} MiB), in {} slices of {per_slice:.0} us; {}; seed {}",
+        grouped(report.ops as u64),
+        plural(about.copies as usize, "copy", "copies"),
+        plural(report.cpus, "CPU", "CPUs"),
+        grouped(about.ram_bytes >> 20),
+        grouped(report.slices as u64),
+        plural(report.passes, "pass", "passes"),
+        about.seed,
+    );
+    if report.interrupted {
+        let _ = writeln!(
+            text,
+            "INTERRUPTED: {} of {} passes are complete, and the figures are of those",
+            report.passes, about.passes
+        );
+    }
+    let (a, b) = (&report.divergences.a, &report.divergences.b);
+    if a.explained + a.unexplained + b.explained + b.unexplained > 0 {
+        let _ = writeln!(
+            text,
+            "Divergences from the recording, explained + unexplained: A {} + {}, B {} + {}",
+            grouped(a.explained),
+            grouped(a.unexplained),
+            grouped(b.explained),
+            grouped(b.unexplained),
+        );
+    }
+    text
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn times(report: &Report) -> String {
+    let interval = format!("{:.0} % interval", report.about.confidence * 100.0);
+    let mut table = Table::new(&["CPU time in the core", "seconds", &interval]);
+    let seconds = |figure: &Figure| Figure {
+        value: figure.value / 1e9,
+        low: figure.low.map(|low| low / 1e9),
+        high: figure.high.map(|high| high / 1e9),
+    };
+    let less = report.verdict.less;
+    let arms = &report.cpu_ns;
+    for (name, figure, better) in [
+        ("A", &arms.a, less == Some("a")),
+        ("B", &arms.b, less == Some("b")),
+        ("A'", &arms.control, false),
+    ] {
+        let figure = seconds(figure);
+        let value = marked(format!("{:.4}", figure.value), better);
+        table.row(vec![name.to_owned(), value, bounds(&figure)]);
+    }
+    let mut ratios = Table::new(&["Ratio of CPU times", "", &interval]);
+    for (name, figure) in [
+        ("B / A", &report.ratio),
+        ("A' / A (control)", &report.control_ratio),
+    ] {
+        let value = marked(format!("{:.4}", figure.value), false);
+        ratios.row(vec![name.to_owned(), value, bounds(figure)]);
+    }
+    let legend = match less {
+        Some(_) => "* less; the verdict says how surely.\n",
+        None => "",
+    };
+    format!(
+        "{}{legend}\n{}{}",
+        table.render(0),
+        ratios.render(0),
+        wrapped(&format!("Not in these times: {}.", report.not_modelled)),
+    )
+}
+
+/// `text` in lines of at most 96 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        if length > 0 && length + 1 + word.len() > 96 {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += word.len();
+    }
+    lines.push('\n');
+    lines
+}
+
+/// Milliseconds with a sign, except for what rounds to nothing.
+fn change_ms(from_ns: u64, to_ns: u64) -> String {
+    let text = format!("{:+.2}", (to_ns as f64 - from_ns as f64) / 1e6);
+    match text.as_str() {
+        "+0.00" | "-0.00" => "0.00".to_owned(),
+        _ => text,
+    }
+}
+
+fn bounds(figure: &Figure) -> String {
+    match (figure.low, figure.high) {
+        (Some(low), Some(high)) => format!("{low:.4} .. {high:.4}"),
+        _ => "unknown (1 pass)".to_owned(),
+    }
+}
+
+fn verdict(report: &Report) -> String {
+    let mut text = match report.verdict.less {
+        Some(_) => difference(&report.ratio),
+        None => not_proven(report),
+    };
+    if let Some(resolution) = report.resolution {
+        let _ = writeln!(
+            text,
+            "Resolution: a difference of {:.2} % or more would have been told.",
+            resolution * 100.0
+        );
+    }
+    text
+}
+
+fn difference(ratio: &Figure) -> String {
+    let percent = |ratio: f64| (ratio - 1.0).abs() * 100.0;
+    let word = if ratio.value < 1.0 { "less" } else { "more" };
+    let mut text = format!(
+        "Verdict: difference. B needs {:.2} % {word} CPU time than A",
+        percent(ratio.value)
+    );
+    if let (Some(low), Some(high)) = (ratio.low, ratio.high) {
+        let (near, far) = match ratio.value < 1.0 {
+            true => (high, low),
+            false => (low, high),
+        };
+        let _ = write!(text, " ({:.2} to {:.2} %)", percent(near), percent(far));
+    }
+    text + ".\n"
+}
+
+fn not_proven(report: &Report) -> String {
+    let mut text = "Verdict: no difference proven.\n".to_owned();
+    for reason in &report.verdict.reasons {
+        let sentence = match *reason {
+            "includes-one" => "The interval of B / A includes 1.".to_owned(),
+            "within-control" => {
+                "The interval of B / A overlaps that of the control: A differs from itself as much."
+                    .to_owned()
+            }
+            _ => format!(
+                "{}, and a verdict needs {PASSES_FOR_A_VERDICT} (option -n).",
+                plural(report.passes, "pass is complete", "passes are complete")
+            ),
+        };
+        let _ = writeln!(text, "  {sentence}");
+    }
+    text
+}
+
+/// Differences by class count only beyond what the control shows in that class.
+fn classes(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "Time by class (ms)",
+        "operations",
+        "A  ",
+        "B  ",
+        "B - A",
+        "+/- (A' - A)",
+        "A ns/op",
+        "B ns/op",
+    ]);
+    let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
+    for row in &report.classes {
+        let (a, b, control) = (row.cpu_ns.a, row.cpu_ns.b, row.cpu_ns.control);
+        let proven = a.abs_diff(b) > a.abs_diff(control);
+        let per_op = |ns: u64| format!("{:.0}", ns as f64 / row.ops as f64);
+        table.row(vec![
+            row.class.to_owned(),
+            grouped(row.ops),
+            marked(ms(a), proven && a < b),
+            marked(ms(b), proven && b < a),
+            change_ms(a, b),
+            ms(a.abs_diff(control)),
+            per_op(a),
+            per_op(b),
+        ]);
+    }
+    let sum = |time: fn(&ClassRow) -> u64| report.classes.iter().map(time).sum::<u64>();
+    let (a, b) = (sum(|row| row.cpu_ns.a), sum(|row| row.cpu_ns.b));
+    let control = sum(|row| row.cpu_ns.control);
+    table.row(vec![
+        "total".to_owned(),
+        grouped(report.ops as u64),
+        marked(ms(a), false),
+        marked(ms(b), false),
+        change_ms(a, b),
+        ms(a.abs_diff(control)),
+    ]);
+    format!(
+        "{}From one separate pass, each run of operations of one class timed by itself; {} ns of \
+         clock\ncost taken off each of {} intervals. * less, by more than the control strays.\n",
+        table.render(0),
+        report.clock_ns,
+        grouped(report.classes.iter().map(|row| row.intervals).sum()),
+    )
+}
+
+fn counters(report: &Report) -> String {
+    let mut table = Table::new(&["Events in one pass", "A  ", "B  ", "B - A"]);
+    for row in &report.counters {
+        let (a, b) = (&row.count.a, &row.count.b);
+        table.row(vec![
+            row.name.to_owned(),
+            marked(spread(a, grouped), a.high < b.low),
+            marked(spread(b, grouped), b.high < a.low),
+            signed(a.median, b.median),
+        ]);
+    }
+    format!(
+        "{}* fewer{}\n",
+        table.render(0),
+        match report.passes {
+            1 => ".".to_owned(),
+            n => format!(" in every one of {n} passes; (low .. high) where passes differ."),
+        }
+    )
+}
+
+fn memory(report: &Report) -> String {
+    let mut table = Table::new(&["Memory at the peak (KiB)", "A  ", "B  ", "B - A"]);
+    let kib = |bytes: u64| grouped(bytes.div_ceil(1024));
+    for row in &report.memory {
+        let (a, b) = (&row.peak_bytes.a, &row.peak_bytes.b);
+        table.row(vec![
+            row.name.to_owned(),
+            marked(spread(a, kib), a.high < b.low),
+            marked(spread(b, kib), b.high < a.low),
+            signed(a.median.div_ceil(1024), b.median.div_ceil(1024)),
+        ]);
+    }
+    format!("{}* less.\n", table.render(0))
+}
+
+fn signed(a: u64, b: u64) -> String {
+    match b.checked_sub(a) {
+        Some(0) => "0".to_owned(),
+        Some(more) => format!("+{}", grouped(more)),
+        None => format!("-{}", grouped(a - b)),
+    }
+}
+
+fn spread(count: &Count, show: impl Fn(u64) -> String) -> String {
+    match count.low == count.high {
+        true => show(count.median),
+        false => format!(
+            "{} ({} .. {})",
+            show(count.median),
+            show(count.low),
+            show(count.high)
+        ),
+    }
+}
+
+fn kernbench_block(report: &Report) -> String {
+    let about = &report.about;
+    let title = format!(
+        "replay, {} on {}",
+        plural(about.copies as usize, "copy", "copies"),
+        plural(report.cpus, "CPU", "CPUs")
+    );
+    format!(
+        "{}Elapsed: seconds of wall clock in which the slices ran. System: seconds of CPU time in \
+         the core.\nUser: 0, because no user code is replayed. CPU: System / Elapsed in percent.\n",
+        kernbench::block(&title, &report.kernbench)
+    )
+}
+
+fn profile(report: &Report) -> String {
+    let ticks = |time: fn(&ClassRow) -> u64| -> Vec<(&str, u64)> {
+        let mut ticks: Vec<(&str, u64)> = report
+            .classes
+            .iter()
+            .map(|row| (row.class, time(row) / 1000))
+            .collect();
+        ticks.push(("total", ticks.iter().map(|entry| entry.1).sum()));
+        ticks
+    };
+    let lines = diffprofile::lines(
+        &ticks(|row| row.cpu_ns.a),
+        &ticks(|row| row.cpu_ns.b),
+        PROFILE_ENDS,
+    );
+    let mut text = "diffprofile (time by class in us, + worse in B)\n".to_owned();
+    for line in lines {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,191 @@
+//! A block of events as columns.
+//!
+//! Inside a block the events lie task by task, each task's in its own order,
+//! so that a column holds like next to like. Readers put them back into time
+//! order by merging: the least time first, and at equal times the lower task.
+//! The writer shifts times by a microsecond where that would give another
+//! order than the one it was given, so the merge is exact.
+//!
+//! Nothing carries over from one block to the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::column::{ColumnError, ColumnWriter, Columns};
+use super::event::{Event, TaskId};
+use super::kind::{KindColumns, KindReader, TaskState};
+use super::varint::{self, Cursor};
+
+/// Most events in a block.
+pub const MAX_EVENTS: usize = 1 << 18;
+const TASKS: u16 = 1;
+const TIME: u16 = 2;
+/// Events, time of the first and of the last.
+pub const SUMMARY_BYTES: usize = 4 + 8 + 8;
+
+/// What a block says about itself before its columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    pub events: u32,
+    pub first_us: u64,
+    pub last_us: u64,
+}
+
+impl Summary {
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.events.to_le_bytes());
+        out.extend_from_slice(&self.first_us.to_le_bytes());
+        out.extend_from_slice(&self.last_us.to_le_bytes());
+    }
+
+    fn read(cursor: &mut Cursor<'_>) -> Option<Summary> {
+        Some(Summary {
+            events: cursor.u32()?,
+            first_us: cursor.u64()?,
+            last_us: cursor.u64()?,
+        })
+    }
+}
+
+/// Raises times just enough that merging by (time, task) gives the order of
+/// `events`, starting no earlier than `not_before`. Returns the last time.
+pub fn settle_times(events: &mut [Event], not_before: u64) -> u64 {
+    let mut last = (not_before, TaskId(0));
+    for event in events {
+        event.time_us = event.time_us.max(last.0);
+        if event.time_us == last.0 && event.task < last.1 {
+            event.time_us += 1;
+        }
+        last = (event.time_us, event.task);
+    }
+    last.0
+}
+
+/// The payload of a block. `events` are in settled time order, not empty, and
+/// at most [`MAX_EVENTS`].
+pub fn encode(events: &[Event], level: i32) -> std::io::Result<Vec<u8>> {
+    let summary = Summary {
+        events: events.len() as u32,
+        first_us: events[0].time_us,
+        last_us: events[events.len() - 1].time_us,
+    };
+    let mut by_task: Vec<&Event> = events.iter().collect();
+    by_task.sort_by_key(|event| event.task);
+    let (mut tasks, mut times) = (Vec::new(), Vec::new());
+    let mut kinds = KindColumns::default();
+    let mut last_task = 0;
+    for run in by_task.chunk_by(|a, b| a.task == b.task) {
+        let task = run[0].task;
+        varint::put(&mut tasks, u64::from(task.0 - last_task));
+        varint::put(&mut tasks, run.len() as u64);
+        last_task = task.0;
+        let mut time = summary.first_us;
+        let mut state = TaskState::default();
+        for event in run {
+            varint::put(&mut times, event.time_us - time);
+            time = event.time_us;
+            kinds.push(&mut state, task, &event.kind);
+        }
+    }
+    let mut columns = ColumnWriter::default();
+    columns.add(TASKS, true, &tasks, level)?;
+    columns.add(TIME, true, &times, level)?;
+    kinds.add_to(&mut columns, level)?;
+    let mut payload = Vec::new();
+    summary.put(&mut payload);
+    columns.finish(&mut payload);
+    Ok(payload)
+}
+
+fn damaged(reason: impl Into<String>) -> ColumnError {
+    ColumnError::Damaged(reason.into())
+}
+
+/// The events of a payload in time order.
+pub fn decode(payload: &[u8]) -> Result<Vec<Event>, ColumnError> {
+    let mut cursor = Cursor::new(payload);
+    let summary = Summary::read(&mut cursor).ok_or_else(|| damaged("the block is cut short"))?;
+    if summary.events == 0 || summary.events as usize > MAX_EVENTS {
+        return Err(damaged(format!(
+            "a block of {} events (1 to {MAX_EVENTS} are possible)",
+            summary.events
+        )));
+    }
+    let mut known = vec![TASKS, TIME];
+    known.extend(KindReader::COLUMNS);
+    let columns = Columns::decode(&payload[SUMMARY_BYTES..], &known)?;
+    let (events, runs) = decode_runs(&columns, summary)?;
+    let merged = merge(&events, &runs);
+    let ends = (merged[0].time_us, merged[merged.len() - 1].time_us);
+    if ends != (summary.first_us, summary.last_us) {
+        return Err(damaged("the block's times differ from its summary"));
+    }
+    Ok(merged)
+}
+
+/// All events task by task, and where each task's begin and end.
+fn decode_runs(
+    columns: &Columns,
+    summary: Summary,
+) -> Result<(Vec<Event>, Vec<(usize, usize)>), ColumnError> {
+    let mut tasks = columns.get(TASKS);
+    let mut times = columns.get(TIME);
+    let mut kinds = KindReader::new(columns);
+    let total = summary.events as usize;
+    let mut events: Vec<Event> = Vec::new();
+    let mut runs = Vec::new();
+    let mut task = 0u32;
+    while !tasks.is_empty() {
+        let step = tasks.varint().and_then(|step| u32::try_from(step).ok());
+        let count = tasks.varint().and_then(|count| usize::try_from(count).ok());
+        let (Some(step), Some(count)) = (step, count) else {
+            return Err(damaged("the task directory is cut short"));
+        };
+        let next = task.checked_add(step).filter(|_| step > 0 || runs.is_empty());
+        task = next.ok_or_else(|| damaged("the task directory is not ascending"))?;
+        if count == 0 || count > total - events.len() {
+            return Err(damaged("the task directory does not add up"));
+        }
+        let begin = events.len();
+        let mut time_us = summary.first_us;
+        let mut state = TaskState::default();
+        for _ in 0..count {
+            let step = times.varint();
+            let step = step.ok_or_else(|| damaged("the time column is cut short"))?;
+            time_us = time_us
+                .checked_add(step)
+                .ok_or_else(|| damaged("a time overflows"))?;
+            let kind = kinds.next(&mut state, TaskId(task)).map_err(damaged)?;
+            events.push(Event {
+                time_us,
+                task: TaskId(task),
+                kind,
+            });
+        }
+        runs.push((begin, events.len()));
+    }
+    if events.len() != total || !times.is_empty() || !kinds.is_empty() {
+        return Err(damaged("the columns do not hold the number of events stated"));
+    }
+    Ok((events, runs))
+}
+
+fn merge(events: &[Event], runs: &[(usize, usize)]) -> Vec<Event> {
+    let mut merged = Vec::with_capacity(events.len());
+    let mut heads: BinaryHeap<_> = runs
+        .iter()
+        .map(|&(begin, end)| Reverse((events[begin].time_us, events[begin].task, begin, end)))
+        .collect();
+    while let Some(Reverse((_, task, mut at, end))) = heads.pop() {
+        let limit = heads.peek().map(|Reverse((time, other, ..))| (*time, *other));
+        // Stay on this task while it is ahead of all others: it mostly is.
+        while at < end && limit.is_none_or(|limit| (events[at].time_us, task) <= limit) {
+            merged.push(events[at]);
+            at += 1;
+        }
+        if at < end {
+            heads.push(Reverse((events[at].time_us, task, at, end)));
+        }
+    }
+    merged
+}

@@ -1,0 +1,183 @@
+//! The rules that the events of a trace keep, checked in time order.
+//!
+//! The writer runs the same check as the reader, so a trace that was written
+//! can be read, and whoever reads one need not look for nonsense again.
+
+use super::event::{Event, EventKind, FileId, TaskId};
+use super::header::Header;
+
+/// Addresses, lengths and offsets in bytes stay below this.
+pub const LIMIT: u64 = 1 << 62;
+const PAGE: u64 = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    NotYet,
+    Running,
+    Over,
+}
+
+/// Checks a stream of events against the rules.
+#[derive(Default)]
+pub struct Rules {
+    tasks: Vec<Life>,
+    last_us: u64,
+}
+
+impl Rules {
+    /// Checks one more event. The text says which rule it breaks. Tables may
+    /// grow from call to call, and only grow.
+    pub fn check(&mut self, header: &Header, event: &Event) -> Result<(), String> {
+        for task in &header.tasks[self.tasks.len()..] {
+            // Tasks without parent are there from the start.
+            self.tasks.push(match task.parent {
+                None => Life::Running,
+                Some(_) => Life::NotYet,
+            });
+        }
+        if event.time_us < self.last_us {
+            return Err(format!(
+                "time {} us after time {} us",
+                event.time_us, self.last_us
+            ));
+        }
+        self.last_us = event.time_us;
+        let task = event.task;
+        match self.tasks.get(task.0 as usize) {
+            None => return Err(format!("task {} is not in the table", task.0)),
+            Some(Life::NotYet) => return Err(format!("task {} was not created", task.0)),
+            Some(Life::Over) => return Err(format!("task {} has ended", task.0)),
+            Some(Life::Running) => {}
+        }
+        self.check_kind(header, task, &event.kind)
+    }
+
+    fn check_kind(&mut self, header: &Header, task: TaskId, kind: &EventKind) -> Result<(), String> {
+        match *kind {
+            EventKind::Create { child, .. } => self.create(header, task, child),
+            EventKind::Exit => {
+                self.tasks[task.0 as usize] = Life::Over;
+                Ok(())
+            }
+            EventKind::Wait { child } => match self.tasks.get(child.0 as usize) {
+                Some(Life::Over) => Ok(()),
+                _ => Err(format!("a wait for task {}, which has not ended", child.0)),
+            },
+            EventKind::Exec { name } if name as usize >= header.strings.len() => {
+                Err(format!("string {name} is not in the table"))
+            }
+            EventKind::Exec { .. } => Ok(()),
+            EventKind::Map {
+                address,
+                length,
+                prot,
+                file,
+                offset,
+                ..
+            } => {
+                range(address, length)?;
+                rights(prot.0)?;
+                page_aligned("file offset", offset)?;
+                file.map_or(Ok(()), |file| transfer(header, file, offset, length))
+            }
+            EventKind::Protect {
+                address,
+                length,
+                prot,
+            } => range(address, length).and_then(|()| rights(prot.0)),
+            EventKind::Unmap { address, length } | EventKind::Advise { address, length, .. } => {
+                range(address, length)
+            }
+            EventKind::Remap {
+                address,
+                length,
+                new_address,
+                new_length,
+            } => range(address, length).and_then(|()| range(new_address, new_length)),
+            EventKind::Brk { end } if end >= LIMIT => Err(format!("heap end {end:#x}")),
+            EventKind::Brk { .. } => Ok(()),
+            EventKind::Fault { address, .. } => range(address, 0),
+            EventKind::MapAround { file, first, last } => {
+                if first > last || last >= LIMIT / PAGE {
+                    return Err(format!("pages {first} to {last} of a file"));
+                }
+                known_file(header, file)
+            }
+            EventKind::FileRead {
+                file,
+                offset,
+                length,
+            }
+            | EventKind::FileWrite {
+                file,
+                offset,
+                length,
+            } => transfer(header, file, offset, length),
+            EventKind::Truncate { file, size } => transfer(header, file, 0, size),
+        }
+    }
+
+    fn create(&mut self, header: &Header, task: TaskId, child: TaskId) -> Result<(), String> {
+        let Some(life) = self.tasks.get_mut(child.0 as usize) else {
+            return Err(format!("task {} is not in the table", child.0));
+        };
+        if header.tasks[child.0 as usize].parent != Some(task) {
+            return Err(format!("task {} is not a child of {}", child.0, task.0));
+        }
+        if *life != Life::NotYet {
+            return Err(format!("task {} is created twice", child.0));
+        }
+        *life = Life::Running;
+        Ok(())
+    }
+}
+
+fn known_file(header: &Header, file: FileId) -> Result<(), String> {
+    if (file.0 as usize) < header.files.len() {
+        return Ok(());
+    }
+    Err(format!("file {} is not in the table", file.0))
+}
+
+fn transfer(header: &Header, file: FileId, offset: u64, length: u64) -> Result<(), String> {
+    known_file(header, file)?;
+    if offset >= LIMIT || length >= LIMIT || offset + length >= LIMIT {
+        return Err(format!("{length} bytes at offset {offset} of a file"));
+    }
+    Ok(())
+}
+
+fn page_aligned(what: &str, value: u64) -> Result<(), String> {
+    if value.is_multiple_of(PAGE) {
+        return Ok(());
+    }
+    Err(format!("{what} {value:#x} is not page-aligned"))
+}
+
+fn range(address: u64, length: u64) -> Result<(), String> {
+    page_aligned("address", address)?;
+    if address >= LIMIT || length >= LIMIT || address + length >= LIMIT {
+        return Err(format!("{length:#x} bytes at address {address:#x}"));
+    }
+    Ok(())
+}
+
+fn rights(prot: u8) -> Result<(), String> {
+    if prot <= 7 {
+        return Ok(());
+    }
+    Err(format!("rights {prot:#x}"))
+}
+
+/// Checks what can be checked of the tables alone: a parent comes before its
+/// children.
+pub fn check_header(header: &Header) -> Result<(), String> {
+    for (index, task) in header.tasks.iter().enumerate() {
+        if let Some(parent) = task.parent
+            && parent.0 as usize >= index
+        {
+            return Err(format!("task {index} comes before its parent {}", parent.0));
+        }
+    }
+    Ok(())
+}

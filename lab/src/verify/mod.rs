@@ -1,0 +1,99 @@
+//! Verified replay: every page is checked against an independent model.
+//!
+//! Accesses go through the simulated MMU. Each write stamps its page with a word
+//! that names the operation; pages are read back where they change hands: at
+//! fork (both sides), remap, exec, exit, when a range is dropped, and after each
+//! store (a copy-on-write break among them) here and in the spaces that shared
+//! the frame. At the end every written page of every file must be in the backing
+//! store. What a page must hold is the [`model`]'s business; it shares no code
+//! with the core.
+//!
+//! With one CPU the check is exact. With several, a word of shared memory may
+//! hold any write that no other is certain to have overwritten, by vector clocks
+//! over the CPUs' streams ([`clocks`]).
+
+pub mod clocks;
+pub mod refute;
+
+mod check;
+mod history;
+mod model;
+mod ops;
+mod probe;
+mod touch;
+mod word;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use vellum_engine::{Engine, SpaceSlot};
+
+pub use refute::{Location, Refutation, Symptom};
+
+use crate::replay::Workload;
+use crate::replay::lanes::drive;
+use check::Verifier;
+
+/// Operations between two barriers of a verified replay.
+const SLICE_OPS: usize = 1 << 14;
+
+/// What a successful verification did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Verified {
+    /// Operations executed.
+    pub ops: u64,
+    /// Pages that were written: each counts once in each space or file, however
+    /// often it was written.
+    pub written: u64,
+    /// Pages that were read back where they changed hands.
+    pub read_back: u64,
+    /// Pages that were checked right after a store or load.
+    pub after_access: u64,
+    /// Written pages of files that were found in the backing store at the end.
+    pub stored: u64,
+    /// Accesses that had to be refused, and were.
+    pub refused: u64,
+    /// Pages that could not be read back because their region forbids it.
+    pub unreadable: u64,
+    /// Pages of files that were left out because another CPU was changing the
+    /// file at that moment. Always 0 with one CPU.
+    pub raced: u64,
+    /// The resident pages of every space that was left, as [`end_state`] has it.
+    pub end_state: u64,
+}
+
+/// Replays `workload` verified on `engine`, which must be new. `after_slice`
+/// gets the number of operations done each time and ends the run by `false`;
+/// what was done until then has been verified, but the final checks are left
+/// out and the result is `None`.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify(
+    workload: &Workload,
+    engine: &dyn Engine,
+    mut after_slice: impl FnMut(u64) -> bool,
+) -> Result<Option<Verified>, Box<Refutation>> {
+    let slices = workload.slices(SLICE_OPS);
+    let verifier = Verifier::new(workload, engine, &slices);
+    verifier.create_helpers()?;
+    for slice in &slices {
+        verifier.begin_slice(slice);
+        drive(workload, slice, &verifier);
+        verifier.verdict()?;
+        if !after_slice(slice.len() as u64) {
+            return Ok(None);
+        }
+    }
+    verifier.finish().map(Some)
+}
+
+/// A digest of the pages that are resident in every space of `workload`. Timed
+/// and verified replay on one CPU end in the same state.
+pub fn end_state(workload: &Workload, engine: &dyn Engine) -> u64 {
+    let mut digest = DefaultHasher::new();
+    for slot in 0..workload.spaces() {
+        slot.hash(&mut digest);
+        engine.resident(SpaceSlot(slot), &mut |page| page.hash(&mut digest));
+    }
+    digest.finish()
+}

@@ -1,0 +1,187 @@
+//! What a comparison prints, and what it says to programs.
+
+use crate::synthetic::{Bench, Disturbance, FlatLoad, op};
+use serde_json::Value;
+use vellum_lab::compare::Analysis;
+use vellum_lab::replay::Class;
+use vellum_lab::report::{About, Report, json, text};
+
+const STILL: Disturbance = Disturbance {
+    jitter: 0.0,
+    tail: 0.0,
+    luck: 0.0,
+    drift: 0.0,
+};
+
+fn report(bench: &Bench, load: &FlatLoad, b: &str, wanted: usize) -> Report {
+    let measured = bench.measure(load, "1.0", b, wanted).expect("measured");
+    let analysis = Analysis::new(&measured, 0.95, 500, 7);
+    let about = About {
+        trace: "traces/synthetic.vlt".to_owned(),
+        a: "rmap=chains".to_owned(),
+        b: "rmap=partial,direct=off,pvlock=byte".to_owned(),
+        passes: wanted,
+        copies: 1,
+        ram_bytes: 1 << 30,
+        slice_us: 1000,
+        confidence: 0.95,
+        resamples: 500,
+        seed: 7,
+    };
+    Report::new(about, &measured, &analysis)
+}
+
+/// 99 ms of faults and one exit of 1 ms, which B takes twice as long for.
+fn slow_exit() -> FlatLoad {
+    let mut ops = vec![op(10_000, false); 9900];
+    let mut classes = vec![Class::Fault; 9900];
+    ops.push(op(1_000_000, true));
+    classes.push(Class::Exit);
+    FlatLoad::new(ops, classes)
+}
+
+#[test]
+fn the_report_reads_as_documented() {
+    let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6);
+    let expected = "\
+traces/synthetic.vlt
+  A   slow=1.0
+  B   slow=2.0
+  A'  as A, in an engine of its own: the control
+9,901 operations of 1 copy on 1 CPU (1,024 MiB), in 78 slices of 1282 us; 6 passes; seed 7
+
+CPU time in the core   seconds     95 % interval
+A                     0.1000 *  0.1000 .. 0.1000
+B                     0.1010    0.1010 .. 0.1010
+A'                    0.1000    0.1000 .. 0.1000
+* less; the verdict says how surely.
+
+Ratio of CPU times               95 % interval
+B / A               1.0100    1.0100 .. 1.0100
+A' / A (control)    1.0000    1.0000 .. 1.0000
+Not in these times: trap and system call entry and exit, real inter-processor interrupts, cache
+and TLB misses of user code, devices.
+
+Verdict: difference. B needs 1.00 % more CPU time than A (1.00 to 1.00 %).
+Resolution: a difference of 0.00 % or more would have been told.
+
+Time by class (ms)  operations       A         B    B - A  +/- (A' - A)  A ns/op  B ns/op
+fault                    9,900   99.00     99.00     0.00          0.00    10000    10000
+exit                         1    1.00 *    2.00    +1.00          0.00  1000000  2000000
+total                    9,901  100.00    101.00    +1.00          0.00
+From one separate pass, each run of operations of one class timed by itself; 0 ns of clock
+cost taken off each of 79 intervals. * less, by more than the control strays.
+
+Events in one pass      A        B    B - A
+operations          9,901    9,901        0
+* fewer in every one of 6 passes; (low .. high) where passes differ.
+
+Memory at the peak (KiB)  A    B    B - A
+nothing                   4    4        0
+* less.
+
+Kernbench: (replay, 1 copy on 1 CPU)
+                              Elapsed      System        User         CPU
+            A rmap=chains        0.10        0.10        0.00      100.00
+                        B        0.10        0.10        0.00      100.00
+Elapsed: seconds of wall clock in which the slices ran. System: seconds of CPU time in the core.
+User: 0, because no user code is replayed. CPU: System / Elapsed in percent.
+
+diffprofile (time by class in us, + worse in B)
+      1000   100.0% exit
+      1000     1.0% total
+";
+    assert_eq!(text::render(&report), expected);
+}
+
+#[test]
+fn a_difference_is_stated_with_its_bounds() {
+    let printed = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6));
+    assert!(
+        printed
+            .contains("Verdict: difference. B needs 1.00 % more CPU time than A (1.00 to 1.00 %)."),
+        "{printed}"
+    );
+}
+
+#[test]
+fn an_unproven_difference_says_what_is_missing() {
+    let same = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "1.0", 6));
+    for sentence in [
+        "Verdict: no difference proven.",
+        "The interval of B / A includes 1.",
+        "The interval of B / A overlaps that of the control",
+    ] {
+        assert!(same.contains(sentence), "{sentence} is missing in\n{same}");
+    }
+    let short = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 2));
+    let sentence = "2 passes are complete, and a verdict needs 5 (option -n).";
+    assert!(short.contains(sentence), "{short}");
+}
+
+#[test]
+fn one_pass_has_no_interval_and_says_so() {
+    let printed = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 1));
+    assert!(printed.contains("unknown (1 pass)"), "{printed}");
+    assert!(printed.contains("1 pass is complete"), "{printed}");
+}
+
+#[test]
+fn an_interrupted_run_is_marked() {
+    let mut bench = Bench::new(1, STILL);
+    let load = FlatLoad::with_affected_slices(10, None);
+    bench.events.interrupt_after = Some(100 + 20 + 30 + 2 * 30 + 10);
+    let report = report(&bench, &load, "1.25", 12);
+    let printed = text::render(&report);
+    let line = "INTERRUPTED: 2 of 12 passes are complete, and the figures are of those";
+    assert!(printed.contains(line), "{printed}");
+    assert!(report.interrupted);
+}
+
+#[test]
+fn json_holds_what_the_tables_show() {
+    let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6);
+    let text = json::render(&report).expect("serialised");
+    let value: Value = serde_json::from_str(&text).expect("parsed");
+    assert_eq!(value["schema"], "vellum-compare/1");
+    assert_eq!(value["about"]["trace"], "traces/synthetic.vlt");
+    assert_eq!(value["designs"]["b"], "slow=2.0");
+    assert_eq!(value["cpu_ns"]["a"]["value"], 100e6);
+    assert_eq!(value["ratio"]["value"], 1.01);
+    assert_eq!(value["control_ratio"]["high"], 1.0);
+    assert_eq!(value["verdict"]["outcome"], "difference");
+    assert_eq!(value["verdict"]["less"], "a");
+    let classes = value["classes"].as_array().expect("a list");
+    assert_eq!(classes.len(), 2);
+    assert_eq!(classes[1]["class"], "exit");
+    assert_eq!(classes[1]["cpu_ns"]["b"], 2_000_000);
+    assert_eq!(value["counters"][0]["name"], "operations");
+    assert_eq!(value["counters"][0]["count"]["a"]["median"], 9901);
+    assert_eq!(value["memory"][0]["peak_bytes"]["b"]["high"], 4096);
+    assert_eq!(value["kernbench"][0]["user_s"], 0.0);
+    assert_eq!(
+        value["pass_cpu_ns"]["control"].as_array().map(Vec::len),
+        Some(6)
+    );
+}
+
+#[test]
+fn a_json_file_replaces_the_old_one_only_when_it_is_whole() {
+    let directory = std::env::temp_dir().join(format!("vellum-json-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a fresh directory");
+    let path = directory.join("report.json");
+    let read = || std::fs::read_to_string(&path).expect("read");
+    std::fs::write(&path, "old").expect("written");
+    let abandoned = json::PendingFile::create(&path).expect("created");
+    drop(abandoned);
+    assert_eq!(read(), "old");
+    let committed = json::PendingFile::create(&path).expect("created");
+    assert_eq!(read(), "old");
+    committed.commit("new").expect("written");
+    assert_eq!(read(), "new");
+    let missing = directory.join("missing").join("report.json");
+    assert!(json::PendingFile::create(&missing).is_err());
+    let left = std::fs::read_dir(&directory).expect("listed").count();
+    std::fs::remove_dir_all(&directory).expect("removed");
+    assert_eq!(left, 1);
+}

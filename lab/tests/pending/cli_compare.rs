@@ -1,0 +1,253 @@
+//! `vellum compare` and `vellum designs` as a user meets them.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use vellum_lab::trace::{
+    Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
+};
+
+fn vellum(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    let output = command.args(arguments).output();
+    output.expect("the program was built and can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A directory of the test's own, removed with everything in it at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let name = format!("vellum-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a fresh directory");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing depends on it being gone.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// A parent that writes 64 pages and forks 8 children, each of which writes 32
+/// pages of its own and 16 of those it shares with the parent.
+fn write_trace(path: &str) {
+    let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
+    for pid in 1..=9u32 {
+        let parent = (pid > 1).then_some(TaskId(0));
+        let process = pid;
+        let task = Task {
+            pid,
+            process,
+            parent,
+        };
+        writer.header_mut().tasks.push(task);
+    }
+    let mut time_us = 0;
+    let mut push = |task: u32, kind: EventKind| {
+        time_us += 1;
+        let task = TaskId(task);
+        let event = Event {
+            time_us,
+            task,
+            kind,
+        };
+        writer.push(&event).expect("a consistent event");
+    };
+    let map = |address, pages| EventKind::Map {
+        address,
+        length: pages * PAGE,
+        prot: Prot(3),
+        shared: false,
+        grows_down: false,
+        file: None,
+        offset: 0,
+        origin: MapOrigin::Mmap,
+    };
+    let write = |address, present| EventKind::Fault {
+        address,
+        access: Access::Write,
+        kernel: false,
+        present,
+    };
+    let (shared, own) = (0x1000_0000, 0x2000_0000);
+    push(0, map(shared, 64));
+    for page in 0..64 {
+        push(0, write(shared + page * PAGE, false));
+    }
+    for child in 1..=8 {
+        // SIGCHLD: a fork.
+        let create = EventKind::Create {
+            child: TaskId(child),
+            clone_flags: 17,
+        };
+        push(0, create);
+        push(child, map(own, 32));
+        for page in 0..32 {
+            push(child, write(own + page * PAGE, false));
+        }
+        for page in 0..16 {
+            push(child, write(shared + page * PAGE, true));
+        }
+        let length = 32 * PAGE;
+        push(
+            child,
+            EventKind::Unmap {
+                address: own,
+                length,
+            },
+        );
+        push(child, EventKind::Exit);
+        let child = TaskId(child);
+        push(0, EventKind::Wait { child });
+    }
+    push(0, EventKind::Exit);
+    writer.finish().expect("written");
+}
+
+#[test]
+fn a_comparison_prints_every_table_and_the_same_as_json() {
+    let scratch = Scratch::new("compare-tables");
+    let (trace, json) = (scratch.path("fork.vlt"), scratch.path("report.json"));
+    write_trace(&trace);
+    let output = vellum(&[
+        "compare",
+        &trace,
+        "--a",
+        "rmap=chains",
+        "--b",
+        "rmap=partial",
+        "-n",
+        "5",
+        "--ram",
+        "64M",
+        "--slice",
+        "50",
+        "--quiet",
+        "--json",
+        &json,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "--quiet is quiet");
+    let printed = text(&output.stdout);
+    for heading in [
+        "CPU time in the core",
+        "Ratio of CPU times",
+        "Verdict:",
+        "Resolution:",
+        "Time by class (ms)",
+        "Events in one pass",
+        "Memory at the peak (KiB)",
+        "Kernbench: (",
+        "diffprofile (",
+    ] {
+        assert!(
+            printed.contains(heading),
+            "{heading} is missing in\n{printed}"
+        );
+    }
+    let written = std::fs::read_to_string(&json).expect("the report was written");
+    let value: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(value["passes"], 5);
+    for design in ["a", "b"] {
+        let unexplained = &value["divergences"][design]["unexplained"];
+        assert_eq!(*unexplained, 0, "design {design}");
+    }
+    let ops: u64 = value["classes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| row["ops"].as_u64())
+        .sum();
+    assert_eq!(value["ops"], ops, "every operation has a class");
+    let class = |name: &str| {
+        let rows = value["classes"].as_array().expect("a list");
+        let row = rows.iter().find(|row| row["class"] == name);
+        row.map(|row| row["ops"].clone())
+    };
+    assert_eq!(class("fault"), Some((64 + 8 * 48).into()));
+    assert_eq!(class("unmap"), Some(8.into()));
+    assert_eq!(class("exit"), Some(9.into()));
+}
+
+#[test]
+fn json_on_standard_output_is_nothing_but_json() {
+    let scratch = Scratch::new("compare-json");
+    let trace = scratch.path("fork.vlt");
+    write_trace(&trace);
+    let output = vellum(&[
+        "compare", &trace, "-n", "1", "--ram", "64M", "--cpus", "2", "--json", "-",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["schema"], "vellum-compare/1");
+    assert_eq!(value["cpus"], 2);
+    assert_eq!(value["verdict"]["outcome"], "not-proven");
+    assert_eq!(value["verdict"]["reasons"][0], "too-few-passes");
+}
+
+#[test]
+fn unusable_input_is_named_and_exits_with_2() {
+    let scratch = Scratch::new("compare-refused");
+    let (trace, foreign) = (scratch.path("fork.vlt"), scratch.path("foreign.vlt"));
+    write_trace(&trace);
+    std::fs::write(&foreign, "no trace at all").expect("written");
+    let missing = scratch.path("missing.vlt");
+    for (arguments, named) in [
+        (vec!["compare", &missing], "missing.vlt"),
+        (vec!["compare", &foreign], "foreign.vlt"),
+        (vec!["compare", &trace, "--a", "rmap=telepathy"], "chains"),
+        (vec!["compare", &trace, "--ram", "much"], "--ram"),
+        (vec!["compare", &trace, "--cpus", "0"], "CPUs"),
+    ] {
+        let output = vellum(&arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(named), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    let scratch = Scratch::new("compare-unwritable");
+    let trace = scratch.path("fork.vlt");
+    write_trace(&trace);
+    let json = scratch.path("missing/report.json");
+    let output = vellum(&[
+        "compare", &trace, "-n", "1", "--ram", "64M", "--json", &json,
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("report.json"), "{message}");
+}
+
+#[test]
+fn designs_lists_one_option_per_line() {
+    let output = vellum(&["designs"]);
+    assert!(output.status.success());
+    let lines = text(&output.stdout);
+    let options = vellum_engine::options();
+    assert_eq!(lines.lines().count(), options.len());
+    for (line, option) in lines.lines().zip(options) {
+        assert!(line.starts_with(&format!("{}=", option.name)), "{line}");
+        assert!(line.contains(option.summary), "{line}");
+    }
+    let output = vellum(&["designs", "--json"]);
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value.as_array().map(Vec::len), Some(options.len()));
+}

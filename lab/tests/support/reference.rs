@@ -1,0 +1,682 @@
+//! The reference memory manager: simple, slow, and independent of the core and
+//! of the verifier's model. It has frames, page tables (an ordered map for each
+//! space), regions in a sorted list, and one lock around everything.
+//!
+//! It can be built with one [`Defect`], which a verifier has to find.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use vellum_engine::op::{pristine_word, written_word};
+use vellum_engine::{
+    Access, Advice, Backing, Divergence, Engine, FileSlot, Op, OpError, Outcome, Prot, Sharing,
+    SpaceSlot,
+};
+
+/// Something a memory manager can get wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defect {
+    /// Fork leaves private pages writable on both sides.
+    CowWithoutCopy,
+    /// A copy-on-write break takes a zeroed page instead of a copy.
+    CowCopiesNothing,
+    /// A store that breaks copy on write is forgotten.
+    LostWrite,
+    /// Unmapping leaves the TLB as it is.
+    MissingFlush,
+    /// A store through a mapping does not make the page of the file dirty.
+    LostDirty,
+    /// Truncation does not reach the page tables.
+    DroppedTruncation,
+    /// Truncation misses the spaces in odd slots, as if an rmap entry were gone.
+    DroppedRmapEntry,
+    /// `mprotect` does not take rights away from mapped pages.
+    RightsKept,
+    /// `mremap` leaves the contents behind.
+    RemapLosesPages,
+    /// `write` does not reach the page cache.
+    LostFileWrite,
+    /// Exit of one task takes a space that others still use.
+    ExitTakesAll,
+}
+
+/// A page frame: every word is `fill` except those in `words`.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    fill: u64,
+    words: BTreeMap<u64, u64>,
+}
+
+impl Frame {
+    pub(super) fn filled(fill: u64) -> Self {
+        Self {
+            fill,
+            words: BTreeMap::new(),
+        }
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        self.words.get(&offset).copied().unwrap_or(self.fill)
+    }
+}
+
+/// What a page-table entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) frame: usize,
+    pub(super) writable: bool,
+}
+
+/// What backs a region: an object with pages, or nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) enum Object {
+    File(u32),
+    Shared(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) prot: Prot,
+    pub(super) shared: bool,
+    pub(super) grows_down: bool,
+    /// Object and the page of it at `start`.
+    pub(super) object: Option<(Object, u64)>,
+}
+
+impl Region {
+    pub(super) fn allows(&self, access: Access) -> bool {
+        match access {
+            Access::Read => self.prot.read,
+            Access::Write => self.prot.write,
+            Access::Execute => self.prot.execute,
+        }
+    }
+}
+
+#[derive(Clone, Default, Debug)]
+pub(super) struct Space {
+    pub(super) users: u32,
+    pub(super) regions: Vec<Region>,
+    pub(super) entries: BTreeMap<u64, Entry>,
+    heap: Option<(u64, u64)>,
+}
+
+impl Space {
+    /// Splits regions so that one begins at `page` if any contains it.
+    fn split(&mut self, page: u64) {
+        let Some(index) = self
+            .regions
+            .iter()
+            .position(|r| r.start < page && page < r.end)
+        else {
+            return;
+        };
+        let mut upper = self.regions[index];
+        upper.object = upper
+            .object
+            .map(|(object, first)| (object, first + (page - upper.start)));
+        upper.start = page;
+        self.regions[index].end = page;
+        self.regions.insert(index + 1, upper);
+    }
+
+    fn isolate(&mut self, start: u64, end: u64) {
+        self.split(start);
+        self.split(end);
+    }
+
+    fn insert(&mut self, region: Region) {
+        self.regions.push(region);
+        self.regions.sort_by_key(|r| r.start);
+    }
+
+    pub(super) fn region(&self, page: u64) -> Option<&Region> {
+        self.regions
+            .iter()
+            .find(|r| r.start <= page && page < r.end)
+    }
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Content {
+    /// Pages in memory.
+    pub(super) pages: BTreeMap<u64, usize>,
+    pub(super) dirty: BTreeSet<u64>,
+    /// Length in pages; `None` for shared memory.
+    pub(super) length: Option<u64>,
+    /// Pages from here on have no original content.
+    holes_from: u64,
+    stored: BTreeMap<u64, Frame>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) spaces: BTreeMap<u32, Space>,
+    pub(super) objects: BTreeMap<Object, Content>,
+    pub(super) frames: Vec<Frame>,
+    next_shared: u32,
+    /// Translations that were used; read only with [`Defect::MissingFlush`].
+    pub(super) tlb: HashMap<(u32, u64), Entry>,
+    faults: u64,
+}
+
+/// The engine.
+pub struct Reference {
+    cpus: usize,
+    defect: Option<Defect>,
+    state: Mutex<State>,
+}
+
+impl Reference {
+    pub fn new(cpus: usize, defect: Option<Defect>) -> Self {
+        Self {
+            cpus,
+            defect,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Machine<'_>) -> R) -> R {
+        let mut state = self.state.lock().expect("no test panics inside");
+        work(&mut Machine {
+            state: &mut state,
+            defect: self.defect,
+        })
+    }
+}
+
+/// The state under lock, with the defect.
+pub(super) struct Machine<'s> {
+    pub(super) state: &'s mut State,
+    pub(super) defect: Option<Defect>,
+}
+
+impl Machine<'_> {
+    pub(super) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    pub(super) fn space(&mut self, slot: SpaceSlot) -> Result<&mut Space, OpError> {
+        self.state.spaces.get_mut(&slot.0).ok_or(OpError::BadSpace)
+    }
+
+    pub(super) fn frame(&mut self, frame: Frame) -> usize {
+        self.state.frames.push(frame);
+        self.state.frames.len() - 1
+    }
+
+    fn new_space(&mut self, slot: SpaceSlot, space: Space) -> Result<(), OpError> {
+        match self.state.spaces.insert(slot.0, space) {
+            None => Ok(()),
+            Some(_) => Err(OpError::BadSpace),
+        }
+    }
+
+    fn run(&mut self, op: &Op) -> Result<Option<Divergence>, OpError> {
+        match *op {
+            Op::Touch {
+                space,
+                page,
+                access,
+            } => {
+                let mapped = self.fault(space, page, access)?;
+                self.state.faults += u64::from(!mapped);
+                return Ok(mapped.then_some(Divergence::AlreadyMapped));
+            }
+            Op::Create { space } => self.new_space(space, one_user(Space::default()))?,
+            Op::Fork { parent, child } => self.fork(parent, child)?,
+            Op::Share { space } => self.space(space)?.users += 1,
+            Op::Exec { old, new } => {
+                self.leave(old)?;
+                self.new_space(new, one_user(Space::default()))?;
+            }
+            Op::Exit { space } => self.leave(space)?,
+            Op::Map { .. } => self.map(op)?,
+            Op::Unmap { space, page, pages } => self.unmap(space, page, page + pages)?,
+            Op::Protect {
+                space,
+                page,
+                pages,
+                prot,
+            } => self.protect(space, page, page + pages, prot)?,
+            Op::Remap {
+                space,
+                page,
+                pages,
+                new_page,
+                new_pages,
+            } => self.remap(space, (page, page + pages), (new_page, new_page + new_pages))?,
+            Op::Brk { space, start, end } => self.brk(space, start, end)?,
+            Op::Advise {
+                space,
+                page,
+                pages,
+                advice,
+            } => self.advise(space, page, page + pages, advice)?,
+            Op::FileOpen { file, pages } => self.open(file, pages),
+            Op::FileRead { file, page, pages } => {
+                for page in page..page + pages {
+                    self.object_page(Object::File(file.0), page)?;
+                }
+            }
+            Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages)?,
+            Op::Truncate { file, pages } => self.truncate(file, pages)?,
+        }
+        Ok(None)
+    }
+
+    fn fork(&mut self, parent: SpaceSlot, child: SpaceSlot) -> Result<(), OpError> {
+        let write_protect = !self.has(Defect::CowWithoutCopy);
+        let space = self.space(parent)?;
+        let regions = space.regions.clone();
+        for (page, entry) in &mut space.entries {
+            let shared = regions
+                .iter()
+                .any(|r| r.shared && r.start <= *page && *page < r.end);
+            entry.writable &= shared || !write_protect;
+        }
+        let copy = one_user(space.clone());
+        self.new_space(child, copy)
+    }
+
+    fn leave(&mut self, slot: SpaceSlot) -> Result<(), OpError> {
+        let takes_all = self.has(Defect::ExitTakesAll);
+        let space = self.space(slot)?;
+        space.users -= 1;
+        if space.users == 0 || takes_all {
+            self.state.spaces.remove(&slot.0);
+            self.state.tlb.retain(|(space, _), _| *space != slot.0);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, op: &Op) -> Result<(), OpError> {
+        let Op::Map {
+            space,
+            page,
+            pages,
+            prot,
+            sharing,
+            backing,
+            grows_down,
+        } = *op
+        else {
+            return Err(OpError::Invalid);
+        };
+        let shared = sharing == Sharing::Shared;
+        let object = match backing {
+            Backing::File { file, page } => Some((Object::File(file.0), page)),
+            Backing::Anonymous if shared => {
+                let object = Object::Shared(self.state.next_shared);
+                self.state.next_shared += 1;
+                self.state.objects.insert(object, Content::default());
+                Some((object, 0))
+            }
+            Backing::Anonymous => None,
+        };
+        if let Some((object, _)) = object
+            && !self.state.objects.contains_key(&object)
+        {
+            return Err(OpError::BadFile);
+        }
+        self.drop_range(space, page, page + pages)?;
+        let space = self.space(space)?;
+        space.isolate(page, page + pages);
+        space.regions.retain(|r| r.end <= page || page + pages <= r.start);
+        space.insert(Region {
+            start: page,
+            end: page + pages,
+            prot,
+            shared,
+            grows_down,
+            object,
+        });
+        Ok(())
+    }
+
+    /// Takes the entries of a range out of the page table and the TLB.
+    fn drop_range(&mut self, slot: SpaceSlot, start: u64, end: u64) -> Result<(), OpError> {
+        let flush = !self.has(Defect::MissingFlush);
+        let space = self.space(slot)?;
+        space.entries.retain(|page, _| *page < start || end <= *page);
+        if flush {
+            self.state
+                .tlb
+                .retain(|(s, page), _| *s != slot.0 || *page < start || end <= *page);
+        }
+        Ok(())
+    }
+
+    fn unmap(&mut self, slot: SpaceSlot, start: u64, end: u64) -> Result<(), OpError> {
+        self.drop_range(slot, start, end)?;
+        let space = self.space(slot)?;
+        space.isolate(start, end);
+        space.regions.retain(|r| r.end <= start || end <= r.start);
+        Ok(())
+    }
+
+    fn protect(
+        &mut self,
+        slot: SpaceSlot,
+        start: u64,
+        end: u64,
+        prot: Prot,
+    ) -> Result<(), OpError> {
+        let keeps = self.has(Defect::RightsKept);
+        let space = self.space(slot)?;
+        space.isolate(start, end);
+        for region in &mut space.regions {
+            if start <= region.start && region.end <= end {
+                region.prot = prot;
+            }
+        }
+        if !prot.write && !keeps {
+            for (_, entry) in space.entries.range_mut(start..end) {
+                entry.writable = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn remap(
+        &mut self,
+        slot: SpaceSlot,
+        old: (u64, u64),
+        new: (u64, u64),
+    ) -> Result<(), OpError> {
+        let loses = self.has(Defect::RemapLosesPages);
+        let kept = (old.1 - old.0).min(new.1 - new.0);
+        self.unmap(slot, old.0 + kept, old.1)?;
+        let moves = old.0 != new.0;
+        if moves {
+            self.unmap(slot, new.0, new.1)?;
+        }
+        let space = self.space(slot)?;
+        space.isolate(old.0, old.0 + kept);
+        let region = *space.region(old.0).ok_or(OpError::NoRegion)?;
+        if region.end != old.0 + kept {
+            return Err(OpError::NoRegion);
+        }
+        let entries: Vec<(u64, Entry)> = space
+            .entries
+            .range(old.0..old.0 + kept)
+            .map(|(page, entry)| (page - old.0 + new.0, *entry))
+            .collect();
+        self.unmap(slot, old.0, old.0 + kept)?;
+        let space = self.space(slot)?;
+        space.insert(Region {
+            start: new.0,
+            end: new.1,
+            ..region
+        });
+        if !(loses && moves) {
+            space.entries.extend(entries);
+        }
+        Ok(())
+    }
+
+    fn brk(&mut self, slot: SpaceSlot, start: u64, end: u64) -> Result<(), OpError> {
+        let space = self.space(slot)?;
+        let before = space.heap.map_or(start, |(_, end)| end);
+        space.heap = Some((start, end));
+        if end < before {
+            return self.unmap(slot, end, before);
+        }
+        self.unmap(slot, before, end)?;
+        self.space(slot)?.insert(Region {
+            start: before,
+            end,
+            prot: Prot {
+                read: true,
+                write: true,
+                execute: false,
+            },
+            shared: false,
+            grows_down: false,
+            object: None,
+        });
+        Ok(())
+    }
+
+    fn advise(
+        &mut self,
+        slot: SpaceSlot,
+        start: u64,
+        end: u64,
+        advice: Advice,
+    ) -> Result<(), OpError> {
+        match advice {
+            Advice::DontNeed => self.drop_range(slot, start, end),
+            Advice::Free => {
+                // Some pages are taken at once, some never: both are allowed.
+                for page in (start..end).filter(|page| page % 2 == 0) {
+                    self.drop_range(slot, page, page + 1)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn open(&mut self, file: FileSlot, pages: u64) {
+        self.state
+            .objects
+            .entry(Object::File(file.0))
+            .or_insert(Content {
+                length: Some(pages),
+                holes_from: pages,
+                ..Content::default()
+            });
+    }
+
+    /// The frame of a page of an object, read in if needed.
+    pub(super) fn object_page(&mut self, object: Object, page: u64) -> Result<usize, OpError> {
+        let content = self.state.objects.get(&object).ok_or(OpError::BadFile)?;
+        if content.length.is_some_and(|length| page >= length) {
+            return Err(OpError::PastEnd);
+        }
+        if let Some(frame) = content.pages.get(&page) {
+            return Ok(*frame);
+        }
+        let frame = match (object, content.stored.get(&page)) {
+            (_, Some(stored)) => stored.clone(),
+            (Object::File(file), None) if page < content.holes_from => {
+                Frame::filled(pristine_word(u64::from(file), page))
+            }
+            _ => Frame::filled(0),
+        };
+        let frame = self.frame(frame);
+        if let Some(content) = self.state.objects.get_mut(&object) {
+            content.pages.insert(page, frame);
+        }
+        Ok(frame)
+    }
+
+    fn file_write(&mut self, file: FileSlot, start: u64, end: u64) -> Result<(), OpError> {
+        let object = Object::File(file.0);
+        let content = self.state.objects.get_mut(&object);
+        let content = content.ok_or(OpError::BadFile)?;
+        content.length = content.length.map(|length| length.max(end));
+        for page in start..end {
+            let frame = self.object_page(object, page)?;
+            if self.has(Defect::LostFileWrite) {
+                continue;
+            }
+            self.state.frames[frame] = Frame::filled(written_word(u64::from(file.0), page));
+            if let Some(content) = self.state.objects.get_mut(&object) {
+                content.dirty.insert(page);
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, file: FileSlot, pages: u64) -> Result<(), OpError> {
+        let object = Object::File(file.0);
+        let content = self.state.objects.get_mut(&object);
+        let content = content.ok_or(OpError::BadFile)?;
+        content.length = Some(pages);
+        content.holes_from = content.holes_from.min(pages);
+        content.pages.retain(|page, _| *page < pages);
+        content.dirty.retain(|page| *page < pages);
+        content.stored.retain(|page, _| *page < pages);
+        if self.has(Defect::DroppedTruncation) {
+            return Ok(());
+        }
+        let slots: Vec<u32> = self.state.spaces.keys().copied().collect();
+        for slot in slots {
+            if self.has(Defect::DroppedRmapEntry) && slot % 2 == 1 {
+                continue;
+            }
+            let regions = self.space(SpaceSlot(slot))?.regions.clone();
+            for region in regions {
+                if let Some((of, first)) = region.object
+                    && of == object
+                {
+                    let cut = region.start + pages.saturating_sub(first);
+                    self.drop_range(SpaceSlot(slot), cut.min(region.end), region.end)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) {
+        for content in self.state.objects.values_mut() {
+            for page in std::mem::take(&mut content.dirty) {
+                if let Some(frame) = content.pages.get(&page) {
+                    content.stored.insert(page, self.state.frames[*frame].clone());
+                }
+            }
+        }
+    }
+
+    /// Every entry lies in a region, and inside its object.
+    fn audit(&self) -> Result<(), String> {
+        for (slot, space) in &self.state.spaces {
+            for page in space.entries.keys() {
+                if space.region(*page).is_none() {
+                    return Err(format!("space {slot}: page {page:#x} is in no region"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a word of a frame.
+    pub(super) fn word(&self, frame: usize, offset: u64) -> u64 {
+        self.state.frames[frame].word(offset)
+    }
+
+    /// Writes a word of a frame.
+    pub(super) fn set_word(&mut self, frame: usize, offset: u64, value: u64) {
+        self.state.frames[frame].words.insert(offset, value);
+    }
+}
+
+fn one_user(space: Space) -> Space {
+    Space { users: 1, ..space }
+}
+
+impl Engine for Reference {
+    fn design(&self) -> String {
+        match self.defect {
+            None => "reference".into(),
+            Some(defect) => format!("reference,defect={defect:?}"),
+        }
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    fn run(&self, _cpu: usize, ops: &[Op], outcome: &mut Outcome) {
+        for (index, op) in ops.iter().enumerate() {
+            let divergence = self.with(|machine| match machine.run(op) {
+                Ok(divergence) => divergence,
+                Err(error) => Some(Divergence::Failed(error)),
+            });
+            if let Some(divergence) = divergence {
+                outcome.divergences.push((index as u32, divergence));
+            }
+        }
+    }
+
+    fn store(&self, _cpu: usize, space: SpaceSlot, address: u64, value: u64) -> Result<(), OpError> {
+        self.with(|machine| machine.store(space, address, value))
+    }
+
+    fn load(
+        &self,
+        _cpu: usize,
+        space: SpaceSlot,
+        address: u64,
+        access: Access,
+    ) -> Result<u64, OpError> {
+        self.with(|machine| machine.load(space, address, access))
+    }
+
+    fn peek(&self, _cpu: usize, space: SpaceSlot, address: u64) -> Option<u64> {
+        self.with(|machine| machine.peek(space, address))
+    }
+
+    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
+        let pages: Vec<u64> = self.with(|machine| match machine.space(space) {
+            Ok(space) => space.entries.keys().copied().collect(),
+            Err(_) => Vec::new(),
+        });
+        pages.into_iter().for_each(page);
+    }
+
+    fn sync(&self, _cpu: usize) -> Result<(), OpError> {
+        self.with(|machine| machine.sync());
+        Ok(())
+    }
+
+    fn stored_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
+        self.with(|machine| {
+            let content = machine.state.objects.get(&Object::File(file.0))?;
+            let page = offset >> 12;
+            if content.length.is_some_and(|length| page >= length) {
+                return None;
+            }
+            match content.stored.get(&page) {
+                Some(frame) => Some(frame.word(offset & 4095)),
+                None if page < content.holes_from => Some(pristine_word(u64::from(file.0), page)),
+                None => Some(0),
+            }
+        })
+    }
+
+    fn clear(&self, _cpu: usize) {
+        self.with(|machine| *machine.state = State::default());
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.with(|machine| machine.audit())
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.with(|machine| vec![("faults", machine.state.faults)])
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64, u64)> {
+        let bytes = self.with(|machine| machine.state.frames.len() as u64 * 4096);
+        vec![("frames", bytes, bytes)]
+    }
+
+    fn mapping_histogram(&self) -> Vec<u64> {
+        self.with(|machine| {
+            let mut mappings: HashMap<usize, usize> = HashMap::new();
+            for entry in machine.state.spaces.values().flat_map(|s| s.entries.values()) {
+                *mappings.entry(entry.frame).or_default() += 1;
+            }
+            let longest = mappings.values().max().copied().unwrap_or(0);
+            let mut histogram = vec![0; longest];
+            for count in mappings.into_values() {
+                histogram[count - 1] += 1;
+            }
+            histogram
+        })
+    }
+}

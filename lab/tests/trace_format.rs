@@ -1,0 +1,415 @@
+//! Trace files: what is written is read back, and whatever else is read is
+//! refused with file, place and reason.
+
+use std::path::PathBuf;
+
+use vellum_lab::trace::{
+    Access, Environment, Event, EventKind, File, FileId, Header, MapOrigin, Prot, Task, TaskId,
+    TraceError, TraceReader, TraceWriter,
+};
+
+const PAGE: u64 = 4096;
+
+/// A small reproducible random-number generator (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("vellum-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory.join(name)
+}
+
+fn header() -> Header {
+    let file = |name: &str, inode| File {
+        name: name.to_owned(),
+        device: 254 << 20,
+        inode,
+        size: inode * 1000,
+    };
+    Header {
+        environment: Environment {
+            kernel: "6.18".into(),
+            architecture: "x86_64".into(),
+            cpus: 4,
+            memory: 8 << 30,
+            command: vec!["make".into(), "-j4".into()],
+            thp_off: true,
+            cuts: vec!["0 s to 1 s".into()],
+        },
+        tasks: (0..40)
+            .map(|index| Task {
+                pid: 1000 + index * 7 % 50,
+                process: 1000 + index,
+                parent: (index > 0).then(|| TaskId((index - 1) / 2)),
+            })
+            .collect(),
+        files: vec![file("/bin/cc", 9), file("", u64::MAX), file("/lib/ü.so", 3)],
+        strings: vec!["cc".into(), "sh".into()],
+        lost: 3,
+        invisible: vec!["Pinned pages do not show.".into()],
+        events: 0,
+        duration_us: 0,
+    }
+}
+
+/// Any event but those that begin and end tasks.
+fn random_kind(random: &mut Random) -> EventKind {
+    let address = (random.below(3) << 40) + random.below(500) * PAGE;
+    let length = random.below(1 << 20);
+    let file = FileId(random.below(3) as u32);
+    let offset = random.below(1 << 30);
+    let access = [Access::Read, Access::Write, Access::Execute][random.below(3) as usize];
+    match random.below(12) {
+        0 => EventKind::Exec {
+            name: random.below(2) as u32,
+        },
+        1 => {
+            let file = (random.below(2) == 0).then_some(file);
+            EventKind::Map {
+                address,
+                length,
+                prot: Prot(random.below(8) as u8),
+                shared: random.below(2) == 0,
+                grows_down: random.below(2) == 0,
+                file,
+                offset: file.map_or(0, |_| offset / PAGE * PAGE),
+                origin: [MapOrigin::Mmap, MapOrigin::Exec][random.below(2) as usize],
+            }
+        }
+        2 => EventKind::Unmap { address, length },
+        3 => EventKind::Protect {
+            address,
+            length,
+            prot: Prot(5),
+        },
+        4 => EventKind::Remap {
+            address,
+            length,
+            new_address: address + (1 << 41),
+            new_length: length * 2,
+        },
+        5 => EventKind::Brk {
+            end: address + length,
+        },
+        6 => EventKind::Advise {
+            address,
+            length,
+            advice: random.below(200) as u32,
+        },
+        7 => EventKind::MapAround {
+            file,
+            first: offset,
+            last: offset + random.below(16),
+        },
+        8 => EventKind::FileRead {
+            file,
+            offset,
+            length,
+        },
+        9 => EventKind::FileWrite {
+            file,
+            offset,
+            length,
+        },
+        10 => EventKind::Truncate { file, size: length },
+        _ => EventKind::Fault {
+            address,
+            access,
+            kernel: random.below(9) == 0,
+            present: random.below(9) == 0,
+        },
+    }
+}
+
+/// A valid sequence over the tasks of [`header`], with many equal times.
+fn random_events(seed: u64, count: usize) -> Vec<Event> {
+    let mut random = Random(seed);
+    let (mut running, mut ended) = (vec![TaskId(0)], Vec::new());
+    let mut unborn: Vec<(TaskId, TaskId)> = (1..40)
+        .map(|index| (TaskId((index - 1) / 2), TaskId(index)))
+        .collect();
+    let mut time_us = 0;
+    let mut events = Vec::new();
+    while events.len() < count {
+        time_us += random.below(4) * random.below(2);
+        let at = random.below(running.len() as u64) as usize;
+        let task = running[at];
+        let child = unborn.iter().position(|(parent, _)| *parent == task);
+        let kind = match (random.below(60), child) {
+            (0, Some(child)) => {
+                let (_, child) = unborn.remove(child);
+                running.push(child);
+                EventKind::Create {
+                    child,
+                    clone_flags: random.next() >> random.below(64),
+                }
+            }
+            (1, None) if running.len() > 1 => {
+                ended.push(running.swap_remove(at));
+                EventKind::Exit
+            }
+            (2, _) if !ended.is_empty() => EventKind::Wait {
+                child: ended[random.below(ended.len() as u64) as usize],
+            },
+            _ => random_kind(&mut random),
+        };
+        events.push(Event {
+            time_us,
+            task,
+            kind,
+        });
+    }
+    events
+}
+
+fn write(name: &str, events: &[Event]) -> Vec<u8> {
+    let path = path(name);
+    let mut writer = TraceWriter::create(&path, 3).unwrap();
+    *writer.header_mut() = header();
+    for event in events {
+        writer.push(event).unwrap();
+    }
+    let (count, bytes) = writer.finish().unwrap();
+    assert_eq!(count, events.len() as u64);
+    let content = std::fs::read(&path).unwrap();
+    assert_eq!(content.len() as u64, bytes);
+    std::fs::remove_file(path).unwrap();
+    content
+}
+
+/// Opens and reads everything.
+fn read_all(bytes: Vec<u8>) -> Result<(Header, Vec<Event>), TraceError> {
+    let trace = TraceReader::from_bytes("test.vellum", bytes)?;
+    let events: Result<Vec<Event>, TraceError> = trace.events().collect();
+    Ok((trace.header().clone(), events?))
+}
+
+#[test]
+fn a_trace_reads_back_in_the_order_it_was_written() {
+    for seed in 0..6 {
+        // More events than one block holds, for one of the seeds.
+        let count = if seed == 0 { 300_000 } else { 5_000 };
+        let written = random_events(seed, count);
+        let (read_header, read) = read_all(write(&format!("order-{seed}"), &written)).unwrap();
+        let what = |event: &Event| (event.task, event.kind);
+        assert!(
+            written.iter().map(what).eq(read.iter().map(what)),
+            "seed {seed}: order or contents differ"
+        );
+        let pairs = written.iter().zip(&read);
+        let drift = pairs.map(|(a, b)| b.time_us.checked_sub(a.time_us).unwrap());
+        assert!(drift.max().unwrap() < 50_000, "seed {seed}: times drift");
+        assert!(read.is_sorted_by_key(|event| event.time_us), "seed {seed}");
+        let expected = Header {
+            events: written.len() as u64,
+            duration_us: read.last().unwrap().time_us,
+            ..header()
+        };
+        assert_eq!(read_header, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn times_with_room_between_them_are_kept_exactly() {
+    let mut events = random_events(7, 4_000);
+    for (index, event) in events.iter_mut().enumerate() {
+        event.time_us = index as u64 * 3;
+    }
+    assert_eq!(read_all(write("times", &events)).unwrap().1, events);
+}
+
+#[test]
+fn streams_hold_each_tasks_events_in_its_own_order() {
+    let events = random_events(11, 3_000);
+    let trace = TraceReader::from_bytes("t", write("streams", &events)).unwrap();
+    let streams = trace.streams().unwrap();
+    assert_eq!(streams.tasks(), 40);
+    for task in (0..40).map(TaskId) {
+        let expected = events.iter().filter(|event| event.task == task);
+        let got = streams.task(task).iter();
+        assert!(expected.map(|e| e.kind).eq(got.map(|e| e.kind)), "{task:?}");
+    }
+    assert!(streams.task(TaskId(40)).is_empty());
+}
+
+#[test]
+fn an_empty_trace_is_a_trace() {
+    let (header, events) = read_all(write("empty", &[])).unwrap();
+    assert_eq!((header.events, header.duration_us, events.len()), (0, 0, 0));
+}
+
+#[test]
+fn the_writer_refuses_what_breaks_a_rule_and_leaves_no_file() {
+    let exit = EventKind::Exit;
+    let at = |time_us, task, kind| Event {
+        time_us,
+        task: TaskId(task),
+        kind,
+    };
+    let fault = EventKind::Fault {
+        address: 17,
+        access: Access::Read,
+        kernel: false,
+        present: false,
+    };
+    let missing_file = EventKind::Truncate {
+        file: FileId(3),
+        size: 0,
+    };
+    let cases = [
+        ("was not created", vec![at(0, 1, exit)]),
+        ("not in the table", vec![at(0, 40, exit)]),
+        ("has ended", vec![at(0, 0, exit), at(0, 0, exit)]),
+        ("after time", vec![at(9, 0, fault_at(0)), at(8, 0, exit)]),
+        ("not page-aligned", vec![at(0, 0, fault)]),
+        ("file 3", vec![at(0, 0, missing_file)]),
+        ("string 2", vec![at(0, 0, EventKind::Exec { name: 2 })]),
+        ("has not ended", vec![at(0, 0, EventKind::Wait { child: TaskId(1) })]),
+    ];
+    for (reason, events) in cases {
+        let path = path("refused");
+        let mut writer = TraceWriter::create(&path, 3).unwrap();
+        *writer.header_mut() = header();
+        let result: Result<(), TraceError> = events.iter().try_for_each(|e| writer.push(e));
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+        drop(writer);
+        let directory = path.parent().unwrap();
+        let left = std::fs::read_dir(directory).unwrap().filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().starts_with("refused")
+        });
+        assert_eq!(left.count(), 0, "a file was left behind");
+    }
+}
+
+fn fault_at(page: u64) -> EventKind {
+    EventKind::Fault {
+        address: page * PAGE,
+        access: Access::Write,
+        kernel: false,
+        present: false,
+    }
+}
+
+#[test]
+fn every_truncation_is_refused_with_the_place_named() {
+    let bytes = write("cut-short", &random_events(3, 300));
+    for length in 0..bytes.len() {
+        let error = read_all(bytes[..length].to_vec()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("test.vellum: "), "{length}: {text}");
+        match error {
+            TraceError::Foreign { .. } => assert_eq!(length, 0, "{text}"),
+            TraceError::Damaged { offset, .. } => assert!(offset <= length as u64, "{text}"),
+            other => panic!("{length}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let bytes = write("flipped", &random_events(5, 200));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(read_all(damaged).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn foreign_and_future_files_are_told_apart() {
+    let elf = b"\x7fELF\x02\x01\x01 and so on".to_vec();
+    assert!(matches!(read_all(elf), Err(TraceError::Foreign { .. })));
+    // A trace that went through a transfer that rewrites line ends.
+    let mut text = write("foreign", &[]);
+    text.remove(4);
+    assert!(matches!(read_all(text), Err(TraceError::Foreign { .. })));
+    let mut future = write("future", &[]);
+    future[8] = 2;
+    let checksum = crc32fast::hash(&future[..12]).to_le_bytes();
+    future[12..16].copy_from_slice(&checksum);
+    let error = read_all(future).unwrap_err();
+    assert!(matches!(error, TraceError::Future { offset: 8, .. }), "{error}");
+    assert!(error.to_string().contains("later version"), "{error}");
+    let missing = TraceReader::open("/nonexistent/file.vellum").err().unwrap();
+    assert!(missing.to_string().contains("/nonexistent/file.vellum"), "{missing}");
+    let directory = TraceReader::open(std::env::temp_dir()).err().unwrap();
+    assert!(matches!(directory, TraceError::Foreign { .. }), "{directory}");
+}
+
+/// Makes every checksum of a damaged trace right again, so that damage reaches
+/// the code behind the checksums.
+fn repair_checksums(bytes: &mut [u8]) {
+    let put = |bytes: &mut [u8], at: usize, checksum: u32| {
+        if let Some(place) = bytes.get_mut(at..at + 4) {
+            place.copy_from_slice(&checksum.to_le_bytes());
+        }
+    };
+    if bytes.len() < 64 {
+        return;
+    }
+    let prefix = crc32fast::hash(&bytes[..12]);
+    put(bytes, 12, prefix);
+    let end = bytes.len() - 24;
+    let mut at = 16;
+    while at + 24 <= end {
+        let length = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap());
+        let Some(payload_end) = (at as u64 + 24).checked_add(length) else {
+            break;
+        };
+        let payload_end = payload_end.min(end as u64) as usize;
+        let payload = crc32fast::hash(&bytes[at + 24..payload_end]);
+        put(bytes, at + 16, payload);
+        let head = crc32fast::hash(&bytes[at..at + 20]);
+        put(bytes, at + 20, head);
+        at = payload_end;
+    }
+    let checksum = crc32fast::hash(&bytes[end..end + 16]);
+    put(bytes, end + 16, checksum);
+}
+
+#[test]
+fn mutations_behind_right_checksums_never_panic() {
+    // Level 1 and short columns leave many bytes uncompressed, so mutations
+    // reach every decoder; compressed ones reach the column checks.
+    let seeds = [write("m1", &random_events(21, 40)), write("m2", &random_events(22, 900))];
+    let mut refused = 0;
+    let rounds = 20_000;
+    for round in 0..rounds {
+        let mut random = Random(round);
+        let mut bytes = seeds[random.below(2) as usize].clone();
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5) as usize],
+                2 => bytes[at] = random.next() as u8,
+                _ => {
+                    let from = random.below(bytes.len() as u64) as usize;
+                    let length = random.below(16) as usize;
+                    let length = length.min(bytes.len() - from.max(at));
+                    bytes.copy_within(from..from + length, at);
+                }
+            }
+        }
+        repair_checksums(&mut bytes);
+        refused += u64::from(read_all(bytes).is_err());
+    }
+    // Some mutations make another valid trace; most must be noticed.
+    assert!(refused > rounds / 2, "only {refused} of {rounds} were refused");
+}

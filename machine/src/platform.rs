@@ -1,0 +1,207 @@
+//! The machine as the core's platform.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence};
+
+use vellum::addr::Pfn;
+use vellum::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+
+use crate::flush::FlushRecord;
+use crate::machine::Machine;
+use crate::task;
+
+/// Spins of one wait before a waiting host thread lets others run.
+const SPINS_BEFORE_YIELD: u32 = 100;
+
+// SAFETY: the conditions of `Platform`, by number:
+//
+// 1. The ranges come from `Layout::new`, which cuts ascending, disjoint runs
+//    of frame numbers, and lie in an arena that `ArenaClaim` keeps mapped and
+//    from other machines. Only `Machine::mmu`, whose callers promise that
+//    roots are the memory manager's, writes to it.
+// 2. Frame `base + n` is `n` frames into an arena aligned to 2 MiB, so frames
+//    are aligned, disjoint, and readable and writable as a whole. A window is
+//    the frame's own address.
+// 3. `pin` names a CPU whose `taken` lock the caller holds through a
+//    `CpuGuard`. The guard stays with its thread or task, does not let go
+//    while pins are counted, and another CPU is not entered meanwhile; `park`
+//    gives the CPU up only when it is not pinned.
+// 4. `CpuMmu::flush` drops the covered entries under the lock that every
+//    access holds from lookup to the end of its load or store, or finds that
+//    nothing was cached before the call; see `mmu`. (Seeded defects break
+//    this; switching them on is unsafe.)
+unsafe impl Platform for Machine {
+    fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        let cpus = self.cpus.len();
+        let cpu = usize::from(cpu.0);
+        if self.nodes <= cpus {
+            NodeId((cpu * self.nodes / cpus) as u16)
+        } else {
+            NodeId(cpu as u16)
+        }
+    }
+
+    fn frame_shift(&self) -> u32 {
+        self.frame_shift
+    }
+
+    fn memory_map(&self) -> &[MemoryRange] {
+        self.ram.ranges()
+    }
+
+    #[inline]
+    fn pin(&self) -> CpuId {
+        self.cpus.pin()
+    }
+
+    #[inline]
+    fn unpin(&self, cpu: CpuId) {
+        self.cpus.unpin(cpu);
+    }
+
+    #[inline]
+    fn frame(&self, frame: Pfn) -> NonNull<u8> {
+        debug_assert!(self.ram.contains(frame), "{frame:?} does not exist");
+        debug_assert!(
+            !self.ram.is_high(frame),
+            "{frame:?} is high memory and reached through windows only"
+        );
+        self.ram.address(frame)
+    }
+
+    #[inline]
+    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+        self.cpus.open_window(cpu, slot, frame, &self.ram);
+        self.ram.address(frame)
+    }
+
+    #[inline]
+    fn close_window(&self, cpu: CpuId, slot: usize) {
+        self.cpus.close_window(cpu, slot);
+    }
+
+    fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {
+        let counters = &self.cpus.get(from).counters;
+        counters.flush_requests.bump();
+        counters.flush_tables.add(u64::from(request.tables));
+        match request.range {
+            Some(range) => counters.flush_pages.add(range.pages()),
+            None => counters.flush_full.bump(),
+        }
+        let dropped = self.defects.drops_this_flush();
+        self.flush_log.push(FlushRecord {
+            from,
+            cpus,
+            request: *request,
+            dropped,
+        });
+        if dropped {
+            counters.flush_dropped.bump();
+            return;
+        }
+        let request = self.defects.apply(request);
+        // The caller's changes of the tables come before the check for entries.
+        fence(Ordering::SeqCst);
+        let mut remote = 0;
+        for cpu in cpus.iter(self.cpus.len()) {
+            if cpu == from {
+                counters.flush_local.bump();
+            } else {
+                remote += 1;
+            }
+            self.cpu_mmu(cpu)
+                .flush(&request, self.walker, self.scheduler);
+        }
+        counters.flush_remote.add(remote);
+    }
+
+    #[inline]
+    fn relax(&self, spins: u32) {
+        if let Some(scheduler) = self.scheduler {
+            (scheduler.yield_now)();
+        } else if spins < SPINS_BEFORE_YIELD {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn current_task(&self) -> TaskToken {
+        TaskToken(match self.scheduler {
+            Some(scheduler) => (scheduler.current_task)(),
+            None => task::current(),
+        })
+    }
+
+    fn park(&self) {
+        self.cpus.off_cpu(|| match self.scheduler {
+            Some(scheduler) => (scheduler.park)(),
+            None => task::park(),
+        });
+    }
+
+    fn unpark(&self, task: TaskToken) {
+        match self.scheduler {
+            Some(scheduler) => (scheduler.unpark)(task.0),
+            None => task::unpark(task.0),
+        }
+    }
+
+    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.check_transfer(frame);
+        let bytes = self.ram.address(frame).as_ptr();
+        // SAFETY: the frame exists, so these are its bytes, and they are
+        // nobody else's until this call returns, says `Platform::read_page`.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(bytes, 1 << self.frame_shift) };
+        self.count_io(false, self.store.read_page(store, index, bytes))
+    }
+
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.check_transfer(frame);
+        // Tasks may store to the page meanwhile, so the store gets a copy.
+        let words = self.ram.words(frame).unwrap_or_default();
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| {
+                word.load(vellum::sync::atomic::Ordering::Relaxed)
+                    .to_ne_bytes()
+            })
+            .collect();
+        self.count_io(true, self.store.write_page(store, index, &bytes))
+    }
+}
+
+impl Machine {
+    /// Checks what the core promises about a transfer to or from `frame`.
+    fn check_transfer(&self, frame: Pfn) {
+        assert!(
+            self.ram.contains(frame),
+            "a transfer was asked for {frame:?}, which does not exist"
+        );
+        debug_assert!(
+            !self.cpus.is_pinned(),
+            "a transfer was asked for while pinned"
+        );
+    }
+
+    /// Counts an operation of the backing store on the caller's CPU, if it is on one.
+    fn count_io(&self, written: bool, result: Result<(), IoError>) -> Result<(), IoError> {
+        if let Some(cpu) = self.cpus.current() {
+            let counters = &self.cpus.get(cpu).counters;
+            match result {
+                Ok(()) if written => counters.pages_written.bump(),
+                Ok(()) => counters.pages_read.bump(),
+                Err(IoError) => counters.io_errors.bump(),
+            }
+        }
+        result
+    }
+}

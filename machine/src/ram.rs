@@ -1,0 +1,217 @@
+//! The machine's RAM: which frames exist, where they lie, and their words.
+//!
+//! Frame `base + n` lies `n` frames into the arena, holes included, so that
+//! finding a frame is one subtraction and one shift.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use vellum::addr::Pfn;
+use vellum::platform::{MemoryRange, NodeId, Zone};
+use vellum::sync::atomic::AtomicU64;
+
+use crate::arena::{Arena, ArenaClaim};
+use crate::config::{MachineConfig, MachineError};
+
+/// Which frames a machine has.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    base: u32,
+    shift: u32,
+    high_from: u32,
+    /// First frame number after RAM.
+    end: u32,
+    ranges: Vec<MemoryRange>,
+}
+
+impl Layout {
+    /// Lays out the RAM of `config`: ascending ranges, cut at holes, node
+    /// borders and the start of high memory.
+    pub(crate) fn new(config: &MachineConfig) -> Result<Layout, MachineError> {
+        let shift = config.frame_shift;
+        if !(12..=16).contains(&shift) {
+            return Err(MachineError::FrameShift(shift));
+        }
+        let frame_bytes = 1u64 << shift;
+        let frames = config.ram_bytes >> shift;
+        if frames == 0 || !config.ram_bytes.is_multiple_of(frame_bytes) {
+            return Err(MachineError::RamBytes {
+                ram_bytes: config.ram_bytes,
+                frame_bytes,
+            });
+        }
+        let nodes = config.nodes as u64;
+        if !(1..=1024).contains(&nodes) || nodes > frames {
+            return Err(MachineError::Nodes {
+                nodes: config.nodes,
+                frames,
+            });
+        }
+        let high_from = config.high_from.map_or(u32::MAX, |frame| frame.0);
+        let mut ranges = Vec::new();
+        let mut placed = 0;
+        for gap in gaps(config, frames)? {
+            let mut at = gap.start;
+            while at < gap.end {
+                let node = node_of_frame(placed, frames, nodes);
+                let node_end = at + (first_of_node(node + 1, frames, nodes) - placed);
+                let zone_end = if at < u64::from(high_from) {
+                    u64::from(high_from)
+                } else {
+                    u64::MAX
+                };
+                let end = gap.end.min(node_end).min(zone_end);
+                ranges.push(MemoryRange {
+                    start: Pfn(at as u32),
+                    frames: (end - at) as u32,
+                    node: NodeId(node as u16),
+                    zone: if at < u64::from(high_from) {
+                        Zone::Low
+                    } else {
+                        Zone::High
+                    },
+                });
+                placed += end - at;
+                at = end;
+            }
+        }
+        let end = ranges
+            .last()
+            .map_or(config.base_pfn.0, |last| last.start.0 + last.frames);
+        Ok(Layout {
+            base: config.base_pfn.0,
+            shift,
+            high_from,
+            end,
+            ranges,
+        })
+    }
+
+    /// Bytes from the first frame to the last, holes included.
+    pub(crate) fn span_bytes(&self) -> usize {
+        ((self.end - self.base) as usize) << self.shift
+    }
+
+    /// Whether `frame` exists.
+    pub(crate) fn contains(&self, frame: Pfn) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= frame);
+        after > 0 && {
+            let range = &self.ranges[after - 1];
+            frame.0 - range.start.0 < range.frames
+        }
+    }
+}
+
+/// The runs of existing frame numbers, each `start..end`, in `frames` frames.
+fn gaps(config: &MachineConfig, frames: u64) -> Result<Vec<Range<u64>>, MachineError> {
+    let mut runs = Vec::new();
+    let mut at = u64::from(config.base_pfn.0);
+    let mut left = frames;
+    for hole in &config.holes {
+        let start = u64::from(hole.start.0);
+        if start < at {
+            return Err(MachineError::Hole {
+                start: hole.start.0,
+            });
+        }
+        let run = (start - at).min(left);
+        runs.push(at..at + run);
+        left -= run;
+        if left == 0 {
+            break;
+        }
+        at = start + u64::from(hole.frames);
+    }
+    runs.push(at..at + left);
+    runs.retain(|run| !run.is_empty());
+    let end = runs.last().map_or(at, |run| run.end);
+    // The all-ones frame number means "no frame".
+    if end > u64::from(u32::MAX) {
+        return Err(MachineError::TooMuchRam { end });
+    }
+    Ok(runs)
+}
+
+/// The first of `frames` frames that belongs to `node`.
+fn first_of_node(node: u64, frames: u64, nodes: u64) -> u64 {
+    (node * frames).div_ceil(nodes)
+}
+
+/// The node of the `nth` of `frames` frames.
+fn node_of_frame(nth: u64, frames: u64, nodes: u64) -> u64 {
+    nth * nodes / frames
+}
+
+/// RAM that this machine alone uses.
+#[derive(Debug)]
+pub(crate) struct Ram {
+    layout: Layout,
+    start: NonNull<u8>,
+    /// Keeps the memory mapped and ours.
+    _claim: ArenaClaim,
+}
+
+// SAFETY: `start` is the address of memory that the claim keeps mapped; RAM is
+// shared by nature, and what is done to its bytes is the users' affair.
+unsafe impl Send for Ram {}
+// SAFETY: as above.
+unsafe impl Sync for Ram {}
+
+impl Ram {
+    pub(crate) fn new(config: &MachineConfig, arena: Arc<Arena>) -> Result<Ram, MachineError> {
+        let layout = Layout::new(config)?;
+        let (needed, found) = (layout.span_bytes(), arena.bytes());
+        if needed > found {
+            return Err(MachineError::ArenaSize { needed, found });
+        }
+        let claim = ArenaClaim::new(arena).ok_or(MachineError::ArenaInUse)?;
+        Ok(Ram {
+            layout,
+            start: claim.start(),
+            _claim: claim,
+        })
+    }
+
+    pub(crate) fn ranges(&self) -> &[MemoryRange] {
+        &self.layout.ranges
+    }
+
+    pub(crate) fn contains(&self, frame: Pfn) -> bool {
+        self.layout.contains(frame)
+    }
+
+    pub(crate) fn is_high(&self, frame: Pfn) -> bool {
+        frame.0 >= self.layout.high_from
+    }
+
+    /// Address of a frame. For a frame that does not exist the address means nothing.
+    #[inline]
+    pub(crate) fn address(&self, frame: Pfn) -> NonNull<u8> {
+        let offset = (frame.0.wrapping_sub(self.layout.base) as usize) << self.layout.shift;
+        let address = self.start.as_ptr().wrapping_add(offset);
+        // A wild frame number can wrap to anything, so null must be ruled out.
+        NonNull::new(address).unwrap_or(NonNull::dangling())
+    }
+
+    /// The 8-byte words of `frame`; `None` if there is no such frame.
+    pub(crate) fn words(&self, frame: Pfn) -> Option<&[AtomicU64]> {
+        if !self.contains(frame) {
+            return None;
+        }
+        let words = 1 << (self.layout.shift - 3);
+        let start = self.address(frame).cast::<AtomicU64>();
+        // SAFETY: the frame exists, so its aligned words lie in the arena, which
+        // lives as long as `self`. They are accessed here as atomics only. Others
+        // may write them plainly (the core zeroing a page while simulated code
+        // stores to it); that happens where hardware would race as well, and
+        // every bit pattern is a valid word.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), words) })
+    }
+
+    /// The word at byte `offset` of `frame`; `None` if there is no such word.
+    pub(crate) fn word(&self, frame: Pfn, offset: usize) -> Option<&AtomicU64> {
+        let word = self.words(frame)?.get(offset / 8)?;
+        offset.is_multiple_of(8).then_some(word)
+    }
+}

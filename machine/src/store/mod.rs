@@ -1,0 +1,54 @@
+//! Where file pages come from and go to.
+//!
+//! A [`BackingStore`] holds pages by store number and page index. Two are
+//! provided: [`PatternStore`], which makes up the contents of pages that were
+//! never written, and [`DeviceStore`], which keeps written pages on a
+//! [`BlockDevice`]. Both do as told by a [`FaultPlan`].
+
+mod device;
+mod fault;
+mod pattern;
+
+use vellum::platform::IoError;
+
+pub use device::{BlockDevice, DeviceStore};
+pub use fault::{FaultPlan, Transfer};
+pub use pattern::{Pattern, PatternStore};
+
+/// A backing store. All methods may be called from many threads at a time.
+pub trait BackingStore: Send + Sync {
+    /// Bytes in a page.
+    fn page_bytes(&self) -> usize;
+
+    /// Reads page `index` of `store` into `bytes` (one page).
+    ///
+    /// # Errors
+    /// [`IoError`] if the page cannot be read; `bytes` is then unspecified.
+    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError>;
+
+    /// Writes `bytes` (one page) to page `index` of `store`.
+    ///
+    /// # Errors
+    /// [`IoError`] if the page was not taken; the old contents stay.
+    fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError>;
+
+    /// Makes everything written survive a loss of power.
+    ///
+    /// # Errors
+    /// [`IoError`] if not everything was made safe.
+    fn flush(&self) -> Result<(), IoError>;
+
+    /// The word at byte `offset` of `store` as it would be read, for checks by
+    /// the host. No fault plan applies. `None` if `offset` is not a multiple
+    /// of 8, or the word cannot be had.
+    fn stored_word(&self, store: u64, offset: u64) -> Option<u64>;
+
+    /// Forgets everything written to `store`: it reads as never written.
+    fn discard(&self, store: u64);
+}
+
+/// Spreads a page's identity over `shards` (a power of two).
+fn shard_of(store: u64, index: u64, shards: usize) -> usize {
+    let hash = (store ^ index.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> 40) as usize & (shards - 1)
+}

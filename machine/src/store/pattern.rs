@@ -1,0 +1,142 @@
+//! A store of files whose unwritten pages hold a pattern instead of bytes.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vellum::platform::IoError;
+
+use super::fault::{FaultPlan, Transfer};
+use super::{BackingStore, shard_of};
+
+/// The word that every word of a page holds until the page is written, by
+/// store number and page index.
+pub type Pattern = fn(store: u64, page: u64) -> u64;
+
+const SHARDS: usize = 64;
+
+/// A page that was written.
+enum Page {
+    /// Every word is this one.
+    Uniform(u64),
+    /// Any contents.
+    Bytes(Box<[u8]>),
+}
+
+type Shard = HashMap<(u64, u64), Page>;
+
+/// A store in the host's memory. Pages never written read as a repeated word
+/// and take no memory.
+pub struct PatternStore {
+    page_bytes: usize,
+    pattern: Pattern,
+    shards: Box<[Mutex<Shard>]>,
+    faults: FaultPlan,
+}
+
+impl PatternStore {
+    /// An empty store of pages of `page_bytes` bytes, a multiple of 8.
+    pub fn new(page_bytes: usize, pattern: Pattern) -> PatternStore {
+        assert!(
+            page_bytes > 0 && page_bytes.is_multiple_of(8),
+            "a page of {page_bytes} bytes does not consist of 8-byte words"
+        );
+        PatternStore {
+            page_bytes,
+            pattern,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            faults: FaultPlan::default(),
+        }
+    }
+
+    /// What is to go wrong. Failing ranges are of page indices, in any store.
+    pub fn faults(&self) -> &FaultPlan {
+        &self.faults
+    }
+
+    /// Number of pages written.
+    pub fn written_pages(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn shard(&self, store: u64, index: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[shard_of(store, index, SHARDS)])
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BackingStore for PatternStore {
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.faults.transfer(Transfer::Read, index)?;
+        let word = match self.shard(store, index).get(&(store, index)) {
+            Some(Page::Bytes(page)) => {
+                bytes.copy_from_slice(page);
+                return Ok(());
+            }
+            Some(Page::Uniform(word)) => *word,
+            None => (self.pattern)(store, index),
+        };
+        fill(bytes, word);
+        Ok(())
+    }
+
+    fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.faults.transfer(Transfer::Write, index)?;
+        assert_eq!(bytes.len(), self.page_bytes, "a write is one page");
+        let page = match uniform_word(bytes) {
+            Some(word) => Page::Uniform(word),
+            None => Page::Bytes(bytes.into()),
+        };
+        self.shard(store, index).insert((store, index), page);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn stored_word(&self, store: u64, offset: u64) -> Option<u64> {
+        if !offset.is_multiple_of(8) {
+            return None;
+        }
+        let index = offset / self.page_bytes as u64;
+        let within = (offset % self.page_bytes as u64) as usize;
+        Some(match self.shard(store, index).get(&(store, index)) {
+            Some(Page::Bytes(page)) => word_at(page, within),
+            Some(Page::Uniform(word)) => *word,
+            None => (self.pattern)(store, index),
+        })
+    }
+
+    fn discard(&self, store: u64) {
+        for shard in &self.shards {
+            lock(shard).retain(|&(owner, _), _| owner != store);
+        }
+    }
+}
+
+/// Fills a page with one word.
+pub(super) fn fill(bytes: &mut [u8], word: u64) {
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&word.to_ne_bytes());
+    }
+}
+
+/// The word at byte `offset`, which is within the page and a multiple of 8.
+pub(super) fn word_at(page: &[u8], offset: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&page[offset..offset + 8]);
+    u64::from_ne_bytes(word)
+}
+
+/// The word that the whole page repeats, if it does.
+fn uniform_word(bytes: &[u8]) -> Option<u64> {
+    let is_uniform = bytes[8..] == bytes[..bytes.len() - 8];
+    is_uniform.then(|| word_at(bytes, 0))
+}

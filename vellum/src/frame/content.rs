@@ -1,0 +1,124 @@
+//! The bytes of frames: reached directly, or through one of the CPU's two
+//! windows.
+
+use core::ptr::NonNull;
+
+use super::memory::PhysicalMemory;
+use super::record::Frame;
+use crate::addr::Pfn;
+use crate::platform::{CpuId, Platform, Zone};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Pin, bytes};
+
+/// Windows of one CPU.
+const WINDOWS: u32 = 2;
+
+/// An open window. Windows close in the reverse of the order they opened in.
+struct Window<'a, P: Platform> {
+    platform: &'a P,
+    open: &'a AtomicU32,
+    cpu: CpuId,
+    slot: u32,
+    bytes: NonNull<u8>,
+}
+
+impl<'a, P: Platform> Window<'a, P> {
+    fn open(platform: &'a P, open: &'a AtomicU32, cpu: CpuId, pfn: Pfn) -> Self {
+        let slot = open.load(Ordering::Relaxed);
+        assert!(slot < WINDOWS, "a CPU has {WINDOWS} windows, and both are open");
+        open.store(slot + 1, Ordering::Relaxed);
+        Window {
+            bytes: platform.window(cpu, slot as usize, pfn),
+            platform,
+            open,
+            cpu,
+            slot,
+        }
+    }
+}
+
+impl<P: Platform> Drop for Window<'_, P> {
+    fn drop(&mut self) {
+        self.platform.close_window(self.cpu, self.slot as usize);
+        self.open.store(self.slot, Ordering::Relaxed);
+    }
+}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Calls `f` with the address of the frame's bytes, valid until it
+    /// returns. High memory takes a window meanwhile; a CPU has two.
+    #[inline]
+    pub fn with_bytes<T>(
+        &self,
+        pin: &Pin<'_>,
+        pfn: Pfn,
+        f: impl FnOnce(NonNull<u8>) -> T,
+    ) -> T {
+        if self.is_direct(pfn) {
+            return f(self.platform.frame(pfn));
+        }
+        let open = &self.cpus.get(pin).windows;
+        let window = Window::open(&self.platform, open, pin.cpu(), pfn);
+        f(window.bytes)
+    }
+
+    /// Address of the bytes of a low frame.
+    #[inline]
+    pub fn direct(&self, pfn: Pfn) -> NonNull<u8> {
+        debug_assert!(self.is_direct(pfn), "{pfn:?} is reached through windows only");
+        self.platform.frame(pfn)
+    }
+
+    /// Whether the frame is in the direct map.
+    #[inline]
+    pub fn is_direct(&self, pfn: Pfn) -> bool {
+        !self.zones.any_high || self.zones.all[self.head_of(pfn).1.zone()].info.zone == Zone::Low
+    }
+
+    /// First frame of the block that `pfn` is in, and its record. A frame that
+    /// is in no block is its own head.
+    #[inline]
+    pub fn head_of(&self, pfn: Pfn) -> (Pfn, &Frame) {
+        let frame = self.frame(pfn);
+        if !frame.is_tail() {
+            return (pfn, frame);
+        }
+        // A block starts at a multiple of its size, and the frames between its
+        // start and us are tails too.
+        (1..=super::MAX_ORDER)
+            .map(|order| Pfn(pfn.0 >> order << order))
+            .find_map(|at| {
+                let head = self.table.get(at)?;
+                (!head.is_tail()).then_some((at, head))
+            })
+            .unwrap_or((pfn, frame))
+    }
+
+    /// Fills a frame with zeroes. The caller is its only user.
+    #[inline]
+    pub fn zero(&self, pin: &Pin<'_>, pfn: Pfn) {
+        let size = self.frame_size();
+        self.cpus.get(pin).counters.bytes_zeroed.add(size as u64);
+        self.with_bytes(pin, pfn, |frame| {
+            // SAFETY: the platform's frames are memory of `frame_size` bytes,
+            // aligned to it, and the caller is this one's only user.
+            unsafe { bytes::zero(frame, size) }
+        });
+    }
+
+    /// Copies the bytes of one frame to another, which the caller is the only
+    /// user of.
+    #[inline]
+    pub fn copy(&self, pin: &Pin<'_>, from: Pfn, to: Pfn) {
+        debug_assert!(from != to, "a frame copied to itself");
+        let size = self.frame_size();
+        self.cpus.get(pin).counters.bytes_copied.add(size as u64);
+        self.with_bytes(pin, from, |from| {
+            self.with_bytes(pin, to, |to| {
+                // SAFETY: both are memory of `frame_size` bytes, distinct
+                // frames do not overlap, and the caller is the only user of `to`.
+                unsafe { bytes::copy(from, to, size) }
+            });
+        });
+    }
+}

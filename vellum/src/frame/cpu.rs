@@ -1,0 +1,221 @@
+//! One CPU's own frames: lists of single frames, frames that wait for their
+//! epoch, and counters.
+//!
+//! Only the CPU itself changes them, so every access is a plain load or store;
+//! they are atomics so that statistics can be read from elsewhere. A list holds
+//! frame numbers, not links: a free frame's record and bytes stay untouched
+//! until it is handed out.
+
+use super::table::FrameTable;
+use crate::addr::Pfn;
+use crate::platform::NodeId;
+use crate::sync::{Counter, EpochStamp};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Most frames in a list, a power of two.
+const CAPACITY: usize = 512;
+/// Most frames moved between a list and the buddy lists at once.
+pub(super) const MAX_BATCH: u32 = 63;
+
+/// A list of frames: used last in first out, given back oldest first.
+pub(super) struct Ring {
+    /// Frames ever pushed minus popped at the young end.
+    top: AtomicU32,
+    /// Frames ever taken at the old end.
+    bottom: AtomicU32,
+    /// Frames above which the list gives some back.
+    pub(super) high: u32,
+    /// Frames to move at once.
+    pub(super) batch: u32,
+    slots: [AtomicU32; CAPACITY],
+}
+
+impl Ring {
+    pub(super) fn new(batch: u32, high: u32) -> Ring {
+        debug_assert!(batch >= 1 && high >= batch && (high as usize) < CAPACITY - MAX_BATCH as usize);
+        Ring {
+            top: AtomicU32::new(0),
+            bottom: AtomicU32::new(0),
+            high,
+            batch,
+            slots: [const { AtomicU32::new(u32::MAX) }; CAPACITY],
+        }
+    }
+
+    fn slot(&self, place: u32) -> &AtomicU32 {
+        &self.slots[place as usize % CAPACITY]
+    }
+
+    /// Frames in the list.
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        self.top.load(Ordering::Relaxed).wrapping_sub(bottom)
+    }
+
+    /// Adds the youngest frame. There is room.
+    #[inline]
+    pub(super) fn push(&self, pfn: Pfn) {
+        let top = self.top.load(Ordering::Relaxed);
+        self.slot(top).store(pfn.0, Ordering::Relaxed);
+        self.top.store(top.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Takes the youngest frame.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Pfn> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top == self.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        let top = top.wrapping_sub(1);
+        self.top.store(top, Ordering::Relaxed);
+        Some(Pfn(self.slot(top).load(Ordering::Relaxed)))
+    }
+
+    /// Takes the oldest frame.
+    #[inline]
+    pub(super) fn pop_oldest(&self) -> Option<Pfn> {
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        if bottom == self.top.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.bottom.store(bottom.wrapping_add(1), Ordering::Relaxed);
+        Some(Pfn(self.slot(bottom).load(Ordering::Relaxed)))
+    }
+
+    /// Every frame of the list, for the audit.
+    pub(super) fn frames(&self) -> impl Iterator<Item = Pfn> {
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        (0..self.len()).map(move |place| {
+            Pfn(self.slot(bottom.wrapping_add(place)).load(Ordering::Relaxed))
+        })
+    }
+}
+
+/// Frames retired in one epoch, linked through their records.
+pub(super) struct Limbo {
+    stamp: AtomicU64,
+    head: AtomicU32,
+    count: AtomicU32,
+}
+
+impl Limbo {
+    fn new() -> Limbo {
+        Limbo {
+            stamp: AtomicU64::new(0),
+            head: AtomicU32::new(Pfn::NONE.0),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn stamp(&self) -> EpochStamp {
+        EpochStamp(self.stamp.load(Ordering::Relaxed))
+    }
+
+    /// Sets the stamp of an empty list.
+    pub(super) fn set_stamp(&self, stamp: EpochStamp) {
+        debug_assert!(self.len() == 0);
+        self.stamp.store(stamp.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn push(&self, table: &FrameTable, pfn: Pfn) {
+        table.frame(pfn).set_next(Pfn(self.head.load(Ordering::Relaxed)));
+        self.head.store(pfn.0, Ordering::Relaxed);
+        self.count.store(self.len() + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn pop(&self, table: &FrameTable) -> Option<Pfn> {
+        let pfn = self.first();
+        if pfn.is_none() {
+            return None;
+        }
+        self.head.store(table.frame(pfn).links().0.0, Ordering::Relaxed);
+        self.count.store(self.len() - 1, Ordering::Relaxed);
+        Some(pfn)
+    }
+
+    /// The frame to start a walk at, for the audit.
+    pub(super) fn first(&self) -> Pfn {
+        Pfn(self.head.load(Ordering::Relaxed))
+    }
+}
+
+/// Events of one CPU; see [`super::FrameStats`] for each.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) allocs: Counter,
+    pub(super) frees: Counter,
+    pub(super) refills: Counter,
+    pub(super) drains: Counter,
+    pub(super) remote_allocs: Counter,
+    pub(super) failed: Counter,
+    pub(super) below_low: Counter,
+    pub(super) bytes_zeroed: Counter,
+    pub(super) bytes_copied: Counter,
+}
+
+/// What one CPU has of its own.
+pub(super) struct CpuFrames {
+    pub(super) node: NodeId,
+    /// Zone that [`CpuFrames::low`] is filled from.
+    pub(super) low_zone: u16,
+    /// Zone that [`CpuFrames::high`] is filled from; `u16::MAX` if a request
+    /// for high memory is best served from the low list.
+    pub(super) high_zone: u16,
+    /// Windows open on this CPU.
+    pub(super) windows: AtomicU32,
+    /// The shortage up to which the lists were given back.
+    pub(super) seen_shortage: AtomicU32,
+    /// Retirements since the epoch was last pushed on.
+    pub(super) since_advance: AtomicU32,
+    pub(super) counters: Counters,
+    /// Two suffice: what is in the older one has passed when the epoch that
+    /// claims its place begins.
+    pub(super) limbo: [Limbo; 2],
+    pub(super) low: Ring,
+    pub(super) high: Ring,
+    /// Freed here, at home elsewhere.
+    pub(super) remote: Ring,
+}
+
+impl CpuFrames {
+    pub(super) fn new(node: NodeId, low: (u16, Ring), high: Option<(u16, Ring)>) -> CpuFrames {
+        let (low_zone, low) = low;
+        let (high_zone, high) = high.unwrap_or_else(|| (u16::MAX, Ring::new(1, 1)));
+        let remote = Ring::new(low.batch, low.batch);
+        CpuFrames {
+            node,
+            low_zone,
+            high_zone,
+            windows: AtomicU32::new(0),
+            seen_shortage: AtomicU32::new(0),
+            since_advance: AtomicU32::new(0),
+            counters: Counters::default(),
+            limbo: [Limbo::new(), Limbo::new()],
+            low,
+            high,
+            remote,
+        }
+    }
+
+    /// The list that a freed frame of `zone` goes to.
+    #[inline]
+    pub(super) fn ring_of(&self, zone: u16) -> &Ring {
+        if zone == self.low_zone {
+            &self.low
+        } else if zone == self.high_zone {
+            &self.high
+        } else {
+            &self.remote
+        }
+    }
+
+    pub(super) fn rings(&self) -> [&Ring; 3] {
+        [&self.low, &self.high, &self.remote]
+    }
+}

@@ -1,0 +1,493 @@
+//! Physical memory as one object: allocate, free, retire, give back.
+//!
+//! A single frame comes from and goes to the CPU's own list with plain loads
+//! and stores. Only when that is empty or full is a zone's lock taken, and then
+//! a batch of frames moves. Locks: at most one zone's at a time, and nothing
+//! else is taken under it.
+
+use super::MAX_ORDER;
+use super::buddy::FreeLists;
+use super::cpu::{CpuFrames, Limbo, Ring};
+use super::inject::Injection;
+use super::record::{Flags, Frame, Kind};
+use super::report::SetupError;
+use super::request::{FailAt, OutOfMemory, Request};
+use super::site::Site;
+use super::table::FrameTable;
+use super::zones::{self, ZoneFrames, Zones};
+use crate::addr::Pfn;
+use crate::platform::{CpuId, NodeId, Platform, Zone};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SpinGuard};
+
+/// Frames to fetch at once from a zone that is not the list's own.
+const FOREIGN_BATCH: u32 = 16;
+/// Retirements of one CPU after which it tries to move the epoch on, at least.
+const ADVANCE_INTERVAL: u32 = 32;
+
+/// All frames of a machine: who has them and who may get them.
+pub struct PhysicalMemory<P: Platform> {
+    pub(super) platform: P,
+    pub(super) table: FrameTable,
+    pub(super) zones: Zones,
+    pub(super) cpus: PerCpu<CpuFrames>,
+    pub(super) frame_shift: u32,
+    advance_interval: u32,
+    injection: Injection,
+    epochs: Epochs,
+    /// Counts failures. A CPU that has not seen the last one gives its lists
+    /// back the next time it takes a lock for them.
+    shortage: CachePadded<AtomicU32>,
+}
+
+impl<P: Platform> PinHost for PhysicalMemory<P> {
+    #[inline]
+    fn unpin(&self, cpu: CpuId) {
+        self.platform.unpin(cpu);
+    }
+
+    #[inline]
+    fn relax(&self, spins: u32) {
+        self.platform.relax(spins);
+    }
+}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Takes over the memory of a platform, every frame free. This and the
+    /// other constructors are where the global allocator is used.
+    ///
+    /// # Errors
+    /// What cannot be right about the platform's CPUs, nodes or memory map.
+    pub fn new(platform: P) -> Result<Self, SetupError> {
+        zones::check(&platform)?;
+        let (table, zones) = zones::build(&platform)?;
+        let cpus = zones::cpu_lists(&platform, &zones);
+        Ok(PhysicalMemory {
+            frame_shift: platform.frame_shift(),
+            advance_interval: ADVANCE_INTERVAL.max(platform.cpus() as u32),
+            injection: Injection::new(),
+            epochs: Epochs::new(platform.cpus()),
+            shortage: CachePadded(AtomicU32::new(0)),
+            platform,
+            table,
+            zones,
+            cpus,
+        })
+    }
+
+    /// The platform.
+    #[inline]
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// The epochs that pins announce themselves in.
+    #[inline]
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// Binds the caller to its CPU.
+    #[inline]
+    pub fn pin(&self) -> Pin<'_> {
+        let cpu = self.platform.pin();
+        self.epochs.enter(self, cpu, self.cpus.of(cpu).node)
+    }
+
+    /// The record of a frame. Panics if `pfn` lies outside of the lowest to
+    /// highest frame of the memory map; a hole's record is `Reserved`.
+    #[inline]
+    pub fn frame(&self, pfn: Pfn) -> &Frame {
+        self.table.frame(pfn)
+    }
+
+    /// Whether the memory map has the frame.
+    pub fn contains(&self, pfn: Pfn) -> bool {
+        let map = self.platform.memory_map();
+        let after = map.partition_point(|range| range.start <= pfn);
+        after > 0 && pfn.0 - map[after - 1].start.0 < map[after - 1].frames
+    }
+
+    /// Frames of the memory map, holes not counted.
+    pub fn frame_count(&self) -> usize {
+        let frames = |zone: &ZoneFrames| zone.info.total as usize;
+        self.zones.all.iter().map(frames).sum()
+    }
+
+    /// Bytes in a frame.
+    #[inline]
+    pub fn frame_size(&self) -> usize {
+        1 << self.frame_shift
+    }
+
+    /// Log2 of the bytes in a frame.
+    #[inline]
+    pub fn frame_shift(&self) -> u32 {
+        self.frame_shift
+    }
+
+    /// Hands out a block of `1 << request.order` frames, aligned to its size:
+    /// kind `Allocated`, one reference, owner, index and rmap word 0, the order
+    /// in the record. Of a larger block that is the record of the first frame;
+    /// the others are tails until [`PhysicalMemory::split`].
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if no zone that the request allows has such a block, or
+    /// the failure was planned.
+    #[inline]
+    pub fn alloc(&self, pin: &Pin<'_>, request: Request) -> Result<Pfn, OutOfMemory> {
+        if self.injection.fail_now(request.site) {
+            return Err(OutOfMemory);
+        }
+        let cpu = self.cpus.get(pin);
+        if Self::is_simple(cpu, &request)
+            && let Some(pfn) = Self::ring_for(cpu, request.zone).pop()
+        {
+            cpu.counters.allocs.bump();
+            return Ok(self.hand_out(pin, pfn, &request));
+        }
+        self.alloc_slow(pin, &request)
+    }
+
+    /// Whether the CPU's own list may serve the request.
+    #[inline]
+    fn is_simple(cpu: &CpuFrames, request: &Request) -> bool {
+        request.order == 0
+            && !request.exact_node
+            && request.node.is_none_or(|node| node == cpu.node)
+    }
+
+    /// The list that serves single frames of `zone`.
+    #[inline]
+    fn ring_for(cpu: &CpuFrames, zone: Zone) -> &Ring {
+        if zone == Zone::High && cpu.high_zone != u16::MAX {
+            &cpu.high
+        } else {
+            &cpu.low
+        }
+    }
+
+    #[inline]
+    fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
+        let zeroed = self.frame(pfn).hand_out(request.order);
+        if request.zeroed && !zeroed {
+            for index in 0..1 << request.order {
+                self.zero(pin, pfn.offset(index));
+            }
+        }
+        pfn
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, pin: &Pin<'_>, request: &Request) -> Result<Pfn, OutOfMemory> {
+        let counters = &self.cpus.get(pin).counters;
+        if request.order > MAX_ORDER {
+            counters.failed.bump();
+            return Err(OutOfMemory);
+        }
+        self.heed_shortage(pin);
+        let found = self.try_zones(pin, request).or_else(|| {
+            self.drain(pin);
+            self.try_zones(pin, request)
+        });
+        let Some(pfn) = found else {
+            self.shortage.fetch_add(1, Ordering::Relaxed);
+            counters.failed.bump();
+            return Err(OutOfMemory);
+        };
+        counters.allocs.bump();
+        Ok(self.hand_out(pin, pfn, request))
+    }
+
+    /// Tries every zone the request allows, in its node's order.
+    fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+        let node = request.node.unwrap_or(pin.node());
+        let order = self.zones.fallback(node).iter();
+        order.copied().find_map(|number| {
+            let zone = self.zones.get(number);
+            let allowed = (request.zone == Zone::High || zone.info.zone == Zone::Low)
+                && (!request.exact_node || zone.info.node == node);
+            if !allowed {
+                None
+            } else if Self::is_simple(self.cpus.get(pin), request) {
+                self.refill(pin, number, request)
+            } else {
+                self.take_block(pin, zone, node, request)
+            }
+        })
+    }
+
+    /// Fills this CPU's list from a zone and takes one frame of it.
+    fn refill(&self, pin: &Pin<'_>, number: u16, request: &Request) -> Option<Pfn> {
+        let cpu = self.cpus.get(pin);
+        let zone = self.zones.get(number);
+        // Low frames never get into the list for high ones, nor the reverse.
+        let ring = if zone.info.zone == Zone::High && cpu.high_zone != u16::MAX {
+            &cpu.high
+        } else if zone.info.zone == Zone::High {
+            return self.take_block(pin, zone, pin.node(), request);
+        } else {
+            &cpu.low
+        };
+        if let Some(pfn) = ring.pop() {
+            return Some(pfn);
+        }
+        let at_home = number == cpu.low_zone || number == cpu.high_zone;
+        let batch = if at_home { ring.batch } else { ring.batch.min(FOREIGN_BATCH) };
+        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
+        let mut lists = zone.lists.lock(pin);
+        let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
+        let taken = lists.take_frames(&self.table, spare as u32, |pfn| ring.push(pfn));
+        self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
+        drop(lists);
+        if taken > 0 {
+            cpu.counters.refills.bump();
+        }
+        ring.pop()
+    }
+
+    /// Takes one block straight from a zone.
+    fn take_block(
+        &self,
+        pin: &Pin<'_>,
+        zone: &ZoneFrames,
+        node: NodeId,
+        request: &Request,
+    ) -> Option<Pfn> {
+        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
+        let mut lists = zone.lists.lock(pin);
+        if lists.free() < floor + (1 << request.order) {
+            return None;
+        }
+        let pfn = lists.take(&self.table, request.order)?;
+        self.note_taken(pin, zone, &lists, 1, node);
+        Some(pfn)
+    }
+
+    fn note_taken(
+        &self,
+        pin: &Pin<'_>,
+        zone: &ZoneFrames,
+        lists: &FreeLists,
+        blocks: u64,
+        wanted: NodeId,
+    ) {
+        let counters = &self.cpus.get(pin).counters;
+        zone.publish(lists);
+        if zone.info.node != wanted {
+            counters.remote_allocs.add(blocks);
+        }
+        if lists.free() < zone.info.low {
+            counters.below_low.bump();
+        }
+    }
+
+    /// Makes the frames of a block of `1 << order` into blocks of one frame,
+    /// each with one reference. The caller is the block's only user.
+    pub fn split(&self, pfn: Pfn, order: u32) {
+        let head = self.frame(pfn);
+        let zone = head.zone() as u16;
+        head.set_index(head.index(), 0);
+        for index in 1..1 << order {
+            let frame = self.frame(pfn.offset(index));
+            frame.set_tail(zone);
+            frame.hand_out(0);
+        }
+    }
+
+    /// Gives back a block of `1 << order` frames that the caller is the only
+    /// user of: no reference is left, and of a larger block the frames after
+    /// the first are tails. A block marked [`Flags::ZEROED`] is believed.
+    #[inline]
+    pub fn free(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        let frame = self.frame(pfn);
+        debug_assert!(frame.counts().refs() == 0, "{pfn:?} freed while in use");
+        debug_assert!(
+            !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),
+            "{pfn:?} freed twice"
+        );
+        let cpu = self.cpus.get(pin);
+        cpu.counters.frees.bump();
+        if order == 0 {
+            let ring = cpu.ring_of(frame.set_cached());
+            if ring.len() >= ring.high {
+                self.make_room(pin, ring);
+            }
+            ring.push(pfn);
+        } else {
+            self.free_block(pin, pfn, order);
+        }
+    }
+
+    #[cold]
+    fn free_block(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        let frame = self.frame(pfn);
+        let tails = 1..1u32 << order;
+        debug_assert!(
+            order <= MAX_ORDER && pfn.0.trailing_zeros() >= order,
+            "{pfn:?} is not a block of order {order}"
+        );
+        debug_assert!(
+            tails.into_iter().all(|index| self.frame(pfn.offset(index)).is_tail()),
+            "{pfn:?} freed as a block, but its frames are in use one by one"
+        );
+        let zeroed = frame.has(Flags::ZEROED);
+        let zone = self.zones.get(frame.set_cached());
+        let mut lists = zone.lists.lock(pin);
+        lists.give(&self.table, pfn, order, zeroed);
+        zone.publish(&lists);
+    }
+
+    /// Drops a reference to a single frame or a block, and frees it if that
+    /// was the last.
+    #[inline]
+    pub fn put(&self, pin: &Pin<'_>, pfn: Pfn) {
+        self.put_order(pin, pfn, 0);
+    }
+
+    /// [`PhysicalMemory::put`] for a block of `1 << order` frames, counted in
+    /// the record of the first.
+    #[inline]
+    pub fn put_order(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        if self.frame(pfn).put() {
+            self.free(pin, pfn, order);
+        }
+    }
+
+    #[cold]
+    fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
+        self.cpus.get(pin).counters.drains.bump();
+        self.give_back(pin, ring, ring.batch);
+        self.heed_shortage(pin);
+    }
+
+    /// Gives the oldest `count` frames of a list back to their zones.
+    fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
+        let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
+        for _ in 0..count {
+            let Some(pfn) = ring.pop_oldest() else { break };
+            let frame = self.frame(pfn);
+            let number = frame.zone() as u16;
+            if held.as_ref().is_none_or(|(zone, _)| *zone != number) {
+                self.let_go(held.take());
+                held = Some((number, self.zones.get(number).lists.lock(pin)));
+            }
+            if let Some((_, lists)) = &mut held {
+                lists.give(&self.table, pfn, 0, frame.has(Flags::ZEROED));
+            }
+        }
+        self.let_go(held);
+    }
+
+    fn let_go(&self, held: Option<(u16, SpinGuard<'_, FreeLists>)>) {
+        if let Some((number, lists)) = held {
+            self.zones.get(number).publish(&lists);
+        }
+    }
+
+    /// Gives this CPU's lists back if some CPU ran out of memory since it did so last.
+    fn heed_shortage(&self, pin: &Pin<'_>) {
+        let cpu = self.cpus.get(pin);
+        let shortage = self.shortage.load(Ordering::Relaxed);
+        if cpu.seen_shortage.load(Ordering::Relaxed) != shortage {
+            cpu.seen_shortage.store(shortage, Ordering::Relaxed);
+            self.drain(pin);
+        }
+    }
+
+    /// Frees a single frame as soon as nobody who is pinned at this moment can
+    /// still see it. Until then its record stays as it is but for the rmap
+    /// word; whatever references it counts are void. `zeroed` promises that
+    /// every byte is zero and stays so.
+    pub fn retire(&self, pin: &Pin<'_>, pfn: Pfn, zeroed: bool) {
+        let frame = self.frame(pfn);
+        debug_assert!(
+            !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),
+            "{pfn:?} retired while free"
+        );
+        if zeroed {
+            // Stale readers may take the frame's bit locks meanwhile.
+            frame.set(Flags::ZEROED);
+        } else {
+            frame.clear(Flags::ZEROED);
+        }
+        let cpu = self.cpus.get(pin);
+        let stamp = self.epochs.stamp();
+        let limbo = &cpu.limbo[stamp.0 as usize % cpu.limbo.len()];
+        if limbo.stamp() != stamp {
+            // Two epochs older, or more: passed.
+            self.release(pin, limbo);
+            limbo.set_stamp(stamp);
+        }
+        limbo.push(&self.table, pfn);
+        let since = cpu.since_advance.load(Ordering::Relaxed) + 1;
+        if since < self.advance_interval {
+            cpu.since_advance.store(since, Ordering::Relaxed);
+        } else {
+            cpu.since_advance.store(0, Ordering::Relaxed);
+            self.epochs.try_advance();
+            self.release_passed(pin);
+        }
+    }
+
+    fn release_passed(&self, pin: &Pin<'_>) {
+        for limbo in &self.cpus.get(pin).limbo {
+            if limbo.len() > 0 && self.epochs.passed(limbo.stamp()) {
+                self.release(pin, limbo);
+            }
+        }
+    }
+
+    /// Frees the frames of a limbo list whose epoch has passed.
+    fn release(&self, pin: &Pin<'_>, limbo: &Limbo) {
+        while let Some(pfn) = limbo.pop(&self.table) {
+            self.frame(pfn).init_counts(0, 0);
+            self.free(pin, pfn, 0);
+        }
+    }
+
+    /// Gives this CPU's lists back to the buddy lists, with those retired
+    /// frames whose epoch has passed. For a CPU that idles or goes offline.
+    pub fn drain(&self, pin: &Pin<'_>) {
+        self.epochs.try_advance();
+        self.release_passed(pin);
+        let cpu = self.cpus.get(pin);
+        for ring in cpu.rings() {
+            if ring.len() > 0 {
+                cpu.counters.drains.bump();
+                self.give_back(pin, ring, ring.len());
+            }
+        }
+    }
+
+    /// Whether a zone of the CPU's node is below its low watermark: time to
+    /// reclaim.
+    pub fn is_short(&self, pin: &Pin<'_>) -> bool {
+        let cpu = self.cpus.get(pin);
+        [cpu.low_zone, cpu.high_zone].iter().any(|&number| {
+            number != u16::MAX && {
+                let zone = self.zones.get(number);
+                zone.free.load(Ordering::Relaxed) < zone.info.low
+            }
+        })
+    }
+
+    /// Installs a planned failure and starts counting how often each site is
+    /// reached, or removes the plan. A plan with `after: u32::MAX` only counts.
+    pub fn inject(&self, plan: Option<FailAt>) {
+        self.injection.set(plan);
+    }
+
+    /// Allocations at `site` since a plan was last installed.
+    pub fn reached(&self, site: Site) -> u64 {
+        self.injection.reached(site)
+    }
+
+    /// Counts an allocation at `site` under the plan, if there is one, and
+    /// says whether it has to fail.
+    #[inline]
+    pub fn fail_now(&self, site: Site) -> bool {
+        self.injection.fail_now(site)
+    }
+}

@@ -1,0 +1,238 @@
+//! Nodes and zones: the memory map checked and divided, watermarks, and the
+//! order in which each node falls back to others.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::MAX_ORDER;
+use super::buddy::FreeLists;
+use super::cpu::{CpuFrames, MAX_BATCH, Ring};
+use super::report::SetupError;
+use super::table::FrameTable;
+use crate::addr::Pfn;
+use crate::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, PerCpu, SpinLock};
+
+/// Part of the frames that only urgent requests may use.
+const MIN_SHARE: u64 = 512;
+/// Most frames of the reserve of a zone.
+const MIN_MOST: u64 = 16384;
+
+/// What is constant about a zone.
+pub(super) struct ZoneInfo {
+    pub(super) node: NodeId,
+    pub(super) zone: Zone,
+    pub(super) total: u64,
+    pub(super) min: u64,
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+/// The frames of one node that are reached one way.
+pub(super) struct ZoneFrames {
+    pub(super) info: ZoneInfo,
+    pub(super) lists: CachePadded<SpinLock<FreeLists>>,
+    /// [`FreeLists::free`] for readers without the lock.
+    pub(super) free: AtomicU64,
+}
+
+impl ZoneFrames {
+    /// Publishes the number of free frames, before the lock is given up.
+    #[inline]
+    pub(super) fn publish(&self, lists: &FreeLists) {
+        self.free.store(lists.free(), Ordering::Relaxed);
+    }
+
+    /// Frames that a request must leave free here.
+    pub(super) fn floor(&self, wanted: Zone, urgent: bool, any_high: bool) -> u64 {
+        if urgent {
+            0
+        } else if any_high && wanted == Zone::High && self.info.zone == Zone::Low {
+            // Page tables and the manager's own nodes have no other zone to go to.
+            self.info.high
+        } else {
+            self.info.min
+        }
+    }
+}
+
+/// All zones, and who asks which first.
+pub(super) struct Zones {
+    pub(super) all: Box<[ZoneFrames]>,
+    /// For each node, zone numbers: nearest node first, and of one node high
+    /// memory before low.
+    fallback: Box<[Box<[u16]>]>,
+    pub(super) any_high: bool,
+}
+
+impl Zones {
+    #[inline]
+    pub(super) fn get(&self, zone: u16) -> &ZoneFrames {
+        &self.all[usize::from(zone)]
+    }
+
+    /// Zone numbers in the order in which `node` uses them. A node that does
+    /// not exist uses them as node 0 does.
+    pub(super) fn fallback(&self, node: NodeId) -> &[u16] {
+        self.fallback
+            .get(usize::from(node.0))
+            .unwrap_or(&self.fallback[0])
+    }
+}
+
+/// Checks everything the platform says about its CPUs, nodes and memory.
+pub(super) fn check<P: Platform>(platform: &P) -> Result<(), SetupError> {
+    let (cpus, nodes, shift) = (platform.cpus(), platform.nodes(), platform.frame_shift());
+    if !(1..=4096).contains(&cpus) {
+        return Err(SetupError::CpuCount(cpus));
+    }
+    if !(1..=1024).contains(&nodes) {
+        return Err(SetupError::NodeCount(nodes));
+    }
+    if !(12..=21).contains(&shift) {
+        return Err(SetupError::FrameShift(shift));
+    }
+    for cpu in (0..cpus).map(|cpu| CpuId(cpu as u16)) {
+        let node = platform.node_of(cpu);
+        if usize::from(node.0) >= nodes {
+            return Err(SetupError::CpuNode { cpu, node });
+        }
+    }
+    check_map(platform.memory_map(), nodes)
+}
+
+fn check_map(map: &[MemoryRange], nodes: usize) -> Result<(), SetupError> {
+    let mut end = 0;
+    for (range, memory) in map.iter().enumerate() {
+        if memory.frames == 0 {
+            return Err(SetupError::EmptyRange { range });
+        }
+        if usize::from(memory.node.0) >= nodes {
+            let node = memory.node;
+            return Err(SetupError::RangeNode { range, node });
+        }
+        if range > 0 && memory.start.0 < end {
+            return Err(SetupError::RangeOrder { range });
+        }
+        end = memory
+            .start
+            .0
+            .checked_add(memory.frames)
+            .ok_or(SetupError::RangeEnd { range })?;
+    }
+    if map.is_empty() {
+        return Err(SetupError::NoMemory);
+    }
+    if map.iter().all(|memory| memory.zone == Zone::High) {
+        return Err(SetupError::NoLowMemory);
+    }
+    Ok(())
+}
+
+/// The frame table and the zones of a map that [`check`] accepted, every frame
+/// free.
+pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), SetupError> {
+    let map = platform.memory_map();
+    let last = map[map.len() - 1];
+    let table = FrameTable::new(map[0].start, last.start.offset(last.frames))?;
+    let mut parts: Vec<(NodeId, Zone, u64)> = Vec::new();
+    let mut number = |memory: &MemoryRange| {
+        let same = |part: &(NodeId, Zone, u64)| (part.0, part.1) == (memory.node, memory.zone);
+        let at = parts.iter().position(same).unwrap_or_else(|| {
+            parts.push((memory.node, memory.zone, 0));
+            parts.len() - 1
+        });
+        parts[at].2 += u64::from(memory.frames);
+        at as u16
+    };
+    let numbers: Vec<u16> = map.iter().map(&mut number).collect();
+    let mut lists: Vec<FreeLists> = (0..parts.len() as u16).map(FreeLists::new).collect();
+    // Last to first, so that the lists hand out low addresses first.
+    for (memory, &zone) in map.iter().zip(&numbers).rev() {
+        give_range(&table, &mut lists[usize::from(zone)], memory);
+    }
+    let zones = parts.iter().zip(lists).map(|(&part, lists)| zone(part, lists));
+    let all: Box<[ZoneFrames]> = zones.collect();
+    let fallback = (0..platform.nodes() as u16)
+        .map(|node| fallback_of(platform, NodeId(node), &all))
+        .collect();
+    let any_high = parts.iter().any(|part| part.1 == Zone::High);
+    Ok((
+        table,
+        Zones {
+            all,
+            fallback,
+            any_high,
+        },
+    ))
+}
+
+/// Gives a range to the lists, in blocks as large as alignment allows.
+fn give_range(table: &FrameTable, lists: &mut FreeLists, memory: &MemoryRange) {
+    let mut end = memory.start.0 + memory.frames;
+    while end > memory.start.0 {
+        let room = (end - memory.start.0).ilog2();
+        let order = end.trailing_zeros().min(room).min(MAX_ORDER);
+        end -= 1 << order;
+        lists.give(table, Pfn(end), order, false);
+    }
+}
+
+fn zone((node, zone, total): (NodeId, Zone, u64), lists: FreeLists) -> ZoneFrames {
+    let min = (total / MIN_SHARE).min(MIN_MOST);
+    ZoneFrames {
+        info: ZoneInfo {
+            node,
+            zone,
+            total,
+            min,
+            low: min + min / 4,
+            high: min + min / 2,
+        },
+        free: AtomicU64::new(lists.free()),
+        lists: CachePadded(SpinLock::new(lists)),
+    }
+}
+
+fn fallback_of<P: Platform>(platform: &P, node: NodeId, zones: &[ZoneFrames]) -> Box<[u16]> {
+    let mut order: Vec<u16> = (0..zones.len() as u16).collect();
+    order.sort_by_key(|&zone| {
+        let info = &zones[usize::from(zone)].info;
+        let distance = platform.distance(node, info.node);
+        (distance, info.node, info.zone == Zone::Low)
+    });
+    order.into_boxed_slice()
+}
+
+/// Empty lists for every CPU, sized to the zones that fill them.
+pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuFrames> {
+    let cpus = platform.cpus();
+    let homes: Vec<(NodeId, u16, Option<u16>)> = (0..cpus)
+        .map(|cpu| {
+            let node = platform.node_of(CpuId(cpu as u16));
+            let order = zones.fallback(node);
+            let is_low = |&&zone: &&u16| zones.get(zone).info.zone == Zone::Low;
+            let low = order.iter().find(is_low);
+            let first = order[0];
+            let high = (zones.get(first).info.zone == Zone::High).then_some(first);
+            (node, *low.unwrap_or(&first), high)
+        })
+        .collect();
+    let mut sharing: Vec<u64> = alloc::vec![0; zones.all.len()];
+    for &(_, low, high) in &homes {
+        sharing[usize::from(low)] += 1;
+        if let Some(high) = high {
+            sharing[usize::from(high)] += 1;
+        }
+    }
+    let ring = |zone: u16| {
+        let share = zones.get(zone).info.total / (64 * sharing[usize::from(zone)]);
+        let batch = share.clamp(1, u64::from(MAX_BATCH)) as u32;
+        Ring::new(batch, 6 * batch)
+    };
+    PerCpu::new(cpus, |cpu| {
+        let (node, low, high) = homes[usize::from(cpu.0)];
+        CpuFrames::new(node, (low, ring(low)), high.map(|zone| (zone, ring(zone))))
+    })
+}

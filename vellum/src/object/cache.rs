@@ -1,0 +1,307 @@
+//! The page cache: finding, making and dropping pages of objects.
+
+use super::page_lock::PageLocks;
+use super::radix::{INDEX_END, Radix, RadixNode};
+use super::regions::{MappedBy, ObjectRegions};
+use super::{Object, ObjectId, ObjectKind, STORE_BIT};
+use crate::addr::Pfn;
+use crate::frame::{Flags, Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::platform::Platform;
+use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::sync::atomic::Ordering;
+use crate::sync::{BitLock, Pin};
+
+const LOCK_BIT: u32 = 0;
+
+/// A page of an object that somebody asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CachedPage {
+    /// Up to date; the caller has a reference.
+    Ready(Pfn),
+    /// New or not up to date, and locked by the caller, who has a reference
+    /// and must fill it ([`Objects::filled`]) unpinned.
+    Fill(Pfn),
+    /// Locked by somebody else; the caller has a reference and waits.
+    Locked(Pfn),
+}
+
+/// The objects of one manager, with their pages.
+pub struct Objects<S: Default + Send + Sync + 'static> {
+    arena: Arena<Object<S>>,
+    nodes: Arena<RadixNode>,
+    /// Page locks and who waits for them.
+    pub locks: PageLocks,
+}
+
+impl<S: Default + Send + Sync + 'static> Objects<S> {
+    /// No objects yet.
+    pub fn new(arenas: &ArenaMaker) -> Self {
+        Objects {
+            arena: arenas.make(),
+            nodes: arenas.make(),
+            locks: PageLocks::default(),
+        }
+    }
+
+    /// The arena of objects.
+    pub(crate) fn arena(&self) -> &Arena<Object<S>> {
+        &self.arena
+    }
+
+    /// The arena of radix nodes.
+    pub(crate) fn nodes(&self) -> &Arena<RadixNode> {
+        &self.nodes
+    }
+
+    /// The object with this handle, which is in use.
+    #[inline]
+    pub fn get(&self, handle: u32) -> &Object<S> {
+        self.arena.get(Handle::from_raw(handle))
+    }
+
+    /// The object with this name, if it still exists.
+    pub fn find(&self, id: ObjectId) -> Option<&Object<S>> {
+        // The name may be another manager's.
+        let object = self.arena.try_get(Handle::from_raw(id.handle))?;
+        (object.generation() == id.generation && object.users() > 0).then_some(object)
+    }
+
+    /// Makes an object of `pages` pages with one user.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn create<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        kind: ObjectKind,
+        pages: u64,
+    ) -> Result<ObjectId, OutOfMemory> {
+        let handle = self.arena.alloc(pin, memory)?;
+        let object = self.arena.get(handle);
+        let store = match kind {
+            ObjectKind::SharedMemory => 0,
+            ObjectKind::File { store } => store | STORE_BIT,
+        };
+        object.store.store(store, Ordering::Relaxed);
+        object.pages.store(pages.min(INDEX_END), Ordering::Relaxed);
+        let generation = object.generation().wrapping_add(1);
+        object.generation.store(generation, Ordering::Relaxed);
+        object.users.store(1, Ordering::Release);
+        Ok(ObjectId {
+            handle: handle.raw(),
+            generation,
+        })
+    }
+
+    /// One more user of an object that has one.
+    pub fn hold(&self, handle: u32) {
+        self.get(handle).users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One user less; true if it was the last, and the caller must
+    /// drop its pages and [`Objects::retire`] it.
+    #[must_use]
+    pub fn release(&self, handle: u32) -> bool {
+        self.get(handle).users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Makes the memory of an object without users, regions or pages reusable.
+    pub(crate) fn retire(&self, pin: &Pin<'_>, handle: u32) {
+        let object = self.get(handle);
+        let generation = object.generation().wrapping_add(1);
+        object.generation.store(generation, Ordering::Release);
+        self.arena.retire(pin, Handle::from_raw(handle));
+    }
+
+    pub(crate) fn radix<'a>(&'a self, object: &'a Object<S>) -> Radix<'a> {
+        Radix::new(&self.nodes, &object.cache)
+    }
+
+    /// The object's regions.
+    pub fn regions<'a, T: MappedBy>(
+        &'a self,
+        arena: &'a Arena<T>,
+        handle: u32,
+    ) -> ObjectRegions<'a, T> {
+        let object = self.get(handle);
+        ObjectRegions::new(arena, &object.regions_lock, &object.regions)
+    }
+
+    /// The page at `index` if it is cached, with a reference for the caller,
+    /// in whatever state it is.
+    #[inline]
+    pub fn lookup<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        index: u64,
+    ) -> Option<Pfn> {
+        let radix = self.radix(object);
+        loop {
+            let page = radix.get(index)?;
+            if memory.frame(page).try_get() {
+                if radix.get(index) == Some(page) {
+                    return Some(page);
+                }
+                memory.put(pin, page);
+            }
+        }
+    }
+
+    /// The page at `index`, made if need be. A page about to be overwritten
+    /// as a whole need not be filled first: `overwrite` hands it out locked
+    /// for that as [`CachedPage::Fill`] only if it is new.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    #[inline]
+    pub fn page<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        handle: u32,
+        index: u64,
+    ) -> Result<CachedPage, OutOfMemory> {
+        let object = self.get(handle);
+        loop {
+            let Some(page) = self.lookup(memory, pin, object, index) else {
+                match self.make(memory, pin, handle, index)? {
+                    Some(made) => return Ok(made),
+                    None => continue,
+                }
+            };
+            if memory.frame(page).has(Flags::UPTODATE) {
+                return Ok(CachedPage::Ready(page));
+            }
+            if !self.locks.try_lock(memory, page) {
+                return Ok(CachedPage::Locked(page));
+            }
+            // Locked by us: nobody fills or truncates it meanwhile.
+            if memory.frame(page).owner() != handle {
+                self.locks.unlock(memory, pin, page);
+                memory.put(pin, page);
+                continue;
+            }
+            if memory.frame(page).has(Flags::UPTODATE) {
+                self.locks.unlock(memory, pin, page);
+                return Ok(CachedPage::Ready(page));
+            }
+            return Ok(CachedPage::Fill(page));
+        }
+    }
+
+    /// Puts a new page at `index`; `None` if somebody else was faster.
+    #[cold]
+    fn make<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        handle: u32,
+        index: u64,
+    ) -> Result<Option<CachedPage>, OutOfMemory> {
+        let object = self.get(handle);
+        let zeroed = object.kind() == ObjectKind::SharedMemory;
+        let request = Request::page(Site::CachePage);
+        let page = memory.alloc(pin, if zeroed { request.zeroed() } else { request })?;
+        if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
+            memory.put(pin, page);
+            return Err(error);
+        }
+        let frame = memory.frame(page);
+        let state = if zeroed { Flags::UPTODATE } else { Flags::LOCKED };
+        frame.set_kind_with(Kind::Object, state);
+        frame.set_owner(handle);
+        frame.set_index(index, 0);
+        // One reference for the cache, one for the caller.
+        frame.init_counts(2, 0);
+        let inserted = {
+            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            self.radix(object).insert(pin, index, page)
+        };
+        if inserted.is_err() {
+            frame.init_counts(1, 0);
+            frame.set_kind(Kind::Allocated);
+            memory.put(pin, page);
+            return Ok(None);
+        }
+        object.cached.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(if zeroed {
+            CachedPage::Ready(page)
+        } else {
+            CachedPage::Fill(page)
+        }))
+    }
+
+    /// The caller filled the page that it got as [`CachedPage::Fill`].
+    pub fn filled<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
+        memory.frame(page).set(Flags::UPTODATE);
+        self.locks.unlock(memory, pin, page);
+    }
+
+    /// The caller could not fill the page: it leaves the cache, so that the
+    /// next one tries again. The caller's reference goes too.
+    pub fn fill_failed<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        page: Pfn,
+    ) {
+        let frame = memory.frame(page);
+        let object = self.get(frame.owner());
+        self.detach(memory, pin, object, frame.index(), page);
+        self.locks.unlock(memory, pin, page);
+        // The cache's and the caller's.
+        memory.put(pin, page);
+        memory.put(pin, page);
+    }
+
+    /// Takes a page out of the cache, under its page lock or when nobody else
+    /// can reach the object. The cache's reference passes to the caller.
+    pub(crate) fn detach<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        index: u64,
+        page: Pfn,
+    ) {
+        {
+            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let removed = self.radix(object).remove(pin, index);
+            debug_assert!(removed == Some(page), "page taken out of a cache it was not in");
+        }
+        object.cached.fetch_sub(1, Ordering::Relaxed);
+        memory.frame(page).set_owner(0);
+    }
+
+    /// Whether `page` is page `index` of the object and nobody is changing
+    /// it as a whole. Asked with a mapping counted and a full fence passed: a
+    /// yes then stays true until that mapping has been undone, because whoever
+    /// drops the page locks it, passes a fence, and looks at the count.
+    #[inline]
+    pub fn is_attached<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        page: Pfn,
+        handle: u32,
+        index: u64,
+    ) -> bool {
+        let frame = memory.frame(page);
+        !frame.has(Flags::LOCKED)
+            && frame.owner() == handle
+            && frame.index() == index
+            && frame.kind() == Kind::Object
+    }
+
+    /// Sets the length. Shrinking does not drop pages by itself.
+    pub(crate) fn set_pages(&self, object: &Object<S>, pages: u64) {
+        object.pages.store(pages.min(INDEX_END), Ordering::SeqCst);
+    }
+
+    /// Extends the length to at least `pages`.
+    pub(crate) fn extend_to(&self, object: &Object<S>, pages: u64) {
+        object.pages.fetch_max(pages.min(INDEX_END), Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,133 @@
+//! What backs memory beside private pages: files and shared memory.
+//!
+//! An object is a row of pages, some of them in frames (the page cache), and
+//! the set of regions that map parts of it. Private anonymous pages belong to
+//! no object: their frames belong to the space that made them.
+//!
+//! Locking. A page's content is changed as a whole (filled, truncated, written
+//! back) under its page lock, a bit in its frame record on which tasks sleep.
+//! The object's spin lock guards its radix tree; another guards its tree of
+//! regions. Order: page lock, then table locks, then spin locks of the object.
+
+mod cache;
+mod lru;
+mod page_lock;
+mod radix;
+mod regions;
+
+#[cfg(test)]
+mod tests;
+
+pub use cache::{CachedPage, Objects};
+pub use lru::{Aging, Inserted};
+pub use page_lock::PageLocks;
+pub use radix::{INDEX_END, Radix, RadixNode};
+pub use regions::{Interval, MappedBy, ObjectRegions};
+
+use crate::frame::Site;
+use crate::slab::Item;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What an object's pages are made of before anything is written to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectKind {
+    /// Zeroes; gone with the last user (shared anonymous memory, tmpfs).
+    SharedMemory,
+    /// The backing store with this number.
+    File {
+        /// The store, as the platform knows it.
+        store: u64,
+    },
+}
+
+/// Names an object. Stale names are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ObjectId {
+    pub(crate) handle: u32,
+    pub(crate) generation: u32,
+}
+
+const STORE_BIT: u64 = 1 << 63;
+
+/// An object.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Object<S> {
+    generation: AtomicU32,
+    /// Users: whoever opened it, and each region that maps it. 0: vacant.
+    users: AtomicU32,
+    /// [`STORE_BIT`] and the store's number, or 0.
+    store: AtomicU64,
+    /// Length in pages.
+    pages: AtomicU64,
+    /// Root of the radix tree.
+    cache: AtomicU64,
+    /// Frames in the radix tree.
+    cached: AtomicU64,
+    cache_lock: AtomicU32,
+    regions_lock: AtomicU32,
+    regions: AtomicU32,
+    link: AtomicU32,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: S,
+}
+
+impl<S: Default + Send + Sync + 'static> Item for Object<S> {
+    const SITE: Site = Site::Object;
+
+    fn vacant() -> Self {
+        Object {
+            generation: AtomicU32::new(0),
+            users: AtomicU32::new(0),
+            store: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            cache: AtomicU64::new(0),
+            cached: AtomicU64::new(0),
+            cache_lock: AtomicU32::new(0),
+            regions_lock: AtomicU32::new(0),
+            regions: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            rmap: S::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<S> Object<S> {
+    /// What the pages are made of.
+    pub fn kind(&self) -> ObjectKind {
+        match self.store.load(Ordering::Relaxed) {
+            0 => ObjectKind::SharedMemory,
+            word => ObjectKind::File {
+                store: word & !STORE_BIT,
+            },
+        }
+    }
+
+    /// Length in pages.
+    #[inline]
+    pub fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// Frames in the page cache.
+    pub fn cached(&self) -> u64 {
+        self.cached.load(Ordering::Relaxed)
+    }
+
+    /// A word that whoever took away the last user may use.
+    pub(crate) fn free_link(&self) -> &AtomicU32 {
+        &self.link
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+}

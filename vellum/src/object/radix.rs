@@ -1,0 +1,228 @@
+//! The page cache of one object: a radix tree from page index to frame.
+//!
+//! 64 slots a node. Writers hold the object's lock; readers hold only a pin:
+//! nodes are retired through the epoch, and a reader that takes a reference to
+//! a frame it found looks whether the slot still names it.
+
+use crate::addr::Pfn;
+use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::platform::Platform;
+use crate::slab::{Arena, Handle, Item};
+use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+/// Levels that 48-bit indices need.
+const MAX_HEIGHT: u32 = 8;
+
+/// First index that a tree cannot hold.
+pub const INDEX_END: u64 = 1 << (BITS * MAX_HEIGHT);
+
+/// A node: frames (plus one, so that 0 is empty) at height 1, nodes above.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct RadixNode {
+    used: AtomicU32,
+    link: AtomicU32,
+    slots: [AtomicU32; SLOTS],
+}
+
+impl Item for RadixNode {
+    const SITE: Site = Site::RadixNode;
+
+    fn vacant() -> Self {
+        RadixNode {
+            used: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            slots: [const { AtomicU32::new(0) }; SLOTS],
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl RadixNode {
+    fn slot(&self, index: u64, height: u32) -> &AtomicU32 {
+        &self.slots[(index >> (BITS * (height - 1))) as usize & (SLOTS - 1)]
+    }
+}
+
+/// Indices below which a tree of `height` ends.
+fn reach(height: u32) -> u64 {
+    1 << (BITS * height)
+}
+
+/// A tree: its nodes' arena and its root word, height and handle in one.
+pub struct Radix<'a> {
+    nodes: &'a Arena<RadixNode>,
+    root: &'a AtomicU64,
+}
+
+type Node = Handle<RadixNode>;
+
+impl<'a> Radix<'a> {
+    /// The tree whose root stands in `root`; 0 is the empty tree.
+    #[inline]
+    pub fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Self {
+        Radix { nodes, root }
+    }
+
+    #[inline]
+    fn root(&self) -> (Node, u32) {
+        let word = self.root.load(Ordering::Acquire);
+        (Handle::from_raw(word as u32), (word >> 32) as u32)
+    }
+
+    fn set_root(&self, node: Node, height: u32) {
+        let word = u64::from(node.raw()) | u64::from(height) << 32;
+        self.root.store(word, Ordering::Release);
+    }
+
+    /// The frame at `index`. Needs no lock.
+    #[inline]
+    pub fn get(&self, index: u64) -> Option<Pfn> {
+        let (mut node, mut height) = self.root();
+        if height == 0 || index >= reach(height) {
+            return None;
+        }
+        loop {
+            let slot = self.nodes.get(node).slot(index, height).load(Ordering::Acquire);
+            if slot == 0 {
+                return None;
+            }
+            if height == 1 {
+                return Some(Pfn(slot - 1));
+            }
+            node = Handle::from_raw(slot);
+            height -= 1;
+        }
+    }
+
+    /// The first frame at or behind `from`, with its index. Needs no lock.
+    pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
+        let mut index = from;
+        loop {
+            let (root, top) = self.root();
+            if top == 0 || index >= reach(top) {
+                return None;
+            }
+            let (mut node, mut height) = (root, top);
+            loop {
+                let slot = self.nodes.get(node).slot(index, height).load(Ordering::Acquire);
+                if slot == 0 {
+                    // Nothing below this slot: on to the next one.
+                    let step = reach(height - 1);
+                    index = (index & !(step - 1)).checked_add(step)?;
+                    break;
+                }
+                if height == 1 {
+                    return Some((index, Pfn(slot - 1)));
+                }
+                node = Handle::from_raw(slot);
+                height -= 1;
+            }
+        }
+    }
+
+    /// Makes sure that one insertion cannot fail, as long as the caller stays
+    /// pinned and takes no other node.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn prepare<P: Platform>(
+        nodes: &Arena<RadixNode>,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<(), OutOfMemory> {
+        // A higher root for each level, and a path below it.
+        nodes.reserve(pin, memory, 2 * MAX_HEIGHT as usize)
+    }
+
+    /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
+    /// object's lock. Returns the frame that is there already, if one is.
+    pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
+        let (mut root, mut height) = self.root();
+        if height == 0 {
+            root = self.take(pin);
+            height = 1;
+            self.set_root(root, height);
+        }
+        while index >= reach(height) {
+            let above = self.take(pin);
+            self.fill(above, self.nodes.get(above).slot(0, height + 1), root.raw());
+            root = above;
+            height += 1;
+            self.set_root(root, height);
+        }
+        let mut node = root;
+        while height > 1 {
+            let slot = self.nodes.get(node).slot(index, height);
+            let mut below = slot.load(Ordering::Relaxed);
+            if below == 0 {
+                below = self.take(pin).raw();
+                self.fill(node, slot, below);
+            }
+            node = Handle::from_raw(below);
+            height -= 1;
+        }
+        let slot = self.nodes.get(node).slot(index, 1);
+        match slot.load(Ordering::Relaxed) {
+            0 => {
+                self.fill(node, slot, frame.0 + 1);
+                Ok(())
+            }
+            present => Err(Pfn(present - 1)),
+        }
+    }
+
+    fn take(&self, pin: &Pin<'_>) -> Node {
+        let handle = self.nodes.take_reserved(pin);
+        let node = self.nodes.get(handle);
+        node.used.store(0, Ordering::Relaxed);
+        handle
+    }
+
+    fn fill(&self, node: Node, slot: &AtomicU32, value: u32) {
+        let used = &self.nodes.get(node).used;
+        used.store(used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        slot.store(value, Ordering::Release);
+    }
+
+    /// Takes out what is at `index`, and every node that becomes empty by it,
+    /// under the object's lock.
+    pub fn remove(&self, pin: &Pin<'_>, index: u64) -> Option<Pfn> {
+        let (root, height) = self.root();
+        if height == 0 || index >= reach(height) {
+            return None;
+        }
+        let mut path = [Node::NONE; MAX_HEIGHT as usize + 1];
+        let mut node = root;
+        for level in (1..=height).rev() {
+            path[level as usize] = node;
+            let slot = self.nodes.get(node).slot(index, level).load(Ordering::Relaxed);
+            if slot == 0 {
+                return None;
+            }
+            node = Handle::from_raw(slot);
+        }
+        let frame = Pfn(node.raw() - 1);
+        for level in 1..=height {
+            let handle = path[level as usize];
+            let node = self.nodes.get(handle);
+            node.slot(index, level).store(0, Ordering::Release);
+            let used = node.used.load(Ordering::Relaxed) - 1;
+            node.used.store(used, Ordering::Relaxed);
+            if used > 0 {
+                return Some(frame);
+            }
+            if level == height {
+                self.set_root(Handle::NONE, 0);
+            }
+            self.nodes.retire(pin, handle);
+        }
+        Some(frame)
+    }
+}

@@ -1,0 +1,591 @@
+//! PTE chains: each frame lists the entries that map it (`rmap=chains`).
+//!
+//! The design of Linux 2.5.33 to 2.6.6: a frame mapped once points straight at
+//! its entry (PageDirect, `direct=on`); one mapped more often at a chain of
+//! nodes, each one cache line with seven entries. In a chain only the head has
+//! free slots, and they come first. Removing moves the head's first entry into
+//! the gap. A chain of one entry becomes direct again only when a visit
+//! finds it so, because a process that forks again and again would otherwise
+//! make and free a node each time.
+//!
+//! The frame's word in the record holds the lock (bit 63), the kind, and
+//! either the entry or the head's handle with a generation that every change
+//! advances:
+//!
+//! | bits | direct | chain |
+//! |---|---|---|
+//! | 63 | lock | lock |
+//! | 62..60 | 01 | 10 |
+//! | 0..48 | the entry | |
+//! | 0..32 | | head node |
+//! | 32..60 | | generation |
+//!
+//! Nodes come from the design's arena, through one spare a CPU: most
+//! operations prepare a node and do not use it.
+
+use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::addr::Pfn;
+use crate::design::Design;
+use crate::frame::{AuditError, OutOfMemory, Site};
+use crate::platform::Platform;
+use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{BitGuard, BitLock, Counter, PerCpu};
+use crate::table::{Format, PteRef};
+
+/// Entries in a node: what a 64-byte line holds beside the link.
+pub const ENTRIES_PER_NODE: usize = 7;
+
+const LOCK_BIT: u32 = 63;
+const DIRECT: u64 = 1 << 60;
+const CHAIN: u64 = 1 << 61;
+const KIND: u64 = DIRECT | CHAIN;
+const PTE_MASK: u64 = (1 << PteRef::BITS) - 1;
+const GENERATION_SHIFT: u32 = 32;
+const GENERATION_MASK: u64 = (1 << 28) - 1;
+
+/// A node of a chain: one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Node {
+    /// Handle of the next node, or 0.
+    next: AtomicU32,
+    /// Index of the first used entry.
+    first: AtomicU32,
+    entries: [AtomicU64; ENTRIES_PER_NODE],
+}
+
+impl Item for Node {
+    const SITE: Site = Site::ChainNode;
+
+    fn vacant() -> Self {
+        Node {
+            next: AtomicU32::new(0),
+            first: AtomicU32::new(ENTRIES_PER_NODE as u32),
+            entries: [const { AtomicU64::new(0) }; ENTRIES_PER_NODE],
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.next
+    }
+}
+
+impl Node {
+    fn first(&self) -> usize {
+        self.first.load(Ordering::Relaxed) as usize
+    }
+
+    fn set_first(&self, first: usize) {
+        self.first.store(first as u32, Ordering::Relaxed);
+    }
+
+    fn entry(&self, index: usize) -> PteRef {
+        PteRef::unpack(self.entries[index].load(Ordering::Relaxed))
+    }
+
+    fn set_entry(&self, index: usize, pte: PteRef) {
+        self.entries[index].store(pte.pack(), Ordering::Relaxed);
+    }
+
+    fn next(&self) -> Handle<Node> {
+        Handle::from_raw(self.next.load(Ordering::Relaxed))
+    }
+
+    fn set_next(&self, next: Handle<Node>) {
+        self.next.store(next.raw(), Ordering::Relaxed);
+    }
+}
+
+#[derive(Default)]
+struct CpuState {
+    /// A prepared node, or none.
+    spare: AtomicU32,
+    adds: Counter,
+    duplicates: Counter,
+    removes: Counter,
+    moves: Counter,
+    turns: Counter,
+    node_allocs: Counter,
+    node_frees: Counter,
+    locks: Counter,
+    nodes_searched: Counter,
+}
+
+/// What a frame's word says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Unmapped,
+    Direct(PteRef),
+    Chain(Handle<Node>),
+}
+
+fn decode(word: u64) -> State {
+    match word & KIND {
+        DIRECT => State::Direct(PteRef::unpack(word & PTE_MASK)),
+        CHAIN => State::Chain(Handle::from_raw(word as u32)),
+        _ => State::Unmapped,
+    }
+}
+
+fn direct(pte: PteRef) -> u64 {
+    DIRECT | pte.pack()
+}
+
+/// A chain word with the generation after that of `old`.
+fn chain(head: Handle<Node>, old: u64) -> u64 {
+    let generation = if old & CHAIN != 0 { (old >> GENERATION_SHIFT) + 1 } else { 0 };
+    CHAIN | (generation & GENERATION_MASK) << GENERATION_SHIFT | u64::from(head.raw())
+}
+
+/// The `chains` design.
+pub struct Chains {
+    nodes: Arena<Node>,
+    cpus: PerCpu<CpuState>,
+    direct: bool,
+}
+
+impl Chains {
+    /// The design on a machine of `cpus` CPUs, with PageDirect or without.
+    pub fn with_direct(direct: bool, cpus: usize, arenas: &ArenaMaker) -> Self {
+        Chains {
+            nodes: arenas.make(),
+            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            direct,
+        }
+    }
+
+    fn lock<'a, P: Platform>(&self, env: &Env<'a, P>, frame: Pfn) -> BitGuard<'a, AtomicU64> {
+        self.cpus.get(env.pin).locks.bump();
+        env.memory.frame(frame).rmap().lock_bit(LOCK_BIT, env.pin)
+    }
+
+    /// A node that `prepare` promised: the spare if there is one.
+    fn take_node<P: Platform>(&self, env: &Env<'_, P>) -> Handle<Node> {
+        let cpu = self.cpus.get(env.pin);
+        cpu.node_allocs.bump();
+        match cpu.spare.load(Ordering::Relaxed) {
+            0 => self.nodes.take_reserved(env.pin),
+            spare => {
+                cpu.spare.store(0, Ordering::Relaxed);
+                Handle::from_raw(spare)
+            }
+        }
+    }
+
+    fn give_node<P: Platform>(&self, env: &Env<'_, P>, node: Handle<Node>) {
+        let cpu = self.cpus.get(env.pin);
+        cpu.node_frees.bump();
+        if cpu.spare.load(Ordering::Relaxed) == 0 {
+            cpu.spare.store(node.raw(), Ordering::Relaxed);
+        } else {
+            self.nodes.free(env.pin, node);
+        }
+    }
+
+    /// The word after `pte` was added to a frame whose word is `word`.
+    fn inserted<P: Platform>(&self, env: &Env<'_, P>, word: u64, pte: PteRef) -> u64 {
+        let (head, free) = match decode(word) {
+            State::Unmapped if self.direct => return direct(pte),
+            State::Unmapped => (Handle::NONE, 0),
+            State::Direct(only) => {
+                let node = self.new_head(env, Handle::NONE, only);
+                (node, ENTRIES_PER_NODE - 1)
+            }
+            State::Chain(head) => (head, self.nodes.get(head).first()),
+        };
+        if free == 0 {
+            return chain(self.new_head(env, head, pte), word);
+        }
+        let node = self.nodes.get(head);
+        node.set_entry(free - 1, pte);
+        node.set_first(free - 1);
+        chain(head, word)
+    }
+
+    /// A node with one entry in front of `next`.
+    fn new_head<P: Platform>(&self, env: &Env<'_, P>, next: Handle<Node>, pte: PteRef) -> Handle<Node> {
+        let handle = self.take_node(env);
+        let node = self.nodes.get(handle);
+        node.set_next(next);
+        node.set_first(ENTRIES_PER_NODE - 1);
+        node.set_entry(ENTRIES_PER_NODE - 1, pte);
+        handle
+    }
+
+    /// The word after `pte` was removed from a frame whose word is `word`.
+    fn removed<P: Platform>(&self, env: &Env<'_, P>, word: u64, pte: PteRef) -> u64 {
+        match decode(word) {
+            State::Direct(only) => {
+                debug_assert!(only == pte, "entry removed that the frame does not list");
+                0
+            }
+            State::Chain(head) => {
+                let found = self.find(env, head, pte);
+                debug_assert!(found.is_some(), "entry removed that the chain does not list");
+                found.map_or(word, |(node, index)| self.cut(env, word, head, node, index))
+            }
+            State::Unmapped => {
+                debug_assert!(false, "entry removed from a frame that lists none");
+                0
+            }
+        }
+    }
+
+    /// Where `pte` stands in the chain.
+    fn find<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        head: Handle<Node>,
+        pte: PteRef,
+    ) -> Option<(Handle<Node>, usize)> {
+        let searched = &self.cpus.get(env.pin).nodes_searched;
+        let mut handle = head;
+        while !handle.is_none() {
+            searched.bump();
+            let node = self.nodes.get(handle);
+            for index in node.first()..ENTRIES_PER_NODE {
+                if node.entry(index) == pte {
+                    return Some((handle, index));
+                }
+            }
+            handle = node.next();
+        }
+        None
+    }
+
+    /// Fills the gap at `index` of `node` with the head's first entry.
+    fn cut<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        word: u64,
+        head: Handle<Node>,
+        node: Handle<Node>,
+        index: usize,
+    ) -> u64 {
+        let first_node = self.nodes.get(head);
+        let first = first_node.first();
+        self.nodes
+            .get(node)
+            .set_entry(index, first_node.entry(first));
+        first_node.set_first(first + 1);
+        if first + 1 < ENTRIES_PER_NODE {
+            return chain(head, word);
+        }
+        let next = first_node.next();
+        self.give_node(env, head);
+        if next.is_none() { 0 } else { chain(next, word) }
+    }
+
+    /// Applies `change` to the word of each frame of the run, locked.
+    fn for_run<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        change: impl Fn(u64, PteRef) -> u64,
+    ) {
+        for step in 0..run.count {
+            let guard = self.lock(env, run.frame.offset(step << run.order));
+            let word = guard.value();
+            guard.unlock_with(change(word, run.pte.offset(step)));
+        }
+    }
+
+    /// Puts `to` in the place of `from` in the frame's list.
+    fn renamed<P: Platform>(&self, env: &Env<'_, P>, word: u64, from: PteRef, to: PteRef) -> u64 {
+        match decode(word) {
+            State::Direct(_) => direct(to),
+            State::Chain(head) => {
+                let found = self.find(env, head, from);
+                debug_assert!(found.is_some(), "entry moved that the chain does not list");
+                if let Some((node, index)) = found {
+                    self.nodes.get(node).set_entry(index, to);
+                }
+                chain(head, word)
+            }
+            State::Unmapped => word,
+        }
+    }
+
+    /// The place in the chain after `kept` entries.
+    fn position(&self, head: Handle<Node>, kept: usize) -> Option<(Handle<Node>, usize)> {
+        let mut place = self.normal(head, self.nodes.get(head).first());
+        for _ in 0..kept {
+            let (node, index) = place?;
+            place = self.normal(node, index + 1);
+        }
+        place
+    }
+
+    /// The place itself, or the first of the next node if it is past the end.
+    fn normal(&self, node: Handle<Node>, index: usize) -> Option<(Handle<Node>, usize)> {
+        if index < ENTRIES_PER_NODE {
+            return Some((node, index));
+        }
+        let next = self.nodes.get(node).next();
+        (!next.is_none()).then(|| (next, self.nodes.get(next).first()))
+    }
+
+    /// Hands out the entries after the first `kept` with the frame's lock
+    /// held. Returns false if a table lock would have to be waited for.
+    fn visit_locked<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        word: &mut u64,
+        kept: &mut usize,
+        report: &mut VisitReport,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> bool {
+        let mut place = match decode(*word) {
+            State::Unmapped => return true,
+            State::Direct(_) => None,
+            State::Chain(head) => self.position(head, *kept),
+        };
+        loop {
+            let pte = match (decode(*word), place) {
+                (State::Direct(pte), _) if *kept == 0 => pte,
+                (State::Chain(_), Some((node, index))) => self.nodes.get(node).entry(index),
+                _ => return true,
+            };
+            // Removing moves the head's first entry, which was handed out
+            // before, into the gap; so the place after the gap is next.
+            let after = place.and_then(|(node, index)| self.normal(node, index + 1));
+            let verdict = match Slot::open(env.memory, pte, frame) {
+                Err(_) => {
+                    report.lock_failures += 1;
+                    return false;
+                }
+                Ok(None) => {
+                    report.false_probes += 1;
+                    Verdict::Keep
+                }
+                Ok(Some(slot)) => {
+                    report.hits += 1;
+                    visitor(&slot)
+                }
+            };
+            match verdict {
+                Verdict::Keep => *kept += 1,
+                Verdict::Stop => return true,
+                Verdict::Unmapped => {
+                    report.unmapped += 1;
+                    *word = self.removed(env, *word, pte);
+                    env.memory.frame(frame).remove_mapping();
+                    self.cpus.get(env.pin).removes.bump();
+                }
+            }
+            place = after;
+        }
+    }
+
+    /// A chain that turned out to hold one entry becomes direct.
+    fn collapsed<P: Platform>(&self, env: &Env<'_, P>, word: u64) -> u64 {
+        let State::Chain(head) = decode(word) else {
+            return word;
+        };
+        let node = self.nodes.get(head);
+        if !self.direct || !node.next().is_none() || node.first() + 1 < ENTRIES_PER_NODE {
+            return word;
+        }
+        let only = node.entry(node.first());
+        self.give_node(env, head);
+        direct(only)
+    }
+}
+
+impl ReverseMap for Chains {
+    const NAME: &'static str = "chains";
+    type Region = ();
+    type Object = ();
+    type Space = ();
+    type Ctx = ();
+
+    fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
+        Chains::with_direct(options.direct, cpus, arenas)
+    }
+
+    /// Fills the CPU's cache of nodes, from which the pinned caller alone
+    /// takes. The spare is a node more than promised.
+    #[inline]
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        if count == 1 && self.cpus.get(env.pin).spare.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        self.nodes.reserve(env.pin, env.memory, count)
+    }
+
+    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
+
+    #[inline]
+    fn add<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, ()>,
+        fresh: bool,
+    ) {
+        self.cpus.get(env.pin).adds.add(u64::from(run.count));
+        if fresh && self.direct {
+            // Nobody else knows the frames: no lock to take.
+            for step in 0..run.count {
+                let frame = env.memory.frame(run.frame.offset(step << run.order));
+                frame
+                    .rmap()
+                    .store(direct(run.pte.offset(step)), Ordering::Release);
+            }
+            return;
+        }
+        self.for_run(env, run, |word, pte| self.inserted(env, word, pte));
+    }
+
+    #[inline]
+    fn duplicate<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, ()>,
+    ) {
+        self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
+        self.for_run(env, run, |word, pte| self.inserted(env, word, pte));
+    }
+
+    #[inline]
+    fn remove<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, _place: Place<'_, ()>) {
+        self.cpus.get(env.pin).removes.add(u64::from(run.count));
+        self.for_run(env, run, |word, pte| self.removed(env, word, pte));
+    }
+
+    fn shift<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        from: &Run,
+        to: &Run,
+        _place: Place<'_, ()>,
+    ) {
+        self.cpus.get(env.pin).moves.add(u64::from(from.count));
+        self.for_run(env, from, |word, pte| {
+            let moved = to.pte.offset(u32::from(pte.index - from.pte.index));
+            self.renamed(env, word, pte, moved)
+        });
+    }
+
+    fn turn<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, _place: Place<'_, ()>) {
+        self.cpus.get(env.pin).turns.add(u64::from(run.count));
+    }
+
+    fn promote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+        // Every frame of the run goes on listing one entry: the large leaf.
+        self.for_run(env, run, |word, pte| self.renamed(env, word, pte, leaf));
+    }
+
+    fn demote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+        self.for_run(env, run, |word, pte| self.renamed(env, word, leaf, pte));
+    }
+
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        _topology: &dyn Topology,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        let mut report = VisitReport::default();
+        let mut kept = 0;
+        let mut left_at = None;
+        let mut spins = 0;
+        loop {
+            let guard = self.lock(env, frame);
+            let mut word = guard.value();
+            if left_at.is_some_and(|left| left != word) {
+                kept = 0;
+            }
+            let done = self.visit_locked(env, frame, &mut word, &mut kept, &mut report, visitor);
+            if done {
+                word = self.collapsed(env, word);
+            }
+            guard.unlock_with(word);
+            if done {
+                return report;
+            }
+            left_at = Some(word);
+            env.pin.relax(spins);
+            spins += 1;
+        }
+    }
+
+    fn stats(&self) -> RmapStats {
+        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
+        let arena = self.nodes.stats();
+        RmapStats {
+            adds: sum(|cpu| &cpu.adds),
+            duplicates: sum(|cpu| &cpu.duplicates),
+            removes: sum(|cpu| &cpu.removes),
+            moves: sum(|cpu| &cpu.moves),
+            turns: sum(|cpu| &cpu.turns),
+            node_allocs: sum(|cpu| &cpu.node_allocs),
+            node_frees: sum(|cpu| &cpu.node_frees),
+            locks: sum(|cpu| &cpu.locks),
+            nodes_searched: sum(|cpu| &cpu.nodes_searched),
+            bytes: self.live_nodes() * size_of::<Node>() as u64,
+            peak_bytes: arena.peak * size_of::<Node>() as u64,
+        }
+    }
+
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str> {
+        let word = env.memory.frame(frame).rmap().load(Ordering::Acquire);
+        if word & 1 << LOCK_BIT != 0 {
+            return Err("the chain lock is held");
+        }
+        let listed = match decode(word) {
+            State::Unmapped => 0,
+            State::Direct(_) => 1,
+            State::Chain(head) => self.chain_length(head)?,
+        };
+        if listed == maps { Ok(()) } else { Err("the chain does not list as many entries as map the frame") }
+    }
+
+    fn audit_nodes(&self) -> Result<u64, AuditError> {
+        let census = self.nodes.audit()?;
+        Ok(census.chunks + census.directory)
+    }
+
+    fn live_nodes(&self) -> u64 {
+        let allocs = self.cpus.sum(|cpu| &cpu.node_allocs);
+        allocs.wrapping_sub(self.cpus.sum(|cpu| &cpu.node_frees))
+    }
+}
+
+impl Chains {
+    /// Entries of a chain, whose form is checked.
+    fn chain_length(&self, head: Handle<Node>) -> Result<u32, &'static str> {
+        let mut length = 0;
+        let mut handle = head;
+        while !handle.is_none() {
+            let node = self.nodes.get(handle);
+            let first = node.first();
+            if first >= ENTRIES_PER_NODE {
+                return Err("a chain node is empty");
+            }
+            if handle != head && first != 0 {
+                return Err("a chain node behind the head has free entries");
+            }
+            length += (ENTRIES_PER_NODE - first) as u32;
+            handle = node.next();
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,97 @@
+//! An entry found by a visit, with its table locked.
+
+use crate::addr::{Pfn, Vpn};
+use crate::frame::PhysicalMemory;
+use crate::platform::Platform;
+use crate::table::{Contended, Format, LockedTable, Marks, PteRef, Users};
+
+/// A page-table entry that maps the visited frame. Whoever edits it does so here.
+pub struct Slot<'a, F> {
+    table: LockedTable<'a, F>,
+    index: usize,
+}
+
+impl<'a, F: Format> Slot<'a, F> {
+    /// Locks the table of `pte` if that needs no waiting, and checks that the
+    /// entry maps `frame`; `Ok(None)` if it does not.
+    pub(super) fn open<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pte: PteRef,
+        frame: Pfn,
+    ) -> Result<Option<Self>, Contended> {
+        let index = pte.index as usize;
+        Ok(LockedTable::try_lock(memory, pte.table)?.and_then(|table| {
+            let entry = table.load(index);
+            let level = table.level();
+            let hit = F::is_mapped(entry)
+                && F::is_leaf(entry, level)
+                && (F::frame(entry, level).0..).zip(0..F::pages_at(level)).any(|(pfn, _)| pfn == frame.0);
+            hit.then_some(Slot { table, index })
+        }))
+    }
+
+    /// The entry.
+    pub fn entry(&self) -> u64 {
+        self.table.load(self.index)
+    }
+
+    /// Which entry it is.
+    pub fn pte(&self) -> PteRef {
+        self.table.pte(self.index)
+    }
+
+    /// Handle of the space that the entry belongs to.
+    pub fn space(&self) -> u32 {
+        self.table.owner()
+    }
+
+    /// The page that the entry maps.
+    pub fn page(&self) -> Vpn {
+        self.table.page(self.index)
+    }
+
+    /// Clears the entry. The visitor answers [`super::Verdict::Unmapped`].
+    pub fn clear(&self) -> Marks {
+        let old = self.table.clear(self.index, Users::Hardware);
+        self.table.count_cleared(1);
+        F::marks(old)
+    }
+
+    /// Takes the right to store; returns the marks.
+    pub fn write_protect(&self) -> Marks {
+        let (old, _) = self
+            .table
+            .update(self.index, Users::Hardware, F::write_protect);
+        F::marks(old)
+    }
+
+    /// Clears the dirty mark; returns whether it was set.
+    pub fn take_dirty(&self) -> bool {
+        let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
+            let marks = F::marks(entry);
+            F::with_marks(
+                entry,
+                Marks {
+                    dirty: false,
+                    ..marks
+                },
+            )
+        });
+        F::marks(old).dirty
+    }
+
+    /// Clears the accessed mark; returns whether it was set.
+    pub fn take_accessed(&self) -> bool {
+        let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
+            let marks = F::marks(entry);
+            F::with_marks(
+                entry,
+                Marks {
+                    accessed: false,
+                    ..marks
+                },
+            )
+        });
+        F::marks(old).accessed
+    }
+}

@@ -1,0 +1,454 @@
+//! An arena: hand out, take back, grow.
+
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+
+use super::batch::Batch;
+use super::cache::{Cache, Chain, Depot, Slots};
+use super::directory::{Directory, HANDLE_BITS};
+use super::handle::Handle;
+use crate::addr::Pfn;
+use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::platform::Platform;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
+
+/// Retirements of one CPU after which it tries to move the epoch on, at least.
+const ADVANCE_INTERVAL: u32 = 64;
+
+/// A type that lives in an arena.
+///
+/// Its values are shared with stale readers for as long as the arena lives, so
+/// all of it is atomics or constant, and it is never dropped.
+pub trait Item: Sync + 'static {
+    /// The number of the place that its allocations have.
+    const SITE: Site;
+
+    /// What a slot holds until it is used for the first time.
+    fn vacant() -> Self;
+
+    /// A word that is the arena's while the slot is vacant. Stale readers must
+    /// not interpret it.
+    fn link(&self) -> &AtomicU32;
+}
+
+/// Slots for values of one type.
+pub struct Arena<T: Item> {
+    directory: Directory,
+    /// Log2 of the handles that a chunk takes up.
+    pub(super) slot_bits: u32,
+    /// Slots in a chunk, and in a batch.
+    pub(super) slots: u32,
+    pub(super) frame_size: usize,
+    advance_interval: u32,
+    /// What a handle that was never handed out leads to.
+    vacant: Box<T>,
+    pub(super) caches: PerCpu<Cache>,
+    pub(super) depot: CachePadded<Depot>,
+    /// The number of the next chunk.
+    next_chunk: SpinLock<u32>,
+    /// Frames of slots, and frames of directory.
+    pub(super) chunk_frames: AtomicU32,
+    pub(super) leaf_frames: AtomicU32,
+    pub(super) peak: AtomicU64,
+    slot: PhantomData<fn() -> T>,
+}
+
+impl<T: Item> Slots for Arena<T> {
+    #[inline]
+    fn link(&self, slot: u32) -> &AtomicU32 {
+        self.get(Handle::from_raw(slot)).link()
+    }
+
+    fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32) {
+        // A batch exists only if a chunk of a number above its place does, and
+        // a chunk's number has a leaf.
+        let Some(entry) = self.directory.entry(index) else {
+            unreachable!("more batches than chunks");
+        };
+        (&entry.head, &entry.tail)
+    }
+}
+
+impl<T: Item> Arena<T> {
+    /// An arena without slots; see [`ArenaMaker`](super::ArenaMaker).
+    ///
+    /// # Safety
+    /// The arena is used with one [`PhysicalMemory`] only, and not after that
+    /// was dropped: slots live in its frames.
+    pub(super) unsafe fn new(cpus: usize, frames_in_machine: usize, frame_size: usize) -> Self {
+        const { assert!(!core::mem::needs_drop::<T>() && size_of::<T>() > 0) };
+        assert!(
+            size_of::<T>() <= frame_size && align_of::<T>() <= frame_size,
+            "a node has to fit into a frame"
+        );
+        let slots = (frame_size / size_of::<T>()) as u32;
+        let slot_bits = slots.next_power_of_two().ilog2();
+        let most = (1u32 << (HANDLE_BITS - slot_bits)) - 1;
+        let chunks = u32::try_from(frames_in_machine).map_or(most, |frames| frames.min(most));
+        Arena {
+            directory: Directory::new(chunks, frame_size.ilog2()),
+            slot_bits,
+            slots,
+            frame_size,
+            advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
+            vacant: Box::new(T::vacant()),
+            caches: PerCpu::new(cpus, |_| Cache::default()),
+            depot: CachePadded(Depot::default()),
+            next_chunk: SpinLock::new(1),
+            chunk_frames: AtomicU32::new(0),
+            leaf_frames: AtomicU32::new(0),
+            peak: AtomicU64::new(0),
+            slot: PhantomData,
+        }
+    }
+
+    /// The slot of a handle. It may have been freed and used anew since the
+    /// handle was read; the caller re-verifies.
+    #[inline]
+    pub fn get(&self, handle: Handle<T>) -> &T {
+        let found = self.try_get(handle);
+        debug_assert!(found.is_some(), "{handle:?} was never handed out");
+        found.unwrap_or(&self.vacant)
+    }
+
+    /// The slot of a handle that may be made up: `None` if there is no such
+    /// slot. It need not be in use.
+    #[inline]
+    pub fn try_get(&self, handle: Handle<T>) -> Option<&T> {
+        let raw = handle.raw();
+        let slot = raw & ((1 << self.slot_bits) - 1);
+        let base = self.directory.entry(raw >> self.slot_bits)?.base::<T>();
+        if base.is_null() || slot >= self.slots {
+            return None;
+        }
+        // SAFETY: `base` was published by `carve` with `slots` initialised
+        // values behind it, in a frame that is the arena's own from then on;
+        // the caller of `new` keeps the memory alive; values are only changed
+        // through their own interior.
+        Some(unsafe { &*base.add(slot as usize) })
+    }
+
+    /// A slot, with whatever its last user left in it.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no vacant slot and no frame for more, or
+    /// the failure was planned.
+    #[inline]
+    pub fn alloc<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<Handle<T>, OutOfMemory> {
+        if memory.fail_now(T::SITE) {
+            return Err(OutOfMemory);
+        }
+        let cache = self.caches.get(pin);
+        let mut slot = cache.pop(self);
+        if slot == 0 {
+            self.refill(pin, memory)?;
+            slot = cache.pop(self);
+        }
+        cache.count_allocs(1);
+        Ok(Handle::from_raw(slot))
+    }
+
+    /// Adds `count` slots to `out`: all of them or none.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`]; a plan counts the whole batch once.
+    pub fn alloc_batch<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        count: usize,
+        out: &mut Batch<T>,
+    ) -> Result<(), OutOfMemory> {
+        if memory.fail_now(T::SITE) {
+            return Err(OutOfMemory);
+        }
+        let taken = self.gather(pin, memory, count)?;
+        self.caches.get(pin).count_allocs(count as u64);
+        out.chain.prepend(self, taken);
+        Ok(())
+    }
+
+    /// Takes `count` vacant slots together, or none.
+    fn gather<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        count: usize,
+    ) -> Result<Chain, OutOfMemory> {
+        let cache = self.caches.get(pin);
+        let mut taken = Chain::EMPTY;
+        while (taken.count as usize) < count {
+            let left = count - taken.count as usize;
+            if cache.active_count() == 0
+                && let Err(error) = self.refill(pin, memory)
+            {
+                self.put_chain(pin, taken);
+                return Err(error);
+            }
+            if cache.active_count() as usize <= left {
+                taken.prepend(self, cache.take_active());
+            } else {
+                for _ in 0..left {
+                    let slot = cache.pop(self);
+                    taken.push(self, slot);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Makes sure that the next `count` calls of [`Arena::take_reserved`]
+    /// under this pin succeed, whatever is freed or retired in between. What
+    /// is not taken stays with the CPU for its next reservation. No
+    /// [`Arena::alloc`] or [`Arena::alloc_batch`] may come in between.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`]; a plan counts the whole reservation once.
+    #[inline]
+    pub fn reserve<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        if memory.fail_now(T::SITE) {
+            return Err(OutOfMemory);
+        }
+        // Up to a batch, what frees leave at hand is enough: they send a batch
+        // to the depot only when they leave another.
+        let at_hand = self.caches.get(pin).at_hand() as usize;
+        if count <= at_hand && count <= self.slots as usize {
+            return Ok(());
+        }
+        self.set_aside(pin, memory, count)
+    }
+
+    #[cold]
+    fn set_aside<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        let cache = self.caches.get(pin);
+        let missing = count.saturating_sub(cache.reserved_count() as usize);
+        let chain = self.gather(pin, memory, missing)?;
+        cache.add_reserved(self, chain);
+        Ok(())
+    }
+
+    /// A slot that was reserved under this pin, with whatever its last user
+    /// left in it.
+    ///
+    /// # Panics
+    /// If more slots are taken than were reserved.
+    #[inline]
+    pub fn take_reserved(&self, pin: &Pin<'_>) -> Handle<T> {
+        let cache = self.caches.get(pin);
+        let mut slot = cache.pop(self);
+        if slot == 0 {
+            slot = cache.pop_at_hand(self);
+            assert!(slot != 0, "more slots taken than were reserved");
+        }
+        cache.count_allocs(1);
+        Handle::from_raw(slot)
+    }
+
+    /// Takes back a slot that nobody uses any more. It may be handed out again
+    /// at once; stale readers notice.
+    #[inline]
+    pub fn free(&self, pin: &Pin<'_>, handle: Handle<T>) {
+        debug_assert!(!handle.is_none(), "no slot to free");
+        let cache = self.caches.get(pin);
+        cache.count_frees(1);
+        if let Some(batch) = cache.push(self, handle.raw(), self.slots) {
+            self.depot.push(self, batch, pin);
+        }
+    }
+
+    /// Takes back what is left of a batch.
+    pub fn free_batch(&self, pin: &Pin<'_>, batch: Batch<T>) {
+        self.caches.get(pin).count_frees(u64::from(batch.chain.count));
+        self.put_chain(pin, batch.chain);
+    }
+
+    /// Takes back a slot that stale readers must not see used anew: it is
+    /// handed out again once everybody who is pinned now no longer is.
+    pub fn retire(&self, pin: &Pin<'_>, handle: Handle<T>) {
+        debug_assert!(!handle.is_none(), "no slot to retire");
+        let cache = self.caches.get(pin);
+        let passed = cache.retire(self, handle.raw(), pin.epochs().stamp());
+        self.free_chain(pin, passed);
+        if cache.time_to_advance(self.advance_interval) {
+            pin.epochs().try_advance();
+            self.free_passed(pin);
+        }
+    }
+
+    /// Frees what this CPU retired and nobody can see any more.
+    fn free_passed(&self, pin: &Pin<'_>) {
+        while let Some(chain) = self.caches.get(pin).take_passed(pin) {
+            self.free_chain(pin, chain);
+        }
+    }
+
+    fn free_chain(&self, pin: &Pin<'_>, chain: Chain) {
+        self.caches.get(pin).count_frees(u64::from(chain.count));
+        self.put_chain(pin, chain);
+    }
+
+    /// Puts slots into the cache without counting them.
+    fn put_chain(&self, pin: &Pin<'_>, mut chain: Chain) {
+        let cache = self.caches.get(pin);
+        while chain.count > 0 {
+            if chain.count == self.slots && cache.active_count() > 0 {
+                self.depot.push(self, chain, pin);
+                return;
+            }
+            let slot = chain.pop(self);
+            if let Some(batch) = cache.push(self, slot, self.slots) {
+                self.depot.push(self, batch, pin);
+            }
+        }
+    }
+
+    /// Gives an empty cache slots: its spare batch, one from the depot, retired
+    /// ones, or those of a new frame.
+    #[cold]
+    #[inline(never)]
+    fn refill<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<(), OutOfMemory> {
+        let cache = self.caches.get(pin);
+        let batch = cache
+            .take_spare()
+            .or_else(|| self.depot.pop(self, self.slots, pin));
+        if let Some(batch) = batch {
+            cache.set_active(batch);
+            return Ok(());
+        }
+        self.free_passed(pin);
+        if cache.active_count() > 0 {
+            return Ok(());
+        }
+        if let Some(batch) = cache.take_spare() {
+            cache.set_active(batch);
+            return Ok(());
+        }
+        cache.set_active(self.carve(pin, memory)?);
+        Ok(())
+    }
+
+    /// Makes a frame into slots, in ascending order.
+    fn carve<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<Chain, OutOfMemory> {
+        debug_assert!(memory.frame_size() == self.frame_size, "another machine's memory");
+        let frame = take_frame(pin, memory, Request::page(Site::SlabFrame).low())?;
+        let number = match self.reserve_number(pin, memory) {
+            Ok(number) => number,
+            Err(error) => {
+                memory.put(pin, frame);
+                return Err(error);
+            }
+        };
+        let chunk = memory.direct(frame);
+        let first = number << self.slot_bits;
+        for slot in 0..self.slots {
+            let value = T::vacant();
+            let last = slot + 1 == self.slots;
+            let next = if last { 0 } else { first + slot + 1 };
+            value.link().store(next, Ordering::Relaxed);
+            // SAFETY: the frame is ours alone, is aligned to its size, and has
+            // room for `slots` values.
+            unsafe { chunk.cast::<T>().add(slot as usize).write(value) };
+        }
+        if let Some(entry) = self.directory.entry(number) {
+            entry.set_base(chunk);
+        }
+        self.note_growth();
+        Ok(Chain {
+            head: first,
+            tail: first + self.slots - 1,
+            count: self.slots,
+        })
+    }
+
+    /// Slots that are live or in a CPU's cache are most after growth.
+    fn note_growth(&self) {
+        let chunks = self.chunk_frames.fetch_add(1, Ordering::Relaxed) + 1;
+        let outside = u64::from(chunks.saturating_sub(self.depot.depth()));
+        self.peak
+            .fetch_max(outside * u64::from(self.slots), Ordering::Relaxed);
+    }
+
+    /// A number for a chunk, with a leaf for its entry.
+    fn reserve_number<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<u32, OutOfMemory> {
+        let mut leaf: Option<Pfn> = None;
+        let result = loop {
+            let mut next = self.next_chunk.lock(pin);
+            if *next > self.directory.chunks() {
+                break Err(OutOfMemory);
+            }
+            if self.directory.entry(*next).is_none() {
+                let Some(frame) = leaf.take() else {
+                    // Not under the lock: this may take a zone's.
+                    drop(next);
+                    let request = Request::page(Site::SlabDirectory).low().zeroed();
+                    match take_frame(pin, memory, request) {
+                        Ok(frame) => leaf = Some(frame),
+                        Err(error) => break Err(error),
+                    }
+                    continue;
+                };
+                // SAFETY: the frame is zeroed and ours alone from here on, the
+                // caller of `new` keeps the memory alive, and the lock keeps
+                // others from adding the leaf.
+                unsafe { self.directory.install(*next, memory.direct(frame)) };
+                self.leaf_frames.fetch_add(1, Ordering::Relaxed);
+            }
+            *next += 1;
+            break Ok(*next - 1);
+        };
+        if let Some(frame) = leaf {
+            memory.put(pin, frame);
+        }
+        result
+    }
+
+    /// Gives this CPU's full batch, and what it retired and nobody can see any
+    /// more, to the depot, where other CPUs find them. For a CPU that idles or
+    /// goes offline.
+    pub fn drain(&self, pin: &Pin<'_>) {
+        pin.epochs().try_advance();
+        self.free_passed(pin);
+        let cache = self.caches.get(pin);
+        self.put_chain(pin, cache.take_reserved());
+        if let Some(batch) = cache.take_spare() {
+            self.depot.push(self, batch, pin);
+        }
+    }
+}
+
+fn take_frame<P: Platform>(
+    pin: &Pin<'_>,
+    memory: &PhysicalMemory<P>,
+    request: Request,
+) -> Result<Pfn, OutOfMemory> {
+    let frame = memory.alloc(pin, request)?;
+    memory.frame(frame).set_kind(Kind::Slab);
+    Ok(frame)
+}

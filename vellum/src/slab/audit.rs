@@ -1,0 +1,186 @@
+//! What an arena tells about itself, and the proof that no slot is lost.
+
+use super::arena::{Arena, Item};
+use super::cache::{Chain, Slots};
+use super::handle::Handle;
+use super::directory::HANDLE_BITS;
+use crate::frame::{AuditError, AuditPlace};
+use crate::sync::atomic::Ordering;
+
+/// Set in the link of each vacant slot that the audit has met.
+const MET: u32 = 1 << HANDLE_BITS;
+
+/// Counts of an arena, exact when nobody is at work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ArenaStats {
+    /// Slots in use, those of batches included.
+    pub live: u64,
+    /// Vacant slots, in caches and in the depot.
+    pub cached: u64,
+    /// Retired slots that wait for their epoch.
+    pub limbo: u64,
+    /// Slots handed out, ever.
+    pub allocs: u64,
+    /// Slots taken back, ever.
+    pub frees: u64,
+    /// Frames of slots and of the directory.
+    pub frames: u64,
+    /// Bytes of those frames.
+    pub bytes: u64,
+    /// Most slots that were outside of the depot at one time: in use or in a
+    /// CPU's cache.
+    pub peak: u64,
+}
+
+/// Where every slot was found to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ArenaCensus {
+    /// Slots in use, those of batches included.
+    pub live: u64,
+    /// Vacant slots, each found on exactly one list.
+    pub vacant: u64,
+    /// Retired slots, each found on exactly one list.
+    pub limbo: u64,
+    /// Frames of slots.
+    pub chunks: u64,
+    /// Frames of the directory.
+    pub directory: u64,
+}
+
+impl<T: Item> Arena<T> {
+    /// Counts now. Walks all CPUs.
+    pub fn stats(&self) -> ArenaStats {
+        let (mut allocs, mut frees, mut limbo, mut cached) = (0, 0, 0, 0);
+        for cache in self.caches.iter() {
+            let totals = cache.totals();
+            allocs += totals.0;
+            frees += totals.1;
+            limbo += cache.retired().map(|chain| u64::from(chain.count)).iter().sum::<u64>();
+            cached += cache.vacant().map(|chain| u64::from(chain.count)).iter().sum::<u64>();
+        }
+        cached += u64::from(self.depot.depth()) * u64::from(self.slots);
+        let chunks = self.chunk_frames.load(Ordering::Relaxed);
+        let leaves = self.leaf_frames.load(Ordering::Relaxed);
+        let frames = u64::from(chunks) + u64::from(leaves);
+        ArenaStats {
+            live: allocs.saturating_sub(frees).saturating_sub(limbo),
+            cached,
+            limbo,
+            allocs,
+            frees,
+            frames,
+            bytes: frames * self.frame_size as u64,
+            peak: self.peak.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Calls `each` with every slot there is, in use or vacant: the value tells
+    /// which, not the arena.
+    pub fn each(&self, mut each: impl FnMut(Handle<T>, &T)) {
+        let chunks = self.chunk_frames.load(Ordering::Relaxed);
+        for chunk in 1..=chunks {
+            for slot in 0..self.slots {
+                let handle = Handle::from_raw(chunk << self.slot_bits | slot);
+                if let Some(value) = self.try_get(handle) {
+                    each(handle, value);
+                }
+            }
+        }
+    }
+
+    /// Finds every slot in exactly one place: in use, vacant on one list, or
+    /// waiting for its epoch. Nobody may be at work on the arena meanwhile, on
+    /// any CPU.
+    ///
+    /// # Errors
+    /// The first slot found on two lists, or a list that is broken, or a
+    /// number of slots that does not add up.
+    pub fn audit(&self) -> Result<ArenaCensus, AuditError> {
+        let mut census = ArenaCensus::default();
+        let result = self.each_chain(|chain, retired| {
+            self.meet(chain)?;
+            let place = if retired { &mut census.limbo } else { &mut census.vacant };
+            *place += u64::from(chain.count);
+            Ok(())
+        });
+        let cleared = self.each_chain(|chain, _| {
+            self.forget(chain);
+            Ok(())
+        });
+        result.and(cleared)?;
+        let stats = self.stats();
+        census.live = stats.live;
+        census.chunks = u64::from(self.chunk_frames.load(Ordering::Relaxed));
+        census.directory = stats.frames - census.chunks;
+        if census.live + census.vacant + census.limbo == census.chunks * u64::from(self.slots) {
+            Ok(census)
+        } else {
+            Err(AuditError {
+                place: AuditPlace::Arena,
+                what: "slots in use and slots found vacant do not add up to all slots",
+            })
+        }
+    }
+
+    /// Calls `f` with every list of vacant slots and whether they are retired.
+    fn each_chain(
+        &self,
+        mut f: impl FnMut(Chain, bool) -> Result<(), AuditError>,
+    ) -> Result<(), AuditError> {
+        for cache in self.caches.iter() {
+            cache.vacant().into_iter().try_for_each(|chain| f(chain, false))?;
+            cache.retired().into_iter().try_for_each(|chain| f(chain, true))?;
+        }
+        (0..self.depot.depth()).try_for_each(|index| {
+            let (head, tail) = self.place(index);
+            let chain = Chain {
+                head: head.load(Ordering::Relaxed),
+                tail: tail.load(Ordering::Relaxed),
+                count: self.slots,
+            };
+            f(chain, false)
+        })
+    }
+
+    /// Marks the slots of a list as met.
+    fn meet(&self, chain: Chain) -> Result<(), AuditError> {
+        let wrong = |slot, what| {
+            Err(AuditError {
+                place: AuditPlace::Slot(slot),
+                what,
+            })
+        };
+        let mut slot = chain.head;
+        for index in 0..chain.count {
+            let Some(value) = self.try_get(Handle::from_raw(slot)) else {
+                return wrong(slot, "on a list, but there is no such slot");
+            };
+            let next = value.link().load(Ordering::Relaxed);
+            if next & MET != 0 {
+                return wrong(slot, "found on two lists, or twice on one");
+            }
+            value.link().store(next | MET, Ordering::Relaxed);
+            if (index + 1 == chain.count) != (slot == chain.tail) {
+                return wrong(slot, "the list's last slot is another than its tail");
+            }
+            slot = next;
+        }
+        if chain.count > 0 && slot != 0 {
+            return wrong(slot, "the list goes on beyond its count");
+        }
+        Ok(())
+    }
+
+    /// Takes the marks off again.
+    fn forget(&self, chain: Chain) {
+        let mut slot = chain.head;
+        while let Some(value) = self.try_get(Handle::from_raw(slot)) {
+            let next = value.link().load(Ordering::Relaxed);
+            if next & MET == 0 {
+                break;
+            }
+            value.link().store(next & !MET, Ordering::Relaxed);
+            slot = next & !MET;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! From a handle to an address: a root made once, and leaves of one frame each.
+//!
+//! A handle is `chunk << slot_bits | slot`. Chunks are numbered from 1, so that
+//! 0 names nothing. A leaf's entry holds its chunk's address, and two words that
+//! are lent to the depot: there are never more full batches than chunks, because
+//! a batch is as large as a chunk.
+
+use alloc::boxed::Box;
+use core::ptr::{NonNull, with_exposed_provenance};
+
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Most bits of a handle; the audit marks slots in the one above.
+pub(super) const HANDLE_BITS: u32 = 31;
+
+/// One chunk, and one place of the depot.
+#[repr(C)]
+pub(super) struct Entry {
+    /// Address of the chunk's first slot; 0 if there is no chunk.
+    base: AtomicU64,
+    pub(super) head: AtomicU32,
+    pub(super) tail: AtomicU32,
+}
+
+const ENTRY_BITS: u32 = size_of::<Entry>().ilog2();
+const _: () = assert!(size_of::<Entry>() == 1 << ENTRY_BITS);
+
+/// Addresses of all chunks of an arena.
+pub(super) struct Directory {
+    /// Addresses of the leaves; 0 if there is no leaf.
+    root: Box<[AtomicU64]>,
+    leaf_bits: u32,
+    chunks: u32,
+}
+
+impl Directory {
+    /// A directory of `1 << frame_shift` bytes a leaf, for chunks numbered 1 to
+    /// `chunks`.
+    pub(super) fn new(chunks: u32, frame_shift: u32) -> Directory {
+        let leaf_bits = frame_shift - ENTRY_BITS;
+        let leaves = (chunks >> leaf_bits) as usize + 1;
+        Directory {
+            root: (0..leaves).map(|_| AtomicU64::new(0)).collect(),
+            leaf_bits,
+            chunks,
+        }
+    }
+
+    /// The highest chunk number.
+    pub(super) fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    /// The entry of a number, if its leaf is there.
+    #[inline]
+    pub(super) fn entry(&self, number: u32) -> Option<&Entry> {
+        let leaf = self.root.get((number >> self.leaf_bits) as usize)?;
+        let leaf = leaf.load(Ordering::Acquire);
+        if leaf == 0 {
+            return None;
+        }
+        let index = number & ((1 << self.leaf_bits) - 1);
+        let entries = with_exposed_provenance::<Entry>(leaf as usize);
+        // SAFETY: `install` stored the address of a frame of `1 << leaf_bits`
+        // entries, all zero at that time, which stays the directory's own;
+        // `index` is smaller than that.
+        Some(unsafe { &*entries.add(index as usize) })
+    }
+
+    /// Adds the leaf of a number.
+    ///
+    /// # Safety
+    /// `frame` is the address of a zeroed frame of the size given to
+    /// [`Directory::new`], aligned to it, that is this directory's for as long
+    /// as the directory is used. The leaf is missing, and nobody else adds it.
+    pub(super) unsafe fn install(&self, number: u32, frame: NonNull<u8>) {
+        let leaf = &self.root[(number >> self.leaf_bits) as usize];
+        debug_assert!(leaf.load(Ordering::Relaxed) == 0);
+        leaf.store(frame.as_ptr().expose_provenance() as u64, Ordering::Release);
+    }
+}
+
+impl Entry {
+    /// Address of the chunk's first slot; null if there is no chunk.
+    #[inline]
+    pub(super) fn base<T>(&self) -> *const T {
+        with_exposed_provenance(self.base.load(Ordering::Acquire) as usize)
+    }
+
+    /// Publishes a chunk whose slots are initialised.
+    pub(super) fn set_base(&self, chunk: NonNull<u8>) {
+        let address = chunk.as_ptr().expose_provenance() as u64;
+        self.base.store(address, Ordering::Release);
+    }
+}

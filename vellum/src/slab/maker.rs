@@ -1,0 +1,38 @@
+//! The right to make arenas.
+
+use super::arena::{Arena, Item};
+
+/// Makes arenas for one [`PhysicalMemory`](crate::frame::PhysicalMemory).
+///
+/// Slots live in frames, and nothing but a promise keeps an arena from being
+/// used after the frames are gone; the promise is made once, here.
+pub struct ArenaMaker {
+    cpus: usize,
+    frames: usize,
+    frame_size: usize,
+}
+
+impl ArenaMaker {
+    /// For a machine of `cpus` CPUs and `frames` frames of `frame_size` bytes.
+    ///
+    /// # Safety
+    /// Every arena made is used with one and the same
+    /// [`PhysicalMemory`](crate::frame::PhysicalMemory), of this size, and not
+    /// after that was dropped.
+    pub const unsafe fn new(cpus: usize, frames: usize, frame_size: usize) -> Self {
+        ArenaMaker {
+            cpus,
+            frames,
+            frame_size,
+        }
+    }
+
+    /// An arena without slots.
+    ///
+    /// # Panics
+    /// If a `T` does not fit into a frame.
+    pub fn make<T: Item>(&self) -> Arena<T> {
+        // SAFETY: the promise made to `ArenaMaker::new`.
+        unsafe { Arena::new(self.cpus, self.frames, self.frame_size) }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a space uses, and how much it may.
+//!
+//! Resident pages are counted without touching a line that the space's CPUs
+//! share: each CPU keeps what it added since it loaded the space, and adds it
+//! to the space when it loads another one. A question adds up both.
+
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Counter, Pin};
+use crate::table::Format;
+
+use super::manager::{Live, SpaceId, Vm};
+
+/// Most that a space may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Pages of all regions together.
+    pub pages: u64,
+    /// Regions.
+    pub regions: u32,
+    /// Pages a stack may grow to.
+    pub stack_pages: u64,
+}
+
+impl Default for Limits {
+    /// No limit on pages, a million regions, 8 MiB of stack in 4 KiB pages.
+    fn default() -> Self {
+        Limits {
+            pages: u64::MAX,
+            regions: 1 << 20,
+            stack_pages: 2048,
+        }
+    }
+}
+
+/// Resident pages by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rss {
+    /// Private pages.
+    pub anonymous: u64,
+    /// Pages of files.
+    pub file: u64,
+    /// Pages of shared memory.
+    pub shared_memory: u64,
+    /// Entries that show the shared zero page: no memory of their own.
+    pub zero: u64,
+}
+
+impl Rss {
+    /// Resident pages that take memory.
+    pub fn total(&self) -> u64 {
+        self.anonymous + self.file + self.shared_memory
+    }
+}
+
+/// What a space uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceStats {
+    /// Resident pages.
+    pub rss: Rss,
+    /// Pages of all regions together.
+    pub pages: u64,
+    /// Regions.
+    pub regions: u32,
+    /// Bytes of page tables, the root included.
+    pub table_bytes: u64,
+    /// Tasks that use the space.
+    pub users: u32,
+}
+
+/// Which count an entry belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Resident {
+    Anonymous,
+    File,
+    SharedMemory,
+    Zero,
+    Table,
+}
+
+const KINDS: usize = 5;
+
+/// Counts of a space.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    resident: [AtomicU64; KINDS],
+    pub(super) pages: AtomicU64,
+    pub(super) regions: AtomicU32,
+}
+
+/// What one CPU added to the space it has loaded.
+#[derive(Debug, Default)]
+pub(super) struct Delta {
+    /// Key of the loaded space, or 0.
+    pub(super) space: AtomicU64,
+    resident: [Counter; KINDS],
+}
+
+impl Account {
+    pub(super) fn reset(&self, table_pages: u64) {
+        for count in &self.resident {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.resident[Resident::Table as usize].store(table_pages, Ordering::Relaxed);
+        self.pages.store(0, Ordering::Relaxed);
+        self.regions.store(0, Ordering::Relaxed);
+    }
+
+    fn add(&self, kind: Resident, count: u64) {
+        self.resident[kind as usize].fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Counts entries of `space` made (or, wrapping, unmade).
+    #[inline]
+    pub(super) fn count_resident(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        kind: Resident,
+        count: u64,
+    ) {
+        let delta = &self.cpus.get(pin).delta;
+        if delta.space.load(Ordering::Relaxed) == space.key() {
+            delta.resident[kind as usize].add(count);
+        } else {
+            space.account.add(kind, count);
+        }
+    }
+
+    /// Moves what this CPU counted for its loaded space into the space.
+    pub(super) fn settle(&self, pin: &Pin<'_>) {
+        let delta = &self.cpus.get(pin).delta;
+        let key = delta.space.load(Ordering::Relaxed);
+        let space = self.live_at(key as u32);
+        for (kind, count) in delta.resident.iter().enumerate() {
+            let count = count.take();
+            if count != 0 && space.key() == key {
+                space.account.resident[kind].fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Sum of one count over the space and the CPUs that have it loaded.
+    fn resident(&self, space: Live<'_, R>, kind: Resident) -> u64 {
+        let settled = space.account.resident[kind as usize].load(Ordering::Relaxed);
+        self.cpus
+            .iter()
+            .filter(|cpu| cpu.delta.space.load(Ordering::Relaxed) == space.key())
+            .fold(settled, |sum, cpu| {
+                sum.wrapping_add(cpu.delta.resident[kind as usize].get())
+            })
+    }
+
+    /// What a space uses. Exact when none of its tasks runs.
+    pub fn space_stats(&self, id: SpaceId) -> Option<SpaceStats> {
+        let space = self.find_space(id)?;
+        let count = |kind| self.resident(space, kind);
+        Some(SpaceStats {
+            rss: Rss {
+                anonymous: count(Resident::Anonymous),
+                file: count(Resident::File),
+                shared_memory: count(Resident::SharedMemory),
+                zero: count(Resident::Zero),
+            },
+            pages: space.account.pages.load(Ordering::Relaxed),
+            regions: space.account.regions.load(Ordering::Relaxed),
+            table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
+            users: space.users(),
+        })
+    }
+
+    /// Sets what a space may have. What it has already stays.
+    pub fn set_limits(&self, id: SpaceId, limits: Limits) -> bool {
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        space.limits.set(limits);
+        true
+    }
+}
+
+/// Limits as the space keeps them.
+#[derive(Debug)]
+pub(super) struct LimitWords {
+    pages: AtomicU64,
+    regions: AtomicU32,
+    stack_pages: AtomicU64,
+}
+
+impl Default for LimitWords {
+    fn default() -> Self {
+        let limits = Limits::default();
+        LimitWords {
+            pages: AtomicU64::new(limits.pages),
+            regions: AtomicU32::new(limits.regions),
+            stack_pages: AtomicU64::new(limits.stack_pages),
+        }
+    }
+}
+
+impl LimitWords {
+    pub(super) fn set(&self, limits: Limits) {
+        self.pages.store(limits.pages, Ordering::Relaxed);
+        self.regions.store(limits.regions, Ordering::Relaxed);
+        self.stack_pages.store(limits.stack_pages, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Limits {
+        Limits {
+            pages: self.pages.load(Ordering::Relaxed),
+            regions: self.regions.load(Ordering::Relaxed),
+            stack_pages: self.stack_pages.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! madvise.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use super::region::Region;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::table::{Format, Gather, Marks, Users};
+
+/// Advice that changes what is resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advice {
+    /// Unmap the pages now: private ones read as zero or as the object
+    /// afterwards, pages of objects stay cached.
+    DontNeed,
+    /// Private pages may be dropped until they are stored to again.
+    Free,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Advises on a range.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
+    /// treated all the same.
+    pub fn advise(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        advice: Advice,
+    ) -> Result<(), MapError> {
+        let (guard, range) = self.begin_change(id, start, pages)?;
+        let space = guard.space();
+        let pin = self.pin();
+        let mut gather = self.gather(&pin, space);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            let region = self.region(handle);
+            let part = view.range.intersection(range);
+            match advice {
+                Advice::DontNeed => {
+                    self.zap(&pin, space, region, part, Users::Hardware, &mut gather);
+                }
+                Advice::Free => self.mark_free(&pin, space, region, part, &mut gather),
+            }
+            Ok(())
+        });
+        drop(gather);
+        if self.is_covered(space, range) {
+            Ok(())
+        } else {
+            Err(MapError::NotMapped)
+        }
+    }
+
+    /// Makes the exclusive private pages of a range droppable: clean and
+    /// unused as far as the entries say, so that a store shows.
+    fn mark_free(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _region: &Region<R>,
+        range: PageRange,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            if span.table.level() != 1 {
+                continue;
+            }
+            for index in span.first..span.first + span.count {
+                let entry = span.table.load(index);
+                if !F::is_mapped(entry) {
+                    continue;
+                }
+                let frame = self.memory.frame(F::frame(entry, 1));
+                if frame.kind() != Kind::Anonymous || frame.counts().maps() != 1 {
+                    continue;
+                }
+                span.table.update(index, Users::Hardware, |entry| {
+                    F::with_marks(entry, Marks::default())
+                });
+                frame.set_if_clear(Flags::LAZY_FREE);
+                gather.stale(span.table.page(index));
+            }
+        }
+    }
+}

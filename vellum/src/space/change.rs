@@ -1,0 +1,234 @@
+//! What calls that change regions have in common: checking ranges, cutting
+//! regions at a range's edges, closing gates, merging.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use super::region::{RegionView, Traits};
+use super::regions::RegionHandle;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+
+/// Lowest page that is handed out unasked, so that null pointers fault.
+const LOWEST: Vpn = Vpn(16);
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Where pages may be mapped when the caller does not say.
+    pub(super) fn bounds() -> PageRange {
+        PageRange {
+            start: LOWEST,
+            // One page stays free, so that the end of a range is an address.
+            end: Vpn(F::USER_END.0 - 1),
+        }
+    }
+
+    /// A range that the format can map, if it is one.
+    pub(super) fn checked_range(start: Vpn, pages: u64) -> Result<PageRange, MapError> {
+        let end = start.0.checked_add(pages).ok_or(MapError::BadRange)?;
+        if pages == 0 || end > F::USER_END.0 {
+            return Err(MapError::BadRange);
+        }
+        Ok(PageRange {
+            start,
+            end: Vpn(end),
+        })
+    }
+
+    /// Refuses `pages` more pages and `regions` more regions than the limits allow.
+    pub(super) fn check_limits(
+        &self,
+        space: Live<'_, R>,
+        pages: u64,
+        regions: u32,
+    ) -> Result<(), MapError> {
+        let limits = space.limits.get();
+        let has_pages = space.account.pages.load(Ordering::Relaxed);
+        let has_regions = space.account.regions.load(Ordering::Relaxed);
+        let fits = has_pages.saturating_add(pages) <= limits.pages
+            && has_regions.saturating_add(regions) <= limits.regions;
+        if fits { Ok(()) } else { Err(MapError::Limit) }
+    }
+
+    /// Closes the gates of the regions that overlap `range` and waits until
+    /// no fault is inside one.
+    pub(super) fn close_gates(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+        let mut closed = 0;
+        let mut only = 0;
+        let _ = self.for_regions::<()>(space, range, |handle, _| {
+            self.region(handle).gate.close();
+            only = handle.raw();
+            closed += 1;
+            Ok(())
+        });
+        match closed {
+            0 => {}
+            1 => self.wait_out_region(pin, space, only),
+            _ => self.wait_out_space(pin, space),
+        }
+    }
+
+    /// Opens the gates of the regions that overlap `range`.
+    pub(super) fn open_gates(&self, space: Live<'_, R>, range: PageRange) {
+        let _ = self.for_regions::<()>(space, range, |handle, _| {
+            let gate = &self.region(handle).gate;
+            if !gate.is_open() {
+                gate.open();
+            }
+            Ok(())
+        });
+    }
+
+    /// Cuts the regions that reach over the edges of `range`, so that it holds
+    /// whole regions only. All gates stay open.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was cut.
+    pub(super) fn isolate(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+    ) -> Result<(), OutOfMemory> {
+        let first = self.region_cut_by(space, range.start);
+        let last = self.region_cut_by(space, range.end);
+        let mut spares = [Handle::NONE; 2];
+        for (cut, spare) in [first, last].into_iter().zip(&mut spares) {
+            if cut.is_none() {
+                continue;
+            }
+            match self.make_region(pin) {
+                Ok(region) => *spare = region,
+                Err(error) => {
+                    self.free_spares(pin, &spares);
+                    return Err(error);
+                }
+            }
+        }
+        if let Err(error) = self.cut(pin, space, range.start, spares[0]) {
+            self.free_spares(pin, &spares);
+            return Err(error);
+        }
+        if let Err(error) = self.cut(pin, space, range.end, spares[1]) {
+            self.free_spares(pin, &spares[1..]);
+            self.merge_at(pin, space, range.start);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn free_spares(&self, pin: &Pin<'_>, spares: &[RegionHandle<R>]) {
+        for &spare in spares.iter().filter(|spare| !spare.is_none()) {
+            self.regions.free(pin, spare);
+        }
+    }
+
+    /// The region that lies on both sides of the boundary before `page`.
+    fn region_cut_by(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+        let handle = self.region_from(space, page);
+        if !handle.is_none() && self.region(handle).range().start < page {
+            return handle;
+        }
+        Handle::NONE
+    }
+
+    /// Cuts the region that lies on both sides of the boundary before `page`,
+    /// making `tail` its second part. Does nothing without such a region.
+    fn cut(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        page: Vpn,
+        tail: RegionHandle<R>,
+    ) -> Result<(), OutOfMemory> {
+        let head = self.region_cut_by(space, page);
+        if head.is_none() {
+            return Ok(());
+        }
+        let region = self.region(head);
+        self.rmap
+            .region_split(&region.rmap, &self.region(tail).rmap)?;
+        region.gate.close();
+        self.wait_out_region(pin, space, head.raw());
+        let view = region.view();
+        let kept = PageRange {
+            start: view.range.start,
+            end: page,
+        };
+        let rest = RegionView {
+            range: PageRange {
+                start: page,
+                end: view.range.end,
+            },
+            offset: view.index_of(page),
+            ..view
+        };
+        if view.object != 0 {
+            self.objects.hold(view.object);
+        }
+        let write = space.seq.write();
+        self.resize_region(pin, space, &write, head, kept, view.offset);
+        self.link_region(pin, space, &write, tail, &rest);
+        drop(write);
+        region.gate.open();
+        Ok(())
+    }
+
+    /// Whether `tail` continues what `head` shows, in every respect.
+    pub(super) fn continues(head: &RegionView, tail: &RegionView) -> bool {
+        let kind = |view: &RegionView| (view.prot, view.object, view.traits.without(Traits::HAS_PRIVATE));
+        head.range.end == tail.range.start
+            && kind(head) == kind(tail)
+            && head.index_of(head.range.end) == tail.offset
+    }
+
+    /// Makes one region of the two that meet before `page`, if they match.
+    pub(super) fn merge_at(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        let tail = self.region_from(space, page);
+        if tail.is_none() {
+            return;
+        }
+        let head = self.tree(space).previous(tail);
+        if head.is_none() {
+            return;
+        }
+        let (first, second) = (self.region(head), self.region(tail));
+        let (head_view, tail_view) = (first.view(), second.view());
+        let matches = tail_view.range.start == page
+            && Self::continues(&head_view, &tail_view)
+            && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
+        if !matches {
+            return;
+        }
+        second.gate.close();
+        self.wait_out_region(pin, space, tail.raw());
+        self.rmap.region_merged(&first.rmap, &second.rmap);
+        // The head's own user keeps the object.
+        let write = space.seq.write();
+        let last = self.unlink_region(pin, space, &write, tail);
+        debug_assert!(last.is_none(), "object lost its last user in a merge");
+        if tail_view.traits.has(Traits::HAS_PRIVATE) {
+            first.note_private();
+        }
+        let range = PageRange {
+            start: head_view.range.start,
+            end: tail_view.range.end,
+        };
+        self.resize_region(pin, space, &write, head, range, head_view.offset);
+    }
+
+    /// The space's lock, for a range that the format can map.
+    pub(super) fn begin_change(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+    ) -> Result<(super::manager::SpaceGuard<'_, P, F, R>, PageRange), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        Ok((self.lock_named(id)?, range))
+    }
+}

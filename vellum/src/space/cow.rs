@@ -1,0 +1,153 @@
+//! Stores to private pages that others may see: reuse or copy.
+
+use super::account::Resident;
+use super::error::FaultError;
+use super::fault::{Fault, Resolved, Step};
+use super::manager::Vm;
+use crate::addr::Pfn;
+use crate::frame::{Kind, Request, Site};
+use crate::object::Inserted;
+use crate::platform::Platform;
+use crate::rmap::{ReverseMap, Run};
+use crate::table::{Format, LockedTable, Marks, Users};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A store hit a write-protected `entry` of a private mapping.
+    pub(super) fn break_cow(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<Step, FaultError> {
+        let old = F::frame(entry, 1);
+        if self.is_exclusive(old) {
+            return Ok(self.reuse_page(fault, old));
+        }
+        let from_zero = old == self.zero_page;
+        let request = Request::page(Site::CopyOnWrite);
+        let request = if from_zero { request.zeroed() } else { request };
+        let new = self.memory.alloc(fault.pin, request)?;
+        let env = self.env(fault.pin);
+        let mut ctx = R::Ctx::default();
+        if let Err(error) = self.rmap.prepare(&env, &mut ctx, 1) {
+            self.memory.put(fault.pin, new);
+            return Err(error.into());
+        }
+        let table = self.lock_protected(fault, old);
+        let copied = table.is_some();
+        let was_cached = self.memory.frame(old).kind() == Kind::Object;
+        if let Some(table) = table {
+            if !from_zero {
+                self.memory.copy(fault.pin, old, new);
+            }
+            self.replace_page(fault, &table, old, new, &mut ctx);
+        }
+        self.rmap.finish(&env, ctx);
+        if !copied {
+            self.memory.put(fault.pin, new);
+            return Ok(Step::Again);
+        }
+        // Other CPUs may still read the old page, which must not be free
+        // before they have forgotten it.
+        let mut gather = self.gather(fault.pin, fault.space);
+        gather.stale(fault.page);
+        if !from_zero {
+            gather.frame(old);
+        }
+        drop(gather);
+        let replaced = match (from_zero, was_cached) {
+            (true, _) => Some(Resident::Zero),
+            (_, true) => Some(self.cache_kind(&fault.entered.view)),
+            _ => None,
+        };
+        if let Some(kind) = replaced {
+            self.count_resident(fault.pin, fault.space, kind, u64::MAX);
+            self.count_resident(fault.pin, fault.space, Resident::Anonymous, 1);
+        }
+        fault.entered.region.note_private();
+        self.note_inserted(fault.pin, new, Inserted::Anonymous);
+        let events = self.events(fault.pin);
+        if from_zero {
+            events.zero_fills.bump();
+            return Ok(Step::Done(Resolved::Mapped));
+        }
+        events.cow_copies.bump();
+        Ok(Step::Done(Resolved::Copied))
+    }
+
+    /// Whether a page is private to the one entry that maps it. Under that
+    /// entry's table lock a yes stays true: only a fork of this space could
+    /// map the page again, and it needs the lock.
+    fn is_exclusive(&self, page: Pfn) -> bool {
+        let frame = self.memory.frame(page);
+        let counts = frame.counts();
+        frame.kind() == Kind::Anonymous
+            && counts.maps() == 1
+            && counts.refs() == 1 + counts.pins()
+    }
+
+    /// The table of the page, locked, if its entry still maps `old`
+    /// without the right to store.
+    fn lock_protected<'a>(
+        &self,
+        fault: &Fault<'a, P, F, R>,
+        old: Pfn,
+    ) -> Option<LockedTable<'a, F>> {
+        let table = fault.tables.lock(fault.page)?;
+        let now = table.load(fault.index());
+        let same = table.level() == 1
+            && F::is_mapped(now)
+            && F::frame(now, 1) == old
+            && !F::is_writable(now);
+        same.then_some(table)
+    }
+
+    /// The only mapping of a private page keeps it and may store.
+    fn reuse_page(&self, fault: &Fault<'_, P, F, R>, page: Pfn) -> Step {
+        let Some(table) = self.lock_protected(fault, page) else {
+            return Step::Again;
+        };
+        if !self.is_exclusive(page) {
+            return Step::Again;
+        }
+        let index = fault.index();
+        let prot = fault.entered.view.prot;
+        table.update(index, Users::Hardware, |entry| {
+            F::with_marks(F::with_prot(entry, 1, prot), Marks::DIRTY)
+        });
+        let env = self.env(fault.pin);
+        let run = Run::single(page, table.pte(index), fault.page);
+        let mut ctx = R::Ctx::default();
+        self.rmap.turn(&env, &mut ctx, &run, fault.place());
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        self.events(fault.pin).cow_reuses.bump();
+        Step::Done(Resolved::Upgraded)
+    }
+
+    /// Puts the copy in the place of `old`, whose reference passes to the caller.
+    fn replace_page(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        table: &LockedTable<'_, F>,
+        old: Pfn,
+        new: Pfn,
+        ctx: &mut R::Ctx,
+    ) {
+        let env = self.env(fault.pin);
+        let index = fault.index();
+        let pte = table.pte(index);
+        self.own_privately(self.memory.frame(new), fault.space, fault.page);
+        let leaf = F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY);
+        table.replace(index, leaf);
+        if old != self.zero_page {
+            let gone = Run::single(old, pte, fault.page);
+            self.rmap.remove(&env, ctx, &gone, fault.place());
+            let before = self.memory.frame(old).remove_mapping();
+            if before.refs() == 1 {
+                self.note_removed(fault.pin, old);
+            }
+        }
+        let run = Run::single(new, pte, fault.page);
+        self.rmap.add(&env, ctx, &run, fault.place(), true);
+    }
+}

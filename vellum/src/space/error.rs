@@ -1,0 +1,118 @@
+//! Why a call was refused.
+
+use core::fmt;
+
+use crate::frame::OutOfMemory;
+use crate::platform::IoError;
+
+/// Why a fault could not be resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultError {
+    /// No such space.
+    NoSpace,
+    /// No such object.
+    NoObject,
+    /// No region holds the address.
+    NoRegion,
+    /// The region does not allow the access.
+    Protection,
+    /// The page lies past the end of the mapped object.
+    PastEnd,
+    /// No frame, table or node could be had.
+    OutOfMemory,
+    /// The backing store failed.
+    Io,
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FaultError::NoSpace => "no such address space",
+            FaultError::NoObject => "no such object",
+            FaultError::NoRegion => "no region holds the address",
+            FaultError::Protection => "the region does not allow the access",
+            FaultError::PastEnd => "the page lies past the end of the mapped object",
+            FaultError::OutOfMemory => "out of memory",
+            FaultError::Io => "the backing store failed",
+        })
+    }
+}
+
+impl core::error::Error for FaultError {}
+
+impl From<OutOfMemory> for FaultError {
+    fn from(_: OutOfMemory) -> Self {
+        FaultError::OutOfMemory
+    }
+}
+
+impl From<IoError> for FaultError {
+    fn from(_: IoError) -> Self {
+        FaultError::Io
+    }
+}
+
+/// Why a space could not be changed. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// No such space.
+    NoSpace,
+    /// No such object.
+    NoObject,
+    /// The range is empty, or lies outside what the format can map.
+    BadRange,
+    /// Part of the range is not mapped.
+    NotMapped,
+    /// Something else is mapped there.
+    Occupied,
+    /// No gap is wide enough.
+    NoGap,
+    /// A limit of the space would be exceeded.
+    Limit,
+    /// No frame, table or node could be had.
+    OutOfMemory,
+    /// The backing store failed.
+    Io,
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MapError::NoSpace => "no such address space",
+            MapError::NoObject => "no such object",
+            MapError::BadRange => "the range is empty or lies outside the address space",
+            MapError::NotMapped => "part of the range is not mapped",
+            MapError::Occupied => "something else is mapped there",
+            MapError::NoGap => "no gap is wide enough",
+            MapError::Limit => "a limit of the address space would be exceeded",
+            MapError::OutOfMemory => "out of memory",
+            MapError::Io => "the backing store failed",
+        })
+    }
+}
+
+impl core::error::Error for MapError {}
+
+impl From<OutOfMemory> for MapError {
+    fn from(_: OutOfMemory) -> Self {
+        MapError::OutOfMemory
+    }
+}
+
+impl From<IoError> for MapError {
+    fn from(_: IoError) -> Self {
+        MapError::Io
+    }
+}
+
+/// Why a manager could not be set up. The text says what the platform must change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateError(pub alloc::string::String);
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for CreateError {}

@@ -1,0 +1,123 @@
+//! Exec and exit.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use super::unmap::DeadObjects;
+use crate::platform::{Flush, Platform};
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::{FlushTarget, Format, Users};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// One task leaves the space; the last one ends it. By then no CPU runs in
+    /// it: the embedder has loaded another space wherever it was loaded.
+    /// Returns whether the space ended.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        if !self.leave(space) {
+            return Ok(false);
+        }
+        let guard = self.lock_space(space);
+        let mut dead = DeadObjects::default();
+        {
+            let pin = self.pin();
+            self.events(&pin).exits.bump();
+            self.tear_down(&pin, space, &mut dead);
+        }
+        drop(guard);
+        let pin = self.pin();
+        self.unmake_space(&pin, space);
+        drop(pin);
+        self.destroy_objects(dead);
+        Ok(true)
+    }
+
+    /// A task of `old` begins a new program: it leaves `old` for the new,
+    /// empty space that is returned.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`]; the task stays in `old`.
+    pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
+        self.find_space(old).ok_or(MapError::NoSpace)?;
+        let new = self.create_space()?;
+        self.exit(old)?;
+        Ok(new)
+    }
+
+    /// Unmaps everything of a space that has no users, flushing once, before.
+    pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+        self.settle_if_loaded(pin, space);
+        let target = self.flush_target(space);
+        let first = self.tree(space).first();
+        let mut handle = first;
+        while !handle.is_none() {
+            self.region(handle).gate.close();
+            handle = self.tree(space).next(handle);
+        }
+        self.wait_out_space(pin, space);
+        if !target.cpus.is_empty() {
+            let request = Flush {
+                space: target.tag,
+                range: None,
+                tables: true,
+            };
+            self.memory
+                .platform()
+                .flush(pin.cpu(), target.cpus, &request);
+        }
+        let nobody = FlushTarget {
+            cpus: crate::platform::CpuSet::from_bits(0, 0),
+            ..target
+        };
+        let mut gather = self.gather_for(pin, nobody);
+        let mut handle = first;
+        while !handle.is_none() {
+            let next = self.tree(space).next(handle);
+            let region = self.region(handle);
+            self.zap(
+                pin,
+                space,
+                region,
+                region.range(),
+                Users::None,
+                &mut gather,
+            );
+            handle = next;
+        }
+        drop(gather);
+        self.retire_regions(pin, space, dead);
+        self.rmap.space_ended(&space.rmap);
+    }
+
+    /// Ends all regions of a space at once; they map nothing any more.
+    fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+        let tree = self.tree(space);
+        let mut handle = tree.first();
+        let write = space.seq.write();
+        while !handle.is_none() {
+            // Retired items keep their links until their epoch has passed, and
+            // this pin keeps it from passing.
+            let next = tree.next(handle);
+            if let Some(object) = self.retire_region(pin, space, handle) {
+                self.bury(dead, object);
+            }
+            handle = next;
+        }
+        space.tree.store(0, Ordering::Relaxed);
+        drop(write);
+    }
+
+    /// This CPU forgets that it has the space loaded.
+    fn settle_if_loaded(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        let cpu = self.cpus.get(pin);
+        if cpu.delta.space.load(Ordering::Relaxed) == space.key() {
+            self.settle(pin);
+            cpu.delta.space.store(0, Ordering::Relaxed);
+            cpu.last_region.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Page faults.
+//!
+//! The path, in order: pin the CPU and load the space; find and enter the
+//! region ([`super::lookup`]); check its rights; look at the entry. An empty
+//! entry is filled with a new private page (here), the shared zero page (here)
+//! or a page of the region's object ([`super::file`]); a present one gets
+//! rights it may have, or its page is copied ([`super::cow`]). Everything that
+//! can fail (frames, nodes, tables) is had before the table is locked; under
+//! its lock the entry is looked at again.
+//!
+//! What must wait, for a page lock or for the backing store, first lets go of
+//! region and pin and then starts over.
+
+use super::account::Resident;
+use super::error::FaultError;
+use super::lookup::{Entered, Lookup};
+use super::manager::{Live, SpaceId, Vm};
+use crate::addr::{Access, Pfn, Prot, Vpn};
+use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
+use crate::object::Inserted;
+use crate::platform::Platform;
+use crate::rmap::{Place, ReverseMap, Run};
+use crate::sync::Pin;
+use crate::table::{Format, LockedTable, Marks, Tables, Users};
+
+/// What resolving a fault took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// The page was mapped.
+    Mapped,
+    /// The entry was there and got the right that was missing.
+    Upgraded,
+    /// The page was copied, and the copy mapped.
+    Copied,
+    /// The entry allowed the access already: another CPU was faster, or the
+    /// hardware had an old translation.
+    Spurious,
+}
+
+/// What to do next about a fault.
+pub(super) enum Step {
+    /// It is resolved.
+    Done(Resolved),
+    /// Something changed meanwhile: start over.
+    Again,
+    /// Wait for the page lock; a reference to the page comes with it.
+    Wait(Pfn),
+    /// Fill the page from the backing store; it is locked for us, and a
+    /// reference comes with it.
+    Fill(Pfn),
+    /// Extend the stack above the page.
+    Grow,
+}
+
+/// A fault on its way.
+pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
+    pub(super) pin: &'a Pin<'a>,
+    pub(super) space: Live<'a, R>,
+    pub(super) entered: Entered<'a, R>,
+    pub(super) tables: Tables<'a, P, F>,
+    pub(super) page: Vpn,
+    pub(super) access: Access,
+}
+
+impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
+    pub(super) fn place(&self) -> Place<'a, R::Region> {
+        Place {
+            space: self.space.handle(),
+            region: &self.entered.region.rmap,
+        }
+    }
+
+    /// Index of the page's entry in a level-1 table.
+    #[inline]
+    pub(super) fn index(&self) -> usize {
+        F::index(self.page, 1)
+    }
+
+    /// The table for the page, locked, if its entry is still empty.
+    pub(super) fn lock_empty(
+        &self,
+        vm: &Vm<P, F, R>,
+    ) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
+        let (table, made) = self.tables.lock_or_make(self.page)?;
+        vm.count_tables(self.pin, self.space, made, 0);
+        let empty = table.level() == 1 && table.load(self.index()) == 0;
+        Ok(empty.then_some(table))
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Resolves a page fault: `access` at byte `address` in `space` was not
+    /// possible. When it returns `Ok` the access may be tried again.
+    ///
+    /// # Errors
+    /// [`FaultError`]; the space is as it was.
+    pub fn fault(
+        &self,
+        space: SpaceId,
+        address: u64,
+        access: Access,
+    ) -> Result<Resolved, FaultError> {
+        let page = Vpn::of::<F>(address);
+        if page >= F::USER_END {
+            return Err(FaultError::NoRegion);
+        }
+        let mut spins = 0;
+        loop {
+            let step = {
+                let pin = self.pin();
+                self.try_fault(&pin, space, page, access)?
+            };
+            match step {
+                Step::Done(resolved) => return Ok(resolved),
+                Step::Again => {
+                    self.memory.platform().relax(spins);
+                    spins += 1;
+                }
+                Step::Wait(frame) => self.wait_for_page(frame),
+                Step::Fill(frame) => self.fill_page(frame)?,
+                Step::Grow => self.grow_stack(space, page)?,
+            }
+        }
+    }
+
+    #[inline]
+    fn try_fault(
+        &self,
+        pin: &Pin<'_>,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Step, FaultError> {
+        let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
+        self.load_pinned(pin, space);
+        let entered = match self.enter_region(pin, space, page) {
+            Lookup::Found(entered) => entered,
+            Lookup::Busy => {
+                self.events(pin).fault_retries.bump();
+                return Ok(Step::Again);
+            }
+            Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(Step::Grow),
+            Lookup::Nothing => return Err(FaultError::NoRegion),
+        };
+        if !entered.view.prot.allows(access) {
+            return Err(FaultError::Protection);
+        }
+        let fault = Fault {
+            pin,
+            space,
+            entered,
+            tables: self.tables(pin, space),
+            page,
+            access,
+        };
+        self.resolve(&fault)
+    }
+
+    #[inline]
+    fn resolve(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+        self.events(fault.pin).faults.bump();
+        let view = &fault.entered.view;
+        let (entry, _) = fault.tables.peek(fault.page);
+        if F::is_mapped(entry) {
+            return self.resolve_present(fault, entry);
+        }
+        match (view.object, fault.access) {
+            (0, Access::Write) => self.map_new_page(fault),
+            (0, _) => self.map_zero_page(fault),
+            (_, Access::Write) if !view.is_shared() => self.map_private_copy(fault),
+            _ => self.map_object_page(fault),
+        }
+    }
+
+    /// The entry exists: it lacks a right, or nothing.
+    fn resolve_present(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
+        let prot = F::prot(entry, 1);
+        if prot.allows(fault.access) {
+            self.events(fault.pin).spurious_faults.bump();
+            return Ok(Step::Done(Resolved::Spurious));
+        }
+        let view = &fault.entered.view;
+        if fault.access == Access::Write && !view.is_shared() {
+            return self.break_cow(fault, entry);
+        }
+        // The region allows what the entry does not: a store to a shared page
+        // that was only read so far, or rights gained since.
+        let Some(table) = fault.tables.lock(fault.page) else {
+            return Ok(Step::Again);
+        };
+        let index = fault.index();
+        let now = table.load(index);
+        if table.level() != 1 || !F::is_mapped(now) || F::frame(now, 1) != F::frame(entry, 1) {
+            return Ok(Step::Again);
+        }
+        let writes = fault.access == Access::Write;
+        table.update(index, Users::Hardware, |entry| {
+            let keeps = writes || F::is_writable(entry);
+            let prot = if keeps { view.prot } else { view.prot.read_only() };
+            let marks = F::marks(entry);
+            F::with_marks(
+                F::with_prot(entry, 1, prot),
+                Marks {
+                    accessed: true,
+                    dirty: marks.dirty || writes,
+                },
+            )
+        });
+        Ok(Step::Done(Resolved::Upgraded))
+    }
+
+    /// First store to a private page without object: a zeroed frame.
+    fn map_new_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+        let request = Request::page(Site::AnonymousPage).zeroed();
+        let frame = self.memory.alloc(fault.pin, request)?;
+        let step = self.install_private(fault, frame, |table| table.load(fault.index()) == 0);
+        self.finish_private(fault, frame, step, Resolved::Mapped)
+            .inspect(|step| {
+                if matches!(step, Step::Done(_)) {
+                    self.events(fault.pin).zero_fills.bump();
+                }
+            })
+    }
+
+    /// Maps a private page that nobody else knows, if the entry is as
+    /// `expected` under the table's lock. `Ok(false)` if it is not.
+    pub(super) fn install_private(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        frame: Pfn,
+        expected: impl FnOnce(&LockedTable<'_, F>) -> bool,
+    ) -> Result<bool, OutOfMemory> {
+        let env = self.env(fault.pin);
+        let mut ctx = R::Ctx::default();
+        self.rmap.prepare(&env, &mut ctx, 1)?;
+        let (table, made) = fault.tables.lock_or_make(fault.page)?;
+        self.count_tables(fault.pin, fault.space, made, 0);
+        let installs = table.level() == 1 && expected(&table);
+        if installs {
+            let index = fault.index();
+            self.own_privately(self.memory.frame(frame), fault.space, fault.page);
+            let run = Run::single(frame, table.pte(index), fault.page);
+            self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
+            table.fill(index, F::leaf(frame, 1, fault.entered.view.prot, Marks::DIRTY));
+            table.count_made(1);
+        }
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        Ok(installs)
+    }
+
+    /// What follows [`Vm::install_private`], whatever it said.
+    pub(super) fn finish_private(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        frame: Pfn,
+        installed: Result<bool, OutOfMemory>,
+        resolved: Resolved,
+    ) -> Result<Step, FaultError> {
+        if let Ok(true) = installed {
+            fault.entered.region.note_private();
+            self.count_resident(fault.pin, fault.space, Resident::Anonymous, 1);
+            self.note_inserted(fault.pin, frame, Inserted::Anonymous);
+            return Ok(Step::Done(resolved));
+        }
+        self.memory.put(fault.pin, frame);
+        installed?;
+        Ok(Step::Again)
+    }
+
+    /// Makes a frame that nobody else knows a private page of `space`, mapped once.
+    #[inline]
+    pub(super) fn own_privately(&self, frame: &Frame, space: Live<'_, R>, page: Vpn) {
+        frame.set_kind(Kind::Anonymous);
+        frame.set_owner(space.handle());
+        frame.set_index(page.0, 0);
+        frame.init_counts(1, 1);
+    }
+
+    /// First load from a private page without object: the shared zero page.
+    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+        let Some(table) = fault.lock_empty(self)? else {
+            return Ok(Step::Again);
+        };
+        let prot: Prot = fault.entered.view.prot.read_only();
+        table.fill(fault.index(), F::leaf(self.zero_page, 1, prot, Marks::ACCESSED));
+        table.count_made(1);
+        drop(table);
+        self.count_resident(fault.pin, fault.space, Resident::Zero, 1);
+        self.events(fault.pin).zero_maps.bump();
+        Ok(Step::Done(Resolved::Mapped))
+    }
+
+    #[inline]
+    pub(super) fn note_inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
+        if let Some(aging) = &self.aging {
+            aging.inserted(pin, frame, kind);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_removed(&self, pin: &Pin<'_>, frame: Pfn) {
+        if let Some(aging) = &self.aging {
+            aging.removed(pin, frame);
+        }
+    }
+}

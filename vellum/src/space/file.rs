@@ -1,0 +1,374 @@
+//! Faults on pages of objects, and objects as their users see them.
+
+use super::account::Resident;
+use super::error::{FaultError, MapError};
+use super::fault::{Fault, Resolved, Step};
+use super::manager::Vm;
+use super::region::RegionView;
+use crate::addr::{Access, PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Request, Site};
+use crate::object::{CachedPage, INDEX_END, Inserted, ObjectId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::{ReverseMap, Run};
+use crate::sync::atomic::{Ordering, fence};
+use crate::table::{Format, LockedTable, Marks};
+
+/// Most pages that `faultaround` maps at once.
+const MAX_AROUND: usize = 64;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Which count a mapped page of the region's object belongs to.
+    pub(super) fn cache_kind(&self, view: &RegionView) -> Resident {
+        match self.objects.get(view.object).kind() {
+            ObjectKind::File { .. } => Resident::File,
+            ObjectKind::SharedMemory => Resident::SharedMemory,
+        }
+    }
+
+    /// The page of the region's object that a fault needs, with a reference.
+    fn object_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Result<Pfn, Step>, FaultError> {
+        let view = &fault.entered.view;
+        let index = view.index_of(fault.page);
+        if index >= self.objects.get(view.object).pages() {
+            return Err(FaultError::PastEnd);
+        }
+        let page = self
+            .objects
+            .page(&self.memory, fault.pin, view.object, index)?;
+        Ok(match page {
+            CachedPage::Ready(frame) => Ok(frame),
+            CachedPage::Fill(frame) => Err(Step::Fill(frame)),
+            CachedPage::Locked(frame) => Err(Step::Wait(frame)),
+        })
+    }
+
+    /// Maps a page of the region's object, and cached ones around it.
+    pub(super) fn map_object_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+        let frame = match self.object_page(fault)? {
+            Ok(frame) => frame,
+            Err(step) => return Ok(step),
+        };
+        let env = self.env(fault.pin);
+        let mut ctx = R::Ctx::default();
+        let around = self.window(fault);
+        let prepared = self.rmap.prepare(&env, &mut ctx, around.pages() as usize);
+        let table = match prepared.and_then(|()| fault.lock_empty(self)) {
+            Ok(Some(table)) => table,
+            other => {
+                self.rmap.finish(&env, ctx);
+                self.memory.put(fault.pin, frame);
+                other?;
+                return Ok(Step::Again);
+            }
+        };
+        let installed = self.install_cached(fault, &table, frame, &mut ctx);
+        let more = if installed {
+            self.map_around(fault, &table, around, &mut ctx)
+        } else {
+            0
+        };
+        table.count_made(u32::from(installed) + more);
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        if !installed {
+            return Ok(Step::Wait(frame));
+        }
+        let kind = self.cache_kind(&fault.entered.view);
+        self.count_resident(fault.pin, fault.space, kind, 1 + u64::from(more));
+        let events = self.events(fault.pin);
+        events.file_maps.bump();
+        events.around_maps.add(u64::from(more));
+        Ok(Step::Done(Resolved::Mapped))
+    }
+
+    /// Makes the entry for the fault's own page; the caller's reference
+    /// becomes the entry's. False, and nothing changed, if somebody is changing
+    /// the page as a whole or has truncated it: the caller waits for the page
+    /// lock, which may be free already.
+    fn install_cached(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        table: &LockedTable<'_, F>,
+        frame: Pfn,
+        ctx: &mut R::Ctx,
+    ) -> bool {
+        let view = &fault.entered.view;
+        let record = self.memory.frame(frame);
+        record.adopt_mapping();
+        // A truncation locks the page and then looks at the mapping count: one
+        // of us sees the other.
+        fence(Ordering::SeqCst);
+        let index = view.index_of(fault.page);
+        if !self
+            .objects
+            .is_attached(&self.memory, frame, view.object, index)
+        {
+            record.remove_mapping();
+            return false;
+        }
+        let pte = table.pte(fault.index());
+        let run = Run::single(frame, pte, fault.page);
+        self.rmap
+            .add(&self.env(fault.pin), ctx, &run, fault.place(), false);
+        let writes = fault.access == Access::Write;
+        let leaf = if writes {
+            F::leaf(frame, 1, view.prot, Marks::DIRTY)
+        } else {
+            F::leaf(frame, 1, view.prot.read_only(), Marks::ACCESSED)
+        };
+        table.fill(fault.index(), leaf);
+        true
+    }
+
+    /// The pages that a fault may map: an aligned window around its page, in
+    /// the region, the object and one table. Stores map their page alone.
+    fn window(&self, fault: &Fault<'_, P, F, R>) -> PageRange {
+        let view = &fault.entered.view;
+        let width = u64::from(self.design.fault_around).min(MAX_AROUND as u64);
+        if fault.access == Access::Write || width <= 1 {
+            return PageRange::new(fault.page, 1);
+        }
+        let start = Vpn(fault.page.0 & !(width - 1));
+        let pages = self.objects.get(view.object).pages();
+        let shown = Vpn(view.range.start.0 + pages.saturating_sub(view.offset));
+        let mapped = PageRange {
+            start: view.range.start,
+            end: view.range.end.min(shown),
+        };
+        PageRange::new(start, width)
+            .intersection(mapped)
+            .intersection(PageRange::new(F::table_base(fault.page, 1), F::ENTRIES as u64))
+    }
+
+    /// Maps the cached pages of `window` whose entries are empty. Returns how many.
+    fn map_around(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        table: &LockedTable<'_, F>,
+        window: PageRange,
+        ctx: &mut R::Ctx,
+    ) -> u32 {
+        let view = &fault.entered.view;
+        let object = self.objects.get(view.object);
+        let radix = self.objects.radix(object);
+        let mut taken = [(Vpn(0), Pfn::NONE); MAX_AROUND];
+        let mut count = 0;
+        for page in window.start.0..window.end.0 {
+            let page = Vpn(page);
+            if table.load(F::index(page, 1)) != 0 {
+                continue;
+            }
+            let Some(frame) = radix.get(view.index_of(page)) else {
+                continue;
+            };
+            if self.memory.frame(frame).try_map() {
+                taken[count] = (page, frame);
+                count += 1;
+            }
+        }
+        if count == 0 {
+            return 0;
+        }
+        // As in `install_cached`, once for all.
+        fence(Ordering::SeqCst);
+        let env = self.env(fault.pin);
+        let prot = view.prot.read_only();
+        let mut mapped = 0;
+        for &(page, frame) in &taken[..count] {
+            let record = self.memory.frame(frame);
+            let fits = record.has(Flags::UPTODATE)
+                && self
+                    .objects
+                    .is_attached(&self.memory, frame, view.object, view.index_of(page));
+            if !fits {
+                record.remove_mapping();
+                self.memory.put(fault.pin, frame);
+                continue;
+            }
+            let index = F::index(page, 1);
+            let run = Run::single(frame, table.pte(index), page);
+            self.rmap.add(&env, ctx, &run, fault.place(), false);
+            table.fill(index, F::leaf(frame, 1, prot, Marks::default()));
+            mapped += 1;
+        }
+        mapped
+    }
+
+    /// First store to a page of a private mapping of an object: a copy.
+    pub(super) fn map_private_copy(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+        let cached = match self.object_page(fault)? {
+            Ok(frame) => frame,
+            Err(step) => return Ok(step),
+        };
+        let copy = match self
+            .memory
+            .alloc(fault.pin, Request::page(Site::CopyOnWrite))
+        {
+            Ok(copy) => copy,
+            Err(error) => {
+                self.memory.put(fault.pin, cached);
+                return Err(error.into());
+            }
+        };
+        self.memory.copy(fault.pin, cached, copy);
+        let view = &fault.entered.view;
+        let index = view.index_of(fault.page);
+        let installed = self.install_private(fault, copy, |table| {
+            table.load(fault.index()) == 0
+                && index < self.objects.get(view.object).pages()
+        });
+        self.memory.put(fault.pin, cached);
+        let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;
+        if matches!(step, Step::Done(_)) {
+            self.events(fault.pin).cow_copies.bump();
+        }
+        Ok(step)
+    }
+
+    /// Sleeps until a page may be unlocked, and drops the reference that came
+    /// with the step.
+    pub(super) fn wait_for_page(&self, frame: Pfn) {
+        let waiting = {
+            let pin = self.pin();
+            self.objects.locks.wait(&self.memory, &pin, frame)
+        };
+        if let Some(waiting) = waiting {
+            self.objects.locks.sleep(&self.memory, waiting);
+        }
+        self.memory.put(&self.pin(), frame);
+    }
+
+    /// Reads a page that is locked for us from its backing store, unlocks it
+    /// and drops the reference that came with the step.
+    pub(super) fn fill_page(&self, frame: Pfn) -> Result<(), FaultError> {
+        let record = self.memory.frame(frame);
+        let object = self.objects.get(record.owner());
+        let read = match object.kind() {
+            ObjectKind::File { store } => {
+                self.memory
+                    .platform()
+                    .read_page(store, record.index(), frame)
+            }
+            ObjectKind::SharedMemory => Ok(()),
+        };
+        let pin = self.pin();
+        if let Err(error) = read {
+            self.objects.fill_failed(&self.memory, &pin, frame);
+            return Err(error.into());
+        }
+        self.events(&pin).page_reads.bump();
+        self.objects.filled(&self.memory, &pin, frame);
+        self.note_inserted(&pin, frame, Inserted::Cache);
+        self.memory.put(&pin, frame);
+        Ok(())
+    }
+
+    /// A page of an object that is locked for nobody in particular and up to
+    /// date, with a reference. Sleeps and reads as needed. `overwrite`: the
+    /// caller replaces the whole content, so a new page is handed out
+    /// locked and not read (`true` in the answer).
+    fn get_page(
+        &self,
+        handle: u32,
+        index: u64,
+        overwrite: bool,
+    ) -> Result<(Pfn, bool), FaultError> {
+        loop {
+            let found = {
+                let pin = self.pin();
+                self.objects.page(&self.memory, &pin, handle, index)?
+            };
+            match found {
+                CachedPage::Ready(frame) => return Ok((frame, false)),
+                CachedPage::Fill(frame) if overwrite => return Ok((frame, true)),
+                CachedPage::Fill(frame) => self.fill_page(frame)?,
+                CachedPage::Locked(frame) => self.wait_for_page(frame),
+            }
+        }
+    }
+
+    /// Makes a file of `pages` pages known, whose content is in the platform's
+    /// backing store `store`.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`].
+    pub fn create_file(&self, store: u64, pages: u64) -> Result<ObjectId, MapError> {
+        let pin = self.pin();
+        let kind = ObjectKind::File { store };
+        Ok(self.objects.create(&self.memory, &pin, kind, pages)?)
+    }
+
+    /// Makes an object of `pages` pages of shared memory, all zero.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`].
+    pub fn create_shared_memory(&self, pages: u64) -> Result<ObjectId, MapError> {
+        let pin = self.pin();
+        let kind = ObjectKind::SharedMemory;
+        Ok(self.objects.create(&self.memory, &pin, kind, pages)?)
+    }
+
+    /// Length of an object in pages.
+    pub fn object_pages(&self, id: ObjectId) -> Option<u64> {
+        Some(self.objects.find(id)?.pages())
+    }
+
+    /// Reads pages of an object through the page cache: calls `each` with the
+    /// index and frame of each page in turn, pinned. Ends at the object's end;
+    /// returns how many pages were read.
+    ///
+    /// # Errors
+    /// [`FaultError`]; the pages before the failing one were read.
+    pub fn read_pages(
+        &self,
+        id: ObjectId,
+        first: u64,
+        pages: u64,
+        mut each: impl FnMut(u64, Pfn),
+    ) -> Result<u64, FaultError> {
+        let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
+        let end = first.saturating_add(pages).min(object.pages());
+        for index in first..end {
+            let (frame, _) = self.get_page(id.handle, index, false)?;
+            let pin = self.pin();
+            each(index, frame);
+            self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
+            self.memory.put(&pin, frame);
+        }
+        Ok(end.saturating_sub(first))
+    }
+
+    /// Writes whole pages of an object through the page cache, extending it:
+    /// calls `each` with the index and frame of each page in turn, pinned, to
+    /// fill the frame.
+    ///
+    /// # Errors
+    /// [`FaultError`]; the pages before the failing one were written.
+    pub fn write_pages(
+        &self,
+        id: ObjectId,
+        first: u64,
+        pages: u64,
+        mut each: impl FnMut(u64, Pfn),
+    ) -> Result<(), FaultError> {
+        let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
+        let end = first.saturating_add(pages);
+        if end > INDEX_END {
+            return Err(FaultError::PastEnd);
+        }
+        for index in first..end {
+            let (frame, is_new) = self.get_page(id.handle, index, true)?;
+            let pin = self.pin();
+            each(index, frame);
+            let record = self.memory.frame(frame);
+            record.set_if_clear(Flags::DIRTY);
+            if is_new {
+                self.objects.filled(&self.memory, &pin, frame);
+                self.note_inserted(&pin, frame, Inserted::Cache);
+            }
+            self.objects.extend_to(object, index + 1);
+            self.memory.put(&pin, frame);
+        }
+        Ok(())
+    }
+}

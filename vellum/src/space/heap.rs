@@ -1,0 +1,133 @@
+//! The heap (brk) and stack growth.
+
+use super::error::{FaultError, MapError};
+use super::manager::{Live, SpaceId, Vm};
+use super::map::{MapRequest, Placement};
+use super::region::Traits;
+use super::unmap::DeadObjects;
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Says where the heap begins. It is empty until [`Vm::set_heap_end`].
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let space = guard.space();
+        space.heap_start.store(start.0, Ordering::Relaxed);
+        space.heap_end.store(start.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Start and end of the heap.
+    pub fn heap(&self, id: SpaceId) -> Option<PageRange> {
+        let space = self.find_space(id)?;
+        Some(PageRange {
+            start: Vpn(space.heap_start.load(Ordering::Relaxed)),
+            end: Vpn(space.heap_end.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// Moves the end of the heap: private zeroes are mapped or unmapped (brk).
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if
+    /// something is in the way, [`MapError::Limit`], [`MapError::OutOfMemory`].
+    pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let space = guard.space();
+        let start = Vpn(space.heap_start.load(Ordering::Relaxed));
+        let old = Vpn(space.heap_end.load(Ordering::Relaxed));
+        if end < start {
+            return Err(MapError::BadRange);
+        }
+        let mut dead = DeadObjects::default();
+        {
+            let pin = self.pin();
+            if end > old {
+                let request = MapRequest {
+                    traits: Traits::HEAP,
+                    ..MapRequest::anonymous(end.0 - old.0, Prot::READ_WRITE)
+                }
+                .at(Placement::FixedFree(old));
+                self.map_locked(&pin, space, &request, (0, 0), &mut dead)?;
+            } else if end < old {
+                let range = PageRange { start: end, end: old };
+                self.unmap_locked(&pin, space, range, &mut dead)?;
+            }
+            space.heap_end.store(end.0, Ordering::Relaxed);
+        }
+        drop(guard);
+        self.destroy_objects(dead);
+        Ok(())
+    }
+
+    /// Whether the region next above `page` is a stack that may grow to it.
+    /// Looks without locks; [`Vm::grow_stack`] looks again.
+    pub(super) fn is_below_stack(&self, _pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
+        let Some(begun) = space.seq.begin() else {
+            return true;
+        };
+        let above = self.region_above(space, page);
+        !space.seq.valid(begun)
+            || above.is_some_and(|view| view.traits.has(Traits::GROWS_DOWN))
+    }
+
+    /// The first region that begins above `page`. Beside a writer the answer
+    /// may be any region: validate it.
+    fn region_above(&self, space: Live<'_, R>, page: Vpn) -> Option<super::region::RegionView> {
+        let tree = self.tree(space);
+        let mut best = Self::no_region();
+        let mut place = tree.root();
+        for _ in 0..crate::tree::MAX_DEPTH {
+            if place.is_none() {
+                break;
+            }
+            if self.region(place).range().start > page {
+                best = place;
+                place = tree.left(place);
+            } else {
+                place = tree.right(place);
+            }
+        }
+        (!best.is_none()).then(|| self.region(best).view())
+    }
+
+    /// Extends the stack above `page` down to it.
+    pub(super) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        let guard = self.lock_named(id).map_err(|_| FaultError::NoSpace)?;
+        let space = guard.space();
+        let pin = self.pin();
+        let handle = self.region_from(space, page);
+        if handle.is_none() {
+            return Err(FaultError::NoRegion);
+        }
+        let view = self.region(handle).view();
+        if view.range.contains(page) {
+            return Ok(());
+        }
+        let range = PageRange {
+            start: page,
+            end: view.range.end,
+        };
+        let growth = view.range.start.0 - page.0;
+        let limits = space.limits.get();
+        let allowed = view.traits.has(Traits::GROWS_DOWN)
+            && view.object == 0
+            && range.pages() <= limits.stack_pages
+            && self.check_limits(space, growth, 0).is_ok();
+        if !allowed {
+            return Err(FaultError::NoRegion);
+        }
+        let offset = view.offset.checked_sub(growth).ok_or(FaultError::NoRegion)?;
+        let write = space.seq.write();
+        self.resize_region(&pin, space, &write, handle, range, offset);
+        Ok(())
+    }
+}

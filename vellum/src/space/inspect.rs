@@ -1,0 +1,93 @@
+//! What the audit needs to see of a space.
+
+use super::manager::Vm;
+use super::region::RegionView;
+use crate::addr::{Pfn, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::table::Format;
+use crate::vm::{AuditFailure, EventStats};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The root table of the space with this handle.
+    pub(crate) fn root_of(&self, handle: u32) -> Pfn {
+        self.live_at(handle).root()
+    }
+
+    /// The region of a space that holds `page`, while nothing changes.
+    pub(crate) fn region_view_at(&self, handle: u32, page: Vpn) -> Option<RegionView> {
+        let region = self.region_from(self.live_at(handle), page);
+        if region.is_none() {
+            return None;
+        }
+        let view = self.region(region).view();
+        view.range.contains(page).then_some(view)
+    }
+
+    /// Checks the regions of a space; returns how many there are, and their pages.
+    pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64), AuditFailure> {
+        let space = self.live_at(handle);
+        let wrong = |what| {
+            Err(AuditFailure {
+                what,
+                number: u64::from(handle),
+                expected_found: None,
+                inner: None,
+            })
+        };
+        if space.lock.is_held() {
+            return wrong("a space is locked");
+        }
+        let tree = self.tree(space);
+        let count = match tree.check() {
+            Ok(count) => count,
+            Err(what) => return wrong(what),
+        };
+        let mut pages = 0;
+        let mut end = Vpn(0);
+        let mut region = tree.first();
+        while !region.is_none() {
+            let item = self.region(region);
+            let view = item.view();
+            if view.range.is_empty() || view.range.start < end || item.space() != handle {
+                return wrong("regions overlap, are empty, or belong to another space");
+            }
+            if !item.gate.is_open() {
+                return wrong("the gate of a region was left closed");
+            }
+            end = view.range.end;
+            pages += view.range.pages();
+            region = tree.next(region);
+        }
+        Ok((count, pages))
+    }
+
+    /// Event counts, summed over CPUs.
+    pub(crate) fn event_stats(&self) -> EventStats {
+        let mut stats = EventStats::default();
+        for cpu in self.cpus.iter() {
+            let events = &cpu.events;
+            stats.faults += events.faults.get();
+            stats.spurious_faults += events.spurious_faults.get();
+            stats.fault_retries += events.fault_retries.get();
+            stats.zero_maps += events.zero_maps.get();
+            stats.zero_fills += events.zero_fills.get();
+            stats.file_maps += events.file_maps.get();
+            stats.around_maps += events.around_maps.get();
+            stats.cow_copies += events.cow_copies.get();
+            stats.cow_reuses += events.cow_reuses.get();
+            stats.tables_made += events.tables_made.get();
+            stats.tables_freed += events.tables_freed.get();
+            stats.forks += events.forks.get();
+            stats.fork_entries += events.fork_entries.get();
+            stats.maps += events.maps.get();
+            stats.unmaps += events.unmaps.get();
+            stats.zapped_entries += events.zapped_entries.get();
+            stats.exits += events.exits.get();
+            stats.page_reads += events.page_reads.get();
+            stats.page_writes += events.page_writes.get();
+            stats.lost_objects += events.lost_objects.get();
+        }
+        stats
+    }
+}

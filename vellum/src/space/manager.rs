@@ -1,0 +1,503 @@
+//! The manager, and address spaces as it keeps them.
+
+use alloc::boxed::Box;
+use alloc::format;
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use super::account::{Account, Delta, LimitWords, Resident};
+use super::error::{CreateError, MapError};
+use super::region::Region;
+use crate::addr::Pfn;
+use crate::design::{Design, TableSource};
+use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::object::{Aging, Objects};
+use crate::platform::{CpuSet, Platform, SpaceTag};
+use crate::rmap::{Env, ReverseMap};
+use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable};
+use crate::table::{FlushTarget, Format, Fresh, Gather, TablePages, Tables};
+
+/// Names an address space. Stale names are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceId {
+    pub(super) handle: u32,
+    pub(super) generation: u32,
+}
+
+/// What a CPU needs to run a task of a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The hardware tag of the space.
+    pub tag: SpaceTag,
+    /// The root table.
+    pub root: Pfn,
+}
+
+/// An address space in its arena.
+///
+/// The first line is read by every fault and written by none.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Space<R: ReverseMap> {
+    handle: AtomicU32,
+    generation: AtomicU32,
+    /// The root table, or `Pfn::NONE`.
+    root: AtomicU32,
+    /// Tree of regions.
+    pub(super) tree: AtomicU32,
+    /// Advances with every change of the tree.
+    pub(super) seq: SeqCount,
+    /// Tasks that use the space. 0: vacant or ending.
+    users: AtomicU32,
+    /// CPUs that may hold translations or faults of the space ([`CpuSet`] bits).
+    active: AtomicU64,
+    /// Held by whoever changes regions.
+    pub(super) lock: SleepLock,
+    pub(super) heap_start: AtomicU64,
+    pub(super) heap_end: AtomicU64,
+    link: AtomicU32,
+    pub(super) limits: LimitWords,
+    pub(super) account: Account,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: R::Space,
+}
+
+impl<R: ReverseMap> Item for Space<R> {
+    const SITE: Site = Site::Space;
+
+    fn vacant() -> Self {
+        Space {
+            handle: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            root: AtomicU32::new(Pfn::NONE.0),
+            tree: AtomicU32::new(0),
+            seq: SeqCount::default(),
+            users: AtomicU32::new(0),
+            active: AtomicU64::new(0),
+            lock: SleepLock::default(),
+            heap_start: AtomicU64::new(0),
+            heap_end: AtomicU64::new(0),
+            link: AtomicU32::new(0),
+            limits: LimitWords::default(),
+            account: Account::default(),
+            rmap: R::Space::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<R: ReverseMap> Space<R> {
+    /// Tasks that use the space.
+    pub fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+
+    pub(super) fn root(&self) -> Pfn {
+        Pfn(self.root.load(Ordering::Acquire))
+    }
+}
+
+/// A space found by name, with the key that tells it from later spaces in the
+/// same memory.
+#[derive(Debug)]
+pub(super) struct Live<'a, R: ReverseMap> {
+    space: &'a Space<R>,
+    key: u64,
+}
+
+impl<R: ReverseMap> Clone for Live<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: ReverseMap> Copy for Live<'_, R> {}
+
+impl<R: ReverseMap> Deref for Live<'_, R> {
+    type Target = Space<R>;
+    #[inline]
+    fn deref(&self) -> &Space<R> {
+        self.space
+    }
+}
+
+impl<'a, R: ReverseMap> Live<'a, R> {
+    /// Handle and generation in one; never 0.
+    #[inline]
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    #[inline]
+    pub(super) fn handle(&self) -> u32 {
+        self.key as u32
+    }
+
+    pub(super) fn id(&self) -> SpaceId {
+        SpaceId {
+            handle: self.key as u32,
+            generation: (self.key >> 32) as u32,
+        }
+    }
+
+    /// The space for as long as the manager lives.
+    #[inline]
+    pub(super) fn get(&self) -> &'a Space<R> {
+        self.space
+    }
+}
+
+/// What each CPU keeps.
+#[derive(Default)]
+pub(super) struct CpuState {
+    /// What it added to the space it has loaded.
+    pub(super) delta: Delta,
+    /// The region of its last fault, or 0.
+    pub(super) last_region: AtomicU32,
+    pub(super) events: Events,
+}
+
+/// Event counts of one CPU.
+#[derive(Default)]
+pub(super) struct Events {
+    pub(super) faults: Counter,
+    pub(super) spurious_faults: Counter,
+    pub(super) zero_maps: Counter,
+    pub(super) zero_fills: Counter,
+    pub(super) file_maps: Counter,
+    pub(super) around_maps: Counter,
+    pub(super) cow_copies: Counter,
+    pub(super) cow_reuses: Counter,
+    pub(super) fault_retries: Counter,
+    pub(super) tables_made: Counter,
+    pub(super) tables_freed: Counter,
+    pub(super) forks: Counter,
+    pub(super) fork_entries: Counter,
+    pub(super) maps: Counter,
+    pub(super) unmaps: Counter,
+    pub(super) zapped_entries: Counter,
+    pub(super) exits: Counter,
+    pub(super) page_reads: Counter,
+    pub(super) page_writes: Counter,
+    pub(super) lost_objects: Counter,
+}
+
+/// A virtual-memory manager on platform `P`, with page tables of format `F`
+/// and the reverse-mapping design `R`.
+pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
+    pub(crate) memory: PhysicalMemory<P>,
+    pub(crate) design: Design,
+    pub(crate) rmap: R,
+    pub(crate) table_pages: Box<dyn TablePages<P>>,
+    pub(crate) spaces: Arena<Space<R>>,
+    pub(crate) regions: Arena<Region<R>>,
+    pub(crate) objects: Objects<R::Object>,
+    pub(super) announcements: Announcements,
+    pub(super) cpus: PerCpu<CpuState>,
+    pub(super) waits: WaitTable,
+    pub(super) aging: Option<Box<dyn Aging>>,
+    pub(crate) zero_page: Pfn,
+    cpu_shift: u32,
+    format: PhantomData<F>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A manager over the platform's memory. The only call that uses the
+    /// global allocator.
+    ///
+    /// # Errors
+    /// [`CreateError`] says what about the platform or the design does not fit.
+    pub fn new(platform: P, design: Design) -> Result<Self, CreateError> {
+        if platform.frame_shift() != F::FRAME_SHIFT {
+            return Err(CreateError(format!(
+                "the platform counts frames of {} bytes, the {} format needs {}",
+                1u64 << platform.frame_shift(),
+                F::NAME,
+                F::FRAME_SIZE
+            )));
+        }
+        let memory =
+            PhysicalMemory::new(platform).map_err(|error| CreateError(format!("{error}")))?;
+        let cpus = memory.platform().cpus();
+        // SAFETY: every arena made becomes part of this manager, whose memory
+        // is the one they are used with, and nothing reaches them once the
+        // manager is dropped.
+        let arenas = unsafe { ArenaMaker::new(cpus, memory.frame_count(), F::FRAME_SIZE) };
+        let zero_page = Self::make_zero_page(&memory)
+            .map_err(|_| CreateError("no low memory for the shared zero page".into()))?;
+        let TableSource::Fresh = design.table_source;
+        Ok(Vm {
+            rmap: R::new(&design, cpus, &arenas),
+            table_pages: Box::new(Fresh),
+            spaces: arenas.make(),
+            regions: arenas.make(),
+            objects: Objects::new(&arenas),
+            announcements: Announcements::new(cpus),
+            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            waits: WaitTable::new(),
+            aging: None,
+            zero_page,
+            cpu_shift: CpuSet::shift_for(cpus),
+            format: PhantomData,
+            memory,
+            design,
+        })
+    }
+
+    fn make_zero_page(memory: &PhysicalMemory<P>) -> Result<Pfn, OutOfMemory> {
+        let pin = memory.pin();
+        let page = memory.alloc(&pin, Request::page(Site::AnonymousPage).low().zeroed())?;
+        memory.frame(page).set_kind(Kind::Reserved);
+        Ok(page)
+    }
+
+    /// Tells `aging` of every page that enters or leaves memory from now on.
+    pub fn set_aging(&mut self, aging: Box<dyn Aging>) {
+        self.aging = Some(aging);
+    }
+
+    /// The design the manager was made with.
+    pub fn design(&self) -> &Design {
+        &self.design
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &P {
+        self.memory.platform()
+    }
+
+    /// Physical memory, for statistics and fault injection.
+    pub fn memory(&self) -> &PhysicalMemory<P> {
+        &self.memory
+    }
+
+    /// The reverse-mapping design, for statistics.
+    pub fn rmap(&self) -> &R {
+        &self.rmap
+    }
+
+    /// Binds the caller to its CPU.
+    #[inline]
+    pub fn pin(&self) -> Pin<'_> {
+        self.memory.pin()
+    }
+
+    #[inline]
+    pub(super) fn env<'a>(&'a self, pin: &'a Pin<'_>) -> Env<'a, P> {
+        Env {
+            memory: &self.memory,
+            pin,
+        }
+    }
+
+    #[inline]
+    pub(super) fn events(&self, pin: &Pin<'_>) -> &Events {
+        // Events lie in per-CPU data that lives as long as the manager.
+        &self.cpus.of(pin.cpu()).events
+    }
+
+    /// The space in a place of the arena, whoever it is now.
+    #[inline]
+    pub(super) fn live_at(&self, handle: u32) -> Live<'_, R> {
+        let space = self.spaces.get(Handle::from_raw(handle));
+        let generation = space.generation.load(Ordering::Acquire);
+        Live {
+            space,
+            key: u64::from(generation) << 32 | u64::from(handle),
+        }
+    }
+
+    /// The space with this name, if it exists.
+    #[inline]
+    pub(super) fn find_space(&self, id: SpaceId) -> Option<Live<'_, R>> {
+        // The name may be another manager's.
+        self.spaces.try_get(Handle::from_raw(id.handle))?;
+        let live = self.live_at(id.handle);
+        (live.id() == id && live.users() > 0).then_some(live)
+    }
+
+    pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
+        Tables::new(
+            &self.memory,
+            &*self.table_pages,
+            pin,
+            space.root(),
+            space.handle(),
+        )
+    }
+
+    /// Who must be flushed when translations of `space` go.
+    pub(super) fn flush_target(&self, space: Live<'_, R>) -> FlushTarget {
+        FlushTarget {
+            tag: SpaceTag(space.handle()),
+            cpus: self.active(space),
+        }
+    }
+
+    /// CPUs that may hold translations or faults of `space`.
+    #[inline]
+    pub(super) fn active(&self, space: Live<'_, R>) -> CpuSet {
+        CpuSet::from_bits(space.active.load(Ordering::Acquire), self.cpu_shift)
+    }
+
+    pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
+        self.gather_for(pin, self.flush_target(space))
+    }
+
+    pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {
+        Gather::new(&self.memory, &*self.table_pages, pin, target)
+    }
+
+    /// Loads `space` on this CPU: the context switch of the embedder. Faults
+    /// do it by themselves; it must happen before hardware walks the space's
+    /// tables on this CPU. `None` if there is no such space.
+    pub fn load(&self, id: SpaceId) -> Option<Loaded> {
+        let pin = self.pin();
+        let space = self.find_space(id)?;
+        self.load_pinned(&pin, space);
+        Some(Loaded {
+            tag: SpaceTag(id.handle),
+            root: space.root(),
+        })
+    }
+
+    #[inline]
+    pub(super) fn load_pinned(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        let delta = &self.cpus.get(pin).delta;
+        if delta.space.load(Ordering::Relaxed) != space.key() {
+            self.switch(pin, space);
+        }
+    }
+
+    #[cold]
+    fn switch(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        self.settle(pin);
+        let cpu = self.cpus.get(pin);
+        cpu.last_region.store(0, Ordering::Relaxed);
+        cpu.delta.space.store(space.key(), Ordering::Relaxed);
+        let bit = CpuSet::bit(pin.cpu(), self.cpu_shift);
+        if space.active.load(Ordering::Relaxed) & bit == 0 {
+            space.active.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+
+    /// A space without regions and with one user.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`].
+    pub fn create_space(&self) -> Result<SpaceId, MapError> {
+        let pin = self.pin();
+        let space = self.make_space(&pin)?;
+        self.rmap.space_executed(&space.rmap);
+        self.publish(space);
+        Ok(space.id())
+    }
+
+    /// A space that nobody can name until [`Vm::publish`].
+    pub(super) fn make_space(&self, pin: &Pin<'_>) -> Result<Live<'_, R>, OutOfMemory> {
+        let handle = self.spaces.alloc(pin, &self.memory)?;
+        let root = Tables::<P, F>::make_root(&self.memory, &*self.table_pages, pin, handle.raw())
+            .inspect_err(|_| self.spaces.free(pin, handle))?;
+        let space = self.spaces.get(handle);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.handle.store(handle.raw(), Ordering::Relaxed);
+        space.root.store(root.0, Ordering::Relaxed);
+        space.tree.store(0, Ordering::Relaxed);
+        space.active.store(0, Ordering::Relaxed);
+        space.heap_start.store(0, Ordering::Relaxed);
+        space.heap_end.store(0, Ordering::Relaxed);
+        space.limits.set(super::Limits::default());
+        space.account.reset(1);
+        space.generation.store(generation, Ordering::Release);
+        Ok(self.live_at(handle.raw()))
+    }
+
+    pub(super) fn publish(&self, space: Live<'_, R>) {
+        space.users.store(1, Ordering::Release);
+    }
+
+    /// One more task uses the space (a thread, or a vfork child).
+    pub fn share_space(&self, id: SpaceId) -> bool {
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        space.users.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// One task less; true if it was the last.
+    pub(super) fn leave(&self, space: Live<'_, R>) -> bool {
+        space.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes away the root of a space without users and makes its memory
+    /// reusable. Its tables and regions are gone already.
+    pub(super) fn unmake_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        let root = space.root();
+        space.root.store(Pfn::NONE.0, Ordering::Relaxed);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.generation.store(generation, Ordering::Release);
+        self.table_pages.retire(&self.memory, pin, root);
+        self.spaces.retire(pin, Handle::from_raw(space.handle()));
+    }
+
+    /// Takes the space's lock; dropping the guard releases it.
+    pub(super) fn lock_space<'a>(&'a self, space: Live<'a, R>) -> SpaceGuard<'a, P, F, R> {
+        space
+            .get()
+            .lock
+            .lock(&self.waits, self.memory.platform(), || self.pin());
+        SpaceGuard { vm: self, space }
+    }
+
+    /// [`Vm::find_space`] and [`Vm::lock_space`].
+    pub(super) fn lock_named(&self, id: SpaceId) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        let guard = self.lock_space(space);
+        // It may have ended while we waited.
+        self.find_space(id).ok_or(MapError::NoSpace)?;
+        Ok(guard)
+    }
+
+    /// Counts a table made for or freed from a space.
+    pub(super) fn count_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, made: u32, freed: u32) {
+        if made != 0 {
+            self.events(pin).tables_made.add(u64::from(made));
+        }
+        if freed != 0 {
+            self.events(pin).tables_freed.add(u64::from(freed));
+        }
+        let change = u64::from(made).wrapping_sub(u64::from(freed));
+        if change != 0 {
+            self.count_resident(pin, space, Resident::Table, change);
+        }
+    }
+}
+
+/// Holds a space's lock.
+pub(super) struct SpaceGuard<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    space: Live<'a, R>,
+}
+
+impl<'a, P: Platform, F: Format, R: ReverseMap> SpaceGuard<'a, P, F, R> {
+    /// The locked space.
+    pub(super) fn space(&self) -> Live<'a, R> {
+        self.space
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
+    fn drop(&mut self) {
+        let pin = self.vm.pin();
+        let vm = self.vm;
+        self.space
+            .lock
+            .unlock(&vm.waits, vm.memory.platform(), &pin);
+    }
+}

@@ -1,0 +1,273 @@
+//! mmap.
+
+use super::error::{FaultError, MapError};
+use super::manager::{Live, SpaceId, Vm};
+use super::region::{RegionView, Traits};
+use super::unmap::DeadObjects;
+use crate::addr::{Access, PageRange, Prot, Vpn};
+use crate::object::{ObjectId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Zeroes; with [`Traits::SHARED`], an object of shared memory of its own.
+    Anonymous,
+    /// An object from the given page on.
+    Object {
+        /// Which object.
+        id: ObjectId,
+        /// Its page at the mapping's start.
+        page: u64,
+    },
+}
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// In the highest gap.
+    Anywhere,
+    /// There if it is free, else in the highest gap.
+    Hint(Vpn),
+    /// There, in place of whatever is mapped.
+    Fixed(Vpn),
+    /// There, if nothing is mapped.
+    FixedFree(Vpn),
+}
+
+/// A request to map memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRequest {
+    /// Length in pages.
+    pub pages: u64,
+    /// Rights.
+    pub prot: Prot,
+    /// [`Traits::SHARED`], [`Traits::GROWS_DOWN`], or none.
+    pub traits: Traits,
+    /// What it shows.
+    pub source: Source,
+    /// Where it goes.
+    pub placement: Placement,
+}
+
+impl MapRequest {
+    /// Private zeroes, `pages` pages, anywhere.
+    pub const fn anonymous(pages: u64, prot: Prot) -> MapRequest {
+        MapRequest {
+            pages,
+            prot,
+            traits: Traits::NONE,
+            source: Source::Anonymous,
+            placement: Placement::Anywhere,
+        }
+    }
+
+    /// A private view of `pages` pages of an object, anywhere.
+    pub const fn object(id: ObjectId, page: u64, pages: u64, prot: Prot) -> MapRequest {
+        MapRequest {
+            pages,
+            prot,
+            traits: Traits::NONE,
+            source: Source::Object { id, page },
+            placement: Placement::Anywhere,
+        }
+    }
+
+    /// The same, with stores seen by all.
+    pub const fn shared(mut self) -> MapRequest {
+        self.traits = self.traits.union(Traits::SHARED);
+        self
+    }
+
+    /// The same, extended downwards by faults below it.
+    pub const fn growing_down(mut self) -> MapRequest {
+        self.traits = self.traits.union(Traits::GROWS_DOWN);
+        self
+    }
+
+    /// The same, placed.
+    pub const fn at(mut self, placement: Placement) -> MapRequest {
+        self.placement = placement;
+        self
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Maps memory and returns the first page.
+    ///
+    /// # Errors
+    /// [`MapError`]; the space is as it was.
+    pub fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+        let object = self.source_object(request)?;
+        let mut dead = DeadObjects::default();
+        let result = self.lock_named(id).and_then(|guard| {
+            let pin = self.pin();
+            self.events(&pin).maps.bump();
+            self.map_locked(&pin, guard.space(), request, object, &mut dead)
+        });
+        if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
+            self.bury(&mut dead, object.0);
+        }
+        self.destroy_objects(dead);
+        result
+    }
+
+    /// The object to map, with a user for the region, and the first page in it.
+    fn source_object(&self, request: &MapRequest) -> Result<(u32, u64), MapError> {
+        match request.source {
+            Source::Anonymous if request.traits.has(Traits::SHARED) => {
+                let pin = self.pin();
+                let kind = ObjectKind::SharedMemory;
+                let id = self
+                    .objects
+                    .create(&self.memory, &pin, kind, request.pages)?;
+                Ok((id.handle, 0))
+            }
+            Source::Anonymous => Ok((0, 0)),
+            Source::Object { id, page } => {
+                self.objects.find(id).ok_or(MapError::NoObject)?;
+                page.checked_add(request.pages).ok_or(MapError::BadRange)?;
+                self.objects.hold(id.handle);
+                Ok((id.handle, page))
+            }
+        }
+    }
+
+    /// [`Vm::map`] for the holder of the space's lock.
+    pub(super) fn map_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        (object, page): (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        let range = self.place(space, request)?;
+        self.check_limits(space, request.pages, 1)?;
+        let view = RegionView {
+            range,
+            prot: request.prot,
+            traits: request.traits,
+            object,
+            offset: if object == 0 { range.start.0 } else { page },
+        };
+        let occupied = !self.is_free(space, range);
+        if !occupied && self.extend_left_neighbour(pin, space, &view) {
+            self.merge_at(pin, space, range.end);
+            return Ok(range.start);
+        }
+        let region = self.make_region(pin)?;
+        if occupied && let Err(error) = self.unmap_locked(pin, space, range, dead) {
+            self.regions.free(pin, region);
+            return Err(error);
+        }
+        let write = space.seq.write();
+        self.link_region(pin, space, &write, region, &view);
+        drop(write);
+        self.merge_at(pin, space, range.start);
+        self.merge_at(pin, space, range.end);
+        Ok(range.start)
+    }
+
+    /// Where the request goes.
+    fn place(&self, space: Live<'_, R>, request: &MapRequest) -> Result<PageRange, MapError> {
+        let anywhere = || {
+            if request.pages == 0 {
+                return Err(MapError::BadRange);
+            }
+            let start = self
+                .find_gap(space, request.pages, Self::bounds())
+                .ok_or(MapError::NoGap)?;
+            Ok(PageRange::new(start, request.pages))
+        };
+        match request.placement {
+            Placement::Anywhere => anywhere(),
+            Placement::Hint(start) => {
+                let range = Self::checked_range(start, request.pages)?;
+                if self.is_free(space, range) {
+                    Ok(range)
+                } else {
+                    anywhere()
+                }
+            }
+            Placement::Fixed(start) => Self::checked_range(start, request.pages),
+            Placement::FixedFree(start) => {
+                let range = Self::checked_range(start, request.pages)?;
+                if self.is_free(space, range) {
+                    Ok(range)
+                } else {
+                    Err(MapError::Occupied)
+                }
+            }
+        }
+    }
+
+    /// Whether no region overlaps `range`.
+    pub(super) fn is_free(&self, space: Live<'_, R>, range: PageRange) -> bool {
+        let handle = self.region_from(space, range.start);
+        handle.is_none() || self.region(handle).range().start >= range.end
+    }
+
+    /// Lets the region that ends where `view` begins show it too, if it matches.
+    fn extend_left_neighbour(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        view: &RegionView,
+    ) -> bool {
+        if view.range.start.0 == 0 {
+            return false;
+        }
+        let left = self.region_from(space, Vpn(view.range.start.0 - 1));
+        if left.is_none() {
+            return false;
+        }
+        let left_view = self.region(left).view();
+        if !Self::continues(&left_view, view) {
+            return false;
+        }
+        let range = PageRange {
+            start: left_view.range.start,
+            end: view.range.end,
+        };
+        let write = space.seq.write();
+        self.resize_region(pin, space, &write, left, range, left_view.offset);
+        drop(write);
+        // The region's own user keeps the object; the new one's is not needed.
+        if view.object != 0 {
+            let last = self.objects.release(view.object);
+            debug_assert!(!last, "object lost its last user while it is mapped");
+        }
+        true
+    }
+
+    /// Faults in every page of a range, for writing where that is allowed
+    /// (`MAP_POPULATE`).
+    ///
+    /// # Errors
+    /// [`FaultError`] of the first page that failed; those before stay mapped.
+    pub fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
+        let range = Self::checked_range(start, pages).map_err(|_| FaultError::NoRegion)?;
+        for page in range.start.0..range.end.0 {
+            let address = Vpn(page).address::<F>();
+            match self.fault(id, address, Access::Write) {
+                Err(FaultError::Protection) => {
+                    self.fault(id, address, Access::Read)?;
+                }
+                other => {
+                    other?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The region handle type's empty value, for callers that look regions up.
+    pub(super) fn no_region() -> super::regions::RegionHandle<R> {
+        Handle::NONE
+    }
+}

@@ -1,0 +1,94 @@
+//! What a space shows, region by region and page by page.
+
+use super::error::MapError;
+use super::manager::{SpaceId, Vm};
+use super::region::Traits;
+use crate::addr::{PageRange, Pfn, Prot, Vpn};
+use crate::object::{ObjectId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::table::Format;
+
+/// One region in a `maps` view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapEntry {
+    /// The pages.
+    pub range: PageRange,
+    /// The rights.
+    pub prot: Prot,
+    /// Other properties.
+    pub traits: Traits,
+    /// The object, what it is made of, and its page at the region's start.
+    pub object: Option<(ObjectId, ObjectKind, u64)>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Calls `each` for every region of a space, ascending. The space's lock
+    /// is held: `each` must not change it.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn for_each_region(
+        &self,
+        id: SpaceId,
+        mut each: impl FnMut(&MapEntry),
+    ) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let space = guard.space();
+        let tree = self.tree(space);
+        let mut handle = tree.first();
+        while !handle.is_none() {
+            let view = self.region(handle).view();
+            let object = (view.object != 0).then(|| {
+                let object = self.objects.get(view.object);
+                let id = ObjectId {
+                    handle: view.object,
+                    generation: object.generation(),
+                };
+                (id, object.kind(), view.offset)
+            });
+            each(&MapEntry {
+                range: view.range,
+                prot: view.prot,
+                traits: view.traits.without(Traits::HAS_PRIVATE),
+                object,
+            });
+            handle = tree.next(handle);
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with page, first frame, pages and rights of every leaf of a
+    /// space, ascending, while its lock is held.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn for_each_leaf(
+        &self,
+        id: SpaceId,
+        mut each: impl FnMut(Vpn, Pfn, u64, Prot),
+    ) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let pin = self.pin();
+        let tables = self.tables(&pin, guard.space());
+        let whole = PageRange {
+            start: Vpn(0),
+            end: F::USER_END,
+        };
+        for span in tables.spans(whole) {
+            let level = span.table.level();
+            for index in span.first..span.first + span.count {
+                let entry = span.table.load(index);
+                if F::is_mapped(entry) {
+                    each(
+                        span.table.page(index),
+                        F::frame(entry, level),
+                        F::pages_at(level),
+                        F::prot(entry, level),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Address spaces: regions, faults, and the calls that change them.
+//!
+//! The path of a page fault begins in [`fault`]. Everything else is a change of
+//! a space: it takes the space's lock (a lock whose waiters sleep), closes the
+//! gates of the regions concerned, edits regions and tables, gathers what
+//! became free, flushes, and opens the gates. A call that fails leaves the
+//! space as it was, because everything that can fail is done first.
+//!
+//! Order of locks: space lock, page lock, region gate, table lock, then the
+//! spin locks of rmap designs, objects, arenas and frames.
+
+mod account;
+mod advise;
+mod change;
+mod cow;
+mod error;
+mod exit;
+mod fault;
+mod file;
+mod fork;
+mod heap;
+mod inspect;
+mod lookup;
+mod manager;
+mod map;
+mod maps;
+mod pin;
+mod protect;
+mod region;
+mod remap;
+mod regions;
+mod truncate;
+mod unmap;
+mod zap;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::{Limits, Rss, SpaceStats};
+pub use advise::Advice;
+pub use error::{CreateError, FaultError, MapError};
+pub use fault::Resolved;
+pub use manager::{Loaded, Space, SpaceId, Vm};
+pub use map::{MapRequest, Placement, Source};
+pub use maps::MapEntry;
+pub use pin::PinError;
+pub use region::{Region, RegionView, Traits};
+pub use remap::Remapped;

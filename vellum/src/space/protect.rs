@@ -1,0 +1,88 @@
+//! mprotect.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::table::{Format, Gather, Users};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Changes the rights of a range, cutting and merging regions.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::OutOfMemory`]
+    /// if a region cannot be cut; nothing changed.
+    pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
+        let (guard, range) = self.begin_change(id, start, pages)?;
+        let space = guard.space();
+        if !self.is_covered(space, range) {
+            return Err(MapError::NotMapped);
+        }
+        let pin = self.pin();
+        self.isolate(&pin, space, range)?;
+        self.close_gates(&pin, space, range);
+        let mut gather = self.gather(&pin, space);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            let region = self.region(handle);
+            region.set_word(prot, view.traits);
+            if view.prot != prot {
+                self.protect_entries(&pin, space, view.range, prot, &mut gather);
+            }
+            Ok(())
+        });
+        drop(gather);
+        self.open_gates(space, range);
+        self.merge_range(&pin, space, range);
+        Ok(())
+    }
+
+    /// Gives present entries the new rights, except the right to store, which
+    /// a fault gives where the page may be stored to.
+    fn protect_entries(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        prot: Prot,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            let level = span.table.level();
+            for index in span.first..span.first + span.count {
+                let entry = span.table.load(index);
+                if !F::is_mapped(entry) {
+                    continue;
+                }
+                let keeps = prot.can_write() && F::is_writable(entry);
+                let rights = if keeps { prot } else { prot.read_only() };
+                if F::prot(entry, level) == rights {
+                    continue;
+                }
+                span.table.update(index, Users::Hardware, |entry| {
+                    F::with_prot(entry, level, rights)
+                });
+                gather.stale(span.table.page(index));
+            }
+        }
+    }
+
+    /// Merges what can be merged at the edges and inside of a range.
+    pub(super) fn merge_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+        let mut next = range.start;
+        while next <= range.end {
+            self.merge_at(pin, space, next);
+            let region = self.region_from(space, next);
+            if region.is_none() {
+                break;
+            }
+            let end = self.region(region).range().end;
+            if end <= next {
+                break;
+            }
+            next = end;
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A region: a range of pages with one backing, sharing and protection.
+//!
+//! Faults read a region without a lock of its own being written: they announce
+//! it (see [`crate::sync::Announcements`]) and check its gate. Whoever changes
+//! a region holds the space's lock, closes the gate, waits the readers out,
+//! and opens it again.
+
+
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::frame::Site;
+use crate::object::{Interval, MappedBy};
+use crate::rmap::ReverseMap;
+use crate::slab::Item;
+use crate::sync::RegionGate;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::tree::{Links, Threaded};
+
+
+/// Properties of a region that are not rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traits(u32);
+
+impl Traits {
+    /// None of them.
+    pub const NONE: Traits = Traits(0);
+    /// Writes go to the object.
+    pub const SHARED: Traits = Traits(1 << 8);
+    /// A fault below it extends it downwards (stack).
+    pub const GROWS_DOWN: Traits = Traits(1 << 9);
+    /// The heap that `set_heap_end` manages.
+    pub const HEAP: Traits = Traits(1 << 10);
+    /// Private pages have been made in it: fork must copy its entries.
+    pub const HAS_PRIVATE: Traits = Traits(1 << 11);
+
+    /// Both.
+    pub const fn union(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Traits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The same without `other`.
+    pub const fn without(self, other: Traits) -> Traits {
+        Traits(self.0 & !other.0)
+    }
+}
+
+/// A region as a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionView {
+    /// The pages.
+    pub range: PageRange,
+    /// The rights.
+    pub prot: Prot,
+    /// Other properties.
+    pub traits: Traits,
+    /// Handle of the object, or 0.
+    pub object: u32,
+    /// Page of the object at the region's start; for a region without object,
+    /// the page it was first mapped at.
+    pub offset: u64,
+}
+
+impl RegionView {
+    /// The object's page that `page` shows.
+    #[inline]
+    pub fn index_of(&self, page: Vpn) -> u64 {
+        self.offset + (page.0 - self.range.start.0)
+    }
+
+    /// Whether stores reach an object.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.traits.has(Traits::SHARED)
+    }
+}
+
+/// A region in its arena.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Region<R: ReverseMap> {
+    start: AtomicU64,
+    end: AtomicU64,
+    offset: AtomicU64,
+    /// Rights in the low byte, [`Traits`] above.
+    word: AtomicU32,
+    object: AtomicU32,
+    space: AtomicU32,
+    /// The region's lock, reader side of faults.
+    pub gate: RegionGate,
+    links: Links,
+    /// Start of the first region below this one in the tree, end of the last,
+    /// and the widest gap between any two of them.
+    lowest: AtomicU64,
+    highest: AtomicU64,
+    widest: AtomicU64,
+    interval: Interval,
+    link: AtomicU32,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: R::Region,
+}
+
+impl<R: ReverseMap> Item for Region<R> {
+    const SITE: Site = Site::Region;
+
+    fn vacant() -> Self {
+        Region {
+            start: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            word: AtomicU32::new(0),
+            object: AtomicU32::new(0),
+            space: AtomicU32::new(0),
+            gate: RegionGate::default(),
+            links: Links::default(),
+            lowest: AtomicU64::new(0),
+            highest: AtomicU64::new(0),
+            widest: AtomicU64::new(0),
+            interval: Interval::default(),
+            link: AtomicU32::new(0),
+            rmap: R::Region::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<R: ReverseMap> Region<R> {
+    /// The region as a value. Exact while its gate is held or entered.
+    #[inline]
+    pub fn view(&self) -> RegionView {
+        let word = self.word.load(Ordering::Relaxed);
+        RegionView {
+            range: self.range(),
+            prot: Prot::from_bits(word as u8),
+            traits: Traits(word & !0xff),
+            object: self.object.load(Ordering::Relaxed),
+            offset: self.offset.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The pages.
+    #[inline]
+    pub fn range(&self) -> PageRange {
+        PageRange {
+            start: Vpn(self.start.load(Ordering::Relaxed)),
+            end: Vpn(self.end.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Handle of the space.
+    #[inline]
+    pub fn space(&self) -> u32 {
+        self.space.load(Ordering::Relaxed)
+    }
+
+    /// Sets everything of a region that is in no tree.
+    pub(super) fn set(&self, space: u32, view: &RegionView) {
+        self.space.store(space, Ordering::Relaxed);
+        self.object.store(view.object, Ordering::Relaxed);
+        self.set_range(view.range, view.offset);
+        self.set_word(view.prot, view.traits);
+    }
+
+    pub(super) fn set_range(&self, range: PageRange, offset: u64) {
+        self.start.store(range.start.0, Ordering::Relaxed);
+        self.end.store(range.end.0, Ordering::Relaxed);
+        self.offset.store(offset, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_word(&self, prot: Prot, traits: Traits) {
+        self.word
+            .store(u32::from(prot.bits()) | traits.0, Ordering::Relaxed);
+    }
+
+    /// Notes that private pages have been made. Written once.
+    #[inline]
+    pub(super) fn note_private(&self) {
+        if self.word.load(Ordering::Relaxed) & Traits::HAS_PRIVATE.0 == 0 {
+            self.word.fetch_or(Traits::HAS_PRIVATE.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The region leaves its space: stale handles must not match.
+    pub(super) fn forget(&self) {
+        self.space.store(0, Ordering::Relaxed);
+        self.set_range(PageRange::default(), 0);
+    }
+
+    pub(super) fn lowest(&self) -> u64 {
+        self.lowest.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn highest(&self) -> u64 {
+        self.highest.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn widest(&self) -> u64 {
+        self.widest.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: ReverseMap> MappedBy for Region<R> {
+    fn interval(&self) -> &Interval {
+        &self.interval
+    }
+
+    fn first_index(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    fn end_index(&self) -> u64 {
+        self.first_index() + self.range().pages()
+    }
+}
+
+/// Regions of a space by address, with the gaps between them.
+pub(super) struct ByAddress<R>(core::marker::PhantomData<R>);
+
+impl<R: ReverseMap> Threaded for ByAddress<R> {
+    type Item = Region<R>;
+
+    fn links(item: &Region<R>) -> &Links {
+        &item.links
+    }
+
+    #[inline]
+    fn key(item: &Region<R>) -> u64 {
+        item.start.load(Ordering::Relaxed)
+    }
+
+    fn refresh(item: &Region<R>, left: Option<&Region<R>>, right: Option<&Region<R>>) {
+        let range = item.range();
+        let mut widest = 0;
+        let mut lowest = range.start.0;
+        let mut highest = range.end.0;
+        if let Some(left) = left {
+            let gap = range.start.0.saturating_sub(left.highest());
+            widest = left.widest().max(gap);
+            lowest = left.lowest();
+        }
+        if let Some(right) = right {
+            let gap = right.lowest().saturating_sub(range.end.0);
+            widest = widest.max(right.widest()).max(gap);
+            highest = right.highest();
+        }
+        item.lowest.store(lowest, Ordering::Relaxed);
+        item.highest.store(highest, Ordering::Relaxed);
+        item.widest.store(widest, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,224 @@
+//! The regions of a space by address, for holders of the space's lock.
+//!
+//! Whoever changes the tree shows a [`SeqWrite`]: faults that look while it
+//! lives start over, so a change of several steps is seen whole or not at all.
+
+use super::manager::{Live, Vm};
+use super::region::{ByAddress, Region, RegionView};
+use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::sync::{Pin, SeqWrite};
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+use crate::tree::Tree;
+
+/// A region's handle.
+pub(super) type RegionHandle<R> = Handle<Region<R>>;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    pub(super) fn region(&self, handle: RegionHandle<R>) -> &Region<R> {
+        self.regions.get(handle)
+    }
+
+    pub(super) fn tree<'a>(&'a self, space: Live<'a, R>) -> Tree<'a, ByAddress<R>> {
+        Tree::new(&self.regions, &space.get().tree)
+    }
+
+    /// The first region that ends behind `page`, or none.
+    pub(super) fn region_from(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+        let tree = self.tree(space);
+        let before = tree.last_at_most(page.0);
+        if before.is_none() {
+            return tree.first();
+        }
+        if self.region(before).range().end > page {
+            return before;
+        }
+        tree.next(before)
+    }
+
+    /// Calls `each` for the regions that overlap `range`, ascending. `each`
+    /// may remove the region it is called for.
+    pub(super) fn for_regions<E>(
+        &self,
+        space: Live<'_, R>,
+        range: PageRange,
+        mut each: impl FnMut(RegionHandle<R>, RegionView) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut handle = self.region_from(space, range.start);
+        while !handle.is_none() {
+            let view = self.region(handle).view();
+            if view.range.start >= range.end {
+                break;
+            }
+            let next = self.tree(space).next(handle);
+            each(handle, view)?;
+            handle = next;
+        }
+        Ok(())
+    }
+
+    /// A region in no tree, its gate closed.
+    pub(super) fn make_region(&self, pin: &Pin<'_>) -> Result<RegionHandle<R>, OutOfMemory> {
+        self.regions.alloc(pin, &self.memory)
+    }
+
+    /// Puts a region into the trees of its space and object and opens it.
+    pub(super) fn link_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _write: &SeqWrite<'_>,
+        handle: RegionHandle<R>,
+        view: &RegionView,
+    ) {
+        let region = self.region(handle);
+        region.set(space.handle(), view);
+        if view.object != 0 {
+            self.objects
+                .regions(&self.regions, view.object)
+                .insert(pin, handle);
+        }
+        self.tree(space).insert(handle);
+        space.account.regions.fetch_add(1, Ordering::Relaxed);
+        space
+            .account
+            .pages
+            .fetch_add(view.range.pages(), Ordering::Relaxed);
+        region.gate.open();
+    }
+
+    /// Takes a closed region out of its trees. It maps nothing any more.
+    /// Returns its object if that lost its last user.
+    pub(super) fn unlink_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _write: &SeqWrite<'_>,
+        handle: RegionHandle<R>,
+    ) -> Option<u32> {
+        self.tree(space).remove(handle);
+        self.retire_region(pin, space, handle)
+    }
+
+    /// The rest of [`Vm::unlink_region`], for a region that is in no tree of
+    /// its space any more.
+    pub(super) fn retire_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+    ) -> Option<u32> {
+        let region = self.region(handle);
+        let view = region.view();
+        space.account.regions.fetch_sub(1, Ordering::Relaxed);
+        space
+            .account
+            .pages
+            .fetch_sub(view.range.pages(), Ordering::Relaxed);
+        if view.object != 0 {
+            self.objects
+                .regions(&self.regions, view.object)
+                .remove(pin, handle);
+        }
+        self.rmap.region_ended(&region.rmap);
+        region.forget();
+        self.regions.retire(pin, handle);
+        (view.object != 0 && self.objects.release(view.object)).then_some(view.object)
+    }
+
+    /// Changes which pages a region holds; `offset` belongs to the new start.
+    /// The region keeps its place among the others.
+    pub(super) fn resize_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _write: &SeqWrite<'_>,
+        handle: RegionHandle<R>,
+        range: PageRange,
+        offset: u64,
+    ) {
+        let region = self.region(handle);
+        let view = region.view();
+        let apply = || {
+            region.set_range(range, offset);
+            self.tree(space).changed(handle);
+        };
+        if view.object == 0 {
+            apply();
+        } else {
+            self.objects
+                .regions(&self.regions, view.object)
+                .change(pin, handle, apply);
+        }
+        let growth = range.pages().wrapping_sub(view.range.pages());
+        space.account.pages.fetch_add(growth, Ordering::Relaxed);
+    }
+
+    /// The highest gap of `pages` pages within `bounds`.
+    pub(super) fn find_gap(
+        &self,
+        space: Live<'_, R>,
+        pages: u64,
+        bounds: PageRange,
+    ) -> Option<Vpn> {
+        let root = self.tree(space).root();
+        if root.is_none() {
+            return highest_fit(bounds, pages, bounds);
+        }
+        let (lowest, highest) = (self.region(root).lowest(), self.region(root).highest());
+        highest_fit(between(highest, bounds.end.0), pages, bounds)
+            .or_else(|| self.gap_below(space, root, pages, bounds))
+            .or_else(|| highest_fit(between(0, lowest), pages, bounds))
+    }
+
+    /// The highest gap between two regions of a subtree. Depth is that of the
+    /// tree.
+    fn gap_below(
+        &self,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        pages: u64,
+        bounds: PageRange,
+    ) -> Option<Vpn> {
+        if handle.is_none() {
+            return None;
+        }
+        let region = self.region(handle);
+        let outside = region.highest() <= bounds.start.0 || region.lowest() >= bounds.end.0;
+        if region.widest() < pages || outside {
+            return None;
+        }
+        let tree = self.tree(space);
+        let (left, right) = (tree.left(handle), tree.right(handle));
+        let range = region.range();
+        let behind = || {
+            let next = self.region(right).lowest();
+            highest_fit(between(range.end.0, next), pages, bounds)
+        };
+        let before = || {
+            let previous = self.region(left).highest();
+            highest_fit(between(previous, range.start.0), pages, bounds)
+        };
+        self.gap_below(space, right, pages, bounds)
+            .or_else(|| if right.is_none() { None } else { behind() })
+            .or_else(|| if left.is_none() { None } else { before() })
+            .or_else(|| self.gap_below(space, left, pages, bounds))
+    }
+}
+
+fn between(start: u64, end: u64) -> PageRange {
+    PageRange {
+        start: Vpn(start),
+        end: Vpn(end),
+    }
+}
+
+/// The last place for `pages` pages in the part of `gap` within `bounds`.
+fn highest_fit(gap: PageRange, pages: u64, bounds: PageRange) -> Option<Vpn> {
+    let gap = gap.intersection(bounds);
+    (gap.pages() >= pages && !gap.is_empty()).then(|| Vpn(gap.end.0 - pages))
+}

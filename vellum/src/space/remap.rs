@@ -1,0 +1,328 @@
+//! mremap: grow, shrink, move.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use super::map::Placement;
+use super::region::{Region, RegionView};
+use super::regions::RegionHandle;
+use super::unmap::DeadObjects;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::{Place, ReverseMap, Run};
+use crate::sync::Pin;
+use crate::table::{Format, Gather, LockedTable, Span, Tables, Users};
+
+/// Where the memory is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remapped {
+    /// The pages.
+    pub range: PageRange,
+    /// Whether they moved.
+    pub moved: bool,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Resizes the mapping of `pages` pages at `start`, which lies in one
+    /// region, to `new_pages`. `placement` [`Placement::Fixed`] moves it
+    /// there; [`Placement::Anywhere`] moves it if it cannot grow where it is;
+    /// any other keeps it in place.
+    ///
+    /// # Errors
+    /// [`MapError`]; the space is as it was, except that with
+    /// [`Placement::Fixed`] the target may have been unmapped already.
+    pub fn remap(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        new_pages: u64,
+        placement: Placement,
+    ) -> Result<Remapped, MapError> {
+        let (guard, range) = self.begin_change(id, start, pages)?;
+        if new_pages == 0 {
+            return Err(MapError::BadRange);
+        }
+        let mut dead = DeadObjects::default();
+        let result = {
+            let pin = self.pin();
+            self.remap_locked(&pin, guard.space(), range, new_pages, placement, &mut dead)
+        };
+        drop(guard);
+        self.destroy_objects(dead);
+        result
+    }
+
+    fn remap_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        new_pages: u64,
+        placement: Placement,
+        dead: &mut DeadObjects,
+    ) -> Result<Remapped, MapError> {
+        let handle = self.region_from(space, range.start);
+        if handle.is_none() {
+            return Err(MapError::NotMapped);
+        }
+        let view = self.region(handle).view();
+        if view.range.start > range.start || view.range.end < range.end {
+            return Err(MapError::NotMapped);
+        }
+        if let Placement::Fixed(target) = placement {
+            return self.move_to(pin, space, range, new_pages, target, dead);
+        }
+        let resized = PageRange::new(range.start, new_pages);
+        if new_pages <= range.pages() {
+            if new_pages < range.pages() {
+                let tail = PageRange {
+                    start: resized.end,
+                    end: range.end,
+                };
+                self.unmap_locked(pin, space, tail, dead)?;
+            }
+            return Ok(Remapped {
+                range: resized,
+                moved: false,
+            });
+        }
+        self.check_limits(space, new_pages - range.pages(), 0)?;
+        let growth = PageRange {
+            start: range.end,
+            end: resized.end,
+        };
+        let free = resized.end <= F::USER_END && self.is_free(space, growth);
+        if view.range.end == range.end && free {
+            let grown = PageRange {
+                start: view.range.start,
+                end: resized.end,
+            };
+            let write = space.seq.write();
+            self.resize_region(pin, space, &write, handle, grown, view.offset);
+            drop(write);
+            self.merge_at(pin, space, grown.end);
+            return Ok(Remapped {
+                range: resized,
+                moved: false,
+            });
+        }
+        if placement != Placement::Anywhere {
+            return Err(MapError::Occupied);
+        }
+        let target = self
+            .find_gap(space, new_pages, Self::bounds())
+            .ok_or(MapError::NoGap)?;
+        self.move_to(pin, space, range, new_pages, target, dead)
+    }
+
+    /// Moves `range` to `target`, where it has `new_pages` pages.
+    fn move_to(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        new_pages: u64,
+        target: Vpn,
+        dead: &mut DeadObjects,
+    ) -> Result<Remapped, MapError> {
+        let to = Self::checked_range(target, new_pages)?;
+        if to.overlaps(range) {
+            return Err(MapError::BadRange);
+        }
+        self.check_limits(space, new_pages.saturating_sub(range.pages()), 0)?;
+        self.unmap_locked(pin, space, to, dead)?;
+        self.isolate(pin, space, range)?;
+        let kept = PageRange::new(range.start, range.pages().min(new_pages));
+        if let Err(error) = self.make_target_tables(pin, space, kept, to.start) {
+            self.merge_range(pin, space, range);
+            return Err(error.into());
+        }
+        if kept.end < range.end {
+            let tail = PageRange {
+                start: kept.end,
+                end: range.end,
+            };
+            self.unmap_locked(pin, space, tail, dead)?;
+        }
+        self.close_gates(pin, space, kept);
+        let handle = self.region_from(space, kept.start);
+        let view = self.region(handle).view();
+        let mut gather = self.gather(pin, space);
+        self.relocate(pin, space, handle, &view, to, &mut gather);
+        drop(gather);
+        self.region(handle).gate.open();
+        self.merge_at(pin, space, to.start);
+        self.merge_at(pin, space, to.end);
+        Ok(Remapped {
+            range: to,
+            moved: true,
+        })
+    }
+
+    /// Makes the tables that moved entries need, so that moving cannot fail.
+    fn make_target_tables(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        from: PageRange,
+        to: Vpn,
+    ) -> Result<(), OutOfMemory> {
+        let tables = self.tables(pin, space);
+        let moved = |page: Vpn| Vpn(to.0 + (page.0 - from.start.0));
+        let mut made = 0;
+        let mut result = Ok(());
+        for span in tables.spans(from) {
+            let (first, count) = (span.table.page(span.first), span.count as u64);
+            drop(span);
+            // A span's pages may fall into two tables.
+            for page in [moved(first), moved(first.offset(count - 1))] {
+                match tables.lock_or_make(page) {
+                    Ok((_, new)) => made += new,
+                    Err(error) => result = Err(error),
+                }
+            }
+        }
+        self.count_tables(pin, space, made, 0);
+        if result.is_err() {
+            let target = PageRange::new(to, from.pages());
+            self.free_empty_tables(pin, space, target);
+        }
+        result
+    }
+
+    /// Frees the tables of a range that no entry lives in.
+    fn free_empty_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+        let tables = self.tables(pin, space);
+        let mut gather = self.gather(pin, space);
+        for span in tables.spans(range) {
+            tables.unlink_if_empty(span.table, &mut gather);
+        }
+        self.count_tables(pin, space, 0, gather.tables_freed());
+    }
+
+    /// Moves a closed region and its entries.
+    fn relocate(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        view: &RegionView,
+        to: PageRange,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let region = self.region(handle);
+        let mut apply = || {
+            self.move_entries(pin, space, region, view.range, to.start, gather);
+            let write = space.seq.write();
+            self.tree(space).remove(handle);
+            region.set_range(to, view.offset);
+            self.tree(space).insert(handle);
+            drop(write);
+        };
+        if view.object == 0 {
+            apply();
+        } else {
+            // Truncation looks for the object's pages under the same lock and
+            // must not look where they have just been.
+            self.objects
+                .regions(&self.regions, view.object)
+                .change(pin, handle, apply);
+        }
+        let growth = to.pages().wrapping_sub(view.range.pages());
+        space
+            .account
+            .pages
+            .fetch_add(growth, crate::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn move_entries(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        from: PageRange,
+        to: Vpn,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let tables = self.tables(pin, space);
+        let freed = gather.tables_freed();
+        for span in tables.spans(from) {
+            let delta = to.0.wrapping_sub(from.start.0);
+            self.move_span(pin, space, region, &tables, &span, delta, gather);
+            tables.unlink_if_empty(span.table, gather);
+        }
+        let freed = gather.tables_freed() - freed;
+        self.count_tables(pin, space, 0, freed);
+        self.free_empty_tables(pin, space, PageRange::new(to, from.pages()));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one move")]
+    fn move_span(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        tables: &Tables<'_, P, F>,
+        span: &Span<'_, F>,
+        delta: u64,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let source = &span.table;
+        let mut moved = 0;
+        for index in span.first..span.first + span.count {
+            if source.load(index) == 0 {
+                continue;
+            }
+            let page = source.page(index);
+            let target = Vpn(page.0.wrapping_add(delta));
+            gather.stale(page);
+            moved += 1;
+            let same = tables.leaf_table(target) == Some(source.table());
+            let other = if same { None } else { tables.lock(target) };
+            let table = other.as_ref().unwrap_or(source);
+            self.move_entry(pin, space, region, source, index, table, target);
+            if same {
+                moved -= 1;
+            }
+        }
+        source.count_cleared(moved);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one move")]
+    fn move_entry(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        source: &LockedTable<'_, F>,
+        index: usize,
+        target: &LockedTable<'_, F>,
+        page: Vpn,
+    ) {
+        let entry = source.clear(index, Users::Hardware);
+        let to = F::index(page, 1);
+        target.fill(to, entry);
+        if source.table() != target.table() {
+            target.count_made(1);
+        }
+        let pfn = F::frame(entry, 1);
+        if pfn == self.zero_page {
+            return;
+        }
+        let env = self.env(pin);
+        let mut ctx = R::Ctx::default();
+        let place = Place {
+            space: space.handle(),
+            region: &region.rmap,
+        };
+        let old = Run::single(pfn, source.pte(index), source.page(index));
+        let new = Run::single(pfn, target.pte(to), page);
+        self.rmap.shift(&env, &mut ctx, &old, &new, place);
+        self.rmap.finish(&env, ctx);
+        let frame = self.memory.frame(pfn);
+        if frame.kind() == crate::frame::Kind::Anonymous && frame.counts().maps() == 1 {
+            frame.set_index(page.0, 0);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Pages of objects leaving: truncation, writing back, the end of an object.
+//!
+//! A page leaves its object under its page lock, unmapped first: the
+//! reverse-mapping design finds its entries, each is cleared through the slot
+//! that the visit hands out, its CPUs are flushed, and only then is the page
+//! free. A fault that maps the page meanwhile counts its mapping first and
+//! then looks at the page lock; we lock first and then look at the count.
+
+use core::ops::ControlFlow;
+
+use super::account::Resident;
+use super::error::{FaultError, MapError};
+use super::manager::{SpaceId, Vm};
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::object::{MappedBy, ObjectId, ObjectKind};
+use crate::platform::{Flush, IoError, Platform, SpaceTag};
+use crate::rmap::{ReverseMap, Topology, Verdict};
+use crate::slab::Handle;
+use crate::sync::Pin;
+use crate::sync::atomic::{Ordering, fence};
+use crate::table::{Format, PteRef, Users};
+
+/// Entries that one visit changes before their CPUs are flushed.
+const BATCH: usize = 64;
+
+/// Entries whose old translations are still to be flushed.
+struct Stale {
+    entries: [(u32, Vpn); BATCH],
+    used: usize,
+}
+
+impl Stale {
+    fn new() -> Self {
+        Stale {
+            entries: [(0, Vpn(0)); BATCH],
+            used: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == BATCH
+    }
+
+    fn push(&mut self, space: u32, page: Vpn) {
+        self.entries[self.used] = (space, page);
+        self.used += 1;
+    }
+}
+
+/// A page of an object, locked for us.
+enum Locked {
+    /// With a reference.
+    Page(u64, Pfn),
+    /// Somebody else has it; a reference comes with it.
+    Busy(Pfn),
+    /// Look again.
+    Again,
+    /// There is none left.
+    End,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Flushes and forgets stale entries.
+    fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
+        for &(handle, page) in &stale.entries[..stale.used] {
+            let space = self.live_at(handle);
+            let target = self.flush_target(space);
+            if !target.cpus.is_empty() {
+                let request = Flush {
+                    space: SpaceTag(handle),
+                    range: Some(PageRange::new(page, 1)),
+                    tables: false,
+                };
+                self.memory
+                    .platform()
+                    .flush(pin.cpu(), target.cpus, &request);
+            }
+        }
+        stale.used = 0;
+    }
+
+    /// Removes every mapping of a page whose page lock is ours, with a
+    /// reference. Its dirty marks become the page's.
+    fn unmap_page(&self, pin: &Pin<'_>, page: Pfn) {
+        let env = self.env(pin);
+        let frame = self.memory.frame(page);
+        let kind = match self.objects.get(frame.owner()).kind() {
+            ObjectKind::File { .. } => Resident::File,
+            ObjectKind::SharedMemory => Resident::SharedMemory,
+        };
+        let mut stale = Stale::new();
+        let mut spins = 0;
+        fence(Ordering::SeqCst);
+        while frame.counts().maps() > 0 {
+            let report = self
+                .rmap
+                .visit::<P, F>(&env, self, page, &mut |slot| {
+                    if stale.is_full() {
+                        return Verdict::Stop;
+                    }
+                    if slot.clear().dirty {
+                        frame.set_if_clear(Flags::DIRTY);
+                    }
+                    stale.push(slot.space(), slot.page());
+                    let space = self.live_at(slot.space());
+                    self.count_resident(pin, space, kind, u64::MAX);
+                    Verdict::Unmapped
+                });
+            self.flush_stale(pin, &mut stale);
+            for _ in 0..report.unmapped {
+                self.memory.put(pin, page);
+            }
+            if report.unmapped == 0 {
+                // Somebody counted a mapping and has not made the entry yet.
+                pin.relax(spins);
+                spins += 1;
+            }
+        }
+    }
+
+    /// The first page at or behind `from` that is cached, locked if possible.
+    fn lock_next(&self, pin: &Pin<'_>, handle: u32, from: u64) -> Locked {
+        let object = self.objects.get(handle);
+        let Some((index, page)) = self.objects.radix(object).next(from) else {
+            return Locked::End;
+        };
+        if !self.memory.frame(page).try_get() {
+            return Locked::Again;
+        }
+        if !self.objects.locks.try_lock(&self.memory, page) {
+            return Locked::Busy(page);
+        }
+        let frame = self.memory.frame(page);
+        if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
+            self.objects.locks.unlock(&self.memory, pin, page);
+            self.memory.put(pin, page);
+            return Locked::Again;
+        }
+        Locked::Page(index, page)
+    }
+
+    /// Takes every page at or behind `first` out of an object.
+    fn drop_pages(&self, handle: u32, first: u64) {
+        let mut spins = 0;
+        loop {
+            let pin = self.pin();
+            match self.lock_next(&pin, handle, first) {
+                Locked::End => return,
+                Locked::Again => {
+                    pin.relax(spins);
+                    spins += 1;
+                }
+                Locked::Busy(page) => {
+                    drop(pin);
+                    self.wait_for_page(page);
+                }
+                Locked::Page(index, page) => {
+                    self.unmap_page(&pin, page);
+                    let object = self.objects.get(handle);
+                    self.objects.detach(&self.memory, &pin, object, index, page);
+                    self.objects.locks.unlock(&self.memory, &pin, page);
+                    self.note_removed(&pin, page);
+                    // Ours and the cache's.
+                    self.memory.put(&pin, page);
+                    self.memory.put(&pin, page);
+                }
+            }
+        }
+    }
+
+    /// Sets an object's length. Pages behind the new end are dropped from the
+    /// cache and from every mapping, copies that private mappings made of them
+    /// too; accesses there then fail with [`FaultError::PastEnd`].
+    ///
+    /// # Errors
+    /// [`MapError::NoObject`].
+    pub fn truncate(&self, id: ObjectId, pages: u64) -> Result<(), MapError> {
+        let object = self.objects.find(id).ok_or(MapError::NoObject)?;
+        let shrinks = pages < object.pages();
+        self.objects.set_pages(object, pages);
+        if shrinks {
+            // Pages first: a private copy made meanwhile came from a page that
+            // was still there, and is found afterwards.
+            self.drop_pages(id.handle, pages);
+            self.zap_copies(id.handle, pages);
+        }
+        Ok(())
+    }
+
+    /// Unmaps the private copies of an object's pages at or behind `first`.
+    fn zap_copies(&self, handle: u32, first: u64) {
+        let pin = self.pin();
+        let regions = self.objects.regions(&self.regions, handle);
+        regions.overlapping(&pin, first, u64::MAX, |_, region| {
+            let view = region.view();
+            if view.is_shared() {
+                return ControlFlow::Continue(());
+            }
+            let space = self.live_at(region.space());
+            let skipped = first.saturating_sub(region.first_index());
+            let range = PageRange {
+                start: view.range.start.offset(skipped),
+                end: view.range.end,
+            };
+            let mut gather = self.gather(&pin, space);
+            let tables = self.tables(&pin, space);
+            let mut spans = tables.spans(range);
+            while let Some(span) = spans.next() {
+                let is_copy = |pfn| {
+                    pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
+                };
+                let users = Users::Hardware;
+                let rest =
+                    self.zap_span(&pin, space, region, &span, users, &mut gather, is_copy);
+                drop(span);
+                if let Some(page) = rest {
+                    gather.flush();
+                    spans.rewind(page);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Writes every page of an object that is newer than its backing store:
+    /// pages marked dirty, and pages with a dirty mark in an entry that maps
+    /// them. Waits for pages that are being filled.
+    ///
+    /// # Errors
+    /// [`FaultError::Io`] if the store refused a page, which stays dirty; the
+    /// others were written.
+    pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
+        self.objects.find(id).ok_or(FaultError::NoObject)?;
+        self.sync_pages(id.handle).map_err(FaultError::from)
+    }
+
+    /// [`Vm::sync`] by handle; returns the pages written.
+    fn sync_pages(&self, handle: u32) -> Result<u64, IoError> {
+        let ObjectKind::File { store } = self.objects.get(handle).kind() else {
+            return Ok(0);
+        };
+        let mut result = Ok(0);
+        let mut next = 0;
+        let mut spins = 0;
+        loop {
+            let pin = self.pin();
+            match self.lock_next(&pin, handle, next) {
+                Locked::End => return result,
+                Locked::Again => {
+                    pin.relax(spins);
+                    spins += 1;
+                }
+                Locked::Busy(page) => {
+                    drop(pin);
+                    self.wait_for_page(page);
+                }
+                Locked::Page(index, page) => {
+                    next = index + 1;
+                    self.take_dirty_marks(&pin, page);
+                    let frame = self.memory.frame(page);
+                    let dirty = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+                    drop(pin);
+                    if dirty {
+                        match self.write_back(store, index, page) {
+                            Ok(()) => result = result.map(|written| written + 1),
+                            Err(error) => result = Err(error),
+                        }
+                    }
+                    let pin = self.pin();
+                    self.objects.locks.unlock(&self.memory, &pin, page);
+                    self.memory.put(&pin, page);
+                }
+            }
+        }
+    }
+
+    /// Writes one page, locked and with a reference, to the store.
+    fn write_back(&self, store: u64, index: u64, page: Pfn) -> Result<(), IoError> {
+        let frame = self.memory.frame(page);
+        frame.set(Flags::WRITEBACK);
+        let written = self.memory.platform().write_page(store, index, page);
+        if written.is_err() {
+            frame.set(Flags::DIRTY);
+        }
+        frame.clear(Flags::WRITEBACK);
+        if written.is_ok() {
+            self.events(&self.pin()).page_writes.bump();
+        }
+        written
+    }
+
+    /// Moves the dirty marks of a page's entries to the page. A store made
+    /// after this sets a mark again, because the CPUs have been flushed.
+    fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+        let frame = self.memory.frame(page);
+        if frame.counts().maps() == 0 {
+            return;
+        }
+        let env = self.env(pin);
+        let mut stale = Stale::new();
+        loop {
+            let mut more = false;
+            self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                if stale.is_full() {
+                    more = true;
+                    return Verdict::Stop;
+                }
+                if slot.take_dirty() {
+                    frame.set_if_clear(Flags::DIRTY);
+                    stale.push(slot.space(), slot.page());
+                }
+                Verdict::Keep
+            });
+            self.flush_stale(pin, &mut stale);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Whoever made the object is done with it. It ends with its last mapping;
+    /// a file's dirty pages are written then.
+    ///
+    /// # Errors
+    /// [`MapError::NoObject`].
+    pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
+        self.objects.find(id).ok_or(MapError::NoObject)?;
+        if self.objects.release(id.handle) {
+            self.destroy_object(id.handle);
+        }
+        Ok(())
+    }
+
+    /// Ends an object without users: writes what is dirty, drops its pages.
+    pub(super) fn destroy_object(&self, handle: u32) {
+        if let Err(IoError) = self.sync_pages(handle) {
+            self.events(&self.pin()).lost_objects.bump();
+        }
+        self.drop_pages(handle, 0);
+        self.objects.retire(&self.pin(), handle);
+    }
+
+    /// The space a table belongs to, by handle, for reports.
+    pub(crate) fn space_named_by(&self, handle: u32) -> SpaceId {
+        self.live_at(handle).id()
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Topology for Vm<P, F, R> {
+    fn regions_of(
+        &self,
+        pin: &Pin<'_>,
+        object: u32,
+        index: u64,
+        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+    ) {
+        let regions = self.objects.regions(&self.regions, object);
+        regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
+            let page = region.range().start.offset(index - region.first_index());
+            visit(region.space(), page)
+        });
+    }
+
+    fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef> {
+        let space = self.live_at(space);
+        if space.root().is_none() {
+            return None;
+        }
+        self.tables(pin, space).leaf_table(page).map(|table| PteRef {
+            table,
+            index: F::index(page, 1) as u16,
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! munmap.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use crate::addr::{PageRange, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::{Format, Users};
+
+/// Objects that lost their last user, threaded through their own records.
+#[derive(Default)]
+pub(super) struct DeadObjects(u32);
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Unmaps `pages` pages from `start` on. Holes in the range are no error.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NoSpace`], and
+    /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot.
+    pub fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let (guard, range) = self.begin_change(id, start, pages)?;
+        let mut dead = DeadObjects::default();
+        let result = {
+            let pin = self.pin();
+            self.events(&pin).unmaps.bump();
+            self.unmap_locked(&pin, guard.space(), range, &mut dead)
+        };
+        drop(guard);
+        self.destroy_objects(dead);
+        result
+    }
+
+    /// [`Vm::unmap`] for the holder of the space's lock.
+    pub(super) fn unmap_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        dead: &mut DeadObjects,
+    ) -> Result<(), MapError> {
+        let first = self.region_from(space, range.start);
+        if first.is_none() || self.region(first).range().start >= range.end {
+            return Ok(());
+        }
+        self.isolate(pin, space, range)?;
+        self.close_gates(pin, space, range);
+        let mut gather = self.gather(pin, space);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            self.zap(
+                pin,
+                space,
+                self.region(handle),
+                view.range,
+                Users::Hardware,
+                &mut gather,
+            );
+            let write = space.seq.write();
+            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
+                self.bury(dead, object);
+            }
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// Lists an object that lost its last user.
+    pub(super) fn bury(&self, dead: &mut DeadObjects, object: u32) {
+        // Nobody else can name the object, so the word is ours.
+        self.objects
+            .get(object)
+            .free_link()
+            .store(dead.0, Ordering::Relaxed);
+        dead.0 = object;
+    }
+
+    /// Ends the objects on the list. Unpinned, no lock held: pages may have to
+    /// be waited for and written.
+    pub(super) fn destroy_objects(&self, dead: DeadObjects) {
+        let mut object = dead.0;
+        while object != 0 {
+            let next = self.objects.get(object).free_link().load(Ordering::Relaxed);
+            self.destroy_object(object);
+            object = next;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Clearing the entries of a range.
+
+use core::ops::ControlFlow;
+
+use super::account::Resident;
+use super::manager::{Live, Vm};
+use super::region::Region;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::object::ObjectKind;
+use crate::platform::Platform;
+use crate::rmap::{Place, ReverseMap, Run};
+use crate::sync::Pin;
+use crate::table::{Format, Gather, LockedTable, Span, Users};
+
+/// How many entries of each kind were cleared.
+#[derive(Default)]
+struct Zapped {
+    anonymous: u64,
+    file: u64,
+    shared_memory: u64,
+    zero: u64,
+}
+
+impl Zapped {
+    fn total(&self) -> u64 {
+        self.anonymous + self.file + self.shared_memory + self.zero
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Clears every entry of `range`, which lies in `region`, and frees the
+    /// tables that become empty. The caller holds the space's lock and no
+    /// other; what became free is in `gather`.
+    pub(super) fn zap(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        range: PageRange,
+        users: Users,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let tables = self.tables(pin, space);
+        let freed_before = gather.tables_freed();
+        let mut spans = tables.spans(range);
+        while let Some(span) = spans.next() {
+            let rest = self.zap_span(pin, space, region, &span, users, gather, |_| true);
+            tables.unlink_if_empty(span.table, gather);
+            if let Some(page) = rest {
+                gather.flush();
+                spans.rewind(page);
+            }
+        }
+        let freed = gather.tables_freed() - freed_before;
+        self.count_tables(pin, space, 0, freed);
+    }
+
+    /// Clears those entries of a span whose page `takes` accepts. Returns the
+    /// page to go on from if the gather became full.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]
+    pub(super) fn zap_span(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        span: &Span<'_, F>,
+        users: Users,
+        gather: &mut Gather<'_, P>,
+        takes: impl Fn(Pfn) -> bool,
+    ) -> Option<Vpn> {
+        let mut zapped = Zapped::default();
+        let env = self.env(pin);
+        let mut ctx = R::Ctx::default();
+        let table = &span.table;
+        let mut rest = None;
+        for index in span.first..span.first + span.count {
+            let entry = table.load(index);
+            if entry == 0 || !takes(F::frame(entry, table.level())) {
+                continue;
+            }
+            if gather.room() == 0 {
+                rest = Some(table.page(index));
+                break;
+            }
+            let place = Place {
+                space: space.handle(),
+                region: &region.rmap,
+            };
+            self.zap_entry(pin, table, index, users, gather, &mut zapped, |run| {
+                self.rmap.remove(&env, &mut ctx, run, place);
+            });
+        }
+        table.count_cleared(zapped.total() as u32);
+        self.rmap.finish(&env, ctx);
+        self.events(pin).zapped_entries.add(zapped.total());
+        for (kind, count) in [
+            (Resident::Anonymous, zapped.anonymous),
+            (Resident::File, zapped.file),
+            (Resident::SharedMemory, zapped.shared_memory),
+            (Resident::Zero, zapped.zero),
+        ] {
+            if count != 0 {
+                self.count_resident(pin, space, kind, count.wrapping_neg());
+            }
+        }
+        rest
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]
+    #[inline]
+    fn zap_entry(
+        &self,
+        pin: &Pin<'_>,
+        table: &LockedTable<'_, F>,
+        index: usize,
+        users: Users,
+        gather: &mut Gather<'_, P>,
+        zapped: &mut Zapped,
+        remove: impl FnOnce(&Run),
+    ) {
+        let old = table.clear(index, users);
+        let page = table.page(index);
+        gather.stale(page);
+        let pfn = F::frame(old, table.level());
+        if pfn == self.zero_page {
+            zapped.zero += 1;
+            return;
+        }
+        let frame = self.memory.frame(pfn);
+        remove(&Run::single(pfn, table.pte(index), page));
+        if frame.kind() == Kind::Object {
+            if F::marks(old).dirty {
+                frame.set_if_clear(Flags::DIRTY);
+            }
+            match self.objects.get(frame.owner()).kind() {
+                ObjectKind::File { .. } => zapped.file += 1,
+                ObjectKind::SharedMemory => zapped.shared_memory += 1,
+            }
+            frame.remove_mapping();
+        } else {
+            zapped.anonymous += 1;
+            if frame.remove_mapping().refs() == 1 {
+                self.note_removed(pin, pfn);
+            }
+        }
+        gather.frame(pfn);
+    }
+
+    /// Whether every page of `range` lies in some region.
+    pub(super) fn is_covered(&self, space: Live<'_, R>, range: PageRange) -> bool {
+        let mut next = range.start;
+        let _ = self.for_regions(space, range, |_, view| {
+            if view.range.start > next {
+                return Err(ControlFlow::<()>::Break(()));
+            }
+            next = view.range.end;
+            Ok(())
+        });
+        next >= range.end
+    }
+}

@@ -1,0 +1,146 @@
+//! Batched unmapping: one flush for many pages, and nothing freed before it.
+//!
+//! A frame keeps its reference, and an unlinked table its contents, until the
+//! CPUs that may hold translations have been flushed. Tables are then retired:
+//! walkers without a lock may read them until their epoch has passed.
+
+use super::pages::TablePages;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::PhysicalMemory;
+use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
+use crate::sync::Pin;
+
+/// Runs of frames a gather holds before it flushes by itself.
+const RUNS: usize = 256;
+
+/// Whose translations an unmapping makes stale.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushTarget {
+    /// The space's tag.
+    pub tag: SpaceTag,
+    /// Every CPU that may hold its translations.
+    pub cpus: CpuSet,
+}
+
+/// Collects what an unmapping makes free.
+pub struct Gather<'g, P: Platform> {
+    memory: &'g PhysicalMemory<P>,
+    source: &'g dyn TablePages<P>,
+    pin: &'g Pin<'g>,
+    target: FlushTarget,
+    runs: [(Pfn, u32); RUNS],
+    used: usize,
+    stale: PageRange,
+    tables: Pfn,
+    tables_freed: u32,
+}
+
+impl<'g, P: Platform> Gather<'g, P> {
+    /// An empty gather. A `target` without CPUs needs no flush.
+    pub fn new(
+        memory: &'g PhysicalMemory<P>,
+        source: &'g dyn TablePages<P>,
+        pin: &'g Pin<'g>,
+        target: FlushTarget,
+    ) -> Self {
+        Gather {
+            memory,
+            source,
+            pin,
+            target,
+            runs: [(Pfn::NONE, 0); RUNS],
+            used: 0,
+            stale: PageRange::default(),
+            tables: Pfn::NONE,
+            tables_freed: 0,
+        }
+    }
+
+    /// The translation of `page` was removed or lost rights.
+    #[inline]
+    pub fn stale(&mut self, page: Vpn) {
+        if self.stale.is_empty() {
+            self.stale = PageRange::new(page, 1);
+        } else {
+            self.stale.start = self.stale.start.min(page);
+            self.stale.end = self.stale.end.max(page.offset(1));
+        }
+    }
+
+    /// Takes over a reference to `frame`, to drop after the flush. Called with
+    /// the table of the translation locked; [`Gather::is_full`] tells when the
+    /// caller must unlock and flush before it goes on.
+    #[inline]
+    pub fn frame(&mut self, frame: Pfn) {
+        if self.target.cpus.is_empty() {
+            self.memory.put(self.pin, frame);
+            return;
+        }
+        if self.used > 0 {
+            let (first, count) = &mut self.runs[self.used - 1];
+            if first.offset(*count) == frame {
+                *count += 1;
+                return;
+            }
+        }
+        debug_assert!(self.used < RUNS, "gather not flushed when full");
+        self.runs[self.used] = (frame, 1);
+        self.used += 1;
+    }
+
+    /// How many more frames fit for certain.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.target.cpus.is_empty() {
+            usize::MAX
+        } else {
+            RUNS - self.used
+        }
+    }
+
+    /// Takes over an unlinked table.
+    pub fn table(&mut self, table: Pfn) {
+        // The live count of an unlinked table is not needed any more.
+        self.memory.frame(table).set_next(self.tables);
+        self.tables = table;
+        self.tables_freed += 1;
+    }
+
+    /// Tables taken over so far.
+    pub fn tables_freed(&self) -> u32 {
+        self.tables_freed
+    }
+
+    /// Flushes and frees what was gathered. No spin lock is held.
+    pub fn flush(&mut self) {
+        let has_tables = !self.tables.is_none();
+        if !self.target.cpus.is_empty() && (has_tables || !self.stale.is_empty()) {
+            let request = Flush {
+                space: self.target.tag,
+                range: Some(self.stale),
+                tables: has_tables,
+            };
+            self.memory
+                .platform()
+                .flush(self.pin.cpu(), self.target.cpus, &request);
+        }
+        self.stale = PageRange::default();
+        for &(first, count) in &self.runs[..self.used] {
+            for frame in 0..count {
+                self.memory.put(self.pin, first.offset(frame));
+            }
+        }
+        self.used = 0;
+        while !self.tables.is_none() {
+            let table = self.tables;
+            self.tables = self.memory.frame(table).links().0;
+            self.source.retire(self.memory, self.pin, table);
+        }
+    }
+}
+
+impl<P: Platform> Drop for Gather<'_, P> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

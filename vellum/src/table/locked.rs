@@ -1,0 +1,218 @@
+//! One page table under its lock: the only way to change an entry.
+//!
+//! Each table has a spin lock in its frame record, and a count of its live
+//! (non-empty) entries that is exact under the lock. Hardware sets accessed
+//! and dirty marks without the lock, so an entry that hardware may be using is
+//! changed by an atomic exchange; one that hardware cannot be using
+//! ([`Users::None`]) by plain stores. Readers without the lock see each
+//! entry whole.
+
+use core::marker::PhantomData;
+
+use super::format::{Format, Marks};
+use super::pte::PteRef;
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{Flags, Frame, PhysicalMemory};
+use crate::platform::Platform;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{BitGuard, BitLock, Pin, bytes};
+
+/// Who may be walking the table while it is edited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Users {
+    /// Hardware on some CPU: old entries are fetched atomically.
+    Hardware,
+    /// Nobody: the space is not loaded on any CPU.
+    None,
+}
+
+/// A locked page table.
+pub struct LockedTable<'a, F> {
+    table: Pfn,
+    frame: &'a Frame,
+    words: &'a [AtomicU64],
+    _guard: BitGuard<'a, AtomicU32>,
+    format: PhantomData<F>,
+}
+
+/// The entries of a table, for readers that hold no lock. The caller is pinned
+/// since before it found the table, so the frame is not used anew.
+#[inline]
+pub(crate) fn table_words<F: Format, P: Platform>(memory: &PhysicalMemory<P>, table: Pfn) -> &[AtomicU64] {
+    // SAFETY: frames of kind `Table` are accessed through atomic words only,
+    // from `TablePages::take` to the end of their epoch (invariant 4); the
+    // address is that of a whole frame, aligned to its size (condition 2 of
+    // `Platform`).
+    unsafe { bytes::words(memory.direct(table), F::ENTRIES) }
+}
+
+impl<'a, F: Format> LockedTable<'a, F> {
+    /// Locks `table`; `None` if it was unlinked in the meantime. The caller is
+    /// pinned since before it found the table.
+    #[inline]
+    pub fn lock<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        table: Pfn,
+    ) -> Option<Self> {
+        let frame = memory.frame(table);
+        let guard = frame.flag_word().lock_bit(Flags::TABLE_LOCK.bit(), pin);
+        Self::locked(memory, table, frame, guard)
+    }
+
+    /// Locks `table` if that needs no waiting. `Err` if it does.
+    #[inline]
+    pub(crate) fn try_lock<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        table: Pfn,
+    ) -> Result<Option<Self>, super::Contended> {
+        let frame = memory.frame(table);
+        let guard = frame
+            .flag_word()
+            .try_lock_bit(Flags::TABLE_LOCK.bit())
+            .ok_or(super::Contended)?;
+        Ok(Self::locked(memory, table, frame, guard))
+    }
+
+    #[inline]
+    fn locked<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        table: Pfn,
+        frame: &'a Frame,
+        guard: BitGuard<'a, AtomicU32>,
+    ) -> Option<Self> {
+        if guard.value() & Flags::DEAD.0 != 0 {
+            return None;
+        }
+        Some(LockedTable {
+            table,
+            frame,
+            words: table_words::<F, P>(memory, table),
+            _guard: guard,
+            format: PhantomData,
+        })
+    }
+
+    /// The table.
+    #[inline]
+    pub fn table(&self) -> Pfn {
+        self.table
+    }
+
+    /// Level of the table's entries.
+    #[inline]
+    pub fn level(&self) -> u32 {
+        self.frame.level()
+    }
+
+    /// Handle of the space the table belongs to.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.frame.owner()
+    }
+
+    /// Entries that are not empty.
+    #[inline]
+    pub fn live(&self) -> u32 {
+        self.frame.live()
+    }
+
+    /// Names the entry at `index`.
+    #[inline]
+    pub fn pte(&self, index: usize) -> PteRef {
+        PteRef {
+            table: self.table,
+            index: index as u16,
+        }
+    }
+
+    /// First page that the entry at `index` covers.
+    #[inline]
+    pub fn page(&self, index: usize) -> Vpn {
+        self.frame
+            .base()
+            .offset(index as u64 * F::pages_at(self.level()))
+    }
+
+    /// The entry at `index`.
+    #[inline]
+    pub fn load(&self, index: usize) -> u64 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    /// Fills an empty entry. The caller counts it with [`LockedTable::count_made`],
+    /// once for all it fills.
+    #[inline]
+    pub fn fill(&self, index: usize, entry: u64) {
+        debug_assert!(self.load(index) == 0, "entry filled twice");
+        self.words[index].store(entry, Ordering::Release);
+    }
+
+    /// Counts entries filled.
+    #[inline]
+    pub fn count_made(&self, count: u32) {
+        self.frame.add_live(count);
+    }
+
+    /// Empties a live entry and returns what it held. The caller counts it
+    /// with [`LockedTable::count_cleared`].
+    #[inline]
+    pub fn clear(&self, index: usize, users: Users) -> u64 {
+        match users {
+            Users::Hardware => self.words[index].swap(0, Ordering::AcqRel),
+            Users::None => {
+                let old = self.load(index);
+                self.words[index].store(0, Ordering::Relaxed);
+                old
+            }
+        }
+    }
+
+    /// Counts entries cleared; returns how many are live.
+    #[inline]
+    pub fn count_cleared(&self, count: u32) -> u32 {
+        self.frame.sub_live(count)
+    }
+
+    /// Puts another entry in place of a live one and returns the old one with
+    /// the marks hardware had set.
+    #[inline]
+    pub fn replace(&self, index: usize, entry: u64) -> u64 {
+        self.words[index].swap(entry, Ordering::AcqRel)
+    }
+
+    /// Rewrites a live leaf, keeping marks that hardware sets meanwhile.
+    /// Returns the old and the new entry.
+    #[inline]
+    pub fn update(&self, index: usize, users: Users, change: impl Fn(u64) -> u64) -> (u64, u64) {
+        let word = &self.words[index];
+        let mut old = word.load(Ordering::Relaxed);
+        if users == Users::None {
+            let new = change(old);
+            word.store(new, Ordering::Release);
+            return (old, new);
+        }
+        loop {
+            let new = change(old);
+            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return (old, new),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Marks the table unlinked, so that whoever locks it next looks again.
+    #[inline]
+    pub(super) fn bury(&self) {
+        self.frame.set(Flags::DEAD);
+    }
+}
+
+/// What a cleared leaf said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cleared {
+    /// The first frame it mapped.
+    pub frame: Pfn,
+    /// The marks hardware had set.
+    pub marks: Marks,
+}

@@ -1,0 +1,363 @@
+//! Finding, making and freeing the tables of one space.
+
+use core::marker::PhantomData;
+
+use super::format::Format;
+use super::gather::Gather;
+use super::locked::{LockedTable, table_words};
+use super::pages::TablePages;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::platform::Platform;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+
+/// More levels than any format has.
+const MAX_LEVELS: usize = 6;
+
+/// The tables of one space, for a pinned caller.
+pub struct Tables<'a, P: Platform, F> {
+    memory: &'a PhysicalMemory<P>,
+    source: &'a dyn TablePages<P>,
+    pin: &'a Pin<'a>,
+    root: Pfn,
+    owner: u32,
+    format: PhantomData<F>,
+}
+
+impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
+    /// The tables under `root`, of the space with handle `owner`.
+    pub fn new(
+        memory: &'a PhysicalMemory<P>,
+        source: &'a dyn TablePages<P>,
+        pin: &'a Pin<'a>,
+        root: Pfn,
+        owner: u32,
+    ) -> Self {
+        Tables {
+            memory,
+            source,
+            pin,
+            root,
+            owner,
+            format: PhantomData,
+        }
+    }
+
+    /// Makes a root table.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn make_root(
+        memory: &PhysicalMemory<P>,
+        source: &dyn TablePages<P>,
+        pin: &Pin<'_>,
+        owner: u32,
+    ) -> Result<Pfn, OutOfMemory> {
+        let root = source.take(memory, pin, Site::RootTable)?;
+        memory.frame(root).init_table(owner, F::LEVELS, Vpn(0));
+        Ok(root)
+    }
+
+    /// The leaf entry that covers `page`, or 0, and its level. Reads without
+    /// locks, so the entry may change at once.
+    #[inline]
+    pub fn peek(&self, page: Vpn) -> (u64, u32) {
+        let (table, level) = self.descend(page);
+        let entry = self.word(table, level, page);
+        if F::is_mapped(entry) && F::is_leaf(entry, level) {
+            (entry, level)
+        } else {
+            (0, level)
+        }
+    }
+
+    #[inline]
+    fn word(&self, table: Pfn, level: u32, page: Vpn) -> u64 {
+        table_words::<F, P>(self.memory, table)[F::index(page, level)].load(Ordering::Acquire)
+    }
+
+    /// The lowest table on the way to `page`, and its level.
+    #[inline]
+    fn descend(&self, page: Vpn) -> (Pfn, u32) {
+        let mut table = self.root;
+        let mut level = F::LEVELS;
+        while level > 1 {
+            let entry = self.word(table, level, page);
+            if !F::is_mapped(entry) || F::is_leaf(entry, level) {
+                break;
+            }
+            table = F::frame(entry, level);
+            level -= 1;
+        }
+        (table, level)
+    }
+
+    /// The level-1 table that holds the entry for `page`, if there is one.
+    pub fn leaf_table(&self, page: Vpn) -> Option<Pfn> {
+        let (table, level) = self.descend(page);
+        (level == 1).then_some(table)
+    }
+
+    /// Locks the table that holds the leaf for `page`, or would hold it at
+    /// level 1; `None` if there is no such table.
+    #[inline]
+    pub fn lock(&self, page: Vpn) -> Option<LockedTable<'a, F>> {
+        loop {
+            let (table, level) = self.descend(page);
+            let Some(locked) = LockedTable::lock(self.memory, self.pin, table) else {
+                continue;
+            };
+            let entry = locked.load(F::index(page, level));
+            if level == 1 || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
+                return Some(locked);
+            }
+            if !F::is_mapped(entry) {
+                return None;
+            }
+        }
+    }
+
+    /// Locks the table for a leaf at `page`, making the tables that are
+    /// missing. A larger leaf that covers the page already stands in the table
+    /// returned, whose level tells. Returns how many tables were made.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was linked.
+    #[inline]
+    pub fn lock_or_make(&self, page: Vpn) -> Result<(LockedTable<'a, F>, u32), OutOfMemory> {
+        self.lock_or_make_at(page, 1)
+    }
+
+    /// [`Tables::lock_or_make`] for a leaf at `leaf_level`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was linked.
+    pub fn lock_or_make_at(
+        &self,
+        page: Vpn,
+        leaf_level: u32,
+    ) -> Result<(LockedTable<'a, F>, u32), OutOfMemory> {
+        let mut made = 0;
+        loop {
+            let (table, level) = self.descend_to(page, leaf_level);
+            let entry = self.word(table, level, page);
+            if level == leaf_level || F::is_mapped(entry) {
+                if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
+                    let entry = locked.load(F::index(page, level));
+                    if level == leaf_level || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
+                        return Ok((locked, made));
+                    }
+                }
+                continue;
+            }
+            made += self.link(page, table, level, leaf_level)?;
+        }
+    }
+
+    #[inline]
+    fn descend_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32) {
+        let mut table = self.root;
+        let mut level = F::LEVELS;
+        while level > lowest {
+            let entry = self.word(table, level, page);
+            if !F::is_mapped(entry) || F::is_leaf(entry, level) {
+                break;
+            }
+            table = F::frame(entry, level);
+            level -= 1;
+        }
+        (table, level)
+    }
+
+    /// Makes the tables for `page` below `top`, down to `lowest`, and links
+    /// them with one store.
+    #[cold]
+    fn link(&self, page: Vpn, top: Pfn, top_level: u32, lowest: u32) -> Result<u32, OutOfMemory> {
+        let mut spare = [Pfn::NONE; MAX_LEVELS];
+        for level in lowest..top_level {
+            match self.source.take(self.memory, self.pin, Site::TablePage) {
+                Ok(table) => spare[level as usize] = table,
+                Err(error) => {
+                    self.give_back(&spare);
+                    return Err(error);
+                }
+            }
+        }
+        for level in lowest..top_level {
+            let frame = self.memory.frame(spare[level as usize]);
+            frame.init_table(self.owner, level, F::table_base(page, level));
+            if level > lowest {
+                let words = table_words::<F, P>(self.memory, spare[level as usize]);
+                let below = F::table_entry(spare[level as usize - 1]);
+                words[F::index(page, level)].store(below, Ordering::Relaxed);
+                frame.add_live(1);
+            }
+        }
+        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top) {
+            let index = F::index(page, top_level);
+            if locked.load(index) == 0 {
+                locked.fill(index, F::table_entry(spare[top_level as usize - 1]));
+                locked.count_made(1);
+                return Ok(top_level - lowest);
+            }
+        }
+        self.scrub(&spare, page, lowest, top_level);
+        self.give_back(&spare);
+        Ok(0)
+    }
+
+    /// Empties tables that were prepared but not linked.
+    fn scrub(&self, spare: &[Pfn; MAX_LEVELS], page: Vpn, lowest: u32, top_level: u32) {
+        for level in lowest + 1..top_level {
+            let words = table_words::<F, P>(self.memory, spare[level as usize]);
+            words[F::index(page, level)].store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn give_back(&self, spare: &[Pfn; MAX_LEVELS]) {
+        for &table in spare.iter().filter(|table| !table.is_none()) {
+            self.source.give_back(self.memory, self.pin, table);
+        }
+    }
+
+    /// Unlinks `table`, which the caller has emptied or found empty, and each
+    /// table above that becomes empty by it. The root stays.
+    pub fn unlink_if_empty(&self, mut table: LockedTable<'a, F>, gather: &mut Gather<'_, P>) {
+        while table.live() == 0 && table.level() < F::LEVELS {
+            let page = table.page(0);
+            let above = table.level() + 1;
+            let parent = loop {
+                // The table is linked and locked, so its parents are linked too;
+                // one that is just being marked dead would have to be empty.
+                let (parent, level) = self.descend_to(page, above);
+                debug_assert!(level == above, "linked table without a parent");
+                if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent) {
+                    break locked;
+                }
+            };
+            parent.clear(F::index(page, above), super::Users::None);
+            parent.count_cleared(1);
+            table.bury();
+            let dead = table.table();
+            table = parent;
+            gather.table(dead);
+        }
+    }
+
+    /// Splits the leaf that covers `page` into leaves one level below, with
+    /// the same rights and marks. Returns whether there was such a leaf.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the leaf is as it was.
+    pub fn split(&self, page: Vpn) -> Result<bool, OutOfMemory> {
+        let table = self.source.take(self.memory, self.pin, Site::TablePage)?;
+        let done = self.lock(page).filter(|locked| locked.level() > 1).is_some_and(|locked| {
+            let level = locked.level();
+            let index = F::index(page, level);
+            let below = level - 1;
+            self.memory
+                .frame(table)
+                .init_table(self.owner, below, F::table_base(page, below));
+            // Hardware may mark the large leaf until it is replaced, so its
+            // replacement claims the marks of the entry it swaps out.
+            locked.update(index, super::Users::Hardware, |entry| {
+                let frame = F::frame(entry, level);
+                let words = table_words::<F, P>(self.memory, table);
+                for (slot, word) in words.iter().enumerate() {
+                    let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
+                    let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
+                    word.store(leaf, Ordering::Relaxed);
+                }
+                F::table_entry(table)
+            });
+            self.memory.frame(table).add_live(F::ENTRIES as u32);
+            true
+        });
+        if !done {
+            self.source.give_back(self.memory, self.pin, table);
+        }
+        Ok(done)
+    }
+
+    /// Visits the existing tables with leaves in `range`.
+    pub fn spans(&self, range: PageRange) -> Spans<'_, 'a, P, F> {
+        Spans {
+            tables: self,
+            next: range.start,
+            end: range.end,
+        }
+    }
+}
+
+/// A part of one locked table.
+pub struct Span<'a, F> {
+    /// The table.
+    pub table: LockedTable<'a, F>,
+    /// First entry of the range in it.
+    pub first: usize,
+    /// Entries of the range in it.
+    pub count: usize,
+}
+
+/// Walks a range table by table, each locked while the caller has it.
+///
+/// Every level-1 table in the range is visited once, whether its entries are
+/// live or not, and every larger leaf once; what has no table is skipped in
+/// steps of the largest empty extent.
+pub struct Spans<'t, 'a, P: Platform, F> {
+    tables: &'t Tables<'a, P, F>,
+    next: Vpn,
+    end: Vpn,
+}
+
+impl<'a, P: Platform, F: Format> Spans<'_, 'a, P, F> {
+    /// Continues from `page`, which is in the range: for callers that had to
+    /// let go of a table half done.
+    pub fn rewind(&mut self, page: Vpn) {
+        self.next = page;
+    }
+
+    /// Whether the range is done.
+    pub fn is_done(&self) -> bool {
+        self.next >= self.end
+    }
+}
+
+impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
+    type Item = Span<'a, F>;
+
+    fn next(&mut self) -> Option<Span<'a, F>> {
+        while self.next < self.end {
+            let page = self.next;
+            let (table, level) = self.tables.descend(page);
+            let Some(locked) = LockedTable::<F>::lock(self.tables.memory, self.tables.pin, table)
+            else {
+                continue;
+            };
+            let first = F::index(page, level);
+            if level == 1 {
+                let count = (F::ENTRIES - first).min((self.end.0 - page.0) as usize);
+                self.next = page.offset(count as u64);
+                return Some(Span {
+                    table: locked,
+                    first,
+                    count,
+                });
+            }
+            let entry = locked.load(first);
+            if F::is_mapped(entry) && !F::is_leaf(entry, level) {
+                continue;
+            }
+            self.next = Vpn((page.0 | (F::pages_at(level) - 1)) + 1);
+            if F::is_mapped(entry) {
+                return Some(Span {
+                    table: locked,
+                    first,
+                    count: 1,
+                });
+            }
+        }
+        None
+    }
+}

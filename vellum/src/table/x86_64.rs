@@ -1,0 +1,129 @@
+//! x86-64 with 4 levels and 4 KiB pages.
+//!
+//! Bits as in the AMD64 Architecture Programmer's Manual, volume 2, section
+//! 5.4. Bit 9, which is free for software, marks every entry that holds
+//! something, so that a leaf that forbids all access (P = 0) is not taken for
+//! an empty entry.
+
+use super::format::{Format, Marks};
+use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
+
+/// The x86-64 4-level format.
+pub struct X86_64;
+
+const PRESENT: u64 = 1 << 0;
+const WRITE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const WRITE_THROUGH: u64 = 1 << 3;
+const CACHE_DISABLE: u64 = 1 << 4;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const PAGE_SIZE: u64 = 1 << 7;
+const MAPPED: u64 = 1 << 9;
+const NO_EXECUTE: u64 = 1 << 63;
+const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
+
+const RIGHTS: u64 = PRESENT | WRITE | NO_EXECUTE | WRITE_THROUGH | CACHE_DISABLE;
+
+/// The rights and memory type of a leaf. The memory type uses PCD and PWT with
+/// the reset values of the PAT, in which PWT alone is write-through; a kernel
+/// that wants write-combining programs PAT entry 1 to WC, as is usual.
+fn rights(prot: Prot) -> u64 {
+    let present = if prot.is_none() { 0 } else { PRESENT };
+    let write = if prot.can_write() { WRITE } else { 0 };
+    let execute = if prot.can_execute() { 0 } else { NO_EXECUTE };
+    let memory = match prot.memory_type() {
+        MemoryType::WriteBack => 0,
+        MemoryType::WriteCombining => WRITE_THROUGH,
+        MemoryType::Uncached => CACHE_DISABLE | WRITE_THROUGH,
+    };
+    present | write | execute | memory
+}
+
+impl Geometry for X86_64 {
+    const FRAME_SHIFT: u32 = 12;
+}
+
+impl Format for X86_64 {
+    const NAME: &'static str = "x86-64";
+    const LEVELS: u32 = 4;
+    const MAX_LEAF_LEVEL: u32 = 3;
+    const USER_END: Vpn = Vpn(1 << 35);
+
+    #[inline]
+    fn table_entry(table: Pfn) -> u64 {
+        u64::from(table.0) << 12 | PRESENT | WRITE | USER | ACCESSED | MAPPED
+    }
+
+    #[inline]
+    fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
+        let size = if level > 1 { PAGE_SIZE } else { 0 };
+        let entry = u64::from(frame.0) << 12 | USER | MAPPED | size | rights(prot);
+        Self::with_marks(entry, marks)
+    }
+
+    #[inline]
+    fn is_mapped(entry: u64) -> bool {
+        entry & MAPPED != 0
+    }
+
+    #[inline]
+    fn is_leaf(entry: u64, level: u32) -> bool {
+        level == 1 || entry & PAGE_SIZE != 0
+    }
+
+    #[inline]
+    fn frame(entry: u64, _level: u32) -> Pfn {
+        Pfn(((entry & FRAME_MASK) >> 12) as u32)
+    }
+
+    #[inline]
+    fn prot(entry: u64, _level: u32) -> Prot {
+        let memory = match entry & (CACHE_DISABLE | WRITE_THROUGH) {
+            0 => MemoryType::WriteBack,
+            WRITE_THROUGH => MemoryType::WriteCombining,
+            _ => MemoryType::Uncached,
+        };
+        let mut prot = Prot::NONE;
+        if entry & PRESENT != 0 {
+            prot = Prot::READ;
+            if entry & WRITE != 0 {
+                prot = prot.union(Prot::WRITE);
+            }
+            if entry & NO_EXECUTE == 0 {
+                prot = prot.union(Prot::EXECUTE);
+            }
+        }
+        prot.with_type(memory)
+    }
+
+    #[inline]
+    fn is_writable(entry: u64) -> bool {
+        entry & (PRESENT | WRITE) == PRESENT | WRITE
+    }
+
+    #[inline]
+    fn marks(entry: u64) -> Marks {
+        Marks {
+            accessed: entry & ACCESSED != 0,
+            dirty: entry & DIRTY != 0,
+        }
+    }
+
+    #[inline]
+    fn write_protect(entry: u64) -> u64 {
+        entry & !WRITE
+    }
+
+    #[inline]
+    fn with_marks(entry: u64, marks: Marks) -> u64 {
+        let accessed = if marks.accessed { ACCESSED } else { 0 };
+        let dirty = if marks.dirty { DIRTY } else { 0 };
+        entry & !(ACCESSED | DIRTY) | accessed | dirty
+    }
+
+    #[inline]
+    fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
+        entry & !RIGHTS | rights(prot)
+    }
+}

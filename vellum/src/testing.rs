@@ -1,0 +1,307 @@
+//! A machine for the core's unit tests: memory from the host, any number of
+//! CPUs on any number of threads, and a check of what the core promises the
+//! platform (one pin a CPU, windows closed, high memory never reached directly).
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::vec::Vec;
+
+use crate::addr::Pfn;
+use crate::platform::{
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+};
+
+std::thread_local! {
+    static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
+    static TASK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Moves the calling thread to a CPU. It must not be pinned.
+pub(crate) fn run_on(cpu: u16) {
+    CURRENT_CPU.set(cpu);
+}
+
+/// The calling thread as a task token, never 0.
+fn this_task() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if TASK.get() == 0 {
+        TASK.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    TASK.get()
+}
+
+/// Pin depth and owner of one CPU, and the frames in its windows.
+#[derive(Default)]
+struct Cpu {
+    pins: AtomicU64,
+    owner: AtomicU64,
+    windows: [AtomicU64; 2],
+}
+
+/// The machine. Its memory starts out as garbage, not as zeroes.
+pub(crate) struct TestMachine {
+    map: Vec<MemoryRange>,
+    nodes_of: Vec<NodeId>,
+    nodes: usize,
+    cpus: Vec<Cpu>,
+    memory: NonNull<u8>,
+    layout: Layout,
+    tasks: Mutex<BTreeMap<u64, Thread>>,
+    store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
+    flushes: Mutex<Vec<(CpuSet, Flush)>>,
+    /// Makes the backing store refuse.
+    pub(crate) broken_store: AtomicBool,
+}
+
+const SHIFT: u32 = 12;
+const NO_FRAME: u64 = 0;
+
+// SAFETY: the memory behind the pointer is the machine's own, and is handed
+// out frame by frame under the platform's rules; all else is `Sync` itself.
+unsafe impl Sync for TestMachine {}
+// SAFETY: as above; nothing is bound to a thread.
+unsafe impl Send for TestMachine {}
+
+/// A range of the memory map: first frame, frames, node, zone.
+pub(crate) const fn range(start: u32, frames: u32, node: u16, zone: Zone) -> MemoryRange {
+    MemoryRange {
+        start: Pfn(start),
+        frames,
+        node: NodeId(node),
+        zone,
+    }
+}
+
+impl TestMachine {
+    /// `cpus` CPUs, one node, `frames` frames of low memory from frame 0x100 on.
+    pub(crate) fn simple(cpus: usize, frames: u32) -> Self {
+        Self::new(&std::vec![0; cpus], &[range(0x100, frames, 0, Zone::Low)])
+    }
+
+    /// A CPU for each entry of `nodes_of`, on that node, and this memory map,
+    /// which need not be one that the core accepts.
+    pub(crate) fn new(nodes_of: &[u16], map: &[MemoryRange]) -> Self {
+        let first = map.first().map_or(0, |range| range.start.0);
+        let end = map.iter().map(|range| range.start.0.saturating_add(range.frames)).max();
+        let frames = end.unwrap_or(0).saturating_sub(first).clamp(1, 1 << 20);
+        let bytes = (frames as usize) << SHIFT;
+        let layout = Layout::from_size_align(bytes, 1 << SHIFT).unwrap();
+        // SAFETY: the layout is not of size 0.
+        let memory = NonNull::new(unsafe { alloc(layout) }).unwrap();
+        // SAFETY: `memory` has that many bytes.
+        unsafe { memory.as_ptr().write_bytes(0xa5, bytes) };
+        let map_nodes = map.iter().map(|range| range.node.0);
+        let nodes = nodes_of.iter().copied().chain(map_nodes).max().unwrap_or(0);
+        TestMachine {
+            map: map.to_vec(),
+            nodes_of: nodes_of.iter().copied().map(NodeId).collect(),
+            nodes: usize::from(nodes) + 1,
+            cpus: nodes_of.iter().map(|_| Cpu::default()).collect(),
+            memory,
+            layout,
+            tasks: Mutex::default(),
+            store: Mutex::default(),
+            flushes: Mutex::default(),
+            broken_store: AtomicBool::new(false),
+        }
+    }
+
+    /// The same machine with fewer or more nodes than its ranges name.
+    pub(crate) fn with_nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Takes the flushes asked for since the last call.
+    #[allow(dead_code, reason = "for the tests of layers above")]
+    pub(crate) fn take_flushes(&self) -> Vec<(CpuSet, Flush)> {
+        core::mem::take(&mut self.flushes.lock().unwrap())
+    }
+
+    fn address(&self, frame: Pfn) -> NonNull<u8> {
+        let inside = |range: &&MemoryRange| {
+            range.start <= frame && frame.0 - range.start.0 < range.frames
+        };
+        assert!(self.map.iter().find(inside).is_some(), "{frame:?} is not memory");
+        let offset = ((frame.0 - self.map[0].start.0) as usize) << SHIFT;
+        assert!(offset < self.layout.size(), "{frame:?} is beyond the test machine");
+        // SAFETY: the offset is inside of the allocation.
+        unsafe { self.memory.add(offset) }
+    }
+
+    fn zone(&self, frame: Pfn) -> Zone {
+        let after = self.map.partition_point(|range| range.start <= frame);
+        self.map[after - 1].zone
+    }
+
+    /// Address of a frame of any zone, for looking at its bytes in a test.
+    pub(crate) fn peek(&self, frame: Pfn) -> &[u8] {
+        // SAFETY: the frame is memory of this size; the test that looks does
+        // so while nobody writes.
+        unsafe { core::slice::from_raw_parts(self.address(frame).as_ptr(), 1 << SHIFT) }
+    }
+
+    /// Overwrites a frame that the test owns.
+    pub(crate) fn scribble(&self, frame: Pfn, byte: u8) {
+        // SAFETY: the frame is memory of this size; the test owns it.
+        unsafe { self.address(frame).as_ptr().write_bytes(byte, 1 << SHIFT) };
+    }
+}
+
+impl Drop for TestMachine {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+// SAFETY: the frames are the machine's own memory, aligned and distinct; pins
+// are checked to be one caller's per CPU; there is no TLB, so a flush has
+// nothing to do.
+unsafe impl Platform for TestMachine {
+    fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        self.nodes_of[usize::from(cpu.0)]
+    }
+
+    fn frame_shift(&self) -> u32 {
+        SHIFT
+    }
+
+    fn memory_map(&self) -> &[MemoryRange] {
+        &self.map
+    }
+
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        10 + 10 * u32::from(from.0.abs_diff(to.0))
+    }
+
+    fn pin(&self) -> CpuId {
+        let cpu = CpuId(CURRENT_CPU.get());
+        let state = &self.cpus[usize::from(cpu.0)];
+        if state.pins.fetch_add(1, Ordering::AcqRel) == 0 {
+            state.owner.store(this_task(), Ordering::Relaxed);
+        }
+        assert_eq!(
+            state.owner.load(Ordering::Relaxed),
+            this_task(),
+            "two threads are pinned to one CPU"
+        );
+        cpu
+    }
+
+    fn unpin(&self, cpu: CpuId) {
+        let state = &self.cpus[usize::from(cpu.0)];
+        let last = state.pins.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_open = |window: &AtomicU64| window.load(Ordering::Relaxed) != NO_FRAME;
+        if last && !thread::panicking() {
+            assert!(!state.windows.iter().any(is_open), "a window was left open");
+        }
+    }
+
+    fn frame(&self, frame: Pfn) -> NonNull<u8> {
+        assert_eq!(self.zone(frame), Zone::Low, "{frame:?} needs a window");
+        self.address(frame)
+    }
+
+    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+        let window = &self.cpus[usize::from(cpu.0)].windows[slot];
+        let before = window.swap(u64::from(frame.0) + 1, Ordering::Relaxed);
+        assert_eq!(before, NO_FRAME, "window {slot} was open");
+        self.address(frame)
+    }
+
+    fn close_window(&self, cpu: CpuId, slot: usize) {
+        let window = &self.cpus[usize::from(cpu.0)].windows[slot];
+        assert_ne!(window.swap(NO_FRAME, Ordering::Relaxed), NO_FRAME, "window {slot} was closed");
+    }
+
+    fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
+        self.flushes.lock().unwrap().push((cpus, *request));
+    }
+
+    fn relax(&self, _spins: u32) {
+        // Two threads may share a processor.
+        thread::yield_now();
+    }
+
+    fn current_task(&self) -> TaskToken {
+        let task = this_task();
+        self.tasks.lock().unwrap().entry(task).or_insert_with(thread::current);
+        TaskToken(task)
+    }
+
+    fn park(&self) {
+        thread::park();
+    }
+
+    fn unpark(&self, task: TaskToken) {
+        if let Some(thread) = self.tasks.lock().unwrap().get(&task.0) {
+            thread.unpark();
+        }
+    }
+
+    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        if self.broken_store.load(Ordering::Relaxed) {
+            return Err(IoError);
+        }
+        let pages = self.store.lock().unwrap();
+        // SAFETY: the frame is memory of this size, and the caller, who gave
+        // it to be filled, is its only user.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << SHIFT)
+        };
+        match pages.get(&(store, index)) {
+            Some(page) => bytes.copy_from_slice(page),
+            None => bytes.fill(0),
+        }
+        Ok(())
+    }
+
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        if self.broken_store.load(Ordering::Relaxed) {
+            return Err(IoError);
+        }
+        let page = self.peek(frame).to_vec();
+        self.store.lock().unwrap().insert((store, index), page);
+        Ok(())
+    }
+}
+
+/// Numbers for tests: the same for the same seed, on every machine.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    /// The generator of a seed, which is printed so that a failure shows it.
+    /// `VELLUM_SEED` in the environment takes its place.
+    pub(crate) fn new(seed: u64) -> Rng {
+        let given = std::env::var("VELLUM_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or(seed);
+        std::println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+    }
+}

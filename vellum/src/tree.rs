@@ -1,0 +1,341 @@
+//! Balanced trees threaded through arena items.
+//!
+//! An AVL tree whose links lie in the items, so that inserting and removing
+//! never allocate. Items carry sums over their subtrees (largest gap, largest
+//! end) that [`Threaded::refresh`] recomputes bottom-up. Links are atomics:
+//! one writer at a time, under a lock of its owner, beside readers that
+//! validate what they found by other means and never follow more than
+//! [`MAX_DEPTH`] links.
+
+use core::marker::PhantomData;
+
+use crate::slab::{Arena, Handle, Item};
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// Deeper than any AVL tree of 2^32 items.
+pub const MAX_DEPTH: usize = 48;
+
+/// The links of one item in one tree.
+#[derive(Debug, Default)]
+pub struct Links {
+    left: AtomicU32,
+    right: AtomicU32,
+    parent: AtomicU32,
+    height: AtomicU32,
+}
+
+/// How a kind of tree uses its items.
+pub trait Threaded {
+    /// The items.
+    type Item: Item;
+
+    /// The links of this tree in an item.
+    fn links(item: &Self::Item) -> &Links;
+
+    /// The order of items; equal keys are allowed.
+    fn key(item: &Self::Item) -> u64;
+
+    /// Recomputes what an item knows about its subtree.
+    fn refresh(item: &Self::Item, left: Option<&Self::Item>, right: Option<&Self::Item>);
+}
+
+/// A tree: the arena of its items and the word that names its root.
+pub struct Tree<'a, K: Threaded> {
+    arena: &'a Arena<K::Item>,
+    root: &'a AtomicU32,
+    kind: PhantomData<K>,
+}
+
+type Link<K> = Handle<<K as Threaded>::Item>;
+
+impl<'a, K: Threaded> Tree<'a, K> {
+    /// The tree whose root handle stands in `root`.
+    #[inline]
+    pub fn new(arena: &'a Arena<K::Item>, root: &'a AtomicU32) -> Self {
+        Tree {
+            arena,
+            root,
+            kind: PhantomData,
+        }
+    }
+
+    /// The root, or none.
+    #[inline]
+    pub fn root(&self) -> Link<K> {
+        Handle::from_raw(self.root.load(Ordering::Relaxed))
+    }
+
+    /// The item.
+    #[inline]
+    pub fn item(&self, handle: Link<K>) -> &'a K::Item {
+        self.arena.get(handle)
+    }
+
+    #[inline]
+    fn links(&self, handle: Link<K>) -> &'a Links {
+        K::links(self.arena.get(handle))
+    }
+
+    /// The left child, or none.
+    #[inline]
+    pub fn left(&self, handle: Link<K>) -> Link<K> {
+        Handle::from_raw(self.links(handle).left.load(Ordering::Relaxed))
+    }
+
+    /// The right child, or none.
+    #[inline]
+    pub fn right(&self, handle: Link<K>) -> Link<K> {
+        Handle::from_raw(self.links(handle).right.load(Ordering::Relaxed))
+    }
+
+    fn parent(&self, handle: Link<K>) -> Link<K> {
+        Handle::from_raw(self.links(handle).parent.load(Ordering::Relaxed))
+    }
+
+    fn height(&self, handle: Link<K>) -> u32 {
+        if handle.is_none() {
+            0
+        } else {
+            self.links(handle).height.load(Ordering::Relaxed)
+        }
+    }
+
+    fn set_left(&self, handle: Link<K>, child: Link<K>) {
+        self.links(handle).left.store(child.raw(), Ordering::Relaxed);
+        self.set_parent(child, handle);
+    }
+
+    fn set_right(&self, handle: Link<K>, child: Link<K>) {
+        self.links(handle).right.store(child.raw(), Ordering::Relaxed);
+        self.set_parent(child, handle);
+    }
+
+    fn set_parent(&self, child: Link<K>, parent: Link<K>) {
+        if !child.is_none() {
+            self.links(child).parent.store(parent.raw(), Ordering::Relaxed);
+        }
+    }
+
+    /// Puts `new` in the place of `old` below `parent` (or as the root).
+    fn relink(&self, parent: Link<K>, old: Link<K>, new: Link<K>) {
+        if parent.is_none() {
+            self.root.store(new.raw(), Ordering::Relaxed);
+            self.set_parent(new, parent);
+        } else if self.left(parent) == old {
+            self.set_left(parent, new);
+        } else {
+            self.set_right(parent, new);
+        }
+    }
+
+    /// Recomputes height and sums of one item from its children.
+    fn fix(&self, handle: Link<K>) {
+        let (left, right) = (self.left(handle), self.right(handle));
+        let height = self.height(left).max(self.height(right)) + 1;
+        self.links(handle).height.store(height, Ordering::Relaxed);
+        let child = |link: Link<K>| (!link.is_none()).then(|| self.item(link));
+        K::refresh(self.item(handle), child(left), child(right));
+    }
+
+    fn rotate_left(&self, top: Link<K>) -> Link<K> {
+        let pivot = self.right(top);
+        let parent = self.parent(top);
+        self.set_right(top, self.left(pivot));
+        self.relink(parent, top, pivot);
+        self.set_left(pivot, top);
+        self.fix(top);
+        self.fix(pivot);
+        pivot
+    }
+
+    fn rotate_right(&self, top: Link<K>) -> Link<K> {
+        let pivot = self.left(top);
+        let parent = self.parent(top);
+        self.set_left(top, self.right(pivot));
+        self.relink(parent, top, pivot);
+        self.set_right(pivot, top);
+        self.fix(top);
+        self.fix(pivot);
+        pivot
+    }
+
+    /// Restores balance and sums from `handle` up to the root.
+    fn rebalance(&self, mut handle: Link<K>) {
+        while !handle.is_none() {
+            self.fix(handle);
+            let (left, right) = (self.left(handle), self.right(handle));
+            let (left_height, right_height) = (self.height(left), self.height(right));
+            if left_height > right_height + 1 {
+                if self.height(self.left(left)) < self.height(self.right(left)) {
+                    self.rotate_left(left);
+                }
+                handle = self.rotate_right(handle);
+            } else if right_height > left_height + 1 {
+                if self.height(self.right(right)) < self.height(self.left(right)) {
+                    self.rotate_right(right);
+                }
+                handle = self.rotate_left(handle);
+            }
+            handle = self.parent(handle);
+        }
+    }
+
+    /// Inserts an item that is in no tree of this kind, behind equal keys.
+    pub fn insert(&self, handle: Link<K>) {
+        let key = K::key(self.item(handle));
+        let mut parent = Handle::NONE;
+        let mut place = self.root();
+        let mut goes_left = false;
+        while !place.is_none() {
+            parent = place;
+            goes_left = key < K::key(self.item(place));
+            place = if goes_left { self.left(place) } else { self.right(place) };
+        }
+        let links = self.links(handle);
+        links.left.store(0, Ordering::Relaxed);
+        links.right.store(0, Ordering::Relaxed);
+        links.parent.store(parent.raw(), Ordering::Relaxed);
+        self.fix(handle);
+        if parent.is_none() {
+            self.root.store(handle.raw(), Ordering::Release);
+        } else {
+            let side = if goes_left { &self.links(parent).left } else { &self.links(parent).right };
+            side.store(handle.raw(), Ordering::Release);
+        }
+        self.rebalance(parent);
+    }
+
+    /// Removes an item of the tree.
+    pub fn remove(&self, handle: Link<K>) {
+        let (left, right) = (self.left(handle), self.right(handle));
+        let parent = self.parent(handle);
+        if left.is_none() || right.is_none() {
+            let child = if left.is_none() { right } else { left };
+            self.relink(parent, handle, child);
+            self.rebalance(parent);
+            return;
+        }
+        let heir = self.leftmost(right);
+        let start = if heir == right {
+            heir
+        } else {
+            let above = self.parent(heir);
+            self.set_left(above, self.right(heir));
+            self.set_right(heir, right);
+            above
+        };
+        self.set_left(heir, left);
+        self.relink(parent, handle, heir);
+        self.rebalance(start);
+    }
+
+    /// Brings sums up to date after the item changed, its key keeping its place.
+    pub fn changed(&self, handle: Link<K>) {
+        self.rebalance(handle);
+    }
+
+    fn leftmost(&self, mut handle: Link<K>) -> Link<K> {
+        while !self.left(handle).is_none() {
+            handle = self.left(handle);
+        }
+        handle
+    }
+
+    fn rightmost(&self, mut handle: Link<K>) -> Link<K> {
+        while !self.right(handle).is_none() {
+            handle = self.right(handle);
+        }
+        handle
+    }
+
+    /// The first item, or none.
+    pub fn first(&self) -> Link<K> {
+        let root = self.root();
+        if root.is_none() { root } else { self.leftmost(root) }
+    }
+
+    /// The item behind `handle`, or none.
+    pub fn next(&self, handle: Link<K>) -> Link<K> {
+        let right = self.right(handle);
+        if !right.is_none() {
+            return self.leftmost(right);
+        }
+        self.climb(handle, |parent, child| self.right(parent) == child)
+    }
+
+    /// The item before `handle`, or none.
+    pub fn previous(&self, handle: Link<K>) -> Link<K> {
+        let left = self.left(handle);
+        if !left.is_none() {
+            return self.rightmost(left);
+        }
+        self.climb(handle, |parent, child| self.left(parent) == child)
+    }
+
+    /// The first ancestor of which we are not on the given side.
+    fn climb(&self, mut child: Link<K>, on_side: impl Fn(Link<K>, Link<K>) -> bool) -> Link<K> {
+        let mut parent = self.parent(child);
+        while !parent.is_none() && on_side(parent, child) {
+            child = parent;
+            parent = self.parent(child);
+        }
+        parent
+    }
+
+    /// The last item whose key is at most `key`, or none. Beside a writer the
+    /// answer may be any item or none: validate it.
+    #[inline]
+    pub fn last_at_most(&self, key: u64) -> Link<K> {
+        let mut best = Handle::NONE;
+        let mut place = self.root();
+        for _ in 0..MAX_DEPTH {
+            if place.is_none() {
+                break;
+            }
+            if K::key(self.item(place)) <= key {
+                best = place;
+                place = self.right(place);
+            } else {
+                place = self.left(place);
+            }
+        }
+        best
+    }
+
+    /// Checks order, balance and links below the root.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<u64, &'static str> {
+        let root = self.root();
+        if root.is_none() {
+            return Ok(0);
+        }
+        if !self.parent(root).is_none() {
+            return Err("the root of a tree has a parent");
+        }
+        let mut count = 0;
+        let mut last = 0;
+        let mut place = self.first();
+        while !place.is_none() {
+            let key = K::key(self.item(place));
+            if key < last {
+                return Err("a tree is out of order");
+            }
+            last = key;
+            let (left, right) = (self.left(place), self.right(place));
+            for child in [left, right] {
+                if !child.is_none() && self.parent(child) != place {
+                    return Err("a tree's child does not know its parent");
+                }
+            }
+            let (left, right) = (self.height(left), self.height(right));
+            if left.abs_diff(right) > 1 || self.height(place) != left.max(right) + 1 {
+                return Err("a tree is out of balance");
+            }
+            count += 1;
+            place = self.next(place);
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,10 @@
+//! The manager as a whole: statistics and the audit.
+//!
+//! [`crate::Vm`] itself is defined in [`crate::space`], with the calls that
+//! change spaces; here is what looks at everything at once.
+
+mod audit;
+mod stats;
+
+pub use audit::{AuditFailure, AuditReport};
+pub use stats::{EventStats, MemoryStats, Sharing, Stats};

@@ -1,0 +1,142 @@
+//! Statistics: events, memory, and how frames are shared.
+
+use crate::addr::Pfn;
+use crate::frame::{FrameStats, Kind};
+use crate::platform::Platform;
+use crate::rmap::{ReverseMap, RmapStats};
+use crate::slab::ArenaStats;
+use crate::space::Vm;
+use crate::table::Format;
+
+/// Events since the manager was made, summed over CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventStats {
+    /// Faults that found a region.
+    pub faults: u64,
+    /// Faults that found nothing to do.
+    pub spurious_faults: u64,
+    /// Times a fault found its region changing and started over.
+    pub fault_retries: u64,
+    /// Entries made that show the shared zero page.
+    pub zero_maps: u64,
+    /// Private pages made of zeroes.
+    pub zero_fills: u64,
+    /// Pages of objects mapped by the fault that asked for them.
+    pub file_maps: u64,
+    /// Pages of objects mapped around such a fault.
+    pub around_maps: u64,
+    /// Private pages made by copying.
+    pub cow_copies: u64,
+    /// Write-protected private pages that needed no copy.
+    pub cow_reuses: u64,
+    /// Page tables linked.
+    pub tables_made: u64,
+    /// Page tables unlinked.
+    pub tables_freed: u64,
+    /// Forks.
+    pub forks: u64,
+    /// Entries that forks copied.
+    pub fork_entries: u64,
+    /// Calls that mapped memory.
+    pub maps: u64,
+    /// Calls that unmapped memory.
+    pub unmaps: u64,
+    /// Entries cleared.
+    pub zapped_entries: u64,
+    /// Spaces that ended.
+    pub exits: u64,
+    /// Pages read from backing stores.
+    pub page_reads: u64,
+    /// Pages written to backing stores.
+    pub page_writes: u64,
+    /// Objects that ended with pages their backing store did not take.
+    pub lost_objects: u64,
+}
+
+/// The arenas of the manager's own nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryStats {
+    /// Address spaces.
+    pub spaces: ArenaStats,
+    /// Regions.
+    pub regions: ArenaStats,
+    /// Objects.
+    pub objects: ArenaStats,
+    /// Nodes of page caches.
+    pub radix_nodes: ArenaStats,
+}
+
+/// All statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Events.
+    pub events: EventStats,
+    /// Frames.
+    pub frames: FrameStats,
+    /// The reverse-mapping design.
+    pub rmap: RmapStats,
+    /// The manager's own nodes.
+    pub memory: MemoryStats,
+}
+
+/// How many entries map each mapped frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// `anonymous[n]`: private frames with `n + 1` entries; the last counts
+    /// all with more.
+    pub anonymous: [u64; 32],
+    /// The same for pages of objects.
+    pub objects: [u64; 32],
+}
+
+impl Sharing {
+    /// Share of private frames that one entry maps; `None` without any.
+    pub fn singleton_share(&self) -> Option<f64> {
+        let all: u64 = self.anonymous.iter().sum();
+        (all > 0).then(|| self.anonymous[0] as f64 / all as f64)
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// All statistics. Approximate while CPUs are at work.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            events: self.event_stats(),
+            frames: self.memory.stats(),
+            rmap: self.rmap.stats(),
+            memory: MemoryStats {
+                spaces: self.spaces.stats(),
+                regions: self.regions.stats(),
+                objects: self.objects.arena().stats(),
+                radix_nodes: self.objects.nodes().stats(),
+            },
+        }
+    }
+
+    /// How frames are shared now. Looks at every frame: for reports.
+    pub fn sharing(&self) -> Sharing {
+        let mut sharing = Sharing::default();
+        self.for_each_frame(|pfn| {
+            let frame = self.memory.frame(pfn);
+            let maps = frame.counts().maps() as usize;
+            let histogram = match frame.kind() {
+                Kind::Anonymous => &mut sharing.anonymous,
+                Kind::Object => &mut sharing.objects,
+                _ => return,
+            };
+            if maps > 0 {
+                histogram[(maps - 1).min(histogram.len() - 1)] += 1;
+            }
+        });
+        sharing
+    }
+
+    /// Calls `each` for every frame of the memory map.
+    pub(crate) fn for_each_frame(&self, mut each: impl FnMut(Pfn)) {
+        for range in self.memory.platform().memory_map() {
+            for step in 0..range.frames {
+                each(range.start.offset(step));
+            }
+        }
+    }
+}

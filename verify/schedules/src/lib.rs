@@ -1,0 +1,22 @@
+//! The core under random schedules, and a record of its atomic accesses.
+//!
+//! [`explore`] runs a closure many times, each time under another random
+//! interleaving of its tasks. Every access that the core makes through its
+//! `sync` layer, and every step of the machine's page-table walks, is a point
+//! where another task may run. Atomics act in the order of that one
+//! interleaving: what weaker orderings would allow beyond it is not explored.
+//!
+//! [`record_accesses`] lists the accesses of one piece of code, to show which
+//! cache lines it writes.
+//!
+//! Both build on the instrumented copies of the core and the machine; their
+//! types are other types than those of `vellum` and `vellum-machine`.
+#![deny(missing_docs)]
+
+mod explore;
+mod hook;
+mod record;
+
+pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cpus};
+pub use record::{Accesses, Recorded, record_accesses};
+pub use vellum::sync::atomic::instrumented::Kind;

@@ -6,11 +6,29 @@
 //! call once, so the price of dynamic dispatch is paid per slice and not per
 //! page fault.
 //!
-//! Pages are the trace's 4 KiB pages everywhere in this module.
+//! [`build`] knows the instances that exist: every reverse-mapping design on
+//! x86-64. [`CoreEngine`] is public, so that tests can run instances of their
+//! own, with faults built in.
+//!
+//! Pages are the trace's 4 KiB pages everywhere in this crate.
 
-pub mod op;
+mod build;
+mod core_engine;
+mod counters;
+mod execute;
+mod op;
+mod slots;
 
+pub use build::{Config, build, machine};
+pub use core_engine::CoreEngine;
 pub use op::{
     Access, Advice, Backing, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome, Prot,
-    Sharing, SpaceSlot,
+    Sharing, SpaceSlot, pristine_word, written_word,
 };
+pub use vellum::design::OptionInfo;
+pub use vellum_machine::Arena;
+
+/// The design options, for help texts and lists.
+pub fn options() -> &'static [OptionInfo] {
+    vellum::design::OPTIONS
+}

@@ -38,7 +38,7 @@ fn header() -> Header {
         name: name.to_owned(),
         device: 254 << 20,
         inode,
-        size: inode * 1000,
+        size: inode % 1000 * 1000,
     };
     Header {
         environment: Environment {
@@ -278,7 +278,10 @@ fn the_writer_refuses_what_breaks_a_rule_and_leaves_no_file() {
         ("not page-aligned", vec![at(0, 0, fault)]),
         ("file 3", vec![at(0, 0, missing_file)]),
         ("string 2", vec![at(0, 0, EventKind::Exec { name: 2 })]),
-        ("has not ended", vec![at(0, 0, EventKind::Wait { child: TaskId(1) })]),
+        (
+            "has not ended",
+            vec![at(0, 0, EventKind::Wait { child: TaskId(1) })],
+        ),
     ];
     for (reason, events) in cases {
         let path = path("refused");
@@ -344,12 +347,21 @@ fn foreign_and_future_files_are_told_apart() {
     let checksum = crc32fast::hash(&future[..12]).to_le_bytes();
     future[12..16].copy_from_slice(&checksum);
     let error = read_all(future).unwrap_err();
-    assert!(matches!(error, TraceError::Future { offset: 8, .. }), "{error}");
+    assert!(
+        matches!(error, TraceError::Future { offset: 8, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("later version"), "{error}");
     let missing = TraceReader::open("/nonexistent/file.vellum").err().unwrap();
-    assert!(missing.to_string().contains("/nonexistent/file.vellum"), "{missing}");
+    assert!(
+        missing.to_string().contains("/nonexistent/file.vellum"),
+        "{missing}"
+    );
     let directory = TraceReader::open(std::env::temp_dir()).err().unwrap();
-    assert!(matches!(directory, TraceError::Foreign { .. }), "{directory}");
+    assert!(
+        matches!(directory, TraceError::Foreign { .. }),
+        "{directory}"
+    );
 }
 
 /// Makes every checksum of a damaged trace right again, so that damage reaches
@@ -387,7 +399,10 @@ fn repair_checksums(bytes: &mut [u8]) {
 fn mutations_behind_right_checksums_never_panic() {
     // Level 1 and short columns leave many bytes uncompressed, so mutations
     // reach every decoder; compressed ones reach the column checks.
-    let seeds = [write("m1", &random_events(21, 40)), write("m2", &random_events(22, 900))];
+    let seeds = [
+        write("m1", &random_events(21, 40)),
+        write("m2", &random_events(22, 900)),
+    ];
     let mut refused = 0;
     let rounds = 20_000;
     for round in 0..rounds {
@@ -411,5 +426,8 @@ fn mutations_behind_right_checksums_never_panic() {
         refused += u64::from(read_all(bytes).is_err());
     }
     // Some mutations make another valid trace; most must be noticed.
-    assert!(refused > rounds / 2, "only {refused} of {rounds} were refused");
+    assert!(
+        refused > rounds / 2,
+        "only {refused} of {rounds} were refused"
+    );
 }

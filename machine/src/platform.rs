@@ -17,8 +17,9 @@ const SPINS_BEFORE_YIELD: u32 = 100;
 //
 // 1. The ranges come from `Layout::new`, which cuts ascending, disjoint runs
 //    of frame numbers, and lie in an arena that `ArenaClaim` keeps mapped and
-//    from other machines. Only `Machine::mmu`, whose callers promise that
-//    roots are the memory manager's, writes to it.
+//    from other machines. What writes to it is `read_page`, into the frame
+//    its caller names, and `Machine::mmu`, whose callers promise that roots
+//    are the memory manager's.
 // 2. Frame `base + n` is `n` frames into an arena aligned to 2 MiB, so frames
 //    are aligned, disjoint, and readable and writable as a whole. A window is
 //    the frame's own address.

@@ -48,8 +48,9 @@ fn a_flush_waits_for_an_access_in_progress_on_the_other_cpu() {
             std::thread::yield_now();
         }
         // The flush has begun. It cannot end before the store.
-        assert!(!flusher.is_finished());
+        let ended_early = flusher.is_finished();
         go_on.send(()).unwrap();
+        assert!(!ended_early);
     });
     assert!(stored.load(Ordering::SeqCst));
 }

@@ -180,7 +180,9 @@ impl Bench {
         let pin = self.memory.pin();
         let mut random = 0x9e37_79b9_7f4a_7c15u64;
         for _ in 0..count {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let slot = ((random >> 32) as usize * pool.len()) >> 32;
             self.memory.put(&pin, pool[slot]);
             pool[slot] = self.memory.alloc(&pin, PAGE).expect("memory");
@@ -194,7 +196,9 @@ impl Bench {
             .collect();
         let mut random = 1u64;
         for index in (1..pool.len()).rev() {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             pool.swap(index, ((random >> 32) as usize * (index + 1)) >> 32);
         }
         pool
@@ -289,14 +293,30 @@ fn rows<'a>(bench: &'a Bench, churned: &'a Bench, pool: &'a mut [Pfn]) -> Vec<Ro
     let bulk = 65_536;
     let b = bench;
     vec![
-        row("order-0 pair, 1 thread", many, move || timed(|| b.pairs(many))),
-        row("order-0 pair, 2 threads", many, move || on_both(|| b.pairs(many))),
-        row("order-0 pair, pinned each time", many, move || timed(|| b.pinned_pairs(many))),
-        row("order-0 pair, zeroed", 100_000, move || timed(|| b.zeroed_pairs(100_000))),
-        row("order-0 bulk 65536, 1 thread", bulk, move || timed(|| b.bulk(bulk))),
-        row("order-0 bulk 65536, 2 threads", bulk, move || on_both(|| b.bulk(bulk))),
-        row("order-0 random churn, half full", many, move || timed(|| churned.churn(pool, many))),
-        row("order-9 pair, 1 thread", 100_000, move || timed(|| b.block_pairs(100_000))),
+        row("order-0 pair, 1 thread", many, move || {
+            timed(|| b.pairs(many))
+        }),
+        row("order-0 pair, 2 threads", many, move || {
+            on_both(|| b.pairs(many))
+        }),
+        row("order-0 pair, pinned each time", many, move || {
+            timed(|| b.pinned_pairs(many))
+        }),
+        row("order-0 pair, zeroed", 100_000, move || {
+            timed(|| b.zeroed_pairs(100_000))
+        }),
+        row("order-0 bulk 65536, 1 thread", bulk, move || {
+            timed(|| b.bulk(bulk))
+        }),
+        row("order-0 bulk 65536, 2 threads", bulk, move || {
+            on_both(|| b.bulk(bulk))
+        }),
+        row("order-0 random churn, half full", many, move || {
+            timed(|| churned.churn(pool, many))
+        }),
+        row("order-9 pair, 1 thread", 100_000, move || {
+            timed(|| b.block_pairs(100_000))
+        }),
         row("create for 1 GiB", 1, || {
             let machine = Machine::new();
             let mut made = None;
@@ -304,15 +324,25 @@ fn rows<'a>(bench: &'a Bench, churned: &'a Bench, pool: &'a mut [Pfn]) -> Vec<Ro
             assert!(made.is_some());
             time
         }),
-        row("slab pair, 1 thread", many, move || timed(|| b.slab_pairs(many))),
-        row("slab pair, 2 threads", many, move || on_both(|| b.slab_pairs(many))),
-        row("slab bulk 65536, 1 thread", bulk, move || timed(|| b.slab_bulk(bulk))),
-        row("slab batches of 512, a slot", bulk, move || timed(|| b.slab_batches(bulk))),
+        row("slab pair, 1 thread", many, move || {
+            timed(|| b.slab_pairs(many))
+        }),
+        row("slab pair, 2 threads", many, move || {
+            on_both(|| b.slab_pairs(many))
+        }),
+        row("slab bulk 65536, 1 thread", bulk, move || {
+            timed(|| b.slab_bulk(bulk))
+        }),
+        row("slab batches of 512, a slot", bulk, move || {
+            timed(|| b.slab_batches(bulk))
+        }),
     ]
 }
 
 fn main() {
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let wanted = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
     let (bench, churned) = (Bench::new(), Bench::new());
     let mut pool = churned.half();
     let mut rows = rows(&bench, &churned, &mut pool);
@@ -322,15 +352,23 @@ fn main() {
     for round in 0..ROUNDS + 2 {
         let count = rows.len();
         for index in 0..count {
-            let row = &mut rows[if round % 2 == 0 { index } else { count - 1 - index }];
+            let row = &mut rows[if round % 2 == 0 {
+                index
+            } else {
+                count - 1 - index
+            }];
             let time = (row.round)();
             // The first two rounds warm up.
             if round >= 2 {
-                row.times.push(time.as_nanos() as f64 / f64::from(row.count));
+                row.times
+                    .push(time.as_nanos() as f64 / f64::from(row.count));
             }
         }
     }
-    println!("{:<34}{:>10}{:>12}{:>12}   ns", "", "median", "fastest", "slowest");
+    println!(
+        "{:<34}{:>10}{:>12}{:>12}   ns",
+        "", "median", "fastest", "slowest"
+    );
     for row in &mut rows {
         row.times.sort_by(f64::total_cmp);
         let (first, last) = (row.times[0], row.times[row.times.len() - 1]);

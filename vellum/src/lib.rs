@@ -20,3 +20,7 @@ pub mod table;
 mod testing;
 pub mod tree;
 pub mod vm;
+
+pub use design::Design;
+pub use object::ObjectId;
+pub use space::{SpaceId, Vm};

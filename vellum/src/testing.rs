@@ -87,7 +87,10 @@ impl TestMachine {
     /// which need not be one that the core accepts.
     pub(crate) fn new(nodes_of: &[u16], map: &[MemoryRange]) -> Self {
         let first = map.first().map_or(0, |range| range.start.0);
-        let end = map.iter().map(|range| range.start.0.saturating_add(range.frames)).max();
+        let end = map
+            .iter()
+            .map(|range| range.start.0.saturating_add(range.frames))
+            .max();
         let frames = end.unwrap_or(0).saturating_sub(first).clamp(1, 1 << 20);
         let bytes = (frames as usize) << SHIFT;
         let layout = Layout::from_size_align(bytes, 1 << SHIFT).unwrap();
@@ -124,12 +127,17 @@ impl TestMachine {
     }
 
     fn address(&self, frame: Pfn) -> NonNull<u8> {
-        let inside = |range: &&MemoryRange| {
-            range.start <= frame && frame.0 - range.start.0 < range.frames
-        };
-        assert!(self.map.iter().find(inside).is_some(), "{frame:?} is not memory");
+        let inside =
+            |range: &&MemoryRange| range.start <= frame && frame.0 - range.start.0 < range.frames;
+        assert!(
+            self.map.iter().find(inside).is_some(),
+            "{frame:?} is not memory"
+        );
         let offset = ((frame.0 - self.map[0].start.0) as usize) << SHIFT;
-        assert!(offset < self.layout.size(), "{frame:?} is beyond the test machine");
+        assert!(
+            offset < self.layout.size(),
+            "{frame:?} is beyond the test machine"
+        );
         // SAFETY: the offset is inside of the allocation.
         unsafe { self.memory.add(offset) }
     }
@@ -225,7 +233,11 @@ unsafe impl Platform for TestMachine {
 
     fn close_window(&self, cpu: CpuId, slot: usize) {
         let window = &self.cpus[usize::from(cpu.0)].windows[slot];
-        assert_ne!(window.swap(NO_FRAME, Ordering::Relaxed), NO_FRAME, "window {slot} was closed");
+        assert_ne!(
+            window.swap(NO_FRAME, Ordering::Relaxed),
+            NO_FRAME,
+            "window {slot} was closed"
+        );
     }
 
     fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
@@ -239,7 +251,11 @@ unsafe impl Platform for TestMachine {
 
     fn current_task(&self) -> TaskToken {
         let task = this_task();
-        self.tasks.lock().unwrap().entry(task).or_insert_with(thread::current);
+        self.tasks
+            .lock()
+            .unwrap()
+            .entry(task)
+            .or_insert_with(thread::current);
         TaskToken(task)
     }
 
@@ -260,9 +276,8 @@ unsafe impl Platform for TestMachine {
         let pages = self.store.lock().unwrap();
         // SAFETY: the frame is memory of this size, and the caller, who gave
         // it to be filled, is its only user.
-        let bytes = unsafe {
-            core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << SHIFT)
-        };
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << SHIFT) };
         match pages.get(&(store, index)) {
             Some(page) => bytes.copy_from_slice(page),
             None => bytes.fill(0),
@@ -287,7 +302,9 @@ impl Rng {
     /// The generator of a seed, which is printed so that a failure shows it.
     /// `VELLUM_SEED` in the environment takes its place.
     pub(crate) fn new(seed: u64) -> Rng {
-        let given = std::env::var("VELLUM_SEED").ok().and_then(|seed| seed.parse().ok());
+        let given = std::env::var("VELLUM_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or(seed);
         std::println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)

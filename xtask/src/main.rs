@@ -1,3 +1,50 @@
-//! Project chores.
+//! Project chores: `cargo xtask --help`.
 
-fn main() {}
+mod snapshot_server;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    about = "Project chores",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Record one of the traces that the project ships (needs root)
+    #[command(subcommand)]
+    Trace(trace::Recipe),
+    /// Run one of the workloads that the project brings along
+    #[command(subcommand)]
+    Workload(Workload),
+}
+
+#[derive(Subcommand)]
+enum Workload {
+    /// A server that forks for each connection over shared memory, and a store
+    /// that takes snapshots by fork while it is written to
+    SnapshotServer(snapshot_server::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().chore {
+        Chore::Trace(recipe) => trace::run(&recipe),
+        Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! piece of memory and none is favoured by where the host put it.
 
 use std::cell::OnceCell;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use vellum_engine::{Arena, Config, Engine, EngineError};
@@ -35,7 +36,12 @@ impl Arenas {
         if let Some(arena) = self.arenas[index].get() {
             return Ok(Arc::clone(arena));
         }
-        let arena = Arc::new(Arena::new(self.ram_bytes)?);
+        let refused = |why: &dyn Display| {
+            let text = format!("no memory for a machine of {} bytes: {why}", self.ram_bytes);
+            EngineError::Machine(text)
+        };
+        let bytes = usize::try_from(self.ram_bytes).map_err(|error| refused(&error))?;
+        let arena = Arena::new(bytes).map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.arenas[index].get_or_init(|| arena)))
     }
 }

@@ -7,7 +7,9 @@ use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
-use crate::trace::{Access, Event, EventKind, FileId, Header, MapOrigin, Prot, TaskId, TraceReader};
+use crate::trace::{
+    Access, Event, EventKind, FileId, Header, MapOrigin, Prot, TaskId, TraceReader,
+};
 
 const EXAMPLES: &str = "\
 A line is: time in seconds, task number, process id, event, and what the event says.
@@ -179,7 +181,11 @@ fn print(out: &mut impl Write, header: &Header, event: &Event) -> io::Result<()>
     let pid = header.tasks[event.task.0 as usize].pid;
     let seconds = event.time_us as f64 / 1e6;
     let kind = Kind::of(&event.kind).name();
-    write!(out, "{seconds:>12.6} {:>6} {pid:>7} {kind:<8}", event.task.0)?;
+    write!(
+        out,
+        "{seconds:>12.6} {:>6} {pid:>7} {kind:<8}",
+        event.task.0
+    )?;
     detail(out, header, &event.kind)?;
     writeln!(out)
 }
@@ -241,7 +247,11 @@ fn detail(out: &mut impl Write, header: &Header, kind: &EventKind) -> io::Result
                 None => write!(out, " anonymous")?,
             }
             let stack = if grows_down { " grows-down" } else { "" };
-            let by_exec = if origin == MapOrigin::Exec { " by-exec" } else { "" };
+            let by_exec = if origin == MapOrigin::Exec {
+                " by-exec"
+            } else {
+                ""
+            };
             write!(out, "{stack}{by_exec}")
         }
         EventKind::Unmap { address, length } => write!(out, " {address:#x} {length}"),
@@ -255,7 +265,10 @@ fn detail(out: &mut impl Write, header: &Header, kind: &EventKind) -> io::Result
             length,
             new_address,
             new_length,
-        } => write!(out, " {address:#x} {length} to {new_address:#x} {new_length}"),
+        } => write!(
+            out,
+            " {address:#x} {length} to {new_address:#x} {new_length}"
+        ),
         EventKind::Brk { end } => write!(out, " {end:#x}"),
         EventKind::Advise {
             address,

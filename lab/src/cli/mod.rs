@@ -8,6 +8,7 @@
 //! so that a reader who closes the pipe ends the command quietly. Progress and
 //! messages go to standard error.
 
+mod arenas;
 mod failure;
 
 use std::process::ExitCode;
@@ -16,7 +17,10 @@ use clap::{Parser, Subcommand};
 
 pub use failure::{Failure, OrFail};
 
+pub mod compare;
 pub mod completions;
+pub mod cut;
+pub mod designs;
 pub mod dump;
 pub mod info;
 pub mod record;
@@ -36,7 +40,11 @@ Run `vellum COMMAND --help` for a command's options and examples.";
 /// one memory-manager design or another, and says which wins
 #[derive(Parser, Debug)]
 #[command(name = "vellum", version, after_help = EXIT_CODES, max_term_width = 100)]
-#[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -65,6 +73,9 @@ commands! {
     Record => record::RecordArgs,
     Info => info::InfoArgs,
     Dump => dump::DumpArgs,
+    Cut => cut::CutArgs,
+    Compare => compare::CompareArgs,
+    Designs => designs::DesignsArgs,
     Completions => completions::CompletionsArgs,
 }
 

@@ -119,7 +119,8 @@ impl Child {
         };
         let go = self.go.take().expect("a child is released once");
         let mut go = std::fs::File::from(go);
-        go.write_all(&[1]).map_err(|error| failed(&self.name, error))?;
+        go.write_all(&[1])
+            .map_err(|error| failed(&self.name, error))?;
         drop(go);
         let copy = self.failure.try_clone();
         let mut failure = std::fs::File::from(copy.map_err(|error| failed(&self.name, error))?);

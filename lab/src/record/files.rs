@@ -104,7 +104,8 @@ impl Files {
         }
         life.have = size;
         life.truncated = true;
-        self.orders.retain(|(other, page), _| *other != file || page * PAGE < size);
+        self.orders
+            .retain(|(other, page), _| *other != file || page * PAGE < size);
     }
 
     /// Fills in every file's length at first sight.

@@ -64,7 +64,9 @@ pub fn measure_overhead(
         succeeded(&run, &command[0].to_string_lossy())?;
         let name = if recorded { "recorded" } else { "plain" };
         let (elapsed, cpu) = (run.seconds, run.ending.cpu_seconds);
-        note(&format!("{name:<8} {elapsed:9.3} s elapsed {cpu:9.3} s CPU"));
+        note(&format!(
+            "{name:<8} {elapsed:9.3} s elapsed {cpu:9.3} s CPU"
+        ));
         Ok((elapsed, cpu))
     };
     once(false)?;

@@ -94,8 +94,7 @@ pub fn open(attr: &Attr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
 /// Sends the records of `event` to the ring of `target`.
 pub fn set_output(event: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
     // SAFETY: both descriptors are open; the request takes an integer.
-    let result =
-        unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT as _, target.as_raw_fd()) };
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT as _, target.as_raw_fd()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }

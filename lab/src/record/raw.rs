@@ -184,7 +184,10 @@ mod tests {
         for kind in [MMAP2, COMM, FORK, EXIT, LOST] {
             record[0] = kind as u8;
             for length in 8..24 {
-                assert!(parse(&record[..length]).is_err(), "type {kind}, {length} bytes");
+                assert!(
+                    parse(&record[..length]).is_err(),
+                    "type {kind}, {length} bytes"
+                );
             }
         }
     }

@@ -81,8 +81,10 @@ pub fn check_permission() -> Result<(), RecordError> {
 /// that is not allowed, or the trace cannot be written.
 pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, RecordError> {
     let layouts = tracepoint::read_layouts(&tracepoint::find_tracefs()?)?;
-    let spool = Spool::create(directory_of(&options.output))
-        .map_err(RecordError::io(format!("cannot write beside {}", options.output.display())))?;
+    let spool = Spool::create(directory_of(&options.output)).map_err(RecordError::io(format!(
+        "cannot write beside {}",
+        options.output.display()
+    )))?;
     let run = run_recorded(&options.command, &layouts, options.buffer, spool, interrupt)?;
     let (spool, cpus) = run.recorded.as_ref().expect("the run was recorded");
     let mut writer = TraceWriter::create(&options.output, options.level)?;
@@ -246,12 +248,30 @@ fn invisible(noticed: &Noticed) -> Vec<String> {
     ];
     let unseen = &noticed.unseen;
     for (count, what) in [
-        (unseen.populated, "mappings were populated at once (MAP_POPULATE, MAP_LOCKED); the pages do not show."),
-        (unseen.locked, "calls locked memory (mlock); the pages they populated do not show."),
-        (unseen.huge, "mappings of explicit huge pages were recorded as mappings of small ones."),
-        (unseen.nameless, "mappings of files were recorded as anonymous: the kernel did not report the file."),
-        (noticed.strangers, "records belonged to tasks whose creation was not seen."),
-        (noticed.still_running, "tasks still ran when the command ended; what they did later does not show."),
+        (
+            unseen.populated,
+            "mappings were populated at once (MAP_POPULATE, MAP_LOCKED); the pages do not show.",
+        ),
+        (
+            unseen.locked,
+            "calls locked memory (mlock); the pages they populated do not show.",
+        ),
+        (
+            unseen.huge,
+            "mappings of explicit huge pages were recorded as mappings of small ones.",
+        ),
+        (
+            unseen.nameless,
+            "mappings of files were recorded as anonymous: the kernel did not report the file.",
+        ),
+        (
+            noticed.strangers,
+            "records belonged to tasks whose creation was not seen.",
+        ),
+        (
+            noticed.still_running,
+            "tasks still ran when the command ended; what they did later does not show.",
+        ),
     ] {
         if count > 0 {
             notes.push(format!("{count} {what}"));

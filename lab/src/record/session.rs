@@ -52,12 +52,8 @@ impl Session {
         layouts: &[Layout],
         buffer: usize,
     ) -> Result<(), RecordError> {
-        let side_band = flag::MMAP
-            | flag::MMAP2
-            | flag::MMAP_DATA
-            | flag::COMM
-            | flag::COMM_EXEC
-            | flag::TASK;
+        let side_band =
+            flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
         let owner = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, side_band, buffer);
         let needed = (layouts.len() + 1) * self.cpus.len() + 32;
         let refused = |error| open_error(error, needed);

@@ -88,7 +88,9 @@ mod tests {
     fn each_cpu_gets_its_own_bytes_back_in_order() {
         let mut spool = Spool::create(&std::env::temp_dir()).unwrap();
         for round in 0..20u8 {
-            spool.append(usize::from(round % 3), &[round; 1000]).unwrap();
+            spool
+                .append(usize::from(round % 3), &[round; 1000])
+                .unwrap();
         }
         let second: Vec<u8> = spool.replay(1).flat_map(|chunk| chunk.unwrap()).collect();
         let expected: Vec<u8> = [1u8, 4, 7, 10, 13, 16, 19]

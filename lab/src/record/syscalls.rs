@@ -83,7 +83,10 @@ pub enum Call {
     /// `execve`, after the old program is gone.
     Exec,
     /// `mmap`; the file comes from the kernel's report.
-    Map { args: [u64; 6], file: Option<FileId> },
+    Map {
+        args: [u64; 6],
+        file: Option<FileId>,
+    },
     /// `shmat`, likewise.
     Attach { segment: Option<Segment> },
     /// A call that puts bytes into files.
@@ -209,14 +212,12 @@ fn range_event(number: u64, args: [u64; 6], result: u64) -> Option<EventKind> {
         number::MUNMAP => Some(EventKind::Unmap { address, length }),
         // DONTUNMAP moves the pages but keeps the old range mapped; an old
         // length of 0 maps the pages twice. Neither is a move.
-        number::MREMAP if args[3] & MREMAP_DONTUNMAP == 0 && length > 0 => {
-            Some(EventKind::Remap {
-                address,
-                length,
-                new_address: result,
-                new_length: args[2].checked_next_multiple_of(PAGE)?,
-            })
-        }
+        number::MREMAP if args[3] & MREMAP_DONTUNMAP == 0 && length > 0 => Some(EventKind::Remap {
+            address,
+            length,
+            new_address: result,
+            new_length: args[2].checked_next_multiple_of(PAGE)?,
+        }),
         number::MADVISE if length > 0 => Some(EventKind::Advise {
             address,
             length,
@@ -241,7 +242,10 @@ mod tests {
         let args = [0, 5000, 3, 0x22, u64::MAX, 0];
         let call = Call::begin(number::MMAP, args, &mut unseen);
         let Some(EventKind::Map {
-            length, shared, file, ..
+            length,
+            shared,
+            file,
+            ..
         }) = call.outcome(number::MMAP, 0x7000_0000, &mut unseen)
         else {
             panic!("no mapping");

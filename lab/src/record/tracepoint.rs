@@ -189,7 +189,10 @@ pub fn find_tracefs() -> Result<PathBuf, RecordError> {
 
 /// Reads the layouts of every wanted event below the mount `tracefs`.
 pub fn read_layouts(tracefs: &Path) -> Result<Vec<Layout>, RecordError> {
-    WANTED.iter().map(|wanted| read_layout(tracefs, wanted)).collect()
+    WANTED
+        .iter()
+        .map(|wanted| read_layout(tracefs, wanted))
+        .collect()
 }
 
 fn read_layout(tracefs: &Path, wanted: &Wanted) -> Result<Layout, RecordError> {

@@ -11,9 +11,7 @@ use super::files::Files;
 use super::raw::{Body, Mmap, Record};
 use super::syscalls::{self, Call, Segment, Unseen, number};
 use super::tracepoint::{Layout, Tracepoint};
-use crate::trace::{
-    Access, Event, EventKind, FileId, MapOrigin, Prot, Task, TaskId, TraceWriter,
-};
+use crate::trace::{Access, Event, EventKind, FileId, MapOrigin, Prot, Task, TaskId, TraceWriter};
 
 const PAGE: u64 = 4096;
 /// User addresses end here, with four or five levels of page tables.
@@ -169,13 +167,18 @@ impl<'a> Translator<'a> {
         let task = live.id;
         if let Some(parent) = live.unborn.take() {
             // Its flags were lost: a member of its creator's process is a thread.
-            let process = |task: TaskId, header: &crate::trace::Header| {
-                header.tasks[task.0 as usize].process
-            };
+            let process =
+                |task: TaskId, header: &crate::trace::Header| header.tasks[task.0 as usize].process;
             let header = self.writer.header_mut();
             let thread = process(task, header) == process(parent, header);
             let clone_flags = if thread { CLONE_VM | CLONE_THREAD } else { 0 };
-            self.write(parent, EventKind::Create { child: task, clone_flags })?;
+            self.write(
+                parent,
+                EventKind::Create {
+                    child: task,
+                    clone_flags,
+                },
+            )?;
         }
         self.write(task, kind)
     }
@@ -394,12 +397,21 @@ impl<'a> Translator<'a> {
             (number::EXECVE | number::EXECVEAT, _) => Ok(()),
             (number::SHMDT, Call::Range { args }) => {
                 match self.attached.remove(&(process, args[0])) {
-                    Some(length) => self.emit(tid, EventKind::Unmap { address: args[0], length }),
+                    Some(length) => self.emit(
+                        tid,
+                        EventKind::Unmap {
+                            address: args[0],
+                            length,
+                        },
+                    ),
                     None => Ok(()),
                 }
             }
             _ => {
-                if let Call::Attach { segment: Some(segment) } = call {
+                if let Call::Attach {
+                    segment: Some(segment),
+                } = call
+                {
                     self.attached.insert((process, result), segment.length);
                 }
                 match call.outcome(number, result, &mut self.unseen) {
@@ -433,7 +445,14 @@ impl<'a> Translator<'a> {
             let length = self.files.folio_pages(file, page) * PAGE;
             let offset = page * PAGE;
             self.files.written(file, offset + length);
-            return self.emit(tid, EventKind::FileWrite { file, offset, length });
+            return self.emit(
+                tid,
+                EventKind::FileWrite {
+                    file,
+                    offset,
+                    length,
+                },
+            );
         }
         let field = |index| layout.field(raw, index).ok_or_else(short);
         let file = self.files.identify(table, field(0)? as u32, field(1)?);
@@ -446,7 +465,14 @@ impl<'a> Translator<'a> {
             Tracepoint::MapPages => {
                 let last = field(3)?;
                 self.files.used(file, (last + 1) * PAGE);
-                self.emit(tid, EventKind::MapAround { file, first: page, last })
+                self.emit(
+                    tid,
+                    EventKind::MapAround {
+                        file,
+                        first: page,
+                        last,
+                    },
+                )
             }
             Tracepoint::GetPages => {
                 let reading = Reading {
@@ -487,7 +513,14 @@ impl<'a> Translator<'a> {
         };
         let length = (end - offset).min(read.unwrap_or(PAGE));
         self.files.used(file, offset + length);
-        self.emit(tid, EventKind::FileRead { file, offset, length })
+        self.emit(
+            tid,
+            EventKind::FileRead {
+                file,
+                offset,
+                length,
+            },
+        )
     }
 
     /// A page left the page cache. The first one of a file tells that its

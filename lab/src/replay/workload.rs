@@ -273,7 +273,7 @@ impl Workload {
             return (0..ops)
                 .step_by(target)
                 .map(|start| Slice {
-                    ops: vec![start..ops.min(start + target)],
+                    ops: std::iter::once(start..ops.min(start + target)).collect(),
                 })
                 .collect();
         }

@@ -139,7 +139,8 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let base = [0x400, 0x7f_ffff_0000, 0x5555_0000, (1 << 52) - 200_000][(state >> 60) as usize & 3];
+            let base = [0x400, 0x7f_ffff_0000, 0x5555_0000, (1 << 52) - 200_000]
+                [(state >> 60) as usize & 3];
             let page = base + ((state >> 33) % [4, 90, 100_000][(step % 3) as usize]);
             let code = writer.encode(page);
             assert_eq!(reader.decode(code), Some(page), "step {step}");

@@ -141,7 +141,9 @@ fn decode_runs(
         let (Some(step), Some(count)) = (step, count) else {
             return Err(damaged("the task directory is cut short"));
         };
-        let next = task.checked_add(step).filter(|_| step > 0 || runs.is_empty());
+        let next = task
+            .checked_add(step)
+            .filter(|_| step > 0 || runs.is_empty());
         task = next.ok_or_else(|| damaged("the task directory is not ascending"))?;
         if count == 0 || count > total - events.len() {
             return Err(damaged("the task directory does not add up"));
@@ -165,7 +167,9 @@ fn decode_runs(
         runs.push((begin, events.len()));
     }
     if events.len() != total || !times.is_empty() || !kinds.is_empty() {
-        return Err(damaged("the columns do not hold the number of events stated"));
+        return Err(damaged(
+            "the columns do not hold the number of events stated",
+        ));
     }
     Ok((events, runs))
 }
@@ -177,7 +181,9 @@ fn merge(events: &[Event], runs: &[(usize, usize)]) -> Vec<Event> {
         .map(|&(begin, end)| Reverse((events[begin].time_us, events[begin].task, begin, end)))
         .collect();
     while let Some(Reverse((_, task, mut at, end))) = heads.pop() {
-        let limit = heads.peek().map(|Reverse((time, other, ..))| (*time, *other));
+        let limit = heads
+            .peek()
+            .map(|Reverse((time, other, ..))| (*time, *other));
         // Stay on this task while it is ahead of all others: it mostly is.
         while at < end && limit.is_none_or(|limit| (events[at].time_us, task) <= limit) {
             merged.push(events[at]);

@@ -39,14 +39,19 @@ pub struct ColumnWriter {
 impl ColumnWriter {
     /// Adds a column, compressed at zstd `level` if that makes it smaller.
     /// Empty columns are left out: a missing column reads as empty.
-    pub fn add(&mut self, id: u16, required: bool, bytes: &[u8], level: i32) -> std::io::Result<()> {
+    pub fn add(
+        &mut self,
+        id: u16,
+        required: bool,
+        bytes: &[u8],
+        level: i32,
+    ) -> std::io::Result<()> {
         assert!(bytes.len() <= MAX_COLUMN, "column {id} is too long");
         if bytes.is_empty() {
             return Ok(());
         }
         let packed = zstd::bulk::compress(bytes, level)?;
-        let worth_it =
-            packed.len() < bytes.len() && bytes.len() <= packed.len() * MAX_EXPANSION;
+        let worth_it = packed.len() < bytes.len() && bytes.len() <= packed.len() * MAX_EXPANSION;
         let (codec, stored) = if worth_it {
             (ZSTD, packed.as_slice())
         } else {

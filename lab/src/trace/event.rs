@@ -109,11 +109,7 @@ pub enum EventKind {
     },
     /// Fault-around offered pages `first..=last` of `file` to the mapping whose
     /// fault precedes this event in the task's stream.
-    MapAround {
-        file: FileId,
-        first: u64,
-        last: u64,
-    },
+    MapAround { file: FileId, first: u64, last: u64 },
     /// Bytes of a file were read through the page cache.
     FileRead {
         file: FileId,

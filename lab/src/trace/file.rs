@@ -41,7 +41,9 @@ pub struct Section {
 impl Section {
     /// Offset of the byte after the section.
     pub fn end(&self) -> Option<u64> {
-        self.offset.checked_add(HEAD_BYTES)?.checked_add(self.length)
+        self.offset
+            .checked_add(HEAD_BYTES)?
+            .checked_add(self.length)
     }
 
     /// The head that stands before the payload.

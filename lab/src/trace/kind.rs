@@ -217,7 +217,9 @@ impl KindColumns {
                     self.put_file(state, file);
                     varint::put(&mut self.offset, offset / PAGE);
                 }
-                state.anchors.set_backing(map_backing(file, offset, address));
+                state
+                    .anchors
+                    .set_backing(map_backing(file, offset, address));
             }
             EventKind::Unmap { address, length } => {
                 self.kind.push(UNMAP);
@@ -444,7 +446,9 @@ impl KindReader<'_> {
             let page = self.offset.varint().ok_or("bad offset")?;
             offset = page.checked_mul(PAGE).ok_or("an offset overflows")?;
         }
-        state.anchors.set_backing(map_backing(file, offset, address));
+        state
+            .anchors
+            .set_backing(map_backing(file, offset, address));
         Ok(EventKind::Map {
             address,
             length,

@@ -52,7 +52,12 @@ impl Rules {
         self.check_kind(header, task, &event.kind)
     }
 
-    fn check_kind(&mut self, header: &Header, task: TaskId, kind: &EventKind) -> Result<(), String> {
+    fn check_kind(
+        &mut self,
+        header: &Header,
+        task: TaskId,
+        kind: &EventKind,
+    ) -> Result<(), String> {
         match *kind {
             EventKind::Create { child, .. } => self.create(header, task, child),
             EventKind::Exit => {
@@ -85,9 +90,10 @@ impl Rules {
                 length,
                 prot,
             } => range(address, length).and_then(|()| rights(prot.0)),
-            EventKind::Unmap { address, length } | EventKind::Advise { address, length, .. } => {
-                range(address, length)
-            }
+            EventKind::Unmap { address, length }
+            | EventKind::Advise {
+                address, length, ..
+            } => range(address, length),
             EventKind::Remap {
                 address,
                 length,

@@ -53,7 +53,9 @@ pub fn encode(header: &Header, level: i32) -> std::io::Result<Vec<u8>> {
         varint::put(&mut tasks, zigzag(i64::from(task.pid) - last));
         last = i64::from(task.pid);
         varint::put(&mut tasks, zigzag(i64::from(task.process) - last));
-        let back = task.parent.map_or(0, |parent| index as u64 - u64::from(parent.0));
+        let back = task
+            .parent
+            .map_or(0, |parent| index as u64 - u64::from(parent.0));
         varint::put(&mut tasks, back);
     }
     let mut files = Vec::new();

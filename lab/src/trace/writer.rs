@@ -152,7 +152,10 @@ impl TraceWriter {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        let out = self.out.as_mut().expect("the file is open until it is named");
+        let out = self
+            .out
+            .as_mut()
+            .expect("the file is open until it is named");
         let result = out.write_all(bytes);
         result.map_err(|source| self.io("cannot write", source))?;
         self.offset += bytes.len() as u64;

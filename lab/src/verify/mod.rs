@@ -37,7 +37,7 @@ use check::Verifier;
 const SLICE_OPS: usize = 1 << 14;
 
 /// What a successful verification did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Verified {
     /// Operations executed.
     pub ops: u64,
@@ -58,6 +58,7 @@ pub struct Verified {
     /// file at that moment. Always 0 with one CPU.
     pub raced: u64,
     /// The resident pages of every space that was left, as [`end_state`] has it.
+    #[serde(skip)]
     pub end_state: u64,
 }
 

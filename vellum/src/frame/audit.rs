@@ -27,8 +27,16 @@ impl<P: Platform> PhysicalMemory<P> {
             stats.free += zone.free.load(crate::sync::atomic::Ordering::Relaxed);
         }
         for cpu in self.cpus.iter() {
-            stats.cached += cpu.rings().iter().map(|ring| u64::from(ring.len())).sum::<u64>();
-            stats.limbo += cpu.limbo.iter().map(|limbo| u64::from(limbo.len())).sum::<u64>();
+            stats.cached += cpu
+                .rings()
+                .iter()
+                .map(|ring| u64::from(ring.len()))
+                .sum::<u64>();
+            stats.limbo += cpu
+                .limbo
+                .iter()
+                .map(|limbo| u64::from(limbo.len()))
+                .sum::<u64>();
             let counters = &cpu.counters;
             stats.allocs += counters.allocs.get();
             stats.frees += counters.frees.get();
@@ -155,7 +163,9 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             mark(pfn, frame)?;
         }
-        cpu.limbo.iter().try_for_each(|limbo| self.audit_limbo(limbo))
+        cpu.limbo
+            .iter()
+            .try_for_each(|limbo| self.audit_limbo(limbo))
     }
 
     fn audit_limbo(&self, limbo: &Limbo) -> Result<(), AuditError> {
@@ -171,7 +181,10 @@ impl<P: Platform> PhysicalMemory<P> {
         if pfn.is_none() {
             Ok(())
         } else {
-            Err(wrong(pfn, "the list of retired frames goes on beyond its count"))
+            Err(wrong(
+                pfn,
+                "the list of retired frames goes on beyond its count",
+            ))
         }
     }
 

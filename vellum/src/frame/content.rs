@@ -25,7 +25,10 @@ struct Window<'a, P: Platform> {
 impl<'a, P: Platform> Window<'a, P> {
     fn open(platform: &'a P, open: &'a AtomicU32, cpu: CpuId, pfn: Pfn) -> Self {
         let slot = open.load(Ordering::Relaxed);
-        assert!(slot < WINDOWS, "a CPU has {WINDOWS} windows, and both are open");
+        assert!(
+            slot < WINDOWS,
+            "a CPU has {WINDOWS} windows, and both are open"
+        );
         open.store(slot + 1, Ordering::Relaxed);
         Window {
             bytes: platform.window(cpu, slot as usize, pfn),
@@ -48,12 +51,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Calls `f` with the address of the frame's bytes, valid until it
     /// returns. High memory takes a window meanwhile; a CPU has two.
     #[inline]
-    pub fn with_bytes<T>(
-        &self,
-        pin: &Pin<'_>,
-        pfn: Pfn,
-        f: impl FnOnce(NonNull<u8>) -> T,
-    ) -> T {
+    pub fn with_bytes<T>(&self, pin: &Pin<'_>, pfn: Pfn, f: impl FnOnce(NonNull<u8>) -> T) -> T {
         if self.is_direct(pfn) {
             return f(self.platform.frame(pfn));
         }
@@ -65,7 +63,10 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Address of the bytes of a low frame.
     #[inline]
     pub fn direct(&self, pfn: Pfn) -> NonNull<u8> {
-        debug_assert!(self.is_direct(pfn), "{pfn:?} is reached through windows only");
+        debug_assert!(
+            self.is_direct(pfn),
+            "{pfn:?} is reached through windows only"
+        );
         self.platform.frame(pfn)
     }
 

@@ -9,8 +9,8 @@
 use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::platform::NodeId;
-use crate::sync::{Counter, EpochStamp};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Counter, EpochStamp};
 
 /// Most frames in a list, a power of two.
 const CAPACITY: usize = 512;
@@ -32,7 +32,9 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(batch: u32, high: u32) -> Ring {
-        debug_assert!(batch >= 1 && high >= batch && (high as usize) < CAPACITY - MAX_BATCH as usize);
+        debug_assert!(
+            batch >= 1 && high >= batch && (high as usize) < CAPACITY - MAX_BATCH as usize
+        );
         Ring {
             top: AtomicU32::new(0),
             bottom: AtomicU32::new(0),
@@ -88,7 +90,9 @@ impl Ring {
     pub(super) fn frames(&self) -> impl Iterator<Item = Pfn> {
         let bottom = self.bottom.load(Ordering::Relaxed);
         (0..self.len()).map(move |place| {
-            Pfn(self.slot(bottom.wrapping_add(place)).load(Ordering::Relaxed))
+            Pfn(self
+                .slot(bottom.wrapping_add(place))
+                .load(Ordering::Relaxed))
         })
     }
 }
@@ -124,7 +128,9 @@ impl Limbo {
     }
 
     pub(super) fn push(&self, table: &FrameTable, pfn: Pfn) {
-        table.frame(pfn).set_next(Pfn(self.head.load(Ordering::Relaxed)));
+        table
+            .frame(pfn)
+            .set_next(Pfn(self.head.load(Ordering::Relaxed)));
         self.head.store(pfn.0, Ordering::Relaxed);
         self.count.store(self.len() + 1, Ordering::Relaxed);
     }
@@ -134,7 +140,8 @@ impl Limbo {
         if pfn.is_none() {
             return None;
         }
-        self.head.store(table.frame(pfn).links().0.0, Ordering::Relaxed);
+        self.head
+            .store(table.frame(pfn).links().0.0, Ordering::Relaxed);
         self.count.store(self.len() - 1, Ordering::Relaxed);
         Some(pfn)
     }

@@ -234,7 +234,11 @@ impl<P: Platform> PhysicalMemory<P> {
             return Some(pfn);
         }
         let at_home = number == cpu.low_zone || number == cpu.high_zone;
-        let batch = if at_home { ring.batch } else { ring.batch.min(FOREIGN_BATCH) };
+        let batch = if at_home {
+            ring.batch
+        } else {
+            ring.batch.min(FOREIGN_BATCH)
+        };
         let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
         let mut lists = zone.lists.lock(pin);
         let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
@@ -329,7 +333,9 @@ impl<P: Platform> PhysicalMemory<P> {
             "{pfn:?} is not a block of order {order}"
         );
         debug_assert!(
-            tails.into_iter().all(|index| self.frame(pfn.offset(index)).is_tail()),
+            tails
+                .into_iter()
+                .all(|index| self.frame(pfn.offset(index)).is_tail()),
             "{pfn:?} freed as a block, but its frames are in use one by one"
         );
         let zeroed = frame.has(Flags::ZEROED);

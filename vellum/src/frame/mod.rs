@@ -15,6 +15,7 @@ mod inject;
 mod memory;
 mod record;
 mod report;
+mod reserve;
 mod request;
 mod site;
 mod table;

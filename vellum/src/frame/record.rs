@@ -165,8 +165,10 @@ impl Frame {
     #[inline]
     pub fn set_kind_with(&self, kind: Kind, flags: Flags) {
         let zone = self.flags.load(Ordering::Relaxed) & !(KIND_MASK | STATE_MASK);
-        self.flags
-            .store(zone | (kind as u32) << KIND_SHIFT | flags.0, Ordering::Relaxed);
+        self.flags.store(
+            zone | (kind as u32) << KIND_SHIFT | flags.0,
+            Ordering::Relaxed,
+        );
     }
 
     /// Number of the zone the frame belongs to.
@@ -493,8 +495,10 @@ impl Frame {
     pub(super) fn set_cached(&self) -> u16 {
         let word = self.flags.load(Ordering::Relaxed);
         let keep = word & !(STATE_MASK | KIND_MASK) | word & Flags::ZEROED.0;
-        self.flags
-            .store(keep | (Kind::Cached as u32) << KIND_SHIFT, Ordering::Relaxed);
+        self.flags.store(
+            keep | (Kind::Cached as u32) << KIND_SHIFT,
+            Ordering::Relaxed,
+        );
         (word >> ZONE_SHIFT) as u16
     }
 

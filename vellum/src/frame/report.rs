@@ -64,7 +64,11 @@ impl fmt::Display for SetupError {
                 write!(f, "frames of 2^{shift} bytes; 2^12 to 2^21 can be managed")
             }
             SetupError::CpuNode { cpu, node } => {
-                write!(f, "CPU {} is on node {}, which does not exist", cpu.0, node.0)
+                write!(
+                    f,
+                    "CPU {} is on node {}, which does not exist",
+                    cpu.0, node.0
+                )
             }
             SetupError::NoMemory => f.write_str("the memory map is empty"),
             SetupError::NoLowMemory => {

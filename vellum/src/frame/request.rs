@@ -54,12 +54,18 @@ impl Request {
 
     /// The same, with every byte zero.
     pub const fn zeroed(self) -> Self {
-        Request { zeroed: true, ..self }
+        Request {
+            zeroed: true,
+            ..self
+        }
     }
 
     /// The same, of low memory.
     pub const fn low(self) -> Self {
-        Request { zone: Zone::Low, ..self }
+        Request {
+            zone: Zone::Low,
+            ..self
+        }
     }
 
     /// The same, for `1 << order` frames.
@@ -69,17 +75,26 @@ impl Request {
 
     /// The same, preferring `node`.
     pub const fn on_node(self, node: NodeId) -> Self {
-        Request { node: Some(node), ..self }
+        Request {
+            node: Some(node),
+            ..self
+        }
     }
 
     /// The same, refusing every node but the preferred one.
     pub const fn exact(self) -> Self {
-        Request { exact_node: true, ..self }
+        Request {
+            exact_node: true,
+            ..self
+        }
     }
 
     /// The same, allowed to use the reserve.
     pub const fn urgent(self) -> Self {
-        Request { urgent: true, ..self }
+        Request {
+            urgent: true,
+            ..self
+        }
     }
 }
 

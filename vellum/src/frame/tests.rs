@@ -26,7 +26,9 @@ fn release(memory: &Memory, pfn: Pfn, order: u32) {
 }
 
 fn census(memory: &Memory) -> FrameCensus {
-    memory.audit_frames().unwrap_or_else(|error| panic!("{error}"))
+    memory
+        .audit_frames()
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Everything back in the buddy lists, as blocks as large as can be.
@@ -42,7 +44,9 @@ fn assert_whole(memory: &Memory, blocks_of_max_order: u32) {
     assert_eq!(census.of(Kind::Free), census.total(), "{census:?}");
     let pin = memory.pin();
     let zones = 0..memory.zone_count();
-    let largest: u32 = zones.map(|zone| memory.zone_stats(zone, &pin).blocks[10]).sum();
+    let largest: u32 = zones
+        .map(|zone| memory.zone_stats(zone, &pin).blocks[10])
+        .sum();
     assert_eq!(largest, blocks_of_max_order);
 }
 
@@ -76,7 +80,10 @@ fn put_frees_with_the_last_reference() {
     assert_eq!(memory.frame(pfn).kind(), Kind::Allocated);
     memory.put(&pin, pfn);
     assert_eq!(memory.frame(pfn).kind(), Kind::Cached);
-    assert!(!memory.frame(pfn).try_get(), "a free frame cannot be taken hold of");
+    assert!(
+        !memory.frame(pfn).try_get(),
+        "a free frame cannot be taken hold of"
+    );
     assert_eq!(memory.stats().used(), 0);
 }
 
@@ -87,7 +94,9 @@ fn a_block_splits_down_to_the_order_and_merges_again() {
     // From 0x100 on: 0x100..0x200, 0x200..0x400, 0x400..0x500.
     let whole = blocks();
     assert_eq!((whole[8], whole[9]), (2, 1));
-    let pfn = memory.alloc(&memory.pin(), Request::page(SITE).order(3)).unwrap();
+    let pfn = memory
+        .alloc(&memory.pin(), Request::page(SITE).order(3))
+        .unwrap();
     assert_eq!(pfn.0 % 8, 0);
     assert_eq!(blocks()[3..9], [1, 1, 1, 1, 1, 1]);
     assert_eq!(census(&memory).of(Kind::Allocated), 8);
@@ -148,7 +157,11 @@ fn random_sequences_lose_nothing() {
         // Half of the time memory is scarce.
         let target = if step / 2500 % 2 == 0 { 300 } else { 6000 };
         if held.len() < rng.below(2 * target) {
-            let order = if rng.below(4) == 0 { rng.below(11) as u32 } else { 0 };
+            let order = if rng.below(4) == 0 {
+                rng.below(11) as u32
+            } else {
+                0
+            };
             let mut request = Request::page(SITE).order(order);
             if rng.below(4) == 0 {
                 request = request.zeroed();
@@ -194,7 +207,11 @@ fn a_zeroed_request_gets_zeroes_whatever_was_there() {
     for _ in 0..4_000 {
         let pin = memory.pin();
         if rng.below(2) == 0 || held.is_empty() {
-            let order = if rng.below(8) == 0 { rng.below(5) as u32 } else { 0 };
+            let order = if rng.below(8) == 0 {
+                rng.below(5) as u32
+            } else {
+                0
+            };
             let request = Request::page(SITE).order(order).zeroed();
             if let Ok(pfn) = memory.alloc(&pin, request) {
                 for frame in 0..1 << order {
@@ -207,7 +224,9 @@ fn a_zeroed_request_gets_zeroes_whatever_was_there() {
         } else {
             let (pfn, order) = held.swap_remove(rng.below(held.len()));
             if rng.below(2) == 0 {
-                memory.platform().scribble(pfn.offset(rng.below(1 << order) as u32), 0xee);
+                memory
+                    .platform()
+                    .scribble(pfn.offset(rng.below(1 << order) as u32), 0xee);
             } else {
                 // Untouched since it came: still zero, and said so.
                 memory.frame(pfn).set(Flags::ZEROED);
@@ -217,7 +236,10 @@ fn a_zeroed_request_gets_zeroes_whatever_was_there() {
     }
     census(&memory);
     let zeroed = memory.stats().bytes_zeroed >> 12;
-    assert!(zeroed < handed_out * 9 / 10, "{zeroed} of {handed_out} were zeroed: no frame was known to be zero");
+    assert!(
+        zeroed < handed_out * 9 / 10,
+        "{zeroed} of {handed_out} were zeroed: no frame was known to be zero"
+    );
 }
 
 #[test]
@@ -251,7 +273,10 @@ fn exhaustion_is_an_error_and_passes_when_memory_comes_back() {
     for pfn in held {
         memory.put(&pin, pfn);
     }
-    assert!(memory.alloc(&pin, Request::page(SITE).order(8)).is_ok(), "lists are given back");
+    assert!(
+        memory.alloc(&pin, Request::page(SITE).order(8)).is_ok(),
+        "lists are given back"
+    );
     drop(pin);
     census(&memory);
 }
@@ -278,16 +303,38 @@ fn the_reserve_is_for_urgent_requests() {
 fn a_planned_failure_happens_once_at_its_place() {
     let memory = simple(1, 1024);
     let pin = memory.pin();
-    memory.inject(Some(FailAt { site: Site::CopyOnWrite, after: 2 }));
-    let tries = [Site::CopyOnWrite, Site::TablePage, Site::CopyOnWrite, Site::CopyOnWrite,
-        Site::CopyOnWrite];
+    memory.inject(Some(FailAt {
+        site: Site::CopyOnWrite,
+        after: 2,
+    }));
+    let tries = [
+        Site::CopyOnWrite,
+        Site::TablePage,
+        Site::CopyOnWrite,
+        Site::CopyOnWrite,
+        Site::CopyOnWrite,
+    ];
     let results = tries.map(|site| memory.alloc(&pin, Request::page(site)).is_ok());
     assert_eq!(results, [true, true, true, false, true]);
-    assert_eq!((memory.reached(Site::CopyOnWrite), memory.reached(Site::TablePage)), (4, 1));
+    assert_eq!(
+        (
+            memory.reached(Site::CopyOnWrite),
+            memory.reached(Site::TablePage)
+        ),
+        (4, 1)
+    );
     memory.inject(None);
     assert!(memory.alloc(&pin, Request::page(Site::CopyOnWrite)).is_ok());
-    assert_eq!(memory.reached(Site::CopyOnWrite), 4, "counted under a plan only");
-    assert_eq!(memory.stats().failed, 0, "planned failures are not shortages");
+    assert_eq!(
+        memory.reached(Site::CopyOnWrite),
+        4,
+        "counted under a plan only"
+    );
+    assert_eq!(
+        memory.stats().failed,
+        0,
+        "planned failures are not shortages"
+    );
 }
 
 #[test]
@@ -300,7 +347,11 @@ fn the_audit_sees_a_frame_on_two_lists() {
     drop(pin);
     let error = memory.audit_frames().unwrap_err();
     assert_eq!(error.place, AuditPlace::Frame(pfn));
-    assert_eq!(memory.audit_frames().unwrap_err(), error, "the audit leaves no marks");
+    assert_eq!(
+        memory.audit_frames().unwrap_err(),
+        error,
+        "the audit leaves no marks"
+    );
 }
 
 #[test]
@@ -311,7 +362,10 @@ fn the_audit_sees_a_lost_frame() {
     memory.put(&pin, pfn);
     assert_eq!(memory.cpus.get(&pin).low.pop(), Some(pfn));
     drop(pin);
-    assert_eq!(memory.audit_frames().unwrap_err().place, AuditPlace::Frame(pfn));
+    assert_eq!(
+        memory.audit_frames().unwrap_err().place,
+        AuditPlace::Frame(pfn)
+    );
 }
 
 #[test]
@@ -319,13 +373,18 @@ fn the_audit_sees_a_free_block_whose_frames_are_in_use() {
     let memory = simple(1, 1024);
     let inside = Pfn(0x203);
     memory.frame(inside).set_kind(Kind::Table);
-    assert_eq!(memory.audit_frames().unwrap_err().place, AuditPlace::Frame(inside));
+    assert_eq!(
+        memory.audit_frames().unwrap_err().place,
+        AuditPlace::Frame(inside)
+    );
 }
 
 #[test]
 fn a_kept_frame_is_accounted_for() {
     let memory = simple(1, 1024);
-    let pfn = memory.alloc(&memory.pin(), Request::page(SITE).zeroed()).unwrap();
+    let pfn = memory
+        .alloc(&memory.pin(), Request::page(SITE).zeroed())
+        .unwrap();
     memory.frame(pfn).set_kind(Kind::Reserved);
     let census = census(&memory);
     assert_eq!((census.of(Kind::Reserved), census.total()), (1, 1024));

@@ -152,7 +152,10 @@ pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), Se
     for (memory, &zone) in map.iter().zip(&numbers).rev() {
         give_range(&table, &mut lists[usize::from(zone)], memory);
     }
-    let zones = parts.iter().zip(lists).map(|(&part, lists)| zone(part, lists));
+    let zones = parts
+        .iter()
+        .zip(lists)
+        .map(|(&part, lists)| zone(part, lists));
     let all: Box<[ZoneFrames]> = zones.collect();
     let fallback = (0..platform.nodes() as u16)
         .map(|node| fallback_of(platform, NodeId(node), &all))

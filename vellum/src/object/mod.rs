@@ -47,6 +47,22 @@ pub struct ObjectId {
     pub(crate) generation: u32,
 }
 
+impl ObjectId {
+    /// The name as a number that is never 0, to keep in a record elsewhere.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.handle as u64
+    }
+
+    /// From [`ObjectId::to_bits`]. A number that names no object is noticed
+    /// where it is used.
+    pub const fn from_bits(bits: u64) -> ObjectId {
+        ObjectId {
+            handle: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
 const STORE_BIT: u64 = 1 << 63;
 
 /// An object.

@@ -273,7 +273,9 @@ impl<T: Item> Arena<T> {
 
     /// Takes back what is left of a batch.
     pub fn free_batch(&self, pin: &Pin<'_>, batch: Batch<T>) {
-        self.caches.get(pin).count_frees(u64::from(batch.chain.count));
+        self.caches
+            .get(pin)
+            .count_frees(u64::from(batch.chain.count));
         self.put_chain(pin, batch.chain);
     }
 
@@ -352,7 +354,10 @@ impl<T: Item> Arena<T> {
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
     ) -> Result<Chain, OutOfMemory> {
-        debug_assert!(memory.frame_size() == self.frame_size, "another machine's memory");
+        debug_assert!(
+            memory.frame_size() == self.frame_size,
+            "another machine's memory"
+        );
         let frame = take_frame(pin, memory, Request::page(Site::SlabFrame).low())?;
         let number = match self.reserve_number(pin, memory) {
             Ok(number) => number,

@@ -2,8 +2,8 @@
 
 use super::arena::{Arena, Item};
 use super::cache::{Chain, Slots};
-use super::handle::Handle;
 use super::directory::HANDLE_BITS;
+use super::handle::Handle;
 use crate::frame::{AuditError, AuditPlace};
 use crate::sync::atomic::Ordering;
 
@@ -55,8 +55,16 @@ impl<T: Item> Arena<T> {
             let totals = cache.totals();
             allocs += totals.0;
             frees += totals.1;
-            limbo += cache.retired().map(|chain| u64::from(chain.count)).iter().sum::<u64>();
-            cached += cache.vacant().map(|chain| u64::from(chain.count)).iter().sum::<u64>();
+            limbo += cache
+                .retired()
+                .map(|chain| u64::from(chain.count))
+                .iter()
+                .sum::<u64>();
+            cached += cache
+                .vacant()
+                .map(|chain| u64::from(chain.count))
+                .iter()
+                .sum::<u64>();
         }
         cached += u64::from(self.depot.depth()) * u64::from(self.slots);
         let chunks = self.chunk_frames.load(Ordering::Relaxed);
@@ -99,7 +107,11 @@ impl<T: Item> Arena<T> {
         let mut census = ArenaCensus::default();
         let result = self.each_chain(|chain, retired| {
             self.meet(chain)?;
-            let place = if retired { &mut census.limbo } else { &mut census.vacant };
+            let place = if retired {
+                &mut census.limbo
+            } else {
+                &mut census.vacant
+            };
             *place += u64::from(chain.count);
             Ok(())
         });
@@ -128,8 +140,14 @@ impl<T: Item> Arena<T> {
         mut f: impl FnMut(Chain, bool) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
         for cache in self.caches.iter() {
-            cache.vacant().into_iter().try_for_each(|chain| f(chain, false))?;
-            cache.retired().into_iter().try_for_each(|chain| f(chain, true))?;
+            cache
+                .vacant()
+                .into_iter()
+                .try_for_each(|chain| f(chain, false))?;
+            cache
+                .retired()
+                .into_iter()
+                .try_for_each(|chain| f(chain, true))?;
         }
         (0..self.depot.depth()).try_for_each(|index| {
             let (head, tail) = self.place(index);

@@ -78,7 +78,9 @@ impl<T: Item> Setup<T> {
     }
 
     fn census(&self) -> ArenaCensus {
-        self.memory.audit_frames().unwrap_or_else(|error| panic!("{error}"));
+        self.memory
+            .audit_frames()
+            .unwrap_or_else(|error| panic!("{error}"));
         self.arena.audit().unwrap_or_else(|error| panic!("{error}"))
     }
 }
@@ -101,7 +103,10 @@ fn handles_lead_to_distinct_slots_that_keep_their_values() {
         assert_eq!(node.rest[3].load(Ordering::Relaxed), value as u64);
     }
     let census = setup.census();
-    assert_eq!((census.live, census.chunks), (1000, 1000usize.div_ceil(SLOTS) as u64));
+    assert_eq!(
+        (census.live, census.chunks),
+        (1000, 1000usize.div_ceil(SLOTS) as u64)
+    );
     let slab = setup.memory.audit_frames().unwrap().of(Kind::Slab);
     assert_eq!(slab, setup.arena.stats().frames);
     for handle in handles {
@@ -125,7 +130,10 @@ fn a_handle_that_was_never_handed_out_leads_to_nothing() {
     let setup = setup::<Node>(1, 1024);
     let handle = setup.alloc().unwrap();
     for raw in [0, 1, 127, handle.raw() | 127, 0x7fff_ffff, u32::MAX] {
-        assert!(setup.arena.try_get(Handle::from_raw(raw)).is_none(), "{raw:#x}");
+        assert!(
+            setup.arena.try_get(Handle::from_raw(raw)).is_none(),
+            "{raw:#x}"
+        );
     }
     assert!(setup.arena.try_get(handle).is_some());
 }
@@ -138,7 +146,10 @@ fn values_as_large_as_half_a_frame_are_served() {
         setup.arena.get(*handle).0[0].store(value as u32, Ordering::Relaxed);
     }
     for (value, handle) in handles.into_iter().enumerate() {
-        assert_eq!(setup.arena.get(handle).0[0].load(Ordering::Relaxed), value as u32);
+        assert_eq!(
+            setup.arena.get(handle).0[0].load(Ordering::Relaxed),
+            value as u32
+        );
         setup.free(handle);
     }
     let census = setup.census();
@@ -151,11 +162,19 @@ fn a_batch_is_all_or_nothing() {
     let pin = setup.memory.pin();
     let mut batch = Batch::new();
     let most = 23 * SLOTS;
-    let all = setup.arena.alloc_batch(&pin, &setup.memory, most + 1, &mut batch);
+    let all = setup
+        .arena
+        .alloc_batch(&pin, &setup.memory, most + 1, &mut batch);
     assert_eq!(all, Err(OutOfMemory));
     assert!(batch.is_empty());
-    setup.arena.alloc_batch(&pin, &setup.memory, 17, &mut batch).unwrap();
-    setup.arena.alloc_batch(&pin, &setup.memory, most - 17, &mut batch).unwrap();
+    setup
+        .arena
+        .alloc_batch(&pin, &setup.memory, 17, &mut batch)
+        .unwrap();
+    setup
+        .arena
+        .alloc_batch(&pin, &setup.memory, most - 17, &mut batch)
+        .unwrap();
     assert_eq!(batch.len(), most);
     let mut seen = BTreeSet::new();
     for _ in 0..100 {
@@ -180,10 +199,17 @@ fn a_reservation_holds_whatever_is_freed_meanwhile() {
     let pin = setup.memory.pin();
     let mut held: Vec<_> = Vec::new();
     for _ in 0..500 {
-        let count = if rng.below(2) == 0 { rng.below(4) } else { rng.below(4 * SLOTS) };
+        let count = if rng.below(2) == 0 {
+            rng.below(4)
+        } else {
+            rng.below(4 * SLOTS)
+        };
         setup.arena.reserve(&pin, &setup.memory, count).unwrap();
         // No memory can be had from here on.
-        setup.memory.inject(Some(FailAt { site: Site::SlabFrame, after: 0 }));
+        setup.memory.inject(Some(FailAt {
+            site: Site::SlabFrame,
+            after: 0,
+        }));
         for _ in 0..count {
             for _ in 0..rng.below(4).min(held.len()) {
                 let handle = held.swap_remove(rng.below(held.len()));
@@ -284,7 +310,10 @@ fn the_audit_sees_a_slot_freed_twice() {
     for handle in [3, 4, 5, 3] {
         setup.free(handles[handle]);
     }
-    assert!(matches!(setup.arena.audit().unwrap_err().place, AuditPlace::Slot(_)));
+    assert!(matches!(
+        setup.arena.audit().unwrap_err().place,
+        AuditPlace::Slot(_)
+    ));
 }
 
 #[test]
@@ -309,7 +338,9 @@ fn two_threads_never_get_the_same_slot() {
         for _ in 0..40_000 {
             let pin = setup.memory.pin();
             if rng.below(3000) > held.len() {
-                let Ok(handle) = setup.arena.alloc(&pin, &setup.memory) else { continue };
+                let Ok(handle) = setup.arena.alloc(&pin, &setup.memory) else {
+                    continue;
+                };
                 let owner = &setup.arena.get(handle).owner;
                 assert_eq!(owner.swap(1, Ordering::AcqRel), 0, "{handle:?} is in use");
                 held.push(handle);
@@ -334,7 +365,10 @@ fn two_threads_never_get_the_same_slot() {
     };
     let held: usize = thread::scope(|scope| {
         let threads = [0, 1].map(|cpu| scope.spawn(move || work(cpu)));
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
     let held = held + exchange.lock().unwrap().len();
     assert_eq!(setup.census().live, held as u64);
@@ -349,6 +383,8 @@ fn the_platform_is_asked_for_frames_only_when_a_chunk_is_made() {
     }
     assert_eq!(setup.memory.stats().allocs - before, 11);
     assert_eq!(setup.memory.platform().frame_shift(), 12);
-    let frame = setup.memory.alloc(&setup.memory.pin(), Request::page(Site::Space));
+    let frame = setup
+        .memory
+        .alloc(&setup.memory.pin(), Request::page(Site::Space));
     assert!(frame.is_ok());
 }

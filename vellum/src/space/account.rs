@@ -134,6 +134,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn settle(&self, pin: &Pin<'_>) {
         let delta = &self.cpus.get(pin).delta;
         let key = delta.space.load(Ordering::Relaxed);
+        if key == 0 {
+            return;
+        }
         let space = self.live_at(key as u32);
         for (kind, count) in delta.resident.iter().enumerate() {
             let count = count.take();

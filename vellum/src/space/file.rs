@@ -4,6 +4,7 @@ use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, Resolved, Step};
 use super::manager::Vm;
+use super::page::PageBytes;
 use super::region::RegionView;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Request, Site};
@@ -314,7 +315,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Reads pages of an object through the page cache: calls `each` with the
-    /// index and frame of each page in turn, pinned. Ends at the object's end;
+    /// index and bytes of each page in turn, pinned. Ends at the object's end;
     /// returns how many pages were read.
     ///
     /// # Errors
@@ -324,14 +325,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: ObjectId,
         first: u64,
         pages: u64,
-        mut each: impl FnMut(u64, Pfn),
+        mut each: impl FnMut(u64, &PageBytes<'_, P>),
     ) -> Result<u64, FaultError> {
         let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
         let end = first.saturating_add(pages).min(object.pages());
         for index in first..end {
             let (frame, _) = self.get_page(id.handle, index, false)?;
             let pin = self.pin();
-            each(index, frame);
+            each(index, &PageBytes::new(&self.memory, &pin, frame));
             self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
             self.memory.put(&pin, frame);
         }
@@ -339,8 +340,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Writes whole pages of an object through the page cache, extending it:
-    /// calls `each` with the index and frame of each page in turn, pinned, to
-    /// fill the frame.
+    /// calls `each` with the index and bytes of each page in turn, pinned, to
+    /// fill the page.
     ///
     /// # Errors
     /// [`FaultError`]; the pages before the failing one were written.
@@ -349,7 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: ObjectId,
         first: u64,
         pages: u64,
-        mut each: impl FnMut(u64, Pfn),
+        mut each: impl FnMut(u64, &PageBytes<'_, P>),
     ) -> Result<(), FaultError> {
         let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
         let end = first.saturating_add(pages);
@@ -359,7 +360,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         for index in first..end {
             let (frame, is_new) = self.get_page(id.handle, index, true)?;
             let pin = self.pin();
-            each(index, frame);
+            each(index, &PageBytes::new(&self.memory, &pin, frame));
             let record = self.memory.frame(frame);
             record.set_if_clear(Flags::DIRTY);
             if is_new {

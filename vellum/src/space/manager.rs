@@ -10,7 +10,7 @@ use super::error::{CreateError, MapError};
 use super::region::Region;
 use crate::addr::Pfn;
 use crate::design::{Design, TableSource};
-use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
@@ -24,6 +24,22 @@ use crate::table::{FlushTarget, Format, Fresh, Gather, TablePages, Tables};
 pub struct SpaceId {
     pub(super) handle: u32,
     pub(super) generation: u32,
+}
+
+impl SpaceId {
+    /// The name as a number that is never 0, to keep in a task's record.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.handle as u64
+    }
+
+    /// From [`SpaceId::to_bits`]. A number that names no space is noticed
+    /// where it is used.
+    pub const fn from_bits(bits: u64) -> SpaceId {
+        SpaceId {
+            handle: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
 }
 
 /// What a CPU needs to run a task of a space.
@@ -139,10 +155,7 @@ impl<'a, R: ReverseMap> Live<'a, R> {
     }
 
     pub(super) fn id(&self) -> SpaceId {
-        SpaceId {
-            handle: self.key as u32,
-            generation: (self.key >> 32) as u32,
-        }
+        SpaceId::from_bits(self.key)
     }
 
     /// The space for as long as the manager lives.
@@ -221,15 +234,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::FRAME_SIZE
             )));
         }
-        let memory =
+        let mut memory =
             PhysicalMemory::new(platform).map_err(|error| CreateError(format!("{error}")))?;
         let cpus = memory.platform().cpus();
         // SAFETY: every arena made becomes part of this manager, whose memory
         // is the one they are used with, and nothing reaches them once the
         // manager is dropped.
         let arenas = unsafe { ArenaMaker::new(cpus, memory.frame_count(), F::FRAME_SIZE) };
-        let zero_page = Self::make_zero_page(&memory)
-            .map_err(|_| CreateError("no low memory for the shared zero page".into()))?;
+        let zero_page = memory
+            .reserve_zeroed()
+            .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
         let TableSource::Fresh = design.table_source;
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
@@ -247,13 +261,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory,
             design,
         })
-    }
-
-    fn make_zero_page(memory: &PhysicalMemory<P>) -> Result<Pfn, OutOfMemory> {
-        let pin = memory.pin();
-        let page = memory.alloc(&pin, Request::page(Site::AnonymousPage).low().zeroed())?;
-        memory.frame(page).set_kind(Kind::Reserved);
-        Ok(page)
     }
 
     /// Tells `aging` of every page that enters or leaves memory from now on.

@@ -40,3 +40,17 @@ pub unsafe fn words<'a>(frame: NonNull<u8>, words: usize) -> &'a [AtomicU64] {
     // every bit pattern is valid.
     unsafe { core::slice::from_raw_parts(frame.cast::<AtomicU64>().as_ptr(), words) }
 }
+
+/// Puts `word` into each of `words` 8-byte words.
+///
+/// # Safety
+/// `frame` is the address of `words * 8` writable bytes aligned to 8. Others
+/// may load and store there meanwhile, as user code does.
+#[inline]
+pub unsafe fn fill(frame: NonNull<u8>, words: usize, word: u64) {
+    let start = frame.cast::<u64>().as_ptr();
+    for index in 0..words {
+        // SAFETY: the caller's promise.
+        unsafe { start.add(index).write(word) }
+    }
+}

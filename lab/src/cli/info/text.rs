@@ -62,7 +62,11 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             mib(report.memory_bytes)
         ),
     )?;
-    let huge = if report.transparent_huge_pages { "as the system had them" } else { "off" };
+    let huge = if report.transparent_huge_pages {
+        "as the system had them"
+    } else {
+        "off"
+    };
     line("huge pages", huge.to_owned())?;
     for cut in &report.cuts {
         line("cut", cut.clone())?;
@@ -89,7 +93,12 @@ fn counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for row in &report.events {
         writeln!(out, "  {:<20} {:>12}", row.kind, grouped(row.count))?;
     }
-    writeln!(out, "  {:<20} {:>12}", "total", grouped(report.total_events))?;
+    writeln!(
+        out,
+        "  {:<20} {:>12}",
+        "total",
+        grouped(report.total_events)
+    )?;
     writeln!(
         out,
         "  {:<20} {:>12}",
@@ -122,8 +131,17 @@ fn commands(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()> 
     writeln!(
         out,
         "\n{:<17} {:>8} {:>8} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}",
-        "command", "execs", "creates", "faults", "on present", "maps", "unmaps", "protects",
-        "brks", "reads", "writes"
+        "command",
+        "execs",
+        "creates",
+        "faults",
+        "on present",
+        "maps",
+        "unmaps",
+        "protects",
+        "brks",
+        "reads",
+        "writes"
     )?;
     let shown = if all { report.commands.len() } else { TOP };
     for row in report.commands.iter().take(shown) {

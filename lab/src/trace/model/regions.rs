@@ -80,7 +80,11 @@ impl Regions {
     pub fn remove(&mut self, first: u64, end: u64) -> Vec<(u64, u64, Region)> {
         self.split(first);
         self.split(end);
-        let starts: Vec<u64> = self.map.range(first..end.max(first)).map(|(at, _)| *at).collect();
+        let starts: Vec<u64> = self
+            .map
+            .range(first..end.max(first))
+            .map(|(at, _)| *at)
+            .collect();
         let mut taken = Vec::new();
         for start in starts {
             if let Some((end, region)) = self.map.remove(&start) {
@@ -105,7 +109,11 @@ impl Regions {
         for (index, (start, end, region)) in taken.into_iter().enumerate() {
             let first = to.0 + (start - from.0);
             let last = index + 1 == count;
-            let end = if last { to.1 } else { (to.0 + (end - from.0)).min(to.1) };
+            let end = if last {
+                to.1
+            } else {
+                (to.0 + (end - from.0)).min(to.1)
+            };
             if first < end {
                 self.map.insert(first, (end, region));
             }
@@ -155,7 +163,10 @@ mod tests {
         regions.remove(13, 15);
         assert_eq!(places(&regions), [(10, 13, 100), (15, 20, 105)]);
         regions.insert(12, 16, region(0));
-        assert_eq!(places(&regions), [(10, 12, 100), (12, 16, 0), (16, 20, 106)]);
+        assert_eq!(
+            places(&regions),
+            [(10, 12, 100), (12, 16, 0), (16, 20, 106)]
+        );
         assert!(regions.find(20).is_none() && regions.find(19).is_some());
     }
 

@@ -20,13 +20,18 @@ fn the_frame_freed_last_is_handed_out_first() {
 fn single_frames_move_in_batches() {
     let memory = simple(1, 1 << 15);
     let pin = memory.pin();
-    let held: Vec<Pfn> =
-        (0..10_000).map(|_| memory.alloc(&pin, Request::page(SITE)).unwrap()).collect();
+    let held: Vec<Pfn> = (0..10_000)
+        .map(|_| memory.alloc(&pin, Request::page(SITE)).unwrap())
+        .collect();
     for pfn in held {
         memory.put(&pin, pfn);
     }
     let stats = memory.stats();
-    assert!((10_000 / 64..=10_000 / 62).contains(&stats.refills), "{} refills", stats.refills);
+    assert!(
+        (10_000 / 64..=10_000 / 62).contains(&stats.refills),
+        "{} refills",
+        stats.refills
+    );
     assert!(stats.drains <= 10_000 / 62, "{} drains", stats.drains);
     assert!(stats.cached <= 378 && stats.cached > 0);
 }
@@ -36,8 +41,9 @@ fn a_small_machine_does_not_hide_its_frames_in_lists() {
     let memory = simple(4, 256);
     for cpu in 0..4 {
         run_on(cpu);
-        let held: Vec<Pfn> =
-            (0..60).map(|_| memory.alloc(&memory.pin(), Request::page(SITE)).unwrap()).collect();
+        let held: Vec<Pfn> = (0..60)
+            .map(|_| memory.alloc(&memory.pin(), Request::page(SITE)).unwrap())
+            .collect();
         for pfn in held {
             release(&memory, pfn, 0);
         }
@@ -50,7 +56,9 @@ fn a_shortage_makes_other_cpus_give_back() {
     let memory = simple(2, 4096);
     let page = Request::page(SITE).urgent();
     run_on(1);
-    let held: Vec<Pfn> = (0..300).map(|_| memory.alloc(&memory.pin(), page).unwrap()).collect();
+    let held: Vec<Pfn> = (0..300)
+        .map(|_| memory.alloc(&memory.pin(), page).unwrap())
+        .collect();
     for &pfn in &held[..200] {
         release(&memory, pfn, 0);
     }
@@ -83,7 +91,11 @@ fn two_threads_never_get_the_same_frame() {
         for step in 0..30_000 {
             let pin = memory.pin();
             if rng.below(1600) > held.len() {
-                let order = if rng.below(10) == 0 { rng.below(4) as u32 } else { 0 };
+                let order = if rng.below(10) == 0 {
+                    rng.below(4) as u32
+                } else {
+                    0
+                };
                 let Ok(pfn) = memory.alloc(&pin, Request::page(SITE).order(order)) else {
                     continue;
                 };

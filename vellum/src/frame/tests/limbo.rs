@@ -29,7 +29,11 @@ fn a_retired_frame_waits_for_everybody_who_is_pinned() {
         assert_eq!(memory.stats().limbo, 1);
         assert_eq!(census(&memory).limbo, 1);
     }
-    assert_eq!(memory.frame(pfn).kind(), Kind::Allocated, "a stale reader finds the record as it was");
+    assert_eq!(
+        memory.frame(pfn).kind(),
+        Kind::Allocated,
+        "a stale reader finds the record as it was"
+    );
     drop(reader);
     pass_epochs(&memory, 1);
     // An allocation that would fail looks at what has passed.
@@ -81,6 +85,9 @@ fn a_retired_frame_keeps_its_flags_for_stale_readers() {
     frame.set(Flags::DEAD);
     memory.retire(&pin, table, false);
     assert!(frame.has(Flags::DEAD));
-    assert_eq!((frame.kind(), frame.owner(), frame.level()), (Kind::Table, 9, 2));
+    assert_eq!(
+        (frame.kind(), frame.owner(), frame.level()),
+        (Kind::Table, 9, 2)
+    );
     assert_eq!(frame.base(), crate::addr::Vpn(512));
 }

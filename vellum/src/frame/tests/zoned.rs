@@ -13,14 +13,26 @@ fn refused(nodes_of: &[u16], map: &[MemoryRange]) -> SetupError {
 fn a_memory_map_that_cannot_be_is_refused_with_the_place() {
     let low = |start, frames| range(start, frames, 0, Zone::Low);
     assert_eq!(refused(&[0], &[]), SetupError::NoMemory);
-    assert_eq!(refused(&[0], &[low(0, 64), low(64, 0)]), SetupError::EmptyRange { range: 1 });
-    assert_eq!(refused(&[0], &[low(0, 64), low(63, 8)]), SetupError::RangeOrder { range: 1 });
-    assert_eq!(refused(&[0], &[low(64, 8), low(0, 8)]), SetupError::RangeOrder { range: 1 });
+    assert_eq!(
+        refused(&[0], &[low(0, 64), low(64, 0)]),
+        SetupError::EmptyRange { range: 1 }
+    );
+    assert_eq!(
+        refused(&[0], &[low(0, 64), low(63, 8)]),
+        SetupError::RangeOrder { range: 1 }
+    );
+    assert_eq!(
+        refused(&[0], &[low(64, 8), low(0, 8)]),
+        SetupError::RangeOrder { range: 1 }
+    );
     let high_end = low(u32::MAX - 7, 7);
     assert!(PhysicalMemory::new(TestMachine::new(&[0], &[high_end])).is_ok());
     let beyond = low(u32::MAX - 7, 8);
     assert_eq!(refused(&[0], &[beyond]), SetupError::RangeEnd { range: 0 });
-    assert_eq!(refused(&[0], &[range(0, 64, 0, Zone::High)]), SetupError::NoLowMemory);
+    assert_eq!(
+        refused(&[0], &[range(0, 64, 0, Zone::High)]),
+        SetupError::NoLowMemory
+    );
     assert_eq!(refused(&[], &[low(0, 64)]), SetupError::CpuCount(0));
 }
 
@@ -29,10 +41,22 @@ fn nodes_that_do_not_exist_are_refused() {
     let map = [range(0, 64, 0, Zone::Low), range(64, 64, 3, Zone::Low)];
     let machine = |nodes_of: &[u16]| TestMachine::new(nodes_of, &map).with_nodes(2);
     let error = PhysicalMemory::new(machine(&[0])).err();
-    assert_eq!(error, Some(SetupError::RangeNode { range: 1, node: NodeId(3) }));
+    assert_eq!(
+        error,
+        Some(SetupError::RangeNode {
+            range: 1,
+            node: NodeId(3)
+        })
+    );
     let error = PhysicalMemory::new(machine(&[0, 2])).err();
     let cpu = crate::platform::CpuId(1);
-    assert_eq!(error, Some(SetupError::CpuNode { cpu, node: NodeId(2) }));
+    assert_eq!(
+        error,
+        Some(SetupError::CpuNode {
+            cpu,
+            node: NodeId(2)
+        })
+    );
     assert!(std::format!("{}", error.unwrap()).contains("CPU 1 is on node 2"));
 }
 
@@ -86,11 +110,21 @@ fn memory_is_used_near_first_and_high_before_low() {
     let exact = |node| page.on_node(NodeId(node)).exact();
     assert_eq!(order_of_use(&two_nodes(&[0, 1]), page), [1, 0, 3, 2]);
     assert_eq!(order_of_use(&two_nodes(&[0, 1]), page.low()), [0, 2]);
-    assert_eq!(order_of_use(&two_nodes(&[0, 1]), page.on_node(NodeId(1))), [3, 2, 1, 0]);
+    assert_eq!(
+        order_of_use(&two_nodes(&[0, 1]), page.on_node(NodeId(1))),
+        [3, 2, 1, 0]
+    );
     assert_eq!(order_of_use(&two_nodes(&[0, 1]), exact(1)), [3, 2]);
     assert_eq!(order_of_use(&two_nodes(&[0, 1]), exact(0).low()), [0]);
-    assert_eq!(order_of_use(&two_nodes(&[0, 1]), page.order(3)), [1, 0, 3, 2]);
-    assert_eq!(order_of_use(&two_nodes(&[1, 0]), page), [3, 2, 1, 0], "the CPU's node decides");
+    assert_eq!(
+        order_of_use(&two_nodes(&[0, 1]), page.order(3)),
+        [1, 0, 3, 2]
+    );
+    assert_eq!(
+        order_of_use(&two_nodes(&[1, 0]), page),
+        [3, 2, 1, 0],
+        "the CPU's node decides"
+    );
 }
 
 #[test]
@@ -99,7 +133,11 @@ fn an_allocation_from_afar_is_counted() {
     let pin = memory.pin();
     let far = Request::page(SITE).on_node(NodeId(1));
     memory.alloc(&pin, far).unwrap();
-    assert_eq!(memory.stats().remote_allocs, 0, "it came from the node asked for");
+    assert_eq!(
+        memory.stats().remote_allocs,
+        0,
+        "it came from the node asked for"
+    );
     order_of_use(&memory, Request::page(SITE));
     assert_eq!(memory.stats().remote_allocs, 511);
 }
@@ -116,7 +154,11 @@ fn a_frame_freed_elsewhere_goes_home() {
     }
     let pin = memory.pin();
     let pfn = memory.alloc(&pin, Request::page(SITE)).unwrap();
-    assert_eq!(pfn.0 / 256, 3, "the CPU's own node, not what was freed last");
+    assert_eq!(
+        pfn.0 / 256,
+        3,
+        "the CPU's own node, not what was freed last"
+    );
     memory.put(&pin, pfn);
     drop(pin);
     assert_whole(&memory, 0);
@@ -133,8 +175,9 @@ fn a_cpu_without_memory_of_its_own_uses_the_nearest() {
     let map = [range(0, 512, 0, Zone::Low), range(512, 512, 3, Zone::Low)];
     let memory = PhysicalMemory::new(TestMachine::new(&[2], &map)).unwrap();
     let pin = memory.pin();
-    let held: Vec<Pfn> =
-        (0..100).map(|_| memory.alloc(&pin, Request::page(SITE)).unwrap()).collect();
+    let held: Vec<Pfn> = (0..100)
+        .map(|_| memory.alloc(&pin, Request::page(SITE)).unwrap())
+        .collect();
     assert!(held.iter().all(|pfn| pfn.0 >= 512));
     assert!(memory.stats().refills < 50, "in batches, not one by one");
 }
@@ -161,6 +204,8 @@ fn high_memory_is_zeroed_and_copied_through_windows() {
         assert_eq!(unsafe { bytes.read() }, 7);
     });
     // Every frame of a block is reached by the block's zone.
-    let block = memory.alloc(&pin, Request::page(SITE).order(4).zeroed()).unwrap();
+    let block = memory
+        .alloc(&pin, Request::page(SITE).order(4).zeroed())
+        .unwrap();
     assert!((0..16).all(|frame| memory.platform().peek(block.offset(frame)) == [0; 4096]));
 }

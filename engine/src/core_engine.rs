@@ -1,0 +1,218 @@
+//! A core of one design on a hosted machine, as an [`Engine`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vellum::addr::Vpn;
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::FaultError;
+use vellum::table::Format;
+use vellum::{Design, ObjectId, SpaceId, Vm};
+use vellum_machine::Machine;
+use vellum_machine::mmu::{AccessError, Mmu};
+
+use crate::op::{
+    Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot,
+};
+use crate::slots::Slots;
+
+/// The engine for page-table format `F` and reverse-mapping design `R`.
+pub struct CoreEngine<F: Format, R: ReverseMap> {
+    pub(crate) vm: Vm<Machine, F, R>,
+    pub(crate) spaces: Slots,
+    pub(crate) files: Slots,
+    pub(crate) peaks: Peaks,
+}
+
+/// Highest values seen at the end of a batch.
+#[derive(Default)]
+pub(crate) struct Peaks {
+    pub(crate) frames: AtomicU64,
+    pub(crate) tables: AtomicU64,
+}
+
+impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
+    /// An engine on a machine of its own.
+    ///
+    /// # Errors
+    /// [`EngineError::Machine`] if the core cannot run on it.
+    pub fn new(machine: Machine, design: Design) -> Result<Self, EngineError> {
+        let vm = Vm::new(machine, design)
+            .map_err(|error| EngineError::Machine(error.to_string()))?;
+        Ok(CoreEngine {
+            vm,
+            spaces: Slots::new(),
+            files: Slots::new(),
+            peaks: Peaks::default(),
+        })
+    }
+
+    /// The manager.
+    pub fn vm(&self) -> &Vm<Machine, F, R> {
+        &self.vm
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        self.vm.platform()
+    }
+
+    pub(crate) fn on<T>(&self, cpu: usize, work: impl FnOnce() -> T) -> T {
+        self.machine().run_on(CpuId(cpu as u16), work)
+    }
+
+    pub(crate) fn space(&self, slot: SpaceSlot) -> Result<SpaceId, OpError> {
+        match self.spaces.get(slot.0) {
+            0 => Err(OpError::BadSpace),
+            bits => Ok(SpaceId::from_bits(bits)),
+        }
+    }
+
+    pub(crate) fn file(&self, slot: FileSlot) -> Result<ObjectId, OpError> {
+        match self.files.get(slot.0) {
+            0 => Err(OpError::BadFile),
+            bits => Ok(ObjectId::from_bits(bits)),
+        }
+    }
+
+    fn mmu(&self, cpu: usize) -> Mmu<'_> {
+        // SAFETY: the roots it is used with are those that `Vm::load` names on
+        // the CPU the caller has entered, for a space that the caller keeps.
+        unsafe { self.machine().mmu(CpuId(cpu as u16)) }
+    }
+
+    /// Carries out one access as a simulated program would.
+    fn access(
+        &self,
+        cpu: usize,
+        space: SpaceSlot,
+        address: u64,
+        access: Access,
+        value: u64,
+    ) -> Result<u64, OpError> {
+        let id = self.space(space)?;
+        self.on(cpu, || {
+            let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
+            let mmu = self.mmu(cpu);
+            let access = crate::execute::access(access);
+            mmu.access(loaded.tag, loaded.root, address, access, value, &mut |fault| {
+                self.vm
+                    .fault(id, fault.address, fault.access)
+                    .map(|_| ())
+            })
+            .map_err(|error| match error {
+                AccessError::Refused(error) => crate::execute::fault_error(error),
+                AccessError::Unresolved { .. } => OpError::Invalid,
+            })
+        })
+    }
+}
+
+impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
+    fn design(&self) -> String {
+        self.vm.design().to_string()
+    }
+
+    fn cpus(&self) -> usize {
+        vellum::platform::Platform::cpus(self.machine())
+    }
+
+    fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome) {
+        self.on(cpu, || self.execute_all(ops, outcome));
+        self.note_peaks();
+    }
+
+    fn store(&self, cpu: usize, space: SpaceSlot, address: u64, value: u64) -> Result<(), OpError> {
+        self.access(cpu, space, address, Access::Write, value)
+            .map(|_| ())
+    }
+
+    fn load(
+        &self,
+        cpu: usize,
+        space: SpaceSlot,
+        address: u64,
+        access: Access,
+    ) -> Result<u64, OpError> {
+        self.access(cpu, space, address, access, 0)
+    }
+
+    fn peek(&self, cpu: usize, space: SpaceSlot, address: u64) -> Option<u64> {
+        let id = self.space(space).ok()?;
+        self.on(cpu, || {
+            let loaded = self.vm.load(id)?;
+            self.mmu(cpu).peek(loaded.tag, loaded.root, address)
+        })
+    }
+
+    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
+        if let Ok(id) = self.space(space) {
+            self.on(0, || {
+                let _ = self.vm.for_each_leaf(id, |first: Vpn, _, pages, prot| {
+                    // A page that allows nothing is not resident to a program.
+                    if !prot.is_none() {
+                        (first.0..first.0 + pages).for_each(&mut *page);
+                    }
+                });
+            });
+        }
+    }
+
+    fn sync(&self, cpu: usize) -> Result<(), OpError> {
+        self.on(cpu, || {
+            for (_, bits) in self.files.each() {
+                match self.vm.sync(ObjectId::from_bits(bits)) {
+                    Ok(_) => {}
+                    Err(FaultError::Io) => return Err(OpError::Io),
+                    Err(_) => return Err(OpError::BadFile),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn stored_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
+        self.machine()
+            .store()
+            .stored_word(u64::from(file.0), offset)
+    }
+
+    fn clear(&self, cpu: usize) {
+        self.on(cpu, || {
+            for (slot, bits) in self.spaces.each() {
+                while self.vm.exit(SpaceId::from_bits(bits)) == Ok(false) {}
+                if let Some(word) = self.spaces.word(slot) {
+                    word.store(0, Ordering::Release);
+                }
+            }
+            for (slot, bits) in self.files.each() {
+                let _ = self.vm.release_object(ObjectId::from_bits(bits));
+                if let Some(word) = self.files.word(slot) {
+                    word.store(0, Ordering::Release);
+                }
+            }
+        });
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.on(0, || match self.vm.audit() {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.to_string()),
+        })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.list_counters()
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64, u64)> {
+        self.list_memory()
+    }
+
+    fn mapping_histogram(&self) -> Vec<u64> {
+        let sharing = self.on(0, || self.vm.sharing());
+        let both = sharing.anonymous.iter().zip(&sharing.objects);
+        both.map(|(anonymous, objects)| anonymous + objects)
+            .collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! Counters and memory use by name.
+
+use std::sync::atomic::Ordering;
+
+use vellum::rmap::ReverseMap;
+use vellum::table::Format;
+
+use crate::core_engine::CoreEngine;
+
+impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
+    fn table_bytes(&self) -> u64 {
+        // The roots are not linked into anything; one a live space.
+        let stats = self.vm.stats();
+        let linked = stats.events.tables_made - stats.events.tables_freed;
+        (linked + stats.memory.spaces.live) << F::FRAME_SHIFT
+    }
+
+    /// Takes the present memory use for the peak, if it is.
+    pub(crate) fn note_peaks(&self) {
+        let used = self.vm.memory().stats().used() << F::FRAME_SHIFT;
+        self.peaks.frames.fetch_max(used, Ordering::Relaxed);
+        self.peaks
+            .tables
+            .fetch_max(self.table_bytes(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn list_counters(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.vm.stats();
+        let machine = self.machine().stats();
+        let (events, rmap, frames) = (stats.events, stats.rmap, stats.frames);
+        let mut list = vec![
+            ("faults", events.faults),
+            ("spurious faults", events.spurious_faults),
+            ("fault retries", events.fault_retries),
+            ("zero-page maps", events.zero_maps),
+            ("zero fills", events.zero_fills),
+            ("file maps", events.file_maps),
+            ("fault-around maps", events.around_maps),
+            ("copies on write", events.cow_copies),
+            ("exclusive reuses", events.cow_reuses),
+            ("tables made", events.tables_made),
+            ("tables freed", events.tables_freed),
+            ("forks", events.forks),
+            ("entries copied by fork", events.fork_entries),
+            ("maps", events.maps),
+            ("unmaps", events.unmaps),
+            ("entries cleared", events.zapped_entries),
+            ("exits", events.exits),
+            ("pages read", events.page_reads),
+            ("pages written", events.page_writes),
+            ("rmap adds", rmap.adds),
+            ("rmap duplicates", rmap.duplicates),
+            ("rmap removes", rmap.removes),
+            ("rmap moves", rmap.moves),
+            ("rmap turns", rmap.turns),
+            ("rmap node allocations", rmap.node_allocs),
+            ("rmap node frees", rmap.node_frees),
+            ("rmap nodes searched", rmap.nodes_searched),
+            ("rmap locks", rmap.locks),
+            ("frame allocations", frames.allocs),
+            ("frame frees", frames.frees),
+            ("bytes zeroed", frames.bytes_zeroed),
+            ("bytes copied", frames.bytes_copied),
+        ];
+        list.extend(machine.by_name());
+        list
+    }
+
+    pub(crate) fn list_memory(&self) -> Vec<(&'static str, u64, u64)> {
+        self.note_peaks();
+        let stats = self.vm.stats();
+        let used = stats.frames.used() << F::FRAME_SHIFT;
+        let peak = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
+        let arena = |stats: vellum::slab::ArenaStats| (stats.bytes, stats.bytes);
+        let (spaces, regions) = (arena(stats.memory.spaces), arena(stats.memory.regions));
+        let (objects, nodes) = (arena(stats.memory.objects), arena(stats.memory.radix_nodes));
+        vec![
+            ("all frames", used, peak(&self.peaks.frames)),
+            ("page tables", self.table_bytes(), peak(&self.peaks.tables)),
+            ("rmap nodes", stats.rmap.bytes, stats.rmap.peak_bytes),
+            ("space arena", spaces.0, spaces.1),
+            ("region arena", regions.0, regions.1),
+            ("object arena", objects.0, objects.1),
+            ("cache-tree arena", nodes.0, nodes.1),
+        ]
+    }
+}

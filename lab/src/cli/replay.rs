@@ -1,0 +1,264 @@
+//! `vellum replay`: a trace on one design.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::ValueHint;
+use vellum_engine::{Engine, EngineError};
+
+use super::arenas::Arenas;
+use super::{Failure, OrFail, size};
+use crate::compare::Builder;
+use crate::progress::{Interrupt, Progress, Style};
+use crate::replay::report::Report;
+use crate::replay::{self, Options, Workload, prepare_events};
+use crate::report::json::PendingFile;
+use crate::trace::TraceReader;
+use crate::verify::{self, Verified};
+
+/// Share of the operations that may diverge without explanation.
+const UNEXPLAINED_LIMIT: f64 = 0.01;
+
+const EXAMPLES: &str = "\
+Time is CPU time inside the memory manager; trap entry and real interrupts between CPUs are not
+part of it. docs/replay.md says what is replayed, in which order, and how it is verified.
+
+Examples:
+  vellum replay traces/kernel-build.vlt
+  vellum replay traces/kernel-build.vlt --design rmap=partial,faultaround=64
+  vellum replay traces/kernel-build.vlt --verify          check every page against a model
+  vellum replay traces/kernel-build.vlt --cpus 4 --copies 8 --ram 8G
+  vellum replay build.vlt --json - | jq .divergences
+
+Exit codes: 0 replayed, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
+recording, or its verification or audit failed, 130 interrupted.";
+
+/// Replay a trace on one design, and check that it goes as it was recorded
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplayArgs {
+    /// The trace
+    #[arg(value_hint = ValueHint::FilePath)]
+    trace: PathBuf,
+    /// The design (`vellum designs` lists the options)
+    #[arg(long, value_name = "DESIGN", default_value = "")]
+    design: String,
+    /// Simulated CPUs, each a host thread
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cpus: usize,
+    /// Copies of the recorded process family that run at once
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    copies: u32,
+    /// Memory of the simulated machine
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size::parse)]
+    ram: u64,
+    /// Replay once more with the MMU on and check every page against a model
+    #[arg(long)]
+    verify: bool,
+    /// Check every invariant of the memory manager at the end
+    #[arg(long)]
+    audit: bool,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seed of the shifts between copies
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Prepares the trace, replays it, verifies it if asked, prints.
+pub fn run(args: ReplayArgs) -> Result<(), Failure> {
+    let arenas = Arenas::new(args.cpus, args.ram);
+    run_on(args, &|design| arenas.build(design, 0))
+}
+
+/// Makes an engine of a design.
+type Build<'b> = &'b dyn Fn(&str) -> Result<Box<dyn Engine>, EngineError>;
+
+/// As [`run`], on engines that `build` makes.
+fn run_on(args: ReplayArgs, build: Build<'_>) -> Result<(), Failure> {
+    let output = Output::open(args.json.as_deref())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let session = Session {
+        style: Style::detect(args.quiet),
+        build,
+        interrupt,
+        args,
+    };
+    let trace = TraceReader::open(&session.args.trace).blame_input()?;
+    let engine = session.engine()?;
+    let workload = session.prepare(&trace, engine.as_ref())?;
+    let report = session.replay(&workload, engine)?;
+    output.print(&report)?;
+    session.verdict(&report)
+}
+
+/// A run of the command.
+struct Session<'b> {
+    args: ReplayArgs,
+    style: Style,
+    interrupt: Interrupt,
+    build: Build<'b>,
+}
+
+impl Session<'_> {
+    fn engine(&self) -> Result<Box<dyn Engine>, Failure> {
+        (self.build)(&self.args.design).map_err(|error| match error {
+            EngineError::Design(text) => Failure::usage(text),
+            EngineError::Machine(text) => Failure::failed(text),
+        })
+    }
+
+    fn prepare(&self, trace: &TraceReader, engine: &dyn Engine) -> Result<Workload, Failure> {
+        let options = Options {
+            cpus: self.args.cpus,
+            copies: self.args.copies,
+            seed: self.args.seed,
+            fault_around: fault_around(&engine.design()),
+        };
+        let readings = match options.cpus > 1 || options.copies > 1 {
+            true => u64::from(options.copies) + 1,
+            false => 1,
+        };
+        let total = trace.header().events.saturating_mul(readings);
+        let progress = Progress::new(self.style, "preparing", total, "events");
+        let progress = RefCell::new(progress);
+        let events = || {
+            trace
+                .events()
+                .inspect(|_| progress.borrow_mut().advance(1))
+        };
+        let workload = prepare_events(trace.header(), events, &options).blame_input()?;
+        progress.into_inner().finish();
+        Ok(workload)
+    }
+
+    fn replay(&self, workload: &Workload, engine: Box<dyn Engine>) -> Result<Report, Failure> {
+        let args = &self.args;
+        let mut progress = Progress::new(self.style, "replaying", workload.ops(), "operations");
+        let replayed = replay::run(workload, engine.as_ref(), |done| {
+            progress.advance(done);
+            !self.interrupt.requested()
+        });
+        progress.finish();
+        let path = args.trace.display().to_string();
+        let mut report = Report::new(path, workload, engine.as_ref(), args.ram, &replayed);
+        let end_state = verify::end_state(workload, engine.as_ref());
+        if args.audit {
+            match audit(engine.as_ref()) {
+                Ok(()) => report.audited = true,
+                Err(text) => report.refuted = Some(format!("audit: {text}")),
+            }
+        }
+        drop(engine);
+        if args.verify && report.refuted.is_none() && !self.interrupt.requested() {
+            match self.verify(workload)? {
+                Ok(None) => {}
+                Ok(Some(verified)) if workload.cpus() == 1 && verified.end_state != end_state => {
+                    let text = "timed and verified replay end with different pages resident";
+                    report.refuted = Some(text.into());
+                }
+                Ok(verified) => report.verified = verified,
+                Err(text) => report.refuted = Some(text),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Replays verified on a fresh engine; the inner error is what is wrong.
+    fn verify(&self, workload: &Workload) -> Result<Result<Option<Verified>, String>, Failure> {
+        let engine = self.engine()?;
+        let mut progress = Progress::new(self.style, "verifying", workload.ops(), "operations");
+        let verified = verify::verify(workload, engine.as_ref(), |done| {
+            progress.advance(done);
+            !self.interrupt.requested()
+        });
+        progress.finish();
+        Ok(verified.map_err(|refutation| refutation.to_string()))
+    }
+
+    /// What the command comes to, after the report was printed.
+    fn verdict(&self, report: &Report) -> Result<(), Failure> {
+        if self.interrupt.requested() {
+            let text = format!("interrupted after {} operations", report.ops);
+            return Err(Failure::interrupted(text));
+        }
+        if let Some(text) = &report.refuted {
+            return Err(Failure::refuted(text.clone()));
+        }
+        if report.unexplained_share() > UNEXPLAINED_LIMIT {
+            return Err(Failure::refuted(format!(
+                "{} of {} operations ({:.2} %) went otherwise than recorded and nothing in the \
+                 trace explains it; the limit is {} %. The table says which kinds; if memory ran \
+                 out, raise --ram",
+                report.unexplained,
+                report.ops,
+                report.unexplained_share() * 100.0,
+                UNEXPLAINED_LIMIT * 100.0,
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Checks the invariants with everything in place, and again after the end of
+/// every space and file.
+fn audit(engine: &dyn Engine) -> Result<(), String> {
+    engine.audit()?;
+    engine.clear(0);
+    engine
+        .audit()
+        .map_err(|text| format!("after the end of all spaces: {text}"))
+}
+
+/// The fault-around window that `design` names, in pages.
+fn fault_around(design: &str) -> u64 {
+    design
+        .split(',')
+        .filter_map(|option| option.trim().strip_prefix("faultaround="))
+        .next_back()
+        .and_then(|pages| pages.trim().parse().ok())
+        .unwrap_or(Options::default().fault_around)
+        .max(1)
+}
+
+/// Where the results go.
+enum Output {
+    Tables,
+    Json,
+    TablesAndFile(PathBuf, PendingFile),
+}
+
+impl Output {
+    /// Refuses a file that cannot be written before any time is spent.
+    fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Output::Tables),
+            Some(path) if path == Path::new("-") => Ok(Output::Json),
+            Some(path) => {
+                let file = PendingFile::create(path)
+                    .doing(|| format!("writing {}", path.display()))?;
+                Ok(Output::TablesAndFile(path.to_owned(), file))
+            }
+        }
+    }
+
+    fn print(self, report: &Report) -> Result<(), Failure> {
+        let printed = match self {
+            Output::Tables => report.text(),
+            Output::Json => report.json()?,
+            Output::TablesAndFile(path, file) => {
+                file.commit(&report.json()?)
+                    .doing(|| format!("writing {}", path.display()))?;
+                report.text()
+            }
+        };
+        io::stdout().lock().write_all(printed.as_bytes())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Retired memory is not used anew while a reader can see it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{check, pin};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{EpochStamp, Epochs};
+
+/// One item, and the word that leads to it.
+struct Model {
+    epochs: Epochs,
+    linked: AtomicU32,
+    item: UnsafeCell<u32>,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Model {
+            epochs: Epochs::new(3),
+            linked: AtomicU32::new(1),
+            item: UnsafeCell::new(0),
+        })
+    }
+
+    /// Follows the link, if it is there.
+    fn read(&self) {
+        if self.linked.load(Ordering::Relaxed) == 1 {
+            let value = self.item.with(|item| {
+                // SAFETY: the model checker verifies that nobody writes.
+                unsafe { *item }
+            });
+            assert_eq!(value, 0, "the item was used anew");
+        }
+    }
+
+    fn unlink(&self, cpu: u16) -> EpochStamp {
+        let _pin = pin(&self.epochs, cpu);
+        self.linked.store(0, Ordering::Relaxed);
+        self.epochs.stamp()
+    }
+
+    fn reuse(&self) {
+        self.item.with_mut(|item| {
+            // SAFETY: the model checker verifies that nobody reads.
+            unsafe { *item = 1 }
+        });
+    }
+}
+
+#[test]
+fn a_retired_item_is_not_reused_under_a_reader() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let _pin = pin(&model.epochs, 1);
+                model.read();
+            })
+        };
+        let stamp = model.unlink(0);
+        for _ in 0..2 {
+            model.epochs.try_advance();
+        }
+        if model.epochs.passed(stamp) {
+            model.reuse();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn it_does_not_matter_who_moves_the_epoch_on() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let _pin = pin(&model.epochs, 1);
+                model.read();
+            })
+        };
+        let mover = {
+            let model = model.clone();
+            thread::spawn(move || {
+                model.epochs.try_advance();
+                model.epochs.try_advance();
+            })
+        };
+        let stamp = model.unlink(0);
+        if model.epochs.passed(stamp) {
+            model.reuse();
+        }
+        mover.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_refreshed_pin_reads_what_is_linked_then() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let mut pin = pin(&model.epochs, 1);
+                model.read();
+                pin.refresh();
+                model.read();
+            })
+        };
+        let stamp = model.unlink(0);
+        for _ in 0..2 {
+            model.epochs.try_advance();
+        }
+        if model.epochs.passed(stamp) {
+            model.reuse();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_nested_pin_does_not_end_the_outer_one() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let _outer = pin(&model.epochs, 1);
+                drop(pin(&model.epochs, 1));
+                model.read();
+            })
+        };
+        let stamp = model.unlink(0);
+        for _ in 0..2 {
+            model.epochs.try_advance();
+        }
+        if model.epochs.passed(stamp) {
+            model.reuse();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn one_epoch_is_too_short() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let _pin = pin(&model.epochs, 1);
+                model.read();
+            })
+        };
+        let stamp = model.unlink(0);
+        if model.epochs.try_advance() && model.epochs.stamp() > stamp {
+            model.reuse();
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_reader_without_a_pin_is_noticed() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || model.read())
+        };
+        let stamp = model.unlink(0);
+        for _ in 0..2 {
+            model.epochs.try_advance();
+        }
+        if model.epochs.passed(stamp) {
+            model.reuse();
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// The announcement alone, with and without the fences between each side's
+/// store and its load.
+fn announce(fenced: bool) {
+    use crate::sync::atomic::{AtomicU64, fence};
+    let model = Model::new();
+    let slot = Arc::new(AtomicU64::new(0));
+    let reader = {
+        let (model, slot) = (model.clone(), slot.clone());
+        thread::spawn(move || {
+            slot.store(1, Ordering::Relaxed);
+            if fenced {
+                fence(Ordering::SeqCst);
+            }
+            model.read();
+            slot.store(0, Ordering::Release);
+        })
+    };
+    model.linked.store(0, Ordering::Relaxed);
+    if fenced {
+        fence(Ordering::SeqCst);
+    }
+    if slot.load(Ordering::Acquire) == 0 {
+        model.reuse();
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn fences_keep_an_announcement_from_being_missed() {
+    check(|| announce(true));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn an_announcement_without_fences_is_missed() {
+    check(|| announce(false));
+}

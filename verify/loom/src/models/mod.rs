@@ -1,0 +1,30 @@
+//! One model for each protocol, and what they share.
+
+mod epoch;
+mod handover;
+mod locks;
+mod page_lock;
+mod region;
+
+use crate::PREEMPTIONS;
+use crate::platform::{CpuId, NodeId};
+use crate::sync::{Epochs, Pin, PinHost};
+
+/// Runs a model in every order with few preemptions.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(PREEMPTIONS);
+    builder.check(model);
+}
+
+/// A platform whose pins mean nothing: each thread has a CPU of its own.
+struct Host;
+
+impl PinHost for Host {
+    fn unpin(&self, _cpu: CpuId) {}
+    fn relax(&self, _spins: u32) {}
+}
+
+fn pin(epochs: &Epochs, cpu: u16) -> Pin<'_> {
+    epochs.enter(&Host, CpuId(cpu), NodeId(0))
+}

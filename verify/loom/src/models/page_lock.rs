@@ -1,0 +1,222 @@
+//! Locks whose waiters sleep: no wake-up is lost.
+//!
+//! A lost wake-up leaves a task asleep after the other has ended, which the
+//! platform of the model reports.
+
+use std::ptr::NonNull;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{check, pin};
+use crate::addr::Pfn;
+use crate::frame::{Flags, PhysicalMemory};
+use crate::page_lock::PageLocks;
+use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Epochs, SleepLock, WaitTable};
+
+const PAGE: Pfn = Pfn(1);
+
+loom::thread_local! {
+    static TASK: std::cell::Cell<u64> = std::cell::Cell::new(0);
+}
+
+/// One task's sleep.
+#[derive(Default)]
+struct Sleeper {
+    woken: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// Two tasks that can sleep; nothing else of a platform.
+#[derive(Default)]
+struct Sleepers {
+    tasks: [Sleeper; 2],
+}
+
+// SAFETY: there is no memory, and no TLB.
+unsafe impl Platform for Sleepers {
+    fn cpus(&self) -> usize {
+        2
+    }
+    fn nodes(&self) -> usize {
+        1
+    }
+    fn node_of(&self, _: CpuId) -> NodeId {
+        NodeId(0)
+    }
+    fn frame_shift(&self) -> u32 {
+        12
+    }
+    fn memory_map(&self) -> &[MemoryRange] {
+        &[]
+    }
+    fn pin(&self) -> CpuId {
+        CpuId(this_task() as u16)
+    }
+    fn unpin(&self, _: CpuId) {}
+    fn frame(&self, _: Pfn) -> NonNull<u8> {
+        unreachable!("no model looks at bytes")
+    }
+    fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+    fn relax(&self, _: u32) {}
+    fn current_task(&self) -> TaskToken {
+        TaskToken(this_task())
+    }
+    fn park(&self) {
+        let me = this_task() as usize;
+        loop {
+            let alone = self.tasks[1 - me].ended.load(Ordering::Acquire);
+            if self.tasks[me].woken.swap(false, Ordering::AcqRel) {
+                return;
+            }
+            assert!(!alone, "asleep for good");
+            thread::yield_now();
+        }
+    }
+    fn unpark(&self, task: TaskToken) {
+        self.tasks[task.0 as usize].woken.store(true, Ordering::Release);
+    }
+    fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
+        Err(IoError)
+    }
+    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
+        Err(IoError)
+    }
+}
+
+fn this_task() -> u64 {
+    TASK.with(|task| task.get())
+}
+
+struct Model {
+    epochs: Epochs,
+    memory: PhysicalMemory<Sleepers>,
+    locks: PageLocks,
+    waits: WaitTable,
+    sleep_lock: SleepLock,
+    content: UnsafeCell<u32>,
+}
+
+/// Runs `work` as task 0 and as task 1, each on its CPU.
+fn two_tasks(work: fn(&Model, u16)) {
+    let model = Arc::new(Model {
+        epochs: Epochs::new(2),
+        memory: PhysicalMemory::new(Sleepers::default()),
+        locks: PageLocks::default(),
+        waits: WaitTable::new(),
+        sleep_lock: SleepLock::default(),
+        content: UnsafeCell::new(0),
+    });
+    let other = {
+        let model = model.clone();
+        thread::spawn(move || {
+            TASK.with(|task| task.set(1));
+            model.run(work, 1);
+        })
+    };
+    model.run(work, 0);
+    other.join().unwrap();
+}
+
+impl Model {
+    fn run(&self, work: fn(&Model, u16), cpu: u16) {
+        work(self, cpu);
+        let task = &self.memory.platform().tasks[usize::from(cpu)];
+        task.ended.store(true, Ordering::Release);
+    }
+
+    fn fill(&self) {
+        self.content.with_mut(|content| {
+            // SAFETY: the model checker verifies that nobody else is in here.
+            unsafe { *content += 1 }
+        });
+    }
+
+    fn unlock(&self, cpu: u16) {
+        let pin = pin(&self.epochs, cpu);
+        self.locks.unlock(&self.memory, &pin, PAGE);
+    }
+}
+
+#[test]
+fn a_page_lock_admits_one_and_wakes_the_other() {
+    check(|| {
+        two_tasks(|model, cpu| {
+            while !model.locks.try_lock(&model.memory, PAGE) {
+                let pin = pin(&model.epochs, cpu);
+                let waiting = model.locks.wait(&model.memory, &pin, PAGE);
+                drop(pin);
+                if let Some(waiting) = waiting {
+                    model.locks.sleep(&model.memory, waiting);
+                }
+            }
+            model.fill();
+            model.unlock(cpu);
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "asleep for good")]
+fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
+    check(|| {
+        two_tasks(|model, cpu| {
+            while !model.locks.try_lock(&model.memory, PAGE) {
+                let frame = model.memory.frame(PAGE);
+                // The lock is looked at first, and the flag set afterwards.
+                let locked = frame.has(Flags::LOCKED);
+                let pin = pin(&model.epochs, cpu);
+                let task = model.memory.platform().current_task();
+                let key = u64::from(PAGE.0);
+                let waiting = model.waits.prepare(key, task, &pin, || {
+                    frame.set(Flags::WAITERS);
+                    locked
+                });
+                drop(pin);
+                if let Some(waiting) = waiting {
+                    model.waits.sleep(waiting, model.memory.platform());
+                }
+            }
+            let pin = pin(&model.epochs, cpu);
+            let frame = model.memory.frame(PAGE);
+            frame.clear(Flags::LOCKED);
+            if frame.has(Flags::WAITERS) {
+                frame.clear(Flags::WAITERS);
+                let key = u64::from(PAGE.0);
+                model.waits.wake(key, model.memory.platform(), &pin);
+            }
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "asleep for good")]
+fn a_wake_up_for_nobody_listed_is_lost() {
+    check(|| {
+        two_tasks(|model, cpu| {
+            let pin = || pin(&model.epochs, cpu);
+            while !model.locks.try_lock(&model.memory, PAGE) {
+                model.memory.frame(PAGE).set(Flags::WAITERS);
+                // Asleep without being in the table.
+                model.memory.platform().park();
+            }
+            model.locks.unlock(&model.memory, &pin(), PAGE);
+        });
+    });
+}
+
+#[test]
+fn a_sleeping_lock_admits_one_and_wakes_the_other() {
+    check(|| {
+        two_tasks(|model, cpu| {
+            let platform = model.memory.platform();
+            let pinned = || pin(&model.epochs, cpu);
+            model.sleep_lock.lock(&model.waits, platform, pinned);
+            model.fill();
+            model.sleep_lock.unlock(&model.waits, platform, &pinned());
+        });
+    });
+}

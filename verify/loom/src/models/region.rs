@@ -1,0 +1,217 @@
+//! Region lookup: found by sequence count, entered by announcement, changed
+//! only when nobody is inside.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{check, pin};
+use crate::platform::CpuSet;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{Announcements, Epochs, RegionGate, SeqCount};
+
+const KEY: u64 = 7;
+const CPUS: CpuSet = CpuSet::from_bits(0b11, 0);
+
+/// A region of two words that belong together, and what its readers use.
+struct Model {
+    epochs: Epochs,
+    announcements: Announcements,
+    gate: RegionGate,
+    seq: SeqCount,
+    start: AtomicU64,
+    end: AtomicU64,
+    entries: UnsafeCell<u64>,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        let model = Model {
+            epochs: Epochs::new(2),
+            announcements: Announcements::new(2),
+            gate: RegionGate::default(),
+            seq: SeqCount::default(),
+            start: AtomicU64::new(1),
+            end: AtomicU64::new(1),
+            entries: UnsafeCell::new(1),
+        };
+        model.gate.open();
+        Arc::new(model)
+    }
+
+    /// Looks the region up, unless a change is under way.
+    fn find(&self) -> Option<u64> {
+        let begun = self.seq.begin()?;
+        let start = self.start.load(Ordering::Relaxed);
+        let end = self.end.load(Ordering::Relaxed);
+        if !self.seq.valid(begun) {
+            return None;
+        }
+        assert_eq!(start, end, "half of a change was seen");
+        Some(start)
+    }
+
+    /// What a reader does inside.
+    fn work(&self) {
+        let start = self.start.load(Ordering::Relaxed);
+        let entries = self.entries.with(|entries| {
+            // SAFETY: the model checker verifies that nobody writes.
+            unsafe { *entries }
+        });
+        let end = self.end.load(Ordering::Relaxed);
+        assert_eq!((start, end), (entries, entries), "changed under a reader");
+    }
+
+    fn read(&self, cpu: u16) {
+        let pin = pin(&self.epochs, cpu);
+        if self.find().is_some()
+            && let Some(_access) = self.announcements.enter(&self.gate, KEY, &pin)
+        {
+            self.work();
+        }
+    }
+
+    /// The change, by a writer that has kept readers out.
+    fn change(&self) {
+        let change = self.seq.write();
+        self.start.store(2, Ordering::Relaxed);
+        self.entries.with_mut(|entries| {
+            // SAFETY: the model checker verifies that nobody reads.
+            unsafe { *entries = 2 }
+        });
+        self.end.store(2, Ordering::Relaxed);
+        drop(change);
+    }
+
+    fn write(&self, cpu: u16, wait: bool) {
+        let pin = pin(&self.epochs, cpu);
+        self.gate.close();
+        if wait {
+            self.announcements.wait_out(CPUS, &pin, |key| key == KEY);
+        }
+        self.change();
+        self.gate.open();
+    }
+}
+
+fn reader_and_writer(reader: fn(&Model), writer: fn(&Model)) {
+    let model = Model::new();
+    let other = {
+        let model = model.clone();
+        thread::spawn(move || reader(&model))
+    };
+    writer(&model);
+    other.join().unwrap();
+}
+
+#[test]
+fn a_reader_inside_sees_no_change() {
+    check(|| reader_and_writer(|model| model.read(1), |model| model.write(0, true)));
+}
+
+#[test]
+fn a_reader_finds_a_change_that_is_complete() {
+    check(|| {
+        reader_and_writer(
+            |model| {
+                model.read(1);
+                model.read(1);
+            },
+            |model| model.write(0, true),
+        );
+    });
+}
+
+#[test]
+fn readers_of_other_regions_are_not_waited_for() {
+    check(|| {
+        let model = Model::new();
+        let inside = pin(&model.epochs, 1);
+        let other = RegionGate::default();
+        other.open();
+        let access = model.announcements.enter(&other, KEY + 1, &inside);
+        assert!(access.is_some());
+        // Would not return if it waited.
+        model.write(0, true);
+        drop(access);
+    });
+}
+
+#[test]
+fn a_closed_region_refuses_and_leaves_nothing_announced() {
+    check(|| {
+        let model = Model::new();
+        let reader = pin(&model.epochs, 1);
+        model.gate.close();
+        assert!(
+            model
+                .announcements
+                .enter(&model.gate, KEY, &reader)
+                .is_none()
+        );
+        model
+            .announcements
+            .wait_out(CPUS, &reader, |key| key == KEY);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_writer_that_does_not_wait_is_noticed() {
+    check(|| reader_and_writer(|model| model.read(1), |model| model.write(0, false)));
+}
+
+#[test]
+#[should_panic(expected = "half of a change was seen")]
+fn a_lookup_without_validation_is_noticed() {
+    check(|| {
+        reader_and_writer(
+            |model| {
+                let start = model.start.load(Ordering::Relaxed);
+                let end = model.end.load(Ordering::Relaxed);
+                assert_eq!(start, end, "half of a change was seen");
+            },
+            |model| model.write(0, true),
+        );
+    });
+}
+
+/// Announcement and gate alone, with and without the fences between each
+/// side's store and its load.
+fn gate(fenced: bool) {
+    let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0), UnsafeCell::new(0u32)));
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (slot, closed, content) = &*shared;
+            slot.store(KEY, Ordering::Relaxed);
+            if fenced {
+                fence(Ordering::SeqCst);
+            }
+            if closed.load(Ordering::Acquire) == 0 {
+                content.with(|_| ());
+            }
+            slot.store(0, Ordering::Release);
+        })
+    };
+    let (slot, closed, content) = &*shared;
+    closed.fetch_or(1, Ordering::Relaxed);
+    if fenced {
+        fence(Ordering::SeqCst);
+    }
+    if slot.load(Ordering::Acquire) == 0 {
+        content.with_mut(|_| ());
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn fences_let_one_side_see_the_other() {
+    check(|| gate(true));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_fences_neither_side_sees_the_other() {
+    check(|| gate(false));
+}

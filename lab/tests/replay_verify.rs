@@ -130,7 +130,13 @@ fn truncate_mapped() -> Recording {
             (0, touch(0x106, WRITE)),
             (0, fork(1)),
             (1, touch(0x105, READ)),
-            (0, EventKind::Truncate { file, size: 2 * PAGE }),
+            (
+                0,
+                EventKind::Truncate {
+                    file,
+                    size: 2 * PAGE,
+                },
+            ),
             (1, EventKind::Exit),
             (0, EventKind::Exit),
         ],
@@ -223,8 +229,16 @@ fn vfork_and_go_on() -> Recording {
 #[test]
 fn each_defect_is_found_by_name() {
     let cases = [
-        (Defect::CowWithoutCopy, fork_and_write(), Symptom::LeakedWrite),
-        (Defect::CowCopiesNothing, fork_and_write(), Symptom::LostWrite),
+        (
+            Defect::CowWithoutCopy,
+            fork_and_write(),
+            Symptom::LeakedWrite,
+        ),
+        (
+            Defect::CowCopiesNothing,
+            fork_and_write(),
+            Symptom::LostWrite,
+        ),
         (Defect::LostWrite, fork_and_write(), Symptom::LostWrite),
         (Defect::MissingFlush, map_again(), Symptom::StaleTranslation),
         (Defect::LostDirty, shared_write(), Symptom::LostDirty),
@@ -338,7 +352,11 @@ fn timed_and_verified_replay_end_in_the_same_state() {
         run(&workload, &engine, |_| true);
         let verified = verified(&workload, None);
         let verified = verified.unwrap_or_else(|refutation| panic!("seed {seed}: {refutation}"));
-        assert_eq!(verified.end_state, end_state(&workload, &engine), "seed {seed}");
+        assert_eq!(
+            verified.end_state,
+            end_state(&workload, &engine),
+            "seed {seed}"
+        );
     }
 }
 
@@ -347,7 +365,15 @@ fn a_failure_names_place_contents_and_history() {
     let workload = prepared(&fork_and_write(), 1, 1);
     let refutation = verified(&workload, Some(Defect::CowWithoutCopy)).expect_err("defect");
     let text = refutation.to_string();
-    for part in ["leaked-write", "space 0", "address 0x100", "expected", "found", "Fork", "Touch"] {
+    for part in [
+        "leaked-write",
+        "space 0",
+        "address 0x100",
+        "expected",
+        "found",
+        "Fork",
+        "Touch",
+    ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
 }

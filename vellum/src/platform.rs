@@ -4,6 +4,7 @@
 //! In a kernel the implementing type is zero-sized and every method compiles
 //! to the architecture's own instruction or per-CPU variable.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -71,6 +72,12 @@ impl CpuSet {
     #[inline]
     pub const fn contains(self, cpu: CpuId) -> bool {
         self.bits & Self::bit(cpu, self.shift) != 0
+    }
+
+    /// Whether `cpu` is the only CPU that can be in the set.
+    #[inline]
+    pub const fn has_no_other_than(self, cpu: CpuId) -> bool {
+        self.bits == 0 || (self.shift == 0 && self.bits == Self::bit(cpu, 0))
     }
 
     /// Whether the set is empty.
@@ -217,64 +224,70 @@ pub unsafe trait Platform: Sync {
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 }
 
-// SAFETY: a shared reference to a platform is that platform; every call goes
-// to it unchanged.
-unsafe impl<P: Platform + ?Sized> Platform for &P {
-    fn cpus(&self) -> usize {
-        (**self).cpus()
-    }
-    fn nodes(&self) -> usize {
-        (**self).nodes()
-    }
-    fn node_of(&self, cpu: CpuId) -> NodeId {
-        (**self).node_of(cpu)
-    }
-    fn frame_shift(&self) -> u32 {
-        (**self).frame_shift()
-    }
-    fn memory_map(&self) -> &[MemoryRange] {
-        (**self).memory_map()
-    }
-    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
-        (**self).distance(from, to)
-    }
-    #[inline]
-    fn pin(&self) -> CpuId {
-        (**self).pin()
-    }
-    #[inline]
-    fn unpin(&self, cpu: CpuId) {
-        (**self).unpin(cpu);
-    }
-    #[inline]
-    fn frame(&self, frame: Pfn) -> NonNull<u8> {
-        (**self).frame(frame)
-    }
-    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
-        (**self).window(cpu, slot, frame)
-    }
-    fn close_window(&self, cpu: CpuId, slot: usize) {
-        (**self).close_window(cpu, slot);
-    }
-    fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {
-        (**self).flush(from, cpus, request);
-    }
-    fn relax(&self, spins: u32) {
-        (**self).relax(spins);
-    }
-    fn current_task(&self) -> TaskToken {
-        (**self).current_task()
-    }
-    fn park(&self) {
-        (**self).park();
-    }
-    fn unpark(&self, task: TaskToken) {
-        (**self).unpark(task);
-    }
-    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        (**self).read_page(store, index, frame)
-    }
-    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        (**self).write_page(store, index, frame)
-    }
+macro_rules! forward {
+    ($($pointer:ty),*) => { $(
+        // SAFETY: a shared pointer to a platform is that platform; every call
+        // goes to it unchanged.
+        unsafe impl<P: Platform + Send + ?Sized> Platform for $pointer {
+            fn cpus(&self) -> usize {
+                (**self).cpus()
+            }
+            fn nodes(&self) -> usize {
+                (**self).nodes()
+            }
+            fn node_of(&self, cpu: CpuId) -> NodeId {
+                (**self).node_of(cpu)
+            }
+            fn frame_shift(&self) -> u32 {
+                (**self).frame_shift()
+            }
+            fn memory_map(&self) -> &[MemoryRange] {
+                (**self).memory_map()
+            }
+            fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+                (**self).distance(from, to)
+            }
+            #[inline]
+            fn pin(&self) -> CpuId {
+                (**self).pin()
+            }
+            #[inline]
+            fn unpin(&self, cpu: CpuId) {
+                (**self).unpin(cpu);
+            }
+            #[inline]
+            fn frame(&self, frame: Pfn) -> NonNull<u8> {
+                (**self).frame(frame)
+            }
+            fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+                (**self).window(cpu, slot, frame)
+            }
+            fn close_window(&self, cpu: CpuId, slot: usize) {
+                (**self).close_window(cpu, slot);
+            }
+            fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {
+                (**self).flush(from, cpus, request);
+            }
+            fn relax(&self, spins: u32) {
+                (**self).relax(spins);
+            }
+            fn current_task(&self) -> TaskToken {
+                (**self).current_task()
+            }
+            fn park(&self) {
+                (**self).park();
+            }
+            fn unpark(&self, task: TaskToken) {
+                (**self).unpark(task);
+            }
+            fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+                (**self).read_page(store, index, frame)
+            }
+            fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+                (**self).write_page(store, index, frame)
+            }
+        }
+    )* };
 }
+
+forward!(&P, Arc<P>);

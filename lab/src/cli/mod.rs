@@ -24,6 +24,7 @@ pub mod designs;
 pub mod dump;
 pub mod info;
 pub mod record;
+pub mod replay;
 pub mod size;
 
 const EXIT_CODES: &str = "\
@@ -74,6 +75,7 @@ commands! {
     Info => info::InfoArgs,
     Dump => dump::DumpArgs,
     Cut => cut::CutArgs,
+    Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
     Designs => designs::DesignsArgs,
     Completions => completions::CompletionsArgs,

@@ -128,11 +128,7 @@ impl Session<'_> {
         let total = trace.header().events.saturating_mul(readings);
         let progress = Progress::new(self.style, "preparing", total, "events");
         let progress = RefCell::new(progress);
-        let events = || {
-            trace
-                .events()
-                .inspect(|_| progress.borrow_mut().advance(1))
-        };
+        let events = || trace.events().inspect(|_| progress.borrow_mut().advance(1));
         let workload = prepare_events(trace.header(), events, &options).blame_input()?;
         progress.into_inner().finish();
         Ok(workload)
@@ -241,8 +237,8 @@ impl Output {
             None => Ok(Output::Tables),
             Some(path) if path == Path::new("-") => Ok(Output::Json),
             Some(path) => {
-                let file = PendingFile::create(path)
-                    .doing(|| format!("writing {}", path.display()))?;
+                let file =
+                    PendingFile::create(path).doing(|| format!("writing {}", path.display()))?;
                 Ok(Output::TablesAndFile(path.to_owned(), file))
             }
         }

@@ -180,7 +180,13 @@ impl Regions {
             return false;
         };
         self.by_start.remove(&stack.start);
-        self.by_start.insert(page, Region { start: page, ..stack });
+        self.by_start.insert(
+            page,
+            Region {
+                start: page,
+                ..stack
+            },
+        );
         true
     }
 }

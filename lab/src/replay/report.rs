@@ -175,7 +175,10 @@ impl Report {
                 format!("{} CPUs, {} MiB", self.cpus, self.ram_bytes >> 20),
             ),
             ("events", grouped(self.events)),
-            ("time in the core", format!("{:.3} s", seconds(self.core_ns))),
+            (
+                "time in the core",
+                format!("{:.3} s", seconds(self.core_ns)),
+            ),
             ("elapsed", format!("{:.3} s", seconds(self.wall_ns))),
             (
                 "speed",
@@ -307,7 +310,10 @@ fn section(text: &mut String, title: &str, figures: &[Figure]) {
     let width = counts.iter().map(String::len).max().unwrap_or(0);
     *text += &format!("\n{title}\n");
     for (figure, count) in figures.iter().zip(counts) {
-        let line = format!("  {:name$}  {count:>width$}  {}", figure.name, figure.meaning);
+        let line = format!(
+            "  {:name$}  {count:>width$}  {}",
+            figure.name, figure.meaning
+        );
         *text += line.trim_end();
         *text += "\n";
     }

@@ -150,12 +150,7 @@ pub fn run(
 }
 
 /// Replays one slice, after those before it, and adds to `replayed`.
-pub fn run_slice(
-    workload: &Workload,
-    engine: &dyn Engine,
-    slice: &Slice,
-    replayed: &mut Replayed,
-) {
+pub fn run_slice(workload: &Workload, engine: &dyn Engine, slice: &Slice, replayed: &mut Replayed) {
     let clock = HostClock::new();
     let timed = Timed {
         workload,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::model::{ClassRow, Count, Figure, Report};
+use super::model::{ClassRow, Count, CounterRow, Figure, Report};
 use super::table::{Table, grouped, marked};
 use super::{diffprofile, kernbench};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
@@ -244,7 +244,8 @@ fn classes(report: &Report) -> String {
 
 fn counters(report: &Report) -> String {
     let mut table = Table::new(&["Events in one pass", "A  ", "B  ", "B - A"]);
-    for row in &report.counters {
+    let silent = |row: &&CounterRow| row.count.a.high == 0 && row.count.b.high == 0;
+    for row in report.counters.iter().filter(|row| !silent(row)) {
         let (a, b) = (&row.count.a, &row.count.b);
         table.row(vec![
             row.name.to_owned(),
@@ -253,8 +254,15 @@ fn counters(report: &Report) -> String {
             signed(a.median, b.median),
         ]);
     }
+    let hidden = match report.counters.iter().filter(silent).count() {
+        0 => String::new(),
+        count => format!(
+            "{} of what neither design did.\n",
+            plural(count, "count is left out", "counts are left out")
+        ),
+    };
     format!(
-        "{}* fewer{}\n",
+        "{}* fewer{}\n{hidden}",
         table.render(0),
         match report.passes {
             1 => ".".to_owned(),

@@ -8,8 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vellum_engine::op::pristine_word;
-use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot};
+use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot, pristine_word};
 
 use super::clocks::{Clocks, Place};
 use super::history::history;
@@ -222,7 +221,12 @@ impl<'w> Verifier<'w> {
 
     /// What the model has for `page` now. `None`: another CPU is changing the
     /// file behind it, so nothing is certain.
-    fn seen(&self, at: Place, space: SpaceSlot, page: u64) -> Result<Option<Seen>, Box<Refutation>> {
+    fn seen(
+        &self,
+        at: Place,
+        space: SpaceSlot,
+        page: u64,
+    ) -> Result<Option<Seen>, Box<Refutation>> {
         let model = self.model();
         let known = model.space(space).and_then(|space| {
             let region = *space.regions.at(page)?;

@@ -7,8 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vellum_engine::op::{pristine_word, written_word};
-use vellum_engine::{Access, Advice, Backing, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot};
+use vellum_engine::{
+    Access, Advice, Backing, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot, pristine_word,
+    written_word,
+};
 
 use super::clocks::{Clocks, Place};
 use super::word::{Page, Word};
@@ -178,10 +180,20 @@ impl Model {
                 space.private.entry(page).or_insert_with(copy)
             }),
             (true, Source::File { file, page: first }) => match &mut self.files[file.0 as usize] {
-                Some(file) => Some(file.written.entry(first + (page - region.start)).or_insert(source)),
+                Some(file) => Some(
+                    file.written
+                        .entry(first + (page - region.start))
+                        .or_insert(source),
+                ),
                 None => None,
             },
-            (true, Source::Object { object, page: first }) => {
+            (
+                true,
+                Source::Object {
+                    object,
+                    page: first,
+                },
+            ) => {
                 let key = (object, first + (page - region.start));
                 Some(self.objects.entry(key).or_insert(source))
             }

@@ -76,7 +76,13 @@ impl Verifier<'_> {
                 pages,
                 new_page,
                 new_pages,
-            } => self.remap(at, op, space, page..page + pages, new_page..new_page + new_pages),
+            } => self.remap(
+                at,
+                op,
+                space,
+                page..page + pages,
+                new_page..new_page + new_pages,
+            ),
             Op::Protect {
                 space, page, pages, ..
             } => {
@@ -119,8 +125,7 @@ impl Verifier<'_> {
     /// Reads back every page of `space` that is resident or was written.
     pub(super) fn read_back(&self, at: Place, space: SpaceSlot) -> Checked {
         let mut resident = Vec::new();
-        self.engine
-            .resident(space, &mut |page| resident.push(page));
+        self.engine.resident(space, &mut |page| resident.push(page));
         for page in &resident {
             self.check_page(at, space, *page, Occasion::Resident)?;
         }

@@ -110,9 +110,9 @@ impl Verifier<'_> {
         let mut written: Vec<(FileSlot, u64, Page)> = Vec::new();
         for (slot, file) in self.model().files.iter().enumerate() {
             let pages = file.iter().flat_map(|file| &file.written);
-            written.extend(pages.map(|(page, content)| {
-                (FileSlot(slot as u32), *page, content.clone())
-            }));
+            written.extend(
+                pages.map(|(page, content)| (FileSlot(slot as u32), *page, content.clone())),
+            );
         }
         written.sort_by_key(|(file, page, _)| (*file, *page));
         for (file, page, content) in written {

@@ -490,11 +490,7 @@ impl Generator {
         {
             page = below;
             let space = self.space(task);
-            if let Some(stack) = space
-                .mappings
-                .iter_mut()
-                .find(|m| m.start == mapping.start)
-            {
+            if let Some(stack) = space.mappings.iter_mut().find(|m| m.start == mapping.start) {
                 stack.start = page;
             }
         }
@@ -567,9 +563,7 @@ impl Generator {
                 .tasks
                 .iter()
                 .enumerate()
-                .map(|(number, state)| {
-                    task(number as u32, state.parent.map(|p| TaskId(p as u32)))
-                })
+                .map(|(number, state)| task(number as u32, state.parent.map(|p| TaskId(p as u32))))
                 .collect(),
             files: (0..FILES).map(|_| file(FILE_PAGES * PAGE)).collect(),
             strings: vec!["program".into()],

@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
-use vellum_engine::op::{pristine_word, written_word};
 use vellum_engine::{
     Access, Advice, Backing, Divergence, Engine, FileSlot, Op, OpError, Outcome, Prot, Sharing,
-    SpaceSlot,
+    SpaceSlot, pristine_word, written_word,
 };
 
 /// Something a memory manager can get wrong.
@@ -247,7 +246,11 @@ impl Machine<'_> {
                 pages,
                 new_page,
                 new_pages,
-            } => self.remap(space, (page, page + pages), (new_page, new_page + new_pages))?,
+            } => self.remap(
+                space,
+                (page, page + pages),
+                (new_page, new_page + new_pages),
+            )?,
             Op::Brk { space, start, end } => self.brk(space, start, end)?,
             Op::Advise {
                 space,
@@ -324,7 +327,9 @@ impl Machine<'_> {
         self.drop_range(space, page, page + pages)?;
         let space = self.space(space)?;
         space.isolate(page, page + pages);
-        space.regions.retain(|r| r.end <= page || page + pages <= r.start);
+        space
+            .regions
+            .retain(|r| r.end <= page || page + pages <= r.start);
         space.insert(Region {
             start: page,
             end: page + pages,
@@ -340,7 +345,9 @@ impl Machine<'_> {
     fn drop_range(&mut self, slot: SpaceSlot, start: u64, end: u64) -> Result<(), OpError> {
         let flush = !self.has(Defect::MissingFlush);
         let space = self.space(slot)?;
-        space.entries.retain(|page, _| *page < start || end <= *page);
+        space
+            .entries
+            .retain(|page, _| *page < start || end <= *page);
         if flush {
             self.state
                 .tlb
@@ -380,12 +387,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn remap(
-        &mut self,
-        slot: SpaceSlot,
-        old: (u64, u64),
-        new: (u64, u64),
-    ) -> Result<(), OpError> {
+    fn remap(&mut self, slot: SpaceSlot, old: (u64, u64), new: (u64, u64)) -> Result<(), OpError> {
         let loses = self.has(Defect::RemapLosesPages);
         let kept = (old.1 - old.0).min(new.1 - new.0);
         self.unmap(slot, old.0 + kept, old.1)?;
@@ -545,7 +547,9 @@ impl Machine<'_> {
         for content in self.state.objects.values_mut() {
             for page in std::mem::take(&mut content.dirty) {
                 if let Some(frame) = content.pages.get(&page) {
-                    content.stored.insert(page, self.state.frames[*frame].clone());
+                    content
+                        .stored
+                        .insert(page, self.state.frames[*frame].clone());
                 }
             }
         }
@@ -602,7 +606,13 @@ impl Engine for Reference {
         }
     }
 
-    fn store(&self, _cpu: usize, space: SpaceSlot, address: u64, value: u64) -> Result<(), OpError> {
+    fn store(
+        &self,
+        _cpu: usize,
+        space: SpaceSlot,
+        address: u64,
+        value: u64,
+    ) -> Result<(), OpError> {
         self.with(|machine| machine.store(space, address, value))
     }
 
@@ -668,7 +678,12 @@ impl Engine for Reference {
     fn mapping_histogram(&self) -> Vec<u64> {
         self.with(|machine| {
             let mut mappings: HashMap<usize, usize> = HashMap::new();
-            for entry in machine.state.spaces.values().flat_map(|s| s.entries.values()) {
+            for entry in machine
+                .state
+                .spaces
+                .values()
+                .flat_map(|s| s.entries.values())
+            {
                 *mappings.entry(entry.frame).or_default() += 1;
             }
             let longest = mappings.values().max().copied().unwrap_or(0);

@@ -102,7 +102,9 @@ impl Machine<'_> {
             return Some(*stale);
         }
         let entry = *self.space(slot).ok()?.entries.get(&page)?;
-        self.state.tlb.insert((slot.0, page), entry);
+        if self.has(Defect::MissingFlush) {
+            self.state.tlb.insert((slot.0, page), entry);
+        }
         Some(entry)
     }
 
@@ -127,7 +129,8 @@ impl Machine<'_> {
         value: u64,
     ) -> Result<(), OpError> {
         let page = address >> 12;
-        let cached = self.has(Defect::MissingFlush) && self.translate(slot, page).is_some_and(|e| e.writable);
+        let cached = self.has(Defect::MissingFlush)
+            && self.translate(slot, page).is_some_and(|e| e.writable);
         if !cached {
             let breaks = self.space(slot)?.entries.contains_key(&page);
             self.state.tlb.remove(&(slot.0, page));

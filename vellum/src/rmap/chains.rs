@@ -30,7 +30,7 @@ use crate::frame::{AuditError, OutOfMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{BitGuard, BitLock, Counter, PerCpu};
+use crate::sync::{BitGuard, BitLock, Counter, PerCpu, bytes};
 use crate::table::{Format, PteRef};
 
 /// Entries in a node: what a 64-byte line holds beside the link.
@@ -421,6 +421,16 @@ impl ReverseMap for Chains {
     }
 
     fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
+
+    #[inline]
+    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let word = env.memory.frame(frame).rmap().load(Ordering::Relaxed);
+        if let State::Chain(head) = decode(word)
+            && let Some(node) = self.nodes.try_get(head)
+        {
+            bytes::prefetch(node);
+        }
+    }
 
     #[inline]
     fn add<P: Platform>(

@@ -194,6 +194,13 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// Ends an operation: gives back what was prepared and not used.
     fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: Self::Ctx);
 
+    /// The frame's entries will be added to or removed soon: what is needed
+    /// for that may be brought near.
+    #[inline]
+    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let _ = (env, frame);
+    }
+
     /// Entries were made, each for a frame that gained a mapping. The table is
     /// locked. `fresh` frames have never been mapped and nobody else knows them.
     fn add<P: Platform>(

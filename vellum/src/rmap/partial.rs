@@ -117,6 +117,13 @@ impl ReverseMap for Partial {
     }
 
     #[inline]
+    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        if env.memory.frame(frame).kind() == Kind::Anonymous {
+            self.anonymous.prefetch(env, frame);
+        }
+    }
+
+    #[inline]
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,

@@ -101,7 +101,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         // Entries lose the right to store: flushed once, at the end or early.
         let mut gather = self.gather(pin, parent);
-        let users = if self.flush_target(parent).cpus.is_empty() {
+        // A CPU that is in here stores to no page of the parent, so if no
+        // other has it loaded, nobody sets a dirty mark meanwhile.
+        let users = if self.flush_target(parent).cpus.has_no_other_than(pin.cpu()) {
             Users::None
         } else {
             Users::Hardware
@@ -156,7 +158,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             drop(span);
             let env = self.env(pin);
             let mut ctx = R::Ctx::default();
-            self.rmap.prepare(&env, &mut ctx, F::ENTRIES)?;
+            self.rmap.prepare(&env, &mut ctx, live)?;
             let (target, made) = to.lock_or_make_at(first, level)?;
             self.count_tables(pin, copying.child, made, 0);
             // The space's lock is ours and the gates are closed: the table has
@@ -192,7 +194,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let mut copied = Copied::default();
         let mut result = Ok(());
+        let env = self.env(pin);
         for index in source.first..source.first + source.count {
+            self.look_ahead(&env, source, index);
             if source.table.load(index) == 0 {
                 continue;
             }

@@ -9,8 +9,8 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
-use crate::rmap::{Place, ReverseMap, Run};
-use crate::sync::Pin;
+use crate::rmap::{Env, Place, ReverseMap, Run};
+use crate::sync::{Pin, bytes};
 use crate::table::{Format, Gather, LockedTable, Span, Users};
 
 /// How many entries of each kind were cleared.
@@ -75,6 +75,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let table = &span.table;
         let mut rest = None;
         for index in span.first..span.first + span.count {
+            self.look_ahead(&env, span, index);
             let entry = table.load(index);
             if entry == 0 || !takes(F::frame(entry, table.level())) {
                 continue;
@@ -105,6 +106,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         rest
+    }
+
+    /// Brings the records of frames near that a loop over `span`, now at
+    /// `index`, will come to: the record first, and what it leads to when the
+    /// loop is closer.
+    #[inline]
+    pub(super) fn look_ahead(&self, env: &Env<'_, P>, span: &Span<'_, F>, index: usize) {
+        const FAR: usize = 16;
+        const NEAR: usize = 8;
+        let level = span.table.level();
+        let frame_at = |distance: usize| {
+            let ahead = index + distance;
+            let entry = if ahead < span.first + span.count {
+                span.table.load(ahead)
+            } else {
+                0
+            };
+            F::is_mapped(entry).then(|| F::frame(entry, level))
+        };
+        if let Some(pfn) = frame_at(FAR) {
+            bytes::prefetch(self.memory.frame(pfn));
+        }
+        if let Some(pfn) = frame_at(NEAR) {
+            self.rmap.prefetch(env, pfn);
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]

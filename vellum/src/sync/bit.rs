@@ -86,7 +86,14 @@ impl BitGuard<'_, AtomicU64> {
     /// writer of the word must hold the lock.
     #[inline]
     pub fn unlock_with(self, value: u64) {
-        self.word.store(value & !(1 << self.bit), Ordering::Release);
+        let value = value & !(1 << self.bit);
+        #[cfg(not(vellum_loom))]
+        self.word.store(value, Ordering::Release);
+        // The model checker lets a store slip in between the two halves of
+        // another thread's failing `try_lock_bit` (tokio-rs/loom#254), which
+        // would undo the unlocking; an exchange it does order.
+        #[cfg(vellum_loom)]
+        self.word.swap(value, Ordering::Release);
         core::mem::forget(self);
     }
 }

@@ -4,6 +4,21 @@ use core::ptr::NonNull;
 
 use super::atomic::AtomicU64;
 
+/// Asks the processor to bring the cache line of `value` near, because it
+/// will be written soon. Costs little if it is there, and may do nothing.
+#[inline]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching has no effect on memory, and the instruction exists
+    // on every x86-64 processor.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
 /// Fills a frame of `size` bytes with zeroes.
 ///
 /// # Safety

@@ -48,7 +48,9 @@ impl Epochs {
         let outermost = slot.load(Ordering::Relaxed) == 0;
         if outermost {
             let now = self.now.load(Ordering::Relaxed);
-            slot.store(now << 1 | 1, Ordering::Relaxed);
+            // Release, because whoever reads this value, and not the 0 of the
+            // pin before it, must still know that pin's reads to be over.
+            slot.store(now << 1 | 1, Ordering::Release);
             // Orders the announcement before every read of the pinned section:
             // `try_advance` has the matching fence between its unlinks and its
             // scan of the announcements.
@@ -150,8 +152,7 @@ impl Pin<'_> {
             let slot = &self.epochs.announced[self.cpu.0 as usize].0;
             let now = self.epochs.now.load(Ordering::Relaxed);
             if slot.load(Ordering::Relaxed) != now << 1 | 1 {
-                slot.store(0, Ordering::Release);
-                slot.store(now << 1 | 1, Ordering::Relaxed);
+                slot.store(now << 1 | 1, Ordering::Release);
                 fence(Ordering::SeqCst);
             }
         }

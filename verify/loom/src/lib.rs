@@ -30,7 +30,7 @@ pub mod frame;
 
 /// Involuntary switches in one run of a model. Known bugs of such protocols
 /// need two or fewer.
-pub const PREEMPTIONS: usize = 2;
+pub const PREEMPTIONS: usize = 3;
 
 #[cfg(test)]
 mod models;

@@ -1,5 +1,7 @@
 //! Retired memory is not used anew while a reader can see it.
 
+use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -13,6 +15,7 @@ struct Model {
     epochs: Epochs,
     linked: AtomicU32,
     item: UnsafeCell<u32>,
+    reads: Tally,
 }
 
 impl Model {
@@ -21,6 +24,7 @@ impl Model {
             epochs: Epochs::new(3),
             linked: AtomicU32::new(1),
             item: UnsafeCell::new(0),
+            reads: Tally::new(0),
         })
     }
 
@@ -32,6 +36,7 @@ impl Model {
                 unsafe { *item }
             });
             assert_eq!(value, 0, "the item was used anew");
+            self.reads.fetch_add(1, SeqCst);
         }
     }
 
@@ -49,16 +54,18 @@ impl Model {
     }
 }
 
-#[test]
-fn a_retired_item_is_not_reused_under_a_reader() {
-    check(|| {
+/// Runs a reader against a writer that unlinks the item, moves the epoch on
+/// twice if it can, and uses the item anew if its epoch has passed. Both must
+/// have happened in some run: the item read, and the item used anew.
+fn reader_and_writer(reader: fn(&Model)) {
+    let (reads, reuses) = (Tally::new(0), Tally::new(0));
+    let tallies = std::sync::Arc::new((reads, reuses));
+    let seen = tallies.clone();
+    check(move || {
         let model = Model::new();
-        let reader = {
+        let thread = {
             let model = model.clone();
-            thread::spawn(move || {
-                let _pin = pin(&model.epochs, 1);
-                model.read();
-            })
+            thread::spawn(move || reader(&model))
         };
         let stamp = model.unlink(0);
         for _ in 0..2 {
@@ -66,8 +73,20 @@ fn a_retired_item_is_not_reused_under_a_reader() {
         }
         if model.epochs.passed(stamp) {
             model.reuse();
+            tallies.1.fetch_add(1, SeqCst);
         }
-        reader.join().unwrap();
+        thread.join().unwrap();
+        tallies.0.fetch_add(model.reads.load(SeqCst), SeqCst);
+    });
+    assert!(seen.0.load(SeqCst) > 0, "the item was never read");
+    assert!(seen.1.load(SeqCst) > 0, "the item was never used anew");
+}
+
+#[test]
+fn a_retired_item_is_not_reused_under_a_reader() {
+    reader_and_writer(|model| {
+        let _pin = pin(&model.epochs, 1);
+        model.read();
     });
 }
 
@@ -100,48 +119,30 @@ fn it_does_not_matter_who_moves_the_epoch_on() {
 
 #[test]
 fn a_refreshed_pin_reads_what_is_linked_then() {
-    check(|| {
-        let model = Model::new();
-        let reader = {
-            let model = model.clone();
-            thread::spawn(move || {
-                let mut pin = pin(&model.epochs, 1);
-                model.read();
-                pin.refresh();
-                model.read();
-            })
-        };
-        let stamp = model.unlink(0);
+    reader_and_writer(|model| {
+        let mut pin = pin(&model.epochs, 1);
+        model.read();
+        pin.refresh();
+        model.read();
+    });
+}
+
+#[test]
+fn a_pin_taken_anew_does_not_hide_the_one_before() {
+    reader_and_writer(|model| {
         for _ in 0..2 {
-            model.epochs.try_advance();
+            let _pin = pin(&model.epochs, 1);
+            model.read();
         }
-        if model.epochs.passed(stamp) {
-            model.reuse();
-        }
-        reader.join().unwrap();
     });
 }
 
 #[test]
 fn a_nested_pin_does_not_end_the_outer_one() {
-    check(|| {
-        let model = Model::new();
-        let reader = {
-            let model = model.clone();
-            thread::spawn(move || {
-                let _outer = pin(&model.epochs, 1);
-                drop(pin(&model.epochs, 1));
-                model.read();
-            })
-        };
-        let stamp = model.unlink(0);
-        for _ in 0..2 {
-            model.epochs.try_advance();
-        }
-        if model.epochs.passed(stamp) {
-            model.reuse();
-        }
-        reader.join().unwrap();
+    reader_and_writer(|model| {
+        let _outer = pin(&model.epochs, 1);
+        drop(pin(&model.epochs, 1));
+        model.read();
     });
 }
 
@@ -168,21 +169,7 @@ fn one_epoch_is_too_short() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_reader_without_a_pin_is_noticed() {
-    check(|| {
-        let model = Model::new();
-        let reader = {
-            let model = model.clone();
-            thread::spawn(move || model.read())
-        };
-        let stamp = model.unlink(0);
-        for _ in 0..2 {
-            model.epochs.try_advance();
-        }
-        if model.epochs.passed(stamp) {
-            model.reuse();
-        }
-        reader.join().unwrap();
-    });
+    reader_and_writer(Model::read);
 }
 
 /// The announcement alone, with and without the fences between each side's

@@ -1,5 +1,7 @@
 //! Vacant slots that go from one CPU to another through the depot.
 
+use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -79,8 +81,9 @@ impl Model {
     }
 }
 
-/// Each of two CPUs frees two slots, and then takes what it finds.
-fn exchange(batch: u32) {
+/// Each of two CPUs frees two slots, and then takes what it finds. Returns how
+/// many slots CPU 1 took of what CPU 0 had freed.
+fn exchange(batch: u32) -> u32 {
     let model = Arc::new(Model::new());
     let work = move |model: &Model, cpu: u16| {
         let pin = pin(&model.epochs, cpu);
@@ -97,16 +100,24 @@ fn exchange(batch: u32) {
         thread::spawn(move || work(&model, 1))
     };
     let mut all = work(&model, 0);
-    all.extend(other.join().unwrap());
+    let others = other.join().unwrap();
+    let moved = others.iter().filter(|&&slot| slot <= 2).count() as u32;
+    all.extend(others);
     let rest = pin(&model.epochs, 0);
     all.extend(model.take(&Cache::default(), batch, &rest));
     all.sort_unstable();
     assert_eq!(all, [1, 2, 3, 4], "every slot is taken once");
+    moved
 }
 
 #[test]
 fn batches_of_one_are_taken_once() {
-    check(|| exchange(1));
+    let moved = std::sync::Arc::new(Tally::new(0));
+    let sum = moved.clone();
+    check(move || {
+        sum.fetch_add(exchange(1), SeqCst);
+    });
+    assert!(moved.load(SeqCst) > 0, "no slot went to the other CPU");
 }
 
 #[test]

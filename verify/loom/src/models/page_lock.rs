@@ -4,9 +4,10 @@
 //! platform of the model reports.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use super::{check, pin};
@@ -14,7 +15,6 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Epochs, SleepLock, WaitTable};
 
 const PAGE: Pfn = Pfn(1);
@@ -24,16 +24,16 @@ loom::thread_local! {
 }
 
 /// One task's sleep.
-#[derive(Default)]
-struct Sleeper {
-    woken: AtomicBool,
-    ended: AtomicBool,
+#[derive(Clone, Copy, Default)]
+struct Task {
+    woken: bool,
+    ended: bool,
 }
 
 /// Two tasks that can sleep; nothing else of a platform.
-#[derive(Default)]
 struct Sleepers {
-    tasks: [Sleeper; 2],
+    tasks: Mutex<[Task; 2]>,
+    sleeps: Tally,
 }
 
 // SAFETY: there is no memory, and no TLB.
@@ -66,18 +66,21 @@ unsafe impl Platform for Sleepers {
         TaskToken(this_task())
     }
     fn park(&self) {
+        self.sleeps.fetch_add(1, SeqCst);
         let me = this_task() as usize;
         loop {
-            let alone = self.tasks[1 - me].ended.load(Ordering::Acquire);
-            if self.tasks[me].woken.swap(false, Ordering::AcqRel) {
+            let mut tasks = self.tasks.lock().unwrap();
+            if core::mem::take(&mut tasks[me].woken) {
                 return;
             }
+            let alone = tasks[1 - me].ended;
+            drop(tasks);
             assert!(!alone, "asleep for good");
             thread::yield_now();
         }
     }
     fn unpark(&self, task: TaskToken) {
-        self.tasks[task.0 as usize].woken.store(true, Ordering::Release);
+        self.tasks.lock().unwrap()[task.0 as usize].woken = true;
     }
     fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
@@ -100,11 +103,15 @@ struct Model {
     content: UnsafeCell<u32>,
 }
 
-/// Runs `work` as task 0 and as task 1, each on its CPU.
-fn two_tasks(work: fn(&Model, u16)) {
+/// Runs `work` as task 0 and as task 1, each on its CPU; returns how often one
+/// slept.
+fn run(work: fn(&Model, u16)) -> u32 {
     let model = Arc::new(Model {
         epochs: Epochs::new(2),
-        memory: PhysicalMemory::new(Sleepers::default()),
+        memory: PhysicalMemory::new(Sleepers {
+            tasks: Mutex::new([Task::default(); 2]),
+            sleeps: Tally::new(0),
+        }),
         locks: PageLocks::default(),
         waits: WaitTable::new(),
         sleep_lock: SleepLock::default(),
@@ -119,13 +126,23 @@ fn two_tasks(work: fn(&Model, u16)) {
     };
     model.run(work, 0);
     other.join().unwrap();
+    model.memory.platform().sleeps.load(SeqCst)
+}
+
+/// Runs `work` as two tasks in every order; in some, one must have slept.
+fn two_tasks(work: fn(&Model, u16)) {
+    let sleeps = std::sync::Arc::new(Tally::new(0));
+    let sum = sleeps.clone();
+    check(move || {
+        sum.fetch_add(run(work), SeqCst);
+    });
+    assert!(sleeps.load(SeqCst) > 0, "no task ever slept");
 }
 
 impl Model {
     fn run(&self, work: fn(&Model, u16), cpu: u16) {
         work(self, cpu);
-        let task = &self.memory.platform().tasks[usize::from(cpu)];
-        task.ended.store(true, Ordering::Release);
+        self.memory.platform().tasks.lock().unwrap()[usize::from(cpu)].ended = true;
     }
 
     fn fill(&self) {
@@ -143,80 +160,72 @@ impl Model {
 
 #[test]
 fn a_page_lock_admits_one_and_wakes_the_other() {
-    check(|| {
-        two_tasks(|model, cpu| {
-            while !model.locks.try_lock(&model.memory, PAGE) {
-                let pin = pin(&model.epochs, cpu);
-                let waiting = model.locks.wait(&model.memory, &pin, PAGE);
-                drop(pin);
-                if let Some(waiting) = waiting {
-                    model.locks.sleep(&model.memory, waiting);
-                }
+    two_tasks(|model, cpu| {
+        while !model.locks.try_lock(&model.memory, PAGE) {
+            let pin = pin(&model.epochs, cpu);
+            let waiting = model.locks.wait(&model.memory, &pin, PAGE);
+            drop(pin);
+            if let Some(waiting) = waiting {
+                model.locks.sleep(&model.memory, waiting);
             }
-            model.fill();
-            model.unlock(cpu);
-        });
+        }
+        model.fill();
+        model.unlock(cpu);
     });
 }
 
 #[test]
 #[should_panic(expected = "asleep for good")]
 fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
-    check(|| {
-        two_tasks(|model, cpu| {
-            while !model.locks.try_lock(&model.memory, PAGE) {
-                let frame = model.memory.frame(PAGE);
-                // The lock is looked at first, and the flag set afterwards.
-                let locked = frame.has(Flags::LOCKED);
-                let pin = pin(&model.epochs, cpu);
-                let task = model.memory.platform().current_task();
-                let key = u64::from(PAGE.0);
-                let waiting = model.waits.prepare(key, task, &pin, || {
-                    frame.set(Flags::WAITERS);
-                    locked
-                });
-                drop(pin);
-                if let Some(waiting) = waiting {
-                    model.waits.sleep(waiting, model.memory.platform());
-                }
-            }
-            let pin = pin(&model.epochs, cpu);
+    two_tasks(|model, cpu| {
+        while !model.locks.try_lock(&model.memory, PAGE) {
             let frame = model.memory.frame(PAGE);
-            frame.clear(Flags::LOCKED);
-            if frame.has(Flags::WAITERS) {
-                frame.clear(Flags::WAITERS);
-                let key = u64::from(PAGE.0);
-                model.waits.wake(key, model.memory.platform(), &pin);
+            // The lock is looked at first, and the flag set afterwards.
+            let locked = frame.has(Flags::LOCKED);
+            let pin = pin(&model.epochs, cpu);
+            let task = model.memory.platform().current_task();
+            let key = u64::from(PAGE.0);
+            let waiting = model.waits.prepare(key, task, &pin, || {
+                frame.set(Flags::WAITERS);
+                locked
+            });
+            drop(pin);
+            if let Some(waiting) = waiting {
+                model.waits.sleep(waiting, model.memory.platform());
             }
-        });
+        }
+        let pin = pin(&model.epochs, cpu);
+        let frame = model.memory.frame(PAGE);
+        frame.clear(Flags::LOCKED);
+        if frame.has(Flags::WAITERS) {
+            frame.clear(Flags::WAITERS);
+            let key = u64::from(PAGE.0);
+            model.waits.wake(key, model.memory.platform(), &pin);
+        }
     });
 }
 
 #[test]
 #[should_panic(expected = "asleep for good")]
 fn a_wake_up_for_nobody_listed_is_lost() {
-    check(|| {
-        two_tasks(|model, cpu| {
-            let pin = || pin(&model.epochs, cpu);
-            while !model.locks.try_lock(&model.memory, PAGE) {
-                model.memory.frame(PAGE).set(Flags::WAITERS);
-                // Asleep without being in the table.
-                model.memory.platform().park();
-            }
-            model.locks.unlock(&model.memory, &pin(), PAGE);
-        });
+    two_tasks(|model, cpu| {
+        let pin = || pin(&model.epochs, cpu);
+        while !model.locks.try_lock(&model.memory, PAGE) {
+            model.memory.frame(PAGE).set(Flags::WAITERS);
+            // Asleep without being in the table.
+            model.memory.platform().park();
+        }
+        model.locks.unlock(&model.memory, &pin(), PAGE);
     });
 }
 
 #[test]
 fn a_sleeping_lock_admits_one_and_wakes_the_other() {
-    check(|| {
-        two_tasks(|model, cpu| {
-            let platform = model.memory.platform();
-            let pinned = || pin(&model.epochs, cpu);
-            model.sleep_lock.lock(&model.waits, platform, pinned);
-            model.fill();
-            model.sleep_lock.unlock(&model.waits, platform, &pinned());
-        });
+    two_tasks(|model, cpu| {
+        let platform = model.memory.platform();
+        let pinned = || pin(&model.epochs, cpu);
+        model.sleep_lock.lock(&model.waits, platform, pinned);
+        model.fill();
+        model.sleep_lock.unlock(&model.waits, platform, &pinned());
     });
 }

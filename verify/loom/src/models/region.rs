@@ -1,6 +1,8 @@
 //! Region lookup: found by sequence count, entered by announcement, changed
 //! only when nobody is inside.
 
+use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -22,6 +24,8 @@ struct Model {
     start: AtomicU64,
     end: AtomicU64,
     entries: UnsafeCell<u64>,
+    /// What readers found inside: the words before the change, and after it.
+    found: [Tally; 2],
 }
 
 impl Model {
@@ -34,6 +38,7 @@ impl Model {
             start: AtomicU64::new(1),
             end: AtomicU64::new(1),
             entries: UnsafeCell::new(1),
+            found: Default::default(),
         };
         model.gate.open();
         Arc::new(model)
@@ -60,6 +65,7 @@ impl Model {
         });
         let end = self.end.load(Ordering::Relaxed);
         assert_eq!((start, end), (entries, entries), "changed under a reader");
+        self.found[entries as usize - 1].fetch_add(1, SeqCst);
     }
 
     fn read(&self, cpu: u16) {
@@ -94,32 +100,43 @@ impl Model {
     }
 }
 
+/// Runs both at once; some reader must have been inside before the change, and
+/// some after it.
 fn reader_and_writer(reader: fn(&Model), writer: fn(&Model)) {
-    let model = Model::new();
-    let other = {
-        let model = model.clone();
-        thread::spawn(move || reader(&model))
-    };
-    writer(&model);
-    other.join().unwrap();
+    let found = std::sync::Arc::new([Tally::new(0), Tally::new(0)]);
+    let sum = found.clone();
+    check(move || {
+        let model = Model::new();
+        let thread = {
+            let model = model.clone();
+            thread::spawn(move || reader(&model))
+        };
+        writer(&model);
+        thread.join().unwrap();
+        for (sum, found) in sum.iter().zip(&model.found) {
+            sum.fetch_add(found.load(SeqCst), SeqCst);
+        }
+    });
+    assert!(
+        found.iter().all(|found| found.load(SeqCst) > 0),
+        "a state was never seen"
+    );
 }
 
 #[test]
 fn a_reader_inside_sees_no_change() {
-    check(|| reader_and_writer(|model| model.read(1), |model| model.write(0, true)));
+    reader_and_writer(|model| model.read(1), |model| model.write(0, true));
 }
 
 #[test]
 fn a_reader_finds_a_change_that_is_complete() {
-    check(|| {
-        reader_and_writer(
-            |model| {
-                model.read(1);
-                model.read(1);
-            },
-            |model| model.write(0, true),
-        );
-    });
+    reader_and_writer(
+        |model| {
+            model.read(1);
+            model.read(1);
+        },
+        |model| model.write(0, true),
+    );
 }
 
 #[test]
@@ -158,22 +175,20 @@ fn a_closed_region_refuses_and_leaves_nothing_announced() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_writer_that_does_not_wait_is_noticed() {
-    check(|| reader_and_writer(|model| model.read(1), |model| model.write(0, false)));
+    reader_and_writer(|model| model.read(1), |model| model.write(0, false));
 }
 
 #[test]
 #[should_panic(expected = "half of a change was seen")]
 fn a_lookup_without_validation_is_noticed() {
-    check(|| {
-        reader_and_writer(
-            |model| {
-                let start = model.start.load(Ordering::Relaxed);
-                let end = model.end.load(Ordering::Relaxed);
-                assert_eq!(start, end, "half of a change was seen");
-            },
-            |model| model.write(0, true),
-        );
-    });
+    reader_and_writer(
+        |model| {
+            let start = model.start.load(Ordering::Relaxed);
+            let end = model.end.load(Ordering::Relaxed);
+            assert_eq!(start, end, "half of a change was seen");
+        },
+        |model| model.write(0, true),
+    );
 }
 
 /// Announcement and gate alone, with and without the fences between each

@@ -3,7 +3,9 @@
 
 use vellum_engine::{Advice, Backing, Op, Prot, Sharing};
 
-use super::{Done, PAGE_SHIFT, Translator, USER_PAGES, changes_space, prot_of, slot, user_pages, uses_file};
+use super::{
+    Done, PAGE_SHIFT, Translator, USER_PAGES, changes_space, prot_of, slot, user_pages, uses_file,
+};
 use crate::replay::prepare::schedule::Use;
 use crate::replay::regions::{Region, Source};
 use crate::replay::workload::Class;
@@ -207,7 +209,13 @@ impl Translator<'_> {
             true => (old.1, new.1),
             false => new,
         };
-        if target.0 < target.1 && !self.space(task).regions.parts(target.0, target.1).is_empty() {
+        if target.0 < target.1
+            && !self
+                .space(task)
+                .regions
+                .parts(target.0, target.1)
+                .is_empty()
+        {
             self.put_unmap(task, target.0, target.1, Class::Remap)?;
         }
         Ok(())

@@ -3,8 +3,8 @@
 use vellum_engine::{Access, Backing, Op, Prot, Sharing};
 
 use super::{Done, Translator, USER_PAGES, changes_space, slot, uses_file, uses_space};
-use crate::replay::prepare::schedule::Place;
 use crate::replay::explain::Expectation;
+use crate::replay::prepare::schedule::Place;
 use crate::replay::regions::{Region, Source};
 use crate::replay::workload::Class;
 use crate::trace::FileId;
@@ -133,7 +133,9 @@ impl Translator<'_> {
             return Ok(());
         };
         let from = first.max(base);
-        let to = last.saturating_add(1).min(base + (region.end - region.start));
+        let to = last
+            .saturating_add(1)
+            .min(base + (region.end - region.start));
         if mapped == file && from < to {
             let at = |file_page| region.start + (file_page - base);
             space.presence.offer(at(from), at(to));

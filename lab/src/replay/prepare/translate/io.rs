@@ -47,7 +47,13 @@ impl Translator<'_> {
         Ok(())
     }
 
-    pub(super) fn file_read(&mut self, task: usize, file: FileId, offset: u64, length: u64) -> Done {
+    pub(super) fn file_read(
+        &mut self,
+        task: usize,
+        file: FileId,
+        offset: u64,
+        length: u64,
+    ) -> Done {
         let (file, _) = self.file_slot(task, file)?;
         let Some((page, end)) = file_pages(offset, length) else {
             self.repairs.meaningless += 1;

@@ -153,7 +153,13 @@ impl<'a> Translator<'a> {
     }
 
     /// Appends an operation that goes as recorded.
-    fn put(&mut self, task: usize, op: Op, class: Class, uses: &[Use]) -> Result<Place, PrepareError> {
+    fn put(
+        &mut self,
+        task: usize,
+        op: Op,
+        class: Class,
+        uses: &[Use],
+    ) -> Result<Place, PrepareError> {
         self.put_expecting(task, op, class, Expectation::AsRecorded, uses)
     }
 

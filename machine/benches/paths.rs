@@ -1,0 +1,239 @@
+//! The paths that a workload spends its time in, measured one by one.
+//!
+//! Each figure is the median over rounds, with the smallest and the largest,
+//! of real work on real memory: pages are zeroed and copied, and how many
+//! bytes is printed beside it. Machines wobble: compare figures of one run.
+//!
+//! `cargo bench -p vellum-machine --bench paths`
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
+use vellum::design::Design;
+use vellum::platform::{CpuId, CpuSet, SpaceTag};
+use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::space::{MapRequest, Placement};
+use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
+use vellum::{SpaceId, Vm};
+use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
+
+const GIB: u64 = 1 << 30;
+const PAGES_PER_GIB: u64 = GIB >> 12;
+
+type Manager<R> = Vm<Arc<Machine>, X86_64, R>;
+
+fn machine(cpus: usize, ram: u64, arena: &Arc<Arena>) -> Arc<Machine> {
+    let mut config = MachineConfig::new(ram);
+    config.cpus = cpus;
+    Arc::new(Machine::new(config, Arc::clone(arena)).expect("a machine"))
+}
+
+fn manager<R: ReverseMap>(machine: &Arc<Machine>, design: &str) -> Manager<R> {
+    let design = Design::parse(design).expect("a design");
+    Vm::new(Arc::clone(machine), design).expect("a manager")
+}
+
+/// Nanoseconds of each round, divided by what one round does.
+struct Figure(Vec<f64>);
+
+impl Figure {
+    fn take(rounds: usize, each: f64, mut round: impl FnMut() -> f64) -> Figure {
+        Figure((0..rounds).map(|_| round() / each).collect())
+    }
+
+    fn print(mut self, name: &str, unit: &str, bar: Option<f64>, note: &str) {
+        self.0.sort_by(f64::total_cmp);
+        let median = self.0[self.0.len() / 2];
+        let (low, high) = (self.0[0], self.0[self.0.len() - 1]);
+        let bar = bar.map_or(String::new(), |bar| {
+            let mark = if median <= bar { "reached" } else { "missed" };
+            format!("  bar {bar} {mark}")
+        });
+        println!("{name:<58} {median:>8.2} {unit:<7} ({low:.2} .. {high:.2}){bar}  {note}");
+    }
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_nanos() as f64
+}
+
+fn touch<R: ReverseMap>(vm: &Manager<R>, space: SpaceId, start: u64, pages: u64) {
+    for page in start..start + pages {
+        vm.fault(space, page << 12, Access::Write).expect("a page");
+    }
+}
+
+fn space_with<R: ReverseMap>(vm: &Manager<R>, start: u64, pages: u64) -> SpaceId {
+    let space = vm.create_space().expect("a space");
+    let request = MapRequest::anonymous(pages, Prot::READ_WRITE).at(Placement::Fixed(Vpn(start)));
+    vm.map(space, &request).expect("a region");
+    space
+}
+
+/// Dense maps through the table layer alone: 16,384 pages in a row.
+fn tables(arena: &Arc<Arena>) {
+    const PAGES: u64 = 16384;
+    let machine = machine(1, 256 << 20, arena);
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<Partial> = manager(&machine, "");
+        let memory = vm.memory();
+        let pin = vm.pin();
+        let root = Tables::<_, X86_64>::make_root(memory, &Fresh, &pin, 1).expect("a root");
+        let tables = Tables::<_, X86_64>::new(memory, &Fresh, &pin, root, 1);
+        let range = PageRange::new(Vpn(0x10000), PAGES);
+        let map = || {
+            let mut page = range.start;
+            while page < range.end {
+                let (table, _) = tables.lock_or_make(page).expect("a table");
+                let first = X86_64::index(page, 1);
+                let count = (512 - first).min((range.end.0 - page.0) as usize);
+                for step in 0..count {
+                    let frame = Pfn(0x1000 + (page.0 - range.start.0) as u32 + step as u32);
+                    let leaf = X86_64::leaf(frame, 1, Prot::READ_WRITE, Marks::DIRTY);
+                    table.fill(first + step, leaf);
+                }
+                table.count_made(count as u32);
+                page = page.offset(count as u64);
+            }
+        };
+        let unmap = |users: Users| {
+            let target = FlushTarget {
+                tag: SpaceTag(1),
+                cpus: CpuSet::from_bits(0, 0),
+            };
+            let mut gather = Gather::new(memory, &Fresh, &pin, target);
+            let mut sum = 0;
+            for span in tables.spans(range) {
+                for index in span.first..span.first + span.count {
+                    sum ^= span.table.clear(index, users);
+                }
+                span.table.count_cleared(span.count as u32);
+                tables.unlink_if_empty(span.table, &mut gather);
+            }
+            black_box(sum);
+        };
+        let pages = PAGES as f64;
+        let mut unmaps = [Vec::new(), Vec::new()];
+        let maps = Figure::take(41, pages, || {
+            let time = timed(map);
+            let which = unmaps[0].len() > unmaps[1].len();
+            let users = if which { Users::Hardware } else { Users::None };
+            unmaps[usize::from(which)].push(timed(|| unmap(users)) / pages);
+            time
+        });
+        maps.print("map dense 4 KiB pages, tables made", "ns/page", Some(2.0), "");
+        let [plain, atomic] = unmaps;
+        Figure(plain).print("unmap them, old bits not needed", "ns/page", Some(2.0), "");
+        Figure(atomic).print("unmap them, old bits fetched atomically", "ns/page", Some(8.0), "");
+    });
+}
+
+/// Write faults over a set that is unmapped and faulted again.
+fn faults<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
+    const SET: u64 = 1024;
+    const START: u64 = 0x10000;
+    let machine = machine(2, 256 << 20, arena);
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<R> = manager(&machine, design);
+        let space = space_with(&vm, START, SET);
+        let round = || {
+            let time = timed(|| touch(&vm, space, START, SET));
+            vm.advise(space, Vpn(START), SET, vellum::space::Advice::DontNeed)
+                .expect("a mapped range");
+            time
+        };
+        let before = vm.memory().stats();
+        let figure = Figure::take(201, SET as f64, round);
+        let after = vm.memory().stats();
+        let zeroed = (after.bytes_zeroed - before.bytes_zeroed) / (201 * SET);
+        let name = format!("write fault, 4 MiB set reused, {}", R::NAME);
+        figure.print(&name, "ns", Some(150.0), &format!("{zeroed} bytes zeroed a fault"));
+    });
+}
+
+/// Two threads fault in one space, each in its half; against one that does both.
+fn two_threads(arena: &Arc<Arena>) {
+    const HALF: u64 = 1024;
+    const ROUNDS: usize = 200;
+    const START: u64 = 0x10000;
+    let machine = machine(2, 256 << 20, arena);
+    let vm: Manager<Partial> = manager(&machine, "");
+    let space = machine.run_on(CpuId(0), || space_with(&vm, START, 2 * HALF));
+    let worker = |cpu: u16, first: u64, pages: u64| {
+        machine.run_on(CpuId(cpu), || {
+            for _ in 0..ROUNDS {
+                touch(&vm, space, first, pages);
+                vm.advise(space, Vpn(first), pages, vellum::space::Advice::DontNeed)
+                    .expect("a mapped range");
+            }
+        });
+    };
+    let ratio = Figure::take(9, 1.0, || {
+        let one = timed(|| worker(0, START, 2 * HALF));
+        let barrier = Barrier::new(3);
+        let mut start = Instant::now();
+        std::thread::scope(|scope| {
+            for cpu in 0..2u16 {
+                let (barrier, worker) = (&barrier, &worker);
+                scope.spawn(move || {
+                    barrier.wait();
+                    worker(cpu, START + u64::from(cpu) * HALF, HALF);
+                });
+            }
+            barrier.wait();
+            start = Instant::now();
+        });
+        one / (start.elapsed().as_nanos() as f64)
+    });
+    ratio.print("two threads of one space against one (1.7 or more)", "x", None, "faults and DONTNEED");
+}
+
+/// A gigabyte: cold faults, forks of it, exits.
+fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
+    const START: u64 = 0x10_0000;
+    let machine = machine(1, 3 * GIB, arena);
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<R> = manager(&machine, design);
+        let space = space_with(&vm, START, PAGES_PER_GIB);
+        let cold = timed(|| touch(&vm, space, START, PAGES_PER_GIB)) / PAGES_PER_GIB as f64;
+        let name = format!("write fault, cold, 1 GiB, {}", R::NAME);
+        Figure(vec![cold]).print(&name, "ns", None, "first touch of the memory");
+        let mut exits = Vec::new();
+        let mut fork = || {
+            let start = Instant::now();
+            let child = vm.fork(space).expect("a child");
+            let time = start.elapsed().as_nanos() as f64 / 1e6;
+            let start = Instant::now();
+            vm.exit(child).expect("the child");
+            exits.push(start.elapsed().as_nanos() as f64 / 1e6);
+            time
+        };
+        let first = fork();
+        let again: Vec<f64> = (0..15).map(|_| fork()).collect();
+        let name = format!("fork of 1 GiB touched, first, {}", R::NAME);
+        Figure(vec![first]).print(&name, "ms", Some(12.0), "");
+        let name = format!("fork of 1 GiB touched, again, {}", R::NAME);
+        Figure(again).print(&name, "ms", Some(8.0), "");
+        let name = format!("exit of the child, {}", R::NAME);
+        Figure(exits).print(&name, "ms", None, "");
+        vm.exit(space).expect("the space");
+    });
+}
+
+fn main() {
+    let options = ArenaOptions {
+        huge_pages: true,
+        prefault: true,
+    };
+    let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
+    tables(&arena);
+    faults::<Chains>(&arena, "rmap=chains");
+    faults::<Partial>(&arena, "rmap=partial");
+    two_threads(&arena);
+    gigabyte::<Chains>(&arena, "rmap=chains");
+    gigabyte::<Partial>(&arena, "rmap=partial");
+}

@@ -28,7 +28,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         let stats = self.vm.stats();
         let machine = self.machine().stats();
         let (events, rmap, frames) = (stats.events, stats.rmap, stats.frames);
-        let mut list = vec![
+        vec![
             ("faults", events.faults),
             ("spurious faults", events.spurious_faults),
             ("fault retries", events.fault_retries),
@@ -61,9 +61,14 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             ("frame frees", frames.frees),
             ("bytes zeroed", frames.bytes_zeroed),
             ("bytes copied", frames.bytes_copied),
-        ];
-        list.extend(machine.by_name());
-        list
+            ("flushes", machine.flush_requests),
+            ("flushes of whole spaces", machine.flush_full),
+            ("flushes with tables", machine.flush_tables),
+            ("flushes of other CPUs", machine.flush_remote),
+            ("windows opened", machine.windows_opened),
+            ("TLB hits", machine.tlb_hits),
+            ("TLB misses", machine.tlb_misses),
+        ]
     }
 
     pub(crate) fn list_memory(&self) -> Vec<(&'static str, u64, u64)> {

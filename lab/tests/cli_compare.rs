@@ -122,7 +122,7 @@ fn write_trace(path: &str) {
 #[test]
 fn a_comparison_prints_every_table_and_the_same_as_json() {
     let scratch = Scratch::new("compare-tables");
-    let (trace, json) = (scratch.path("fork.vlt"), scratch.path("report.json"));
+    let (trace, json) = (scratch.path("fork.vellum"), scratch.path("report.json"));
     write_trace(&trace);
     let output = vellum(&[
         "compare",
@@ -187,7 +187,7 @@ fn a_comparison_prints_every_table_and_the_same_as_json() {
 #[test]
 fn json_on_standard_output_is_nothing_but_json() {
     let scratch = Scratch::new("compare-json");
-    let trace = scratch.path("fork.vlt");
+    let trace = scratch.path("fork.vellum");
     write_trace(&trace);
     let output = vellum(&[
         "compare", &trace, "-n", "1", "--ram", "64M", "--cpus", "2", "--json", "-",
@@ -203,13 +203,13 @@ fn json_on_standard_output_is_nothing_but_json() {
 #[test]
 fn unusable_input_is_named_and_exits_with_2() {
     let scratch = Scratch::new("compare-refused");
-    let (trace, foreign) = (scratch.path("fork.vlt"), scratch.path("foreign.vlt"));
+    let (trace, foreign) = (scratch.path("fork.vellum"), scratch.path("foreign.vellum"));
     write_trace(&trace);
     std::fs::write(&foreign, "no trace at all").expect("written");
-    let missing = scratch.path("missing.vlt");
+    let missing = scratch.path("missing.vellum");
     for (arguments, named) in [
-        (vec!["compare", &missing], "missing.vlt"),
-        (vec!["compare", &foreign], "foreign.vlt"),
+        (vec!["compare", &missing], "missing.vellum"),
+        (vec!["compare", &foreign], "foreign.vellum"),
         (vec!["compare", &trace, "--a", "rmap=telepathy"], "chains"),
         (vec!["compare", &trace, "--ram", "much"], "--ram"),
         (vec!["compare", &trace, "--cpus", "0"], "CPUs"),
@@ -225,7 +225,7 @@ fn unusable_input_is_named_and_exits_with_2() {
 #[test]
 fn a_report_that_cannot_be_written_is_an_error() {
     let scratch = Scratch::new("compare-unwritable");
-    let trace = scratch.path("fork.vlt");
+    let trace = scratch.path("fork.vellum");
     write_trace(&trace);
     let json = scratch.path("missing/report.json");
     let output = vellum(&[

@@ -1,5 +1,70 @@
 //! A virtual-memory manager to be linked into kernels, hypervisors,
 //! unikernels and simulators.
+//!
+//! Frames, page tables, reverse mapping, address spaces with demand paging,
+//! fork and copy-on-write, files and shared memory: the memory manager of an
+//! operating system, without the operating system. The embedder supplies one
+//! trait, [`platform::Platform`]. Here is one CPU with 16 MiB of memory, and a
+//! process that forks:
+//!
+//! ```
+//! use core::ptr::NonNull;
+//! use vellum::addr::{Access, Pfn, Prot};
+//! use vellum::platform::*;
+//! use vellum::rmap::Partial;
+//! use vellum::space::MapRequest;
+//! use vellum::table::X86_64;
+//! use vellum::{Design, Vm};
+//!
+//! struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
+//! # unsafe impl Sync for Board {}
+//!
+//! // SAFETY: one CPU, one thread; `ram` is 16 MiB that nobody else uses.
+//! unsafe impl Platform for Board {
+//!     fn cpus(&self) -> usize { 1 }
+//!     fn nodes(&self) -> usize { 1 }
+//!     fn node_of(&self, _: CpuId) -> NodeId { NodeId(0) }
+//!     fn frame_shift(&self) -> u32 { 12 }
+//!     fn memory_map(&self) -> &[MemoryRange] { &self.map }
+//!     fn pin(&self) -> CpuId { CpuId(0) }
+//!     fn unpin(&self, _: CpuId) {}
+//!     fn frame(&self, frame: Pfn) -> NonNull<u8> { unsafe { self.ram.add(frame.index() << 12) } }
+//!     fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) { /* invlpg, or reload CR3 */ }
+//!     fn current_task(&self) -> TaskToken { TaskToken(0) }
+//!     fn park(&self) {}
+//!     fn unpark(&self, _: TaskToken) {}
+//!     fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
+//!     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
+//! }
+//!
+//! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
+//! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
+//! let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };
+//! let vm: Vm<Board, X86_64, Partial> = Vm::new(Board { ram, map: [range] }, Design::default())?;
+//!
+//! let parent = vm.create_space()?;
+//! let page = vm.map(parent, &MapRequest::anonymous(64, Prot::READ_WRITE))?;
+//! vm.fault(parent, page.address::<X86_64>(), Access::Write)?; // from the page-fault handler
+//! let child = vm.fork(parent)?;
+//! vm.fault(child, page.address::<X86_64>(), Access::Write)?; // copies the page
+//! assert_ne!(vm.translate(parent, page), vm.translate(child, page));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What may be relied on
+//! * After [`Vm::new`] the crate asks the global allocator for nothing: its
+//!   own nodes lie in frames of the platform ([`slab`]).
+//! * Running out of memory is a result, and the call that reports it has
+//!   changed nothing.
+//! * A fault in the steady state writes no cache line that its space or the
+//!   machine shares.
+//! * There are no statics and no thread-locals: a process can hold any number
+//!   of managers.
+//!
+//! # Layers
+//! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
+//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`space`],
+//! [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
 extern crate alloc;
@@ -16,10 +81,11 @@ pub mod slab;
 pub mod space;
 pub mod sync;
 pub mod table;
-#[cfg(test)]
-mod testing;
 pub mod tree;
 pub mod vm;
+
+#[cfg(test)]
+mod testing;
 
 pub use design::Design;
 pub use object::ObjectId;

@@ -17,13 +17,13 @@ use std::ptr;
 #[derive(clap::Args, Clone)]
 pub struct Args {
     /// Connections that clients make in all
-    #[arg(long, default_value_t = 4000)]
+    #[arg(long, default_value_t = 8000)]
     connections: u32,
     /// Clients that connect at the same time
     #[arg(long, default_value_t = 6)]
     clients: u32,
     /// Snapshots that the store takes
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, default_value_t = 40)]
     snapshots: u32,
     /// Pages of private data in the store
     #[arg(long, default_value_t = 16384)]

@@ -15,7 +15,7 @@ use crate::report::{About, Report, json, text};
 use crate::trace::TraceReader;
 
 /// The trace compared on if none is named, relative to the source tree.
-const DEFAULT_TRACE: &str = "traces/kernel-build.vlt";
+const DEFAULT_TRACE: &str = "traces/kernel-build.vellum";
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -31,10 +31,10 @@ docs/measuring.md describes the method, the tables and the JSON.
 
 Examples:
   vellum compare
-  vellum compare traces/kernel-build.vlt --a rmap=chains --b rmap=partial
-  vellum compare traces/kernel-build.vlt --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
-  vellum compare traces/kernel-build.vlt --copies 4 --ram 4G --json report.json
-  vellum compare traces/kernel-build.vlt --a rmap=chains --b rmap=chains   (no difference proven)
+  vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=partial
+  vellum compare traces/kernel-build.vellum --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
+  vellum compare traces/kernel-build.vellum --copies 4 --ram 4G --json report.json
+  vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
 
 Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or trace,
 3 the replay diverged from the recording, 130 interrupted (what is finished is printed).";
@@ -43,7 +43,7 @@ Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// Trace to replay [default: traces/kernel-build.vlt of the source tree]
+    /// Trace to replay [default: traces/kernel-build.vellum of the source tree]
     trace: Option<PathBuf>,
     /// Design A (`vellum designs` lists the options)
     #[arg(long, value_name = "DESIGN", default_value = "rmap=chains")]
@@ -52,7 +52,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DESIGN", default_value = "rmap=partial")]
     b: String,
     /// Passes over the workload; multiples of 6 balance the order of execution
-    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 12,
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     passes: u16,
     /// Copies of the recorded process family that run at once

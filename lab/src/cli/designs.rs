@@ -14,7 +14,7 @@ A design is a list of options as in `rmap=chains,direct=off`; what it leaves out
 Examples:
   vellum designs
   vellum designs --json | jq '.[].name'
-  vellum replay traces/kernel-build.vlt --design rmap=chains,direct=off";
+  vellum replay traces/kernel-build.vellum --design rmap=chains,direct=off";
 
 /// List the options that a design is made of, one per line
 #[derive(Args, Debug)]

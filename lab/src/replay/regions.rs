@@ -30,7 +30,8 @@ pub enum Source {
 }
 
 impl Source {
-    fn skip(self, pages: u64) -> Self {
+    /// The same, from `pages` pages further on.
+    pub fn skip(self, pages: u64) -> Self {
         match self {
             Source::Anonymous => Source::Anonymous,
             Source::Object { object, page } => Source::Object {
@@ -80,6 +81,11 @@ impl Region {
             Source::File { file, page: first } => Some((file, first + (page - self.start))),
             _ => None,
         }
+    }
+
+    /// What is behind `page` of the region: its source, from that page on.
+    pub fn behind(&self, page: u64) -> Source {
+        self.source.skip(page - self.start)
     }
 
     /// Whether the region's rights allow `access`.

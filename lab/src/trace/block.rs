@@ -123,11 +123,11 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Event>, ColumnError> {
     Ok(merged)
 }
 
+/// Where a task's events begin and end.
+type Run = (usize, usize);
+
 /// All events task by task, and where each task's begin and end.
-fn decode_runs(
-    columns: &Columns,
-    summary: Summary,
-) -> Result<(Vec<Event>, Vec<(usize, usize)>), ColumnError> {
+fn decode_runs(columns: &Columns, summary: Summary) -> Result<(Vec<Event>, Vec<Run>), ColumnError> {
     let mut tasks = columns.get(TASKS);
     let mut times = columns.get(TIME);
     let mut kinds = KindReader::new(columns);
@@ -174,7 +174,7 @@ fn decode_runs(
     Ok((events, runs))
 }
 
-fn merge(events: &[Event], runs: &[(usize, usize)]) -> Vec<Event> {
+fn merge(events: &[Event], runs: &[Run]) -> Vec<Event> {
     let mut merged = Vec::with_capacity(events.len());
     let mut heads: BinaryHeap<_> = runs
         .iter()

@@ -90,7 +90,8 @@ pub enum EventKind {
         new_address: u64,
         new_length: u64,
     },
-    /// The result of `brk`: the heap's end afterwards.
+    /// The result of `brk`: the heap's end afterwards. The first one after an
+    /// exec is where the heap begins: programs ask for it before they move it.
     Brk { end: u64 },
     /// A successful `madvise`; `advice` is the kernel's `MADV_*` number.
     Advise {
@@ -108,7 +109,9 @@ pub enum EventKind {
         present: bool,
     },
     /// Fault-around offered pages `first..=last` of `file` to the mapping whose
-    /// fault precedes this event in the task's stream.
+    /// fault precedes this event in the task's stream. The kernel maps those of
+    /// them that are in memory. For shared anonymous memory `file` is the
+    /// kernel's nameless file behind it, although [`EventKind::Map`] has none.
     MapAround { file: FileId, first: u64, last: u64 },
     /// Bytes of a file were read through the page cache.
     FileRead {

@@ -58,6 +58,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
+    /// The frame that `page` shows and what its entry allows, if it is mapped:
+    /// a walk of the tables without a lock, as hardware does it.
+    pub fn translate(&self, id: SpaceId, page: Vpn) -> Option<(Pfn, Prot)> {
+        let pin = self.pin();
+        let space = self.find_space(id)?;
+        let (entry, level) = self.tables(&pin, space).peek(page);
+        let within = page.0 & (F::pages_at(level) - 1);
+        F::is_mapped(entry).then(|| {
+            let frame = F::frame(entry, level).offset(within as u32);
+            (frame, F::prot(entry, level))
+        })
+    }
+
     /// Calls `each` with page, first frame, pages and rights of every leaf of a
     /// space, ascending, while its lock is held.
     ///

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vellum_engine::Access;
 
 use crate::replay::explain::Expectation;
-use crate::replay::regions::{Region, Source};
+use crate::replay::regions::{Region, Regions, Source};
 
 /// Pages in a window of the map: one bit each.
 const WINDOW: u64 = 64;
@@ -38,6 +38,43 @@ impl Window {
         self.inherited &= !mask;
         self.offered &= !mask;
     }
+
+    /// What explains that a page was mapped before its recorded fault, as far as
+    /// the page itself tells; `None` if its neighbours decide.
+    fn explain(
+        &self,
+        bit: u64,
+        region: &Region,
+        access: Access,
+        users: u32,
+    ) -> Option<Expectation> {
+        let write = access == Access::Write;
+        let again = match write {
+            true => (self.written | self.written_shared) & bit != 0,
+            false => self.faulted & bit != 0,
+        };
+        if again {
+            return Some(match users {
+                0 | 1 => Expectation::Repeated,
+                _ => Expectation::Raced,
+            });
+        }
+        if write && !region.shared {
+            // The page has to become private first: only an earlier write can
+            // have done that.
+            return Some(Expectation::AsRecorded);
+        }
+        if write && self.faulted & bit != 0 {
+            return Some(Expectation::SharedWrite);
+        }
+        if self.inherited & bit != 0 {
+            return Some(Expectation::InheritedAtFork);
+        }
+        if region.source == Source::Anonymous {
+            return Some(Expectation::AsRecorded);
+        }
+        (self.offered & bit != 0).then_some(Expectation::OfferedAround)
+    }
 }
 
 /// What the trace says about the pages of one space.
@@ -56,16 +93,19 @@ fn mask(from: u64, to: u64) -> u64 {
 }
 
 impl Presence {
-    /// Explains a fault on `page` of `region`, then remembers it. `around` is
+    /// Explains a fault on `page`, which is mapped, then remembers it. `around` is
     /// the replay's fault-around window in pages; `users` the tasks in the space.
     pub(super) fn fault(
         &mut self,
         page: u64,
-        region: &Region,
+        regions: &Regions,
         access: Access,
         around: u64,
         users: u32,
     ) -> Expectation {
+        let Some(region) = regions.at(page) else {
+            return Expectation::AsRecorded;
+        };
         let bit = 1 << (page % WINDOW);
         let window = self.windows.entry(page / WINDOW).or_default();
         let known = *window;
@@ -76,67 +116,44 @@ impl Presence {
                 false => window.written |= bit,
             }
         }
-        self.explain(page, region, access, around, users, known)
-    }
-
-    fn explain(
-        &self,
-        page: u64,
-        region: &Region,
-        access: Access,
-        around: u64,
-        users: u32,
-        known: Window,
-    ) -> Expectation {
-        let bit = 1 << (page % WINDOW);
-        let write = access == Access::Write;
-        let again = match write {
-            true => (known.written | known.written_shared) & bit != 0,
-            false => known.faulted & bit != 0,
-        };
-        if again {
-            return match users {
-                0 | 1 => Expectation::Repeated,
-                _ => Expectation::Raced,
-            };
-        }
-        if write && !region.shared {
-            // The page has to become private first: only an earlier write can
-            // have done that.
-            return Expectation::AsRecorded;
-        }
-        if write && known.faulted & bit != 0 {
-            return Expectation::SharedWrite;
-        }
-        if known.inherited & bit != 0 {
-            return Expectation::InheritedAtFork;
-        }
-        if region.source == Source::Anonymous {
-            return Expectation::AsRecorded;
-        }
-        if known.offered & bit != 0 {
-            return Expectation::OfferedAround;
-        }
-        match self.neighbour(page, region, around) {
-            true => Expectation::FaultAround,
-            false => Expectation::AsRecorded,
+        match known.explain(bit, region, access, users) {
+            Some(why) => why,
+            None if self.neighbour(page, regions, around) => Expectation::FaultAround,
+            None => Expectation::AsRecorded,
         }
     }
 
     /// Whether another page in the aligned window of `around` pages around
-    /// `page` was mapped, inside `region`.
-    fn neighbour(&self, page: u64, region: &Region, around: u64) -> bool {
-        let from = (page - page % around).max(region.start);
-        let to = (page - page % around + around).min(region.end);
+    /// `page` was mapped, where the same stretch of the same object is mapped. It
+    /// may lie in a neighbouring region: the replay may have merged the two.
+    fn neighbour(&self, page: u64, regions: &Regions, around: u64) -> bool {
+        let from = page - page % around;
+        let to = from + around;
+        let Some(region) = regions.at(page) else {
+            return false;
+        };
+        let same_object = |at: u64| {
+            regions.at(at).is_some_and(|other| match at < page {
+                true => other.behind(at).skip(page - at) == region.behind(page),
+                false => other.behind(at) == region.behind(page).skip(at - page),
+            })
+        };
         self.windows
             .range(from / WINDOW..=(to - 1) / WINDOW)
             .any(|(index, window)| {
                 let base = index * WINDOW;
-                let mut inside = mask(from.saturating_sub(base), (to - base).min(WINDOW));
+                let mut mapped =
+                    window.any() & mask(from.saturating_sub(base), (to - base).min(WINDOW));
                 if page / WINDOW == *index {
-                    inside &= !(1 << (page % WINDOW));
+                    mapped &= !(1 << (page % WINDOW));
                 }
-                window.any() & inside != 0
+                while mapped != 0 {
+                    if same_object(base + u64::from(mapped.trailing_zeros())) {
+                        return true;
+                    }
+                    mapped &= mapped - 1;
+                }
+                false
             })
     }
 

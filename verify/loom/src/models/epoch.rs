@@ -117,14 +117,44 @@ fn it_does_not_matter_who_moves_the_epoch_on() {
     });
 }
 
+/// A refreshed pin lets go of what it has read before, and of nothing it reads
+/// after. It is never dropped, so that only the refreshing lets the epoch go on.
 #[test]
 fn a_refreshed_pin_reads_what_is_linked_then() {
-    reader_and_writer(|model| {
-        let mut pin = pin(&model.epochs, 1);
-        model.read();
-        pin.refresh();
-        model.read();
-    });
+    for reads_first in [true, false] {
+        let reuses = std::sync::Arc::new(Tally::new(0));
+        let sum = reuses.clone();
+        check(move || {
+            let model = Model::new();
+            let reader = {
+                let model = model.clone();
+                thread::spawn(move || {
+                    let mut pin = pin(&model.epochs, 1);
+                    if reads_first {
+                        model.read();
+                    }
+                    thread::yield_now();
+                    pin.refresh();
+                    if !reads_first {
+                        model.read();
+                    }
+                    core::mem::forget(pin);
+                })
+            };
+            thread::yield_now();
+            let stamp = model.unlink(0);
+            model.epochs.try_advance();
+            // Lets the reader refresh in between.
+            thread::yield_now();
+            model.epochs.try_advance();
+            if model.epochs.passed(stamp) {
+                model.reuse();
+                sum.fetch_add(1, SeqCst);
+            }
+            reader.join().unwrap();
+        });
+        assert!(reuses.load(SeqCst) > 0, "the item was never used anew");
+    }
 }
 
 #[test]

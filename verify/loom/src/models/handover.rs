@@ -91,7 +91,7 @@ fn exchange(batch: u32) -> u32 {
         let first = u32::from(cpu) * 2 + 1;
         model.free(&cache, first..first + 2, batch, &pin);
         if let Some(spare) = cache.take_spare() {
-            model.depot.push(&*model, spare, &pin);
+            model.depot.push(model, spare, &pin);
         }
         model.take(&cache, batch, &pin)
     };

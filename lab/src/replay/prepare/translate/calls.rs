@@ -49,7 +49,13 @@ impl Translator<'_> {
                 file: self.file_slot(task, file)?.0,
                 page: offset >> PAGE_SHIFT,
             },
-            None if shared => Source::Object { object: 0, page: 0 },
+            None if shared => {
+                self.objects += 1;
+                Source::Object {
+                    object: self.objects,
+                    page: 0,
+                }
+            }
             None => Source::Anonymous,
         };
         let region = Region {

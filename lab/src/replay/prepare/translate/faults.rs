@@ -31,7 +31,9 @@ impl Translator<'_> {
             let around = self.options.fault_around;
             let state = &mut self.slots.spaces[space as usize];
             let users = state.users;
-            state.presence.fault(page, &region, access, around, users)
+            state
+                .presence
+                .fault(page, &state.regions, access, around, users)
         } else {
             Expectation::Refused
         };
@@ -57,11 +59,11 @@ impl Translator<'_> {
     }
 
     /// Touches by tasks on other CPUs that the touch of `page` at `place` may
-    /// overtake, of the page itself or of its neighbours in a file.
+    /// overtake, of the page itself or of its neighbours in an object.
     fn note_races(&mut self, task: usize, page: u64, region: &Region, place: Place) {
         let around = match region.source {
-            Source::File { .. } => self.options.fault_around,
-            _ => 1,
+            Source::File { .. } | Source::Object { .. } => self.options.fault_around,
+            Source::Anonymous => 1,
         };
         let window = page - page % around..page - page % around + around;
         let recent = &mut self.slots.spaces[self.tasks[task].space as usize].recent;

@@ -44,6 +44,8 @@ pub(super) struct Translator<'a> {
     slots: Slots,
     files: Files,
     repairs: Repairs,
+    /// Shared-memory objects made by mappings.
+    objects: u32,
     events: u64,
     /// Number of the event at hand.
     origin: u32,
@@ -63,6 +65,7 @@ impl<'a> Translator<'a> {
             slots: Slots::new(options.cpus),
             files: Files::new(header, options, survey),
             repairs: Repairs::default(),
+            objects: 0,
             events: 0,
             origin: 0,
             copy: 0,

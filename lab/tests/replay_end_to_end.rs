@@ -1,0 +1,224 @@
+//! A small real workload is recorded and replayed, verified, on the core.
+//!
+//! Where perf events are not permitted the test says so and passes; with
+//! `VELLUM_REQUIRE_PERF=1` in the environment that is a failure.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use vellum_lab::record::check_permission;
+
+/// Tells this program, run again under the recorder, where to work.
+const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";
+
+const PAGE: usize = 4096;
+
+/// Whether recording is possible here; says so if not.
+fn permitted() -> bool {
+    match check_permission() {
+        Ok(()) => true,
+        Err(reason) => {
+            let required = std::env::var_os("VELLUM_REQUIRE_PERF").is_some_and(|v| v == "1");
+            assert!(!required, "recording is required here: {reason}");
+            eprintln!("SKIPPED: nothing was recorded or replayed: {reason}");
+            false
+        }
+    }
+}
+
+/// A directory of this test's own, removed with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let name = format!("vellum-replay-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a temporary directory can be made");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn vellum(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+/// Records this test program as the workload.
+fn record(directory: &Path, trace: &str) {
+    let program = std::env::current_exe().expect("the test program has a path");
+    let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["record", "--quiet", "-o", trace, "--"])
+        .arg(program)
+        .args(["--exact", "the_workload_itself", "--test-threads=2"])
+        .env(WORKPLACE, directory)
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+fn text(output: &Output) -> String {
+    let parts = [&output.stdout, &output.stderr];
+    parts.map(|part| String::from_utf8_lossy(part)).concat()
+}
+
+#[test]
+fn a_recorded_workload_replays_verified_on_the_core() {
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let trace = scratch.0.join("t.vellum");
+    let trace = trace.to_str().expect("the path is text");
+    record(&scratch.0, trace);
+    let cases: [&[&str]; 4] = [
+        &["--design", "rmap=chains"],
+        &["--design", "rmap=partial"],
+        &["--cpus", "3"],
+        &["--cpus", "2", "--copies", "3"],
+    ];
+    for case in cases {
+        let mut arguments = vec!["replay", trace, "--verify", "--audit", "--quiet"];
+        arguments.extend(["--json", "-"]);
+        arguments.extend(case);
+        let output = vellum(&arguments);
+        assert!(output.status.success(), "{case:?}: {}", text(&output));
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        check(&report, case);
+    }
+}
+
+fn check(report: &serde_json::Value, case: &[&str]) {
+    let figure = |list: &str, name: &str| {
+        let figures = report[list].as_array().expect("a list of figures");
+        let found = figures.iter().find(|figure| figure["name"] == name);
+        found.and_then(|figure| figure["count"].as_u64()).unwrap_or(0)
+    };
+    // The forked child, the thread, the two programs started by vfork.
+    assert!(figure("ops_by_class", "fork") >= 2, "{case:?}: {report:#}");
+    assert!(figure("ops_by_class", "share") >= 3, "{case:?}: {report:#}");
+    assert!(figure("ops_by_class", "exec") >= 3, "{case:?}: {report:#}");
+    let verified = |name: &str| report["verified"][name].as_u64().unwrap_or(0);
+    assert!(verified("written") > 500, "{case:?}: {report:#}");
+    assert!(verified("read_back") >= verified("written"), "{case:?}");
+    // Two pages written through the mapping and kept, at least.
+    assert!(verified("stored") >= 2, "{case:?}: {report:#}");
+    assert_eq!(report["unexplained"], 0, "{case:?}: {report:#}");
+    assert_eq!(report["audited"], true, "{case:?}");
+}
+
+#[test]
+fn what_is_not_a_trace_is_refused_as_input() {
+    let output = vellum(&["replay", env!("CARGO_MANIFEST_PATH")]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn an_unknown_design_is_refused_before_the_trace_is_prepared() {
+    let trace = env!("CARGO_MANIFEST_PATH");
+    let output = vellum(&["replay", trace, "--cpus", "0"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}
+
+/// Does nothing unless the recorder runs it.
+#[test]
+fn the_workload_itself() {
+    let Some(directory) = std::env::var_os(WORKPLACE) else {
+        return;
+    };
+    let directory = PathBuf::from(directory);
+    // Pages that a fork shares and both sides write.
+    let mut shared = vec![1u8; 300 * PAGE];
+    fork_and_write(&mut shared);
+    // A thread with memory of its own.
+    let thread = std::thread::spawn(|| {
+        let mut memory = vec![0u8; 200 * PAGE];
+        memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 2);
+        memory.iter().map(|byte| u64::from(*byte)).sum::<u64>()
+    });
+    assert_eq!(thread.join().expect("the thread ends"), 400);
+    // The standard library starts programs by vfork.
+    for _ in 0..2 {
+        assert!(Command::new("true").status().expect("`true` runs").success());
+    }
+    map_write_and_truncate(&directory.join("data"));
+    shared.iter_mut().step_by(PAGE).for_each(|byte| *byte = 3);
+}
+
+/// Forks; the child writes every other page and ends.
+fn fork_and_write(memory: &mut [u8]) {
+    // SAFETY: the child only writes memory that exists and then ends with
+    // `_exit`, which is allowed after a fork of a process with threads.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    if child == 0 {
+        memory.iter_mut().step_by(2 * PAGE).for_each(|byte| *byte = 4);
+        // SAFETY: ends this process at once.
+        unsafe { libc::_exit(0) };
+    }
+    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 5);
+    let mut status = 0;
+    // SAFETY: `status` outlives the call; `child` is a child of this process.
+    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!((ended, status), (child, 0));
+}
+
+/// Writes a file through a shared mapping, reads it through a private one, and
+/// cuts it short while both exist.
+fn map_write_and_truncate(path: &Path) {
+    const PAGES: usize = 8;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .expect("the file is new");
+    file.set_len((PAGES * PAGE) as u64).expect("it grows");
+    let map = |flags| {
+        // SAFETY: a new mapping of an open file, placed by the kernel.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGES * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(address, libc::MAP_FAILED);
+        address.cast::<u8>()
+    };
+    let shared = map(libc::MAP_SHARED);
+    let private = map(libc::MAP_PRIVATE);
+    for page in 0..PAGES {
+        // SAFETY: the page lies in both mappings, which are `PAGES` long, and
+        // the file still has that length.
+        unsafe {
+            shared.add(page * PAGE).write_volatile(6);
+            let seen = private.add(page * PAGE).read_volatile();
+            assert_eq!(seen, 6);
+            if page % 2 == 0 {
+                private.add(page * PAGE).write_volatile(7);
+            }
+        }
+    }
+    file.set_len(2 * PAGE as u64).expect("it shrinks");
+    // SAFETY: the first page is inside the file and both mappings.
+    unsafe { shared.write_volatile(8) };
+    for mapping in [shared, private] {
+        // SAFETY: nobody uses the mapping any more.
+        assert_eq!(unsafe { libc::munmap(mapping.cast(), PAGES * PAGE) }, 0);
+    }
+}

@@ -1,0 +1,564 @@
+//! What spaces, objects and backing stores must look like, kept page by page
+//! in ordered maps. Shares no code and no structure with the core: a region is
+//! a run of equal cells, copy-on-write is a copy, and nothing is cached.
+
+use std::collections::BTreeMap;
+
+/// Pages a space can map, and the lowest that is handed out unasked, as the
+/// core documents them for x86-64.
+pub const USER_END: u64 = 1 << 35;
+const LOWEST: u64 = 16;
+/// Pages a stack may grow to by default.
+const STACK_PAGES: u64 = 2048;
+
+pub const READ: u8 = 1;
+pub const WRITE: u8 = 2;
+pub const EXECUTE: u8 = 4;
+
+/// Names an object of the model.
+pub type Key = u32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    Write,
+    Execute,
+}
+
+/// Why a call must fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    NoRegion,
+    Protection,
+    PastEnd,
+    BadRange,
+    NotMapped,
+    Occupied,
+    NoGap,
+}
+
+/// What a page holds: one word everywhere, but for the words written since.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Content {
+    pub base: u64,
+    pub words: BTreeMap<u16, u64>,
+}
+
+impl Content {
+    pub fn of(base: u64) -> Content {
+        Content {
+            base,
+            words: BTreeMap::new(),
+        }
+    }
+
+    pub fn word(&self, index: u16) -> u64 {
+        *self.words.get(&index).unwrap_or(&self.base)
+    }
+
+    /// Every word that differs from its neighbours, and some that do not.
+    pub fn samples(&self) -> impl Iterator<Item = (u16, u64)> {
+        let plain = [0, 255, 511].map(|index| (index, self.word(index)));
+        self.words.iter().map(|(&i, &w)| (i, w)).chain(plain)
+    }
+}
+
+/// A page that belongs to one space; the number tells it from every other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Private {
+    pub number: u64,
+    pub content: Content,
+}
+
+/// What is mapped at one page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    pub prot: u8,
+    pub shared: bool,
+    pub grows: bool,
+    pub heap: bool,
+    pub object: Option<Key>,
+    pub index: u64,
+}
+
+impl Cell {
+    fn allows(&self, access: Access) -> bool {
+        let right = match access {
+            Access::Read => READ,
+            Access::Write => WRITE,
+            Access::Execute => EXECUTE,
+        };
+        self.prot & right != 0
+    }
+
+    /// Whether `next` shows what comes after this.
+    fn is_followed_by(&self, next: &Cell) -> bool {
+        Cell {
+            index: self.index + 1,
+            ..*self
+        } == *next
+    }
+}
+
+/// An entry that holds no page of the space's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clean {
+    Zero,
+    Cached,
+}
+
+/// A run of equal cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub start: u64,
+    pub end: u64,
+    pub first: Cell,
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Space {
+    pub cells: BTreeMap<u64, Cell>,
+    pub private: BTreeMap<u64, Private>,
+    pub clean: BTreeMap<u64, Clean>,
+    pub heap: (u64, u64),
+    pub users: u32,
+}
+
+impl Space {
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (&page, cell) in &self.cells {
+            if let Some(run) = runs.last_mut()
+                && run.end == page
+                && self.cells[&(page - 1)].is_followed_by(cell)
+            {
+                run.end += 1;
+                continue;
+            }
+            runs.push(Run {
+                start: page,
+                end: page + 1,
+                first: *cell,
+            });
+        }
+        runs
+    }
+
+    pub fn is_free(&self, start: u64, pages: u64) -> bool {
+        self.cells.range(start..start + pages).next().is_none()
+    }
+
+    pub fn is_covered(&self, start: u64, pages: u64) -> bool {
+        self.cells.range(start..start + pages).count() as u64 == pages
+    }
+
+    fn forget_entries(&mut self, start: u64, pages: u64) {
+        let pages = || start..start + pages;
+        self.private.retain(|page, _| !pages().contains(page));
+        self.clean.retain(|page, _| !pages().contains(page));
+    }
+
+    pub fn unmap(&mut self, start: u64, pages: u64) {
+        self.forget_entries(start, pages);
+        self.cells
+            .retain(|page, _| !(start..start + pages).contains(page));
+    }
+
+    pub fn dont_need(&mut self, start: u64, pages: u64) {
+        self.forget_entries(start, pages);
+    }
+
+    fn fill(&mut self, start: u64, pages: u64, first: Cell) {
+        for step in 0..pages {
+            let cell = Cell {
+                index: first.index + step,
+                ..first
+            };
+            self.cells.insert(start + step, cell);
+        }
+    }
+
+    /// The highest gap of `pages` pages.
+    pub fn highest_gap(&self, pages: u64) -> Option<u64> {
+        let mut end = USER_END - 1;
+        for (&page, _) in self.cells.iter().rev() {
+            if page < end && end - (page + 1) >= pages {
+                break;
+            }
+            end = end.min(page);
+        }
+        (end >= LOWEST + pages).then(|| end - pages)
+    }
+
+    pub fn protect(&mut self, start: u64, pages: u64, prot: u8) -> Result<(), Refusal> {
+        check_range(start, pages)?;
+        if !self.is_covered(start, pages) {
+            return Err(Refusal::NotMapped);
+        }
+        for (_, cell) in self.cells.range_mut(start..start + pages) {
+            cell.prot = prot;
+        }
+        Ok(())
+    }
+
+    pub fn set_heap_end(&mut self, end: u64) -> Result<(), Refusal> {
+        let (start, old) = self.heap;
+        if end < start {
+            return Err(Refusal::BadRange);
+        }
+        if end > old {
+            if !self.is_free(old, end - old) {
+                return Err(Refusal::Occupied);
+            }
+            let cell = Cell {
+                prot: READ | WRITE,
+                shared: false,
+                grows: false,
+                heap: true,
+                object: None,
+                index: old,
+            };
+            self.fill(old, end - old, cell);
+        } else {
+            self.unmap(end, old - end);
+        }
+        self.heap.1 = end;
+        Ok(())
+    }
+
+    /// mremap; `single` says whether the range lies in one region.
+    pub fn remap(
+        &mut self,
+        start: u64,
+        pages: u64,
+        new_pages: u64,
+        target: Target,
+        single: bool,
+    ) -> Result<(u64, bool), Refusal> {
+        check_range(start, pages)?;
+        if new_pages == 0 {
+            return Err(Refusal::BadRange);
+        }
+        if !single {
+            return Err(Refusal::NotMapped);
+        }
+        let run = *self
+            .runs()
+            .iter()
+            .find(|run| run.start <= start && start < run.end)
+            .ok_or(Refusal::NotMapped)?;
+        let target = match target {
+            Target::Fixed(to) => to,
+            _ if new_pages <= pages => {
+                self.unmap(start + new_pages, pages - new_pages);
+                return Ok((start, false));
+            }
+            target => {
+                let at_end = run.end == start + pages;
+                let fits = start + new_pages <= USER_END;
+                if at_end && fits && self.is_free(start + pages, new_pages - pages) {
+                    let last = self.cells[&(start + pages - 1)];
+                    let first = Cell {
+                        index: last.index + 1,
+                        ..last
+                    };
+                    self.fill(start + pages, new_pages - pages, first);
+                    return Ok((start, false));
+                }
+                if target != Target::Anywhere {
+                    return Err(Refusal::Occupied);
+                }
+                self.highest_gap(new_pages).ok_or(Refusal::NoGap)?
+            }
+        };
+        check_range(target, new_pages)?;
+        if target < start + pages && start < target + new_pages {
+            return Err(Refusal::BadRange);
+        }
+        self.unmap(target, new_pages);
+        let first = self.cells[&start];
+        for step in 0..pages.min(new_pages) {
+            if let Some(page) = self.private.remove(&(start + step)) {
+                self.private.insert(target + step, page);
+            }
+            if let Some(entry) = self.clean.remove(&(start + step)) {
+                self.clean.insert(target + step, entry);
+            }
+        }
+        self.unmap(start, pages);
+        self.fill(target, new_pages, first);
+        Ok((target, true))
+    }
+}
+
+/// Where something goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    Anywhere,
+    Hint(u64),
+    Fixed(u64),
+    FixedFree(u64),
+}
+
+pub fn check_range(start: u64, pages: u64) -> Result<(), Refusal> {
+    let end = start.checked_add(pages).ok_or(Refusal::BadRange)?;
+    if pages == 0 || end > USER_END {
+        Err(Refusal::BadRange)
+    } else {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Number of the backing store, for a file.
+    pub store: Option<u64>,
+    pub pages: u64,
+    /// Whether its maker still has it.
+    pub open: bool,
+    /// Pages of a file that are newer than the store; pages of shared memory
+    /// that were written.
+    pub changed: BTreeMap<u64, Content>,
+}
+
+/// Everything.
+#[derive(Default)]
+pub struct Model {
+    pub spaces: BTreeMap<u32, Space>,
+    pub objects: BTreeMap<Key, Object>,
+    /// What the stores hold.
+    pub stores: BTreeMap<(u64, u64), Content>,
+    next_private: u64,
+    pub next_key: Key,
+}
+
+/// What a page of a store holds that was never written.
+pub fn pristine(store: u64, page: u64) -> u64 {
+    0xf11e_0000_0000_0000 | store << 32 | page
+}
+
+impl Model {
+    pub fn content(&self, key: Key, index: u64) -> Content {
+        let object = &self.objects[&key];
+        if let Some(content) = object.changed.get(&index) {
+            return content.clone();
+        }
+        match object.store {
+            None => Content::of(0),
+            Some(store) => self.stored(store, index),
+        }
+    }
+
+    pub fn stored(&self, store: u64, index: u64) -> Content {
+        let written = self.stores.get(&(store, index)).cloned();
+        written.unwrap_or_else(|| Content::of(pristine(store, index)))
+    }
+
+    pub fn add_object(&mut self, store: Option<u64>, pages: u64, open: bool) -> Key {
+        self.next_key += 1;
+        let object = Object {
+            store,
+            pages,
+            open,
+            changed: BTreeMap::new(),
+        };
+        self.objects.insert(self.next_key, object);
+        self.next_key
+    }
+
+    /// The page of an object, about to be written.
+    pub fn change(&mut self, key: Key, index: u64) -> &mut Content {
+        let content = self.content(key, index);
+        let object = self.objects.get_mut(&key).expect("object of the model");
+        object.changed.entry(index).or_insert(content)
+    }
+
+    fn own(&mut self, space: u32, page: u64, content: Content) {
+        self.next_private += 1;
+        let number = self.next_private;
+        let space = self.spaces.get_mut(&space).expect("space of the model");
+        space.clean.remove(&page);
+        space.private.insert(page, Private { number, content });
+    }
+
+    /// What an access, or the fault it causes, does to what is resident.
+    pub fn access(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
+        if page >= USER_END {
+            return Err(Refusal::NoRegion);
+        }
+        self.grow_stack(id, page)?;
+        let space = self.spaces.get_mut(&id).expect("space of the model");
+        let cell = space.cells[&page];
+        if !cell.allows(access) {
+            return Err(Refusal::Protection);
+        }
+        if space.private.contains_key(&page) {
+            return Ok(());
+        }
+        let writes = access == Access::Write;
+        let Some(key) = cell.object else {
+            if writes {
+                self.own(id, page, Content::of(0));
+            } else {
+                space.clean.insert(page, Clean::Zero);
+            }
+            return Ok(());
+        };
+        if cell.index >= self.objects[&key].pages {
+            return Err(Refusal::PastEnd);
+        }
+        if writes && !cell.shared {
+            let content = self.content(key, cell.index);
+            self.own(id, page, content);
+            return Ok(());
+        }
+        space.clean.insert(page, Clean::Cached);
+        if writes {
+            self.change(key, cell.index);
+        }
+        Ok(())
+    }
+
+    fn grow_stack(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
+        let space = self.spaces.get_mut(&id).expect("space of the model");
+        if space.cells.contains_key(&page) {
+            return Ok(());
+        }
+        let (&above, &cell) = space.cells.range(page..).next().ok_or(Refusal::NoRegion)?;
+        let runs = space.runs();
+        let run = runs.iter().find(|run| run.start == above);
+        let end = run.map_or(above, |run| run.end);
+        let growth = above - page;
+        if !cell.grows || end - page > STACK_PAGES || cell.index < growth {
+            return Err(Refusal::NoRegion);
+        }
+        let first = Cell {
+            index: cell.index - growth,
+            ..cell
+        };
+        space.fill(page, growth, first);
+        Ok(())
+    }
+
+    /// The word that a load from `page`, which is mapped, must give.
+    pub fn word(&self, id: u32, page: u64, word: u16) -> u64 {
+        let space = &self.spaces[&id];
+        if let Some(private) = space.private.get(&page) {
+            return private.content.word(word);
+        }
+        let cell = &space.cells[&page];
+        cell.object
+            .map_or(0, |key| self.content(key, cell.index).word(word))
+    }
+
+    /// A store to `page` after a successful [`Model::access`].
+    pub fn store(&mut self, id: u32, page: u64, word: u16, value: u64) {
+        let space = self.spaces.get_mut(&id).expect("space of the model");
+        if let Some(private) = space.private.get_mut(&page) {
+            private.content.words.insert(word, value);
+            return;
+        }
+        let cell = space.cells[&page];
+        if let Some(key) = cell.object {
+            self.change(key, cell.index).words.insert(word, value);
+        }
+    }
+
+    /// Where a request for memory goes.
+    pub fn place(&self, id: u32, pages: u64, target: Target) -> Result<u64, Refusal> {
+        let space = &self.spaces[&id];
+        let anywhere = || {
+            if pages == 0 {
+                return Err(Refusal::BadRange);
+            }
+            space.highest_gap(pages).ok_or(Refusal::NoGap)
+        };
+        match target {
+            Target::Anywhere => anywhere(),
+            Target::Fixed(start) => check_range(start, pages).map(|()| start),
+            Target::FixedFree(start) => {
+                check_range(start, pages)?;
+                let free = space.is_free(start, pages);
+                free.then_some(start).ok_or(Refusal::Occupied)
+            }
+            Target::Hint(start) => {
+                check_range(start, pages)?;
+                if space.is_free(start, pages) {
+                    Ok(start)
+                } else {
+                    anywhere()
+                }
+            }
+        }
+    }
+
+    pub fn map(&mut self, id: u32, start: u64, pages: u64, first: Cell) {
+        let space = self.spaces.get_mut(&id).expect("space of the model");
+        space.unmap(start, pages);
+        space.fill(start, pages, first);
+    }
+
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        let mut space = self.spaces[&parent].clone();
+        space.users = 1;
+        for private in space.private.values_mut() {
+            self.next_private += 1;
+            private.number = self.next_private;
+        }
+        self.spaces.insert(child, space);
+    }
+
+    pub fn truncate(&mut self, key: Key, pages: u64) {
+        let object = self.objects.get_mut(&key).expect("object of the model");
+        let shrinks = pages < object.pages;
+        object.pages = pages;
+        if !shrinks {
+            return;
+        }
+        object.changed.split_off(&pages);
+        for space in self.spaces.values_mut() {
+            let Space {
+                cells,
+                private,
+                clean,
+                ..
+            } = space;
+            let gone = |page: &u64| {
+                let cell = &cells[page];
+                cell.object == Some(key) && cell.index >= pages
+            };
+            private.retain(|page, _| !gone(page));
+            clean.retain(|page, _| !gone(page));
+        }
+    }
+
+    /// Writes what is newer than the store; returns the pages.
+    pub fn sync(&mut self, key: Key) -> u64 {
+        let object = self.objects.get_mut(&key).expect("object of the model");
+        let Some(store) = object.store else {
+            return 0;
+        };
+        let changed = std::mem::take(&mut object.changed);
+        let count = changed.len() as u64;
+        for (index, content) in changed {
+            self.stores.insert((store, index), content);
+        }
+        count
+    }
+
+    /// Ends the objects that nobody uses; returns their keys.
+    pub fn bury_objects(&mut self) -> Vec<Key> {
+        let spaces = &self.spaces;
+        let is_mapped = |key: Key| {
+            let mut cells = spaces.values().flat_map(|space| space.cells.values());
+            cells.any(|cell| cell.object == Some(key))
+        };
+        let unused = |(&key, object): (&Key, &Object)| (!object.open && !is_mapped(key)).then_some(key);
+        let dead: Vec<Key> = self.objects.iter().filter_map(unused).collect();
+        for &key in &dead {
+            self.sync(key);
+            self.objects.remove(&key);
+        }
+        dead
+    }
+}

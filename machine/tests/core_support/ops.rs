@@ -1,0 +1,228 @@
+//! Operations, and sequences of them from a seed.
+//!
+//! An operation names spaces, objects and pages by number among those that
+//! exist when it is carried out, so that a sequence stays meaningful when
+//! operations are left out.
+
+use super::model::{Access, EXECUTE, READ, WRITE};
+
+/// Numbers that are the same for the same seed on every machine.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// A page: at a fixed place, or the nth that the space maps.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    At(u64),
+    Mapped(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Aim {
+    Anywhere,
+    Hint(Place),
+    Fixed(Place),
+    FixedFree(Place),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Create,
+    Fork { space: u8 },
+    Share { space: u8 },
+    Exec { space: u8 },
+    Exit { space: u8 },
+    MapAnonymous { space: u8, aim: Aim, pages: u64, prot: u8, shared: bool, grows: bool },
+    MapObject { space: u8, object: u8, index: u64, aim: Aim, pages: u64, prot: u8, shared: bool },
+    Unmap { space: u8, place: Place, pages: u64 },
+    Remap { space: u8, place: Place, pages: u64, new_pages: u64, aim: Aim },
+    Protect { space: u8, place: Place, pages: u64, prot: u8 },
+    Brk { space: u8, pages: u64 },
+    DontNeed { space: u8, place: Place, pages: u64 },
+    Free { space: u8, place: Place, pages: u64 },
+    Populate { space: u8, place: Place, pages: u64 },
+    Touch { space: u8, place: Place, access: Access, word: u16, value: u64 },
+    /// Touches every `step`th page of a range.
+    Sweep { space: u8, place: Place, pages: u64, step: u64, access: Access, value: u64 },
+    Pin { space: u8, place: Place, pages: u64, writes: bool },
+    Unpin { nth: u8 },
+    OpenFile { pages: u64 },
+    OpenMemory { pages: u64 },
+    Release { object: u8 },
+    Truncate { object: u8, pages: u64 },
+    Write { object: u8, index: u64, pages: u64, value: u64 },
+    Read { object: u8, index: u64, pages: u64 },
+    Sync { object: u8 },
+    Audit,
+}
+
+/// An operation and the CPU that carries it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    pub cpu: u8,
+    pub what: What,
+}
+
+/// Where most things happen: around the borders of tables at every level.
+const AREAS: [u64; 4] = [480, (1 << 18) - 32, (1 << 27) - 32, (1 << 35) - 64];
+const AREA_PAGES: u64 = 64;
+/// Where heaps begin: shortly before the end of a table.
+pub const HEAP_START: u64 = 2 * 512 - 8;
+
+const PROTS: [u8; 8] = [
+    0,
+    READ,
+    READ,
+    READ | WRITE,
+    READ | WRITE,
+    READ | WRITE,
+    READ | EXECUTE,
+    READ | WRITE | EXECUTE,
+];
+
+fn place(rng: &mut Rng) -> Place {
+    if rng.one_in(3) {
+        Place::At(rng.pick(&AREAS) + rng.below(AREA_PAGES))
+    } else {
+        Place::Mapped(rng.below(1 << 20))
+    }
+}
+
+fn aim(rng: &mut Rng) -> Aim {
+    match rng.below(8) {
+        0 => Aim::Hint(place(rng)),
+        1 => Aim::FixedFree(place(rng)),
+        2 | 3 => Aim::Anywhere,
+        4 => Aim::Fixed(Place::Mapped(rng.below(1 << 20))),
+        _ => Aim::Fixed(Place::At(rng.pick(&AREAS) + rng.below(AREA_PAGES))),
+    }
+}
+
+fn length(rng: &mut Rng, most: u64) -> u64 {
+    match rng.below(40) {
+        0 => 0,
+        1 => rng.below(most) + 1,
+        2..=12 => 1,
+        _ => 1 + rng.below(24),
+    }
+}
+
+fn access(rng: &mut Rng) -> Access {
+    match rng.below(10) {
+        0 => Access::Execute,
+        1..=4 => Access::Read,
+        _ => Access::Write,
+    }
+}
+
+fn what(rng: &mut Rng, longest: u64) -> What {
+    let space = rng.below(256) as u8;
+    let object = rng.below(256) as u8;
+    let value = rng.next() | 1;
+    match rng.below(100) {
+        0 | 1 => What::Create,
+        2..=6 => What::Fork { space },
+        7 => What::Share { space },
+        8 => What::Exec { space },
+        9..=11 => What::Exit { space },
+        12..=18 => What::MapAnonymous {
+            space,
+            aim: aim(rng),
+            pages: length(rng, longest),
+            prot: rng.pick(&PROTS),
+            shared: rng.one_in(4),
+            grows: rng.one_in(6),
+        },
+        19..=26 => What::MapObject {
+            space,
+            object,
+            index: rng.below(12),
+            aim: aim(rng),
+            pages: length(rng, longest),
+            prot: rng.pick(&PROTS),
+            shared: rng.one_in(2),
+        },
+        27..=30 => What::Unmap { space, place: place(rng), pages: length(rng, longest) },
+        31..=36 => {
+            let pages = length(rng, longest);
+            let new_pages = if rng.one_in(3) { pages } else { length(rng, longest) };
+            What::Remap { space, place: place(rng), pages, new_pages, aim: aim(rng) }
+        }
+        37..=42 => {
+            let prot = rng.pick(&PROTS);
+            What::Protect { space, place: place(rng), pages: length(rng, longest), prot }
+        }
+        43 | 44 => What::Brk { space, pages: rng.below(24) },
+        45..=47 => What::DontNeed { space, place: place(rng), pages: length(rng, longest) },
+        48 => What::Free { space, place: place(rng), pages: length(rng, longest) },
+        49 => What::Populate { space, place: place(rng), pages: length(rng, 64) },
+        50..=67 => What::Touch {
+            space,
+            place: place(rng),
+            access: access(rng),
+            word: rng.below(512) as u16,
+            value,
+        },
+        68..=79 => What::Sweep {
+            space,
+            place: place(rng),
+            pages: 1 + rng.below(32),
+            step: 1 + rng.below(3),
+            access: access(rng),
+            value,
+        },
+        80 | 81 => {
+            let pages = 1 + rng.below(4);
+            What::Pin { space, place: place(rng), pages, writes: rng.one_in(2) }
+        }
+        82 => What::Unpin { nth: object },
+        83 => What::OpenFile { pages: 1 + rng.below(40) },
+        84 => What::OpenMemory { pages: 1 + rng.below(40) },
+        85 => What::Release { object },
+        86..=88 => What::Truncate { object, pages: rng.below(32) },
+        89..=92 => What::Write { object, index: rng.below(32), pages: 1 + rng.below(6), value },
+        93..=95 => What::Read { object, index: rng.below(32), pages: 1 + rng.below(16) },
+        96 | 97 => What::Sync { object },
+        _ => What::Audit,
+    }
+}
+
+/// The operations of a seed. `longest` bounds the length of mappings.
+pub fn sequence(seed: u64, count: usize, longest: u64) -> Vec<Op> {
+    let mut rng = Rng::new(seed);
+    let mut ops = vec![
+        Op { cpu: 0, what: What::Create },
+        Op { cpu: 0, what: What::OpenFile { pages: 30 } },
+        Op { cpu: 0, what: What::OpenMemory { pages: 20 } },
+    ];
+    ops.extend((0..count).map(|_| Op {
+        cpu: rng.below(256) as u8,
+        what: what(&mut rng, longest),
+    }));
+    ops
+}

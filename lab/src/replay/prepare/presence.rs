@@ -24,56 +24,51 @@ struct Window {
     inherited: u64,
     /// Offered by the kernel's fault-around.
     offered: u64,
+    /// In the fault-around window of the replay beside a page that was faulted.
+    around: u64,
 }
 
 impl Window {
-    fn any(&self) -> u64 {
-        self.faulted | self.inherited | self.offered
-    }
-
     fn forget(&mut self, mask: u64) {
         self.faulted &= !mask;
         self.written &= !mask;
         self.written_shared &= !mask;
         self.inherited &= !mask;
         self.offered &= !mask;
+        self.around &= !mask;
     }
 
-    /// What explains that a page was mapped before its recorded fault, as far as
-    /// the page itself tells; `None` if its neighbours decide.
-    fn explain(
-        &self,
-        bit: u64,
-        region: &Region,
-        access: Access,
-        users: u32,
-    ) -> Option<Expectation> {
+    /// What explains that a page is mapped before its recorded fault.
+    fn explain(&self, bit: u64, region: &Region, access: Access, users: u32) -> Expectation {
         let write = access == Access::Write;
         let again = match write {
             true => (self.written | self.written_shared) & bit != 0,
             false => self.faulted & bit != 0,
         };
         if again {
-            return Some(match users {
+            return match users {
                 0 | 1 => Expectation::Repeated,
                 _ => Expectation::Raced,
-            });
+            };
         }
         if write && !region.shared {
             // The page has to become private first: only an earlier write can
             // have done that.
-            return Some(Expectation::AsRecorded);
+            return Expectation::AsRecorded;
         }
         if write && self.faulted & bit != 0 {
-            return Some(Expectation::SharedWrite);
+            return Expectation::SharedWrite;
         }
         if self.inherited & bit != 0 {
-            return Some(Expectation::InheritedAtFork);
+            return Expectation::InheritedAtFork;
         }
-        if region.source == Source::Anonymous {
-            return Some(Expectation::AsRecorded);
+        if self.offered & bit != 0 {
+            return Expectation::OfferedAround;
         }
-        (self.offered & bit != 0).then_some(Expectation::OfferedAround)
+        match self.around & bit != 0 {
+            true => Expectation::FaultAround,
+            false => Expectation::AsRecorded,
+        }
     }
 }
 
@@ -90,6 +85,27 @@ fn mask(from: u64, to: u64) -> u64 {
         _ => (1 << bits) - 1,
     };
     below(to) & !below(from)
+}
+
+/// The part of the aligned window of `around` pages around `page` where the
+/// object behind `region` is mapped without a break. It may reach into
+/// neighbouring regions: the replay may have merged them.
+fn stretch(regions: &Regions, region: &Region, page: u64, around: u64) -> (u64, u64) {
+    let low = page - page % around;
+    let (mut lowest, mut highest) = (region, region);
+    while lowest.start > low {
+        match regions.at(lowest.start - 1) {
+            Some(below) if below.behind(lowest.start) == lowest.source => lowest = below,
+            _ => break,
+        }
+    }
+    while highest.end < low + around {
+        match regions.at(highest.end) {
+            Some(above) if highest.behind(highest.end) == above.source => highest = above,
+            _ => break,
+        }
+    }
+    (lowest.start.max(low), highest.end.min(low + around))
 }
 
 impl Presence {
@@ -116,54 +132,27 @@ impl Presence {
                 false => window.written |= bit,
             }
         }
-        match known.explain(bit, region, access, users) {
-            Some(why) => why,
-            None if self.neighbour(page, regions, around) => Expectation::FaultAround,
-            None => Expectation::AsRecorded,
+        let why = known.explain(bit, region, access, users);
+        let maps_around = region.shared || access != Access::Write;
+        if maps_around && region.source != Source::Anonymous && around > 1 {
+            let (from, to) = stretch(regions, region, page, around);
+            self.mark(from, to, |window| &mut window.around);
         }
-    }
-
-    /// Whether another page in the aligned window of `around` pages around
-    /// `page` was mapped, where the same stretch of the same object is mapped. It
-    /// may lie in a neighbouring region: the replay may have merged the two.
-    fn neighbour(&self, page: u64, regions: &Regions, around: u64) -> bool {
-        let from = page - page % around;
-        let to = from + around;
-        let Some(region) = regions.at(page) else {
-            return false;
-        };
-        let same_object = |at: u64| {
-            regions.at(at).is_some_and(|other| match at < page {
-                true => other.behind(at).skip(page - at) == region.behind(page),
-                false => other.behind(at) == region.behind(page).skip(at - page),
-            })
-        };
-        self.windows
-            .range(from / WINDOW..=(to - 1) / WINDOW)
-            .any(|(index, window)| {
-                let base = index * WINDOW;
-                let mut mapped =
-                    window.any() & mask(from.saturating_sub(base), (to - base).min(WINDOW));
-                if page / WINDOW == *index {
-                    mapped &= !(1 << (page % WINDOW));
-                }
-                while mapped != 0 {
-                    if same_object(base + u64::from(mapped.trailing_zeros())) {
-                        return true;
-                    }
-                    mapped &= mapped - 1;
-                }
-                false
-            })
+        why
     }
 
     /// The kernel's fault-around offered pages `start..end`.
     pub(super) fn offer(&mut self, start: u64, end: u64) {
+        self.mark(start, end, |window| &mut window.offered);
+    }
+
+    /// Sets the bits of pages `start..end`.
+    fn mark(&mut self, start: u64, end: u64, bits: impl Fn(&mut Window) -> &mut u64) {
         let mut at = start;
         while at < end {
             let base = at - at % WINDOW;
             let window = self.windows.entry(at / WINDOW).or_default();
-            window.offered |= mask(at - base, (end - base).min(WINDOW));
+            *bits(window) |= mask(at - base, (end - base).min(WINDOW));
             at = base + WINDOW;
         }
     }
@@ -216,7 +205,7 @@ impl Presence {
 
     fn copy_bit(&mut self, from: &Window, bit: u64, page: u64) {
         let set = |mask: u64| (mask >> bit & 1) << (page % WINDOW);
-        let known = from.faulted | from.inherited | from.offered;
+        let known = from.faulted | from.inherited | from.offered | from.around;
         if known >> bit & 1 == 0 {
             return;
         }
@@ -226,6 +215,7 @@ impl Presence {
         window.written_shared |= set(from.written_shared);
         window.inherited |= set(from.inherited);
         window.offered |= set(from.offered);
+        window.around |= set(from.around);
     }
 
     /// What a child of this space starts with; here, private pages are
@@ -238,6 +228,7 @@ impl Presence {
                 let child = Window {
                     inherited: window.faulted | window.inherited,
                     offered: window.offered,
+                    around: window.around,
                     ..Window::default()
                 };
                 (*index, child)

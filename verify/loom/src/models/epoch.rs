@@ -117,53 +117,62 @@ fn it_does_not_matter_who_moves_the_epoch_on() {
     });
 }
 
-/// A refreshed pin lets go of what it has read before, and of nothing it reads
-/// after. It is never dropped, so that only the refreshing lets the epoch go on.
+/// Runs a reader that announces a later epoch half way and stays pinned, so
+/// that only that announcement lets the epoch go on to where the item may be
+/// used anew. The yields make loom go to and fro at the right places.
+fn announces_again(reader: fn(&Model)) {
+    let reuses = std::sync::Arc::new(Tally::new(0));
+    let sum = reuses.clone();
+    check(move || {
+        let model = Model::new();
+        let thread = {
+            let model = model.clone();
+            thread::spawn(move || reader(&model))
+        };
+        thread::yield_now();
+        let stamp = model.unlink(0);
+        model.epochs.try_advance();
+        thread::yield_now();
+        model.epochs.try_advance();
+        if model.epochs.passed(stamp) {
+            model.reuse();
+            sum.fetch_add(1, SeqCst);
+        }
+        thread.join().unwrap();
+    });
+    assert!(reuses.load(SeqCst) > 0, "the item was never used anew");
+}
+
 #[test]
-fn a_refreshed_pin_reads_what_is_linked_then() {
-    for reads_first in [true, false] {
-        let reuses = std::sync::Arc::new(Tally::new(0));
-        let sum = reuses.clone();
-        check(move || {
-            let model = Model::new();
-            let reader = {
-                let model = model.clone();
-                thread::spawn(move || {
-                    let mut pin = pin(&model.epochs, 1);
-                    if reads_first {
-                        model.read();
-                    }
-                    thread::yield_now();
-                    pin.refresh();
-                    if !reads_first {
-                        model.read();
-                    }
-                    core::mem::forget(pin);
-                })
-            };
-            thread::yield_now();
-            let stamp = model.unlink(0);
-            model.epochs.try_advance();
-            // Lets the reader refresh in between.
-            thread::yield_now();
-            model.epochs.try_advance();
-            if model.epochs.passed(stamp) {
-                model.reuse();
-                sum.fetch_add(1, SeqCst);
-            }
-            reader.join().unwrap();
-        });
-        assert!(reuses.load(SeqCst) > 0, "the item was never used anew");
-    }
+fn a_refreshed_pin_lets_go_of_what_it_has_read() {
+    announces_again(|model| {
+        let mut pin = pin(&model.epochs, 1);
+        model.read();
+        thread::yield_now();
+        pin.refresh();
+        core::mem::forget(pin);
+    });
+}
+
+#[test]
+fn a_refreshed_pin_keeps_what_it_reads_afterwards() {
+    announces_again(|model| {
+        let mut pin = pin(&model.epochs, 1);
+        thread::yield_now();
+        pin.refresh();
+        model.read();
+        core::mem::forget(pin);
+    });
 }
 
 #[test]
 fn a_pin_taken_anew_does_not_hide_the_one_before() {
-    reader_and_writer(|model| {
-        for _ in 0..2 {
-            let _pin = pin(&model.epochs, 1);
-            model.read();
-        }
+    announces_again(|model| {
+        let first = pin(&model.epochs, 1);
+        model.read();
+        thread::yield_now();
+        drop(first);
+        core::mem::forget(pin(&model.epochs, 1));
     });
 }
 

@@ -1,0 +1,241 @@
+//! A kernel in one file: what an embedder writes around the core.
+//!
+//! It has one CPU and 32 MiB of RAM, two "processes", a file on a "disk", and a
+//! page-fault handler. The processor is played by [`Kernel::load`] and
+//! [`Kernel::store`], which translate as an MMU would and trap when they
+//! cannot.
+//!
+//! `cargo run -p vellum --example tiny_kernel`
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::error::Error;
+use std::ptr::NonNull;
+
+use vellum::addr::{Access, Geometry, Pfn, Prot, Vpn};
+use vellum::platform::{
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+};
+use vellum::rmap::Partial;
+use vellum::space::{FaultError, MapRequest, Placement};
+use vellum::table::X86_64;
+use vellum::{Design, ObjectId, SpaceId, Vm};
+
+const RAM: usize = 32 << 20;
+const PAGE: usize = X86_64::FRAME_SIZE;
+
+/// The machine under the kernel.
+struct Board {
+    ram: NonNull<u8>,
+    map: [MemoryRange; 1],
+    /// Pages on disk by file and index. A page that is not there is zero.
+    disk: RefCell<HashMap<(u64, u64), Vec<u8>>>,
+}
+
+// SAFETY: the example has one thread; `Platform` asks for `Sync` because
+// kernels have more.
+unsafe impl Sync for Board {}
+
+impl Board {
+    fn new() -> Result<Board, Box<dyn Error>> {
+        let layout = Layout::from_size_align(RAM, PAGE)?;
+        // SAFETY: the layout has a size.
+        let ram = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or("no memory for the RAM")?;
+        let map = MemoryRange {
+            start: Pfn(0),
+            frames: (RAM / PAGE) as u32,
+            node: NodeId(0),
+            zone: Zone::Low,
+        };
+        Ok(Board {
+            ram,
+            map: [map],
+            disk: RefCell::default(),
+        })
+    }
+
+    /// The bytes of a frame, for the disk and the processor.
+    #[expect(clippy::mut_from_ref, reason = "RAM is reached through addresses")]
+    fn bytes(&self, frame: Pfn) -> &mut [u8] {
+        // SAFETY: the frame lies in the RAM; one thread, and no two results
+        // of this function live at a time.
+        unsafe { std::slice::from_raw_parts_mut(self.frame(frame).as_ptr(), PAGE) }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Ok(layout) = Layout::from_size_align(RAM, PAGE) {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.ram.as_ptr(), layout) }
+        }
+    }
+}
+
+// SAFETY, by the conditions of the trait: 1. the RAM was allocated for the
+// board alone; 2. `frame` gives aligned, distinct addresses inside of it;
+// 3. there is one CPU and one thread; 4. there is no TLB, the processor below
+// walks the tables for every access.
+unsafe impl Platform for Board {
+    fn cpus(&self) -> usize {
+        1
+    }
+    fn nodes(&self) -> usize {
+        1
+    }
+    fn node_of(&self, _: CpuId) -> NodeId {
+        NodeId(0)
+    }
+    fn frame_shift(&self) -> u32 {
+        X86_64::FRAME_SHIFT
+    }
+    fn memory_map(&self) -> &[MemoryRange] {
+        &self.map
+    }
+    fn pin(&self) -> CpuId {
+        CpuId(0) // a kernel disables preemption here
+    }
+    fn unpin(&self, _: CpuId) {}
+    fn frame(&self, frame: Pfn) -> NonNull<u8> {
+        // SAFETY: the core passes frames of the memory map only.
+        unsafe { self.ram.add(frame.index() * PAGE) }
+    }
+    fn flush(&self, _: CpuId, _: CpuSet, request: &Flush) {
+        // A kernel executes `invlpg`, or sends an interrupt to the other CPUs.
+        println!("    flush {:?} of space {}", request.range, request.space.0);
+    }
+    fn current_task(&self) -> TaskToken {
+        TaskToken(0)
+    }
+    fn park(&self) {}
+    fn unpark(&self, _: TaskToken) {}
+    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        match self.disk.borrow().get(&(store, index)) {
+            Some(page) => self.bytes(frame).copy_from_slice(page),
+            None => self.bytes(frame).fill(0),
+        }
+        Ok(())
+    }
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        let page = self.bytes(frame).to_vec();
+        self.disk.borrow_mut().insert((store, index), page);
+        Ok(())
+    }
+}
+
+/// The kernel: the core, and a processor to run programs on.
+struct Kernel {
+    vm: Vm<Board, X86_64, Partial>,
+}
+
+impl Kernel {
+    fn boot() -> Result<Kernel, Box<dyn Error>> {
+        Ok(Kernel {
+            vm: Vm::new(Board::new()?, Design::default())?,
+        })
+    }
+
+    /// Translates as the MMU would; traps into the fault handler if it must.
+    fn translate(&self, process: SpaceId, address: u64, access: Access) -> Result<Pfn, FaultError> {
+        loop {
+            let page = Vpn::of::<X86_64>(address);
+            match self.vm.translate(process, page) {
+                Some((frame, prot)) if prot.allows(access) => return Ok(frame),
+                _ => self.page_fault(process, address, access)?,
+            }
+        }
+    }
+
+    /// What the trap handler does. An error becomes a signal to the process.
+    fn page_fault(&self, process: SpaceId, address: u64, access: Access) -> Result<(), FaultError> {
+        let resolved = self.vm.fault(process, address, access)?;
+        println!("    fault at {address:#x} ({access:?}): {resolved:?}");
+        Ok(())
+    }
+
+    fn load(&self, process: SpaceId, address: u64) -> Result<u8, FaultError> {
+        let frame = self.translate(process, address, Access::Read)?;
+        Ok(self.vm.platform().bytes(frame)[address as usize % PAGE])
+    }
+
+    fn store(&self, process: SpaceId, address: u64, value: u8) -> Result<(), FaultError> {
+        let frame = self.translate(process, address, Access::Write)?;
+        self.vm.platform().bytes(frame)[address as usize % PAGE] = value;
+        Ok(())
+    }
+
+    /// exec: text from a file, a heap, a stack.
+    fn start(&self, program: ObjectId) -> Result<SpaceId, Box<dyn Error>> {
+        let process = self.vm.create_space()?;
+        let text = MapRequest::object(program, 0, 4, Prot::READ_EXECUTE);
+        self.vm
+            .map(process, &text.at(Placement::Fixed(Vpn(0x400))))?;
+        let stack = MapRequest::anonymous(8, Prot::READ_WRITE).growing_down();
+        self.vm
+            .map(process, &stack.at(Placement::Fixed(Vpn(0x7fff0))))?;
+        self.vm.set_heap_start(process, Vpn(0x600))?;
+        self.vm.set_heap_end(process, Vpn(0x700))?;
+        Ok(process)
+    }
+
+    fn print_maps(&self, process: SpaceId) -> Result<(), Box<dyn Error>> {
+        self.vm.for_each_region(process, |region| {
+            let backing = match region.object {
+                Some((_, kind, page)) => format!("{kind:?} from page {page}"),
+                None => "private".to_string(),
+            };
+            println!("    {:?} {:?} {backing}", region.range, region.prot);
+        })?;
+        let stats = self.vm.space_stats(process).ok_or("no such process")?;
+        println!("    {:?}, {} bytes of tables", stats.rss, stats.table_bytes);
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let kernel = Kernel::boot()?;
+    let vm = &kernel.vm;
+    vm.platform()
+        .disk
+        .borrow_mut()
+        .insert((1, 0), vec![0x90; PAGE]);
+    let program = vm.create_file(1, 4)?;
+
+    println!("a process starts and touches text, heap and stack");
+    let parent = kernel.start(program)?;
+    assert_eq!(kernel.load(parent, 0x40_0000)?, 0x90);
+    kernel.store(parent, 0x60_0000, 1)?;
+    kernel.store(parent, 0x7fff_0000 - 1, 2)?; // below the stack: it grows
+    kernel.print_maps(parent)?;
+
+    println!("it forks; the child writes to the heap");
+    let child = vm.fork(parent)?;
+    kernel.store(child, 0x60_0000, 3)?;
+    assert_eq!(kernel.load(parent, 0x60_0000)?, 1);
+    assert_eq!(kernel.load(child, 0x60_0000)?, 3);
+
+    println!("it shares a file with the child, which changes it");
+    let data = vm.create_file(2, 16)?;
+    let view = MapRequest::object(data, 0, 16, Prot::READ_WRITE).shared();
+    for process in [parent, child] {
+        vm.map(process, &view.at(Placement::Fixed(Vpn(0x1000))))?;
+    }
+    kernel.store(child, 0x100_0000, 42)?;
+    assert_eq!(kernel.load(parent, 0x100_0000)?, 42);
+    println!("    {} page written to the disk", vm.sync(data)?);
+    assert_eq!(vm.platform().disk.borrow()[&(2, 0)][0], 42);
+
+    println!("text cannot be written");
+    let refused = kernel.store(parent, 0x40_0000, 0);
+    println!("    {}", refused.expect_err("text is read-only"));
+
+    println!("all exit");
+    vm.exit(child)?;
+    vm.exit(parent)?;
+    vm.release_object(program)?;
+    vm.release_object(data)?;
+    let audit = vm.audit()?;
+    println!("    {} spaces, {} tables left", audit.spaces, audit.tables);
+    Ok(())
+}

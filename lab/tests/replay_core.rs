@@ -40,7 +40,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn every_scheme_keeps_every_page_right() {
-    for seed in seeds(6) {
+    for seed in seeds(16) {
         for (cpus, copies) in [(1, 1), (3, 1), (1, 3), (3, 3)] {
             let workload = prepared(seed, cpus, copies);
             for design in ["rmap=chains", "rmap=chains,direct=off", "rmap=partial"] {
@@ -55,7 +55,7 @@ fn every_scheme_keeps_every_page_right() {
 
 #[test]
 fn timed_replay_of_the_core_diverges_nowhere_and_ends_as_the_verified_one() {
-    for seed in seeds(6) {
+    for seed in seeds(16) {
         let workload = prepared(seed, 1, 1);
         let engine = core("rmap=chains", 1);
         let replayed = run(&workload, engine.as_ref(), |_| true);
@@ -63,8 +63,14 @@ fn timed_replay_of_the_core_diverges_nowhere_and_ends_as_the_verified_one() {
             let op = workload.streams()[sample.cpu].ops()[sample.position];
             format!("{sample:?} {op:?}")
         });
-        assert_eq!(replayed.divergences.unexplained(), 0, "seed {seed}: {first:?}");
-        engine.audit().unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        assert_eq!(
+            replayed.divergences.unexplained(),
+            0,
+            "seed {seed}: {first:?}"
+        );
+        engine
+            .audit()
+            .unwrap_or_else(|text| panic!("seed {seed}: {text}"));
         let verified = verify(&workload, core("rmap=chains", 1).as_ref(), |_| true)
             .unwrap_or_else(|refutation| panic!("seed {seed}: {refutation}"))
             .expect("not interrupted");

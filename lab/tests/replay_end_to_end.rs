@@ -96,13 +96,18 @@ fn a_recorded_workload_replays_verified_on_the_core() {
             serde_json::from_slice(&output.stdout).expect("the report is JSON");
         check(&report, case);
     }
+    let refused = vellum(&["replay", trace, "--design", "rmap=telepathy"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("chains"), "{}", text(&refused));
 }
 
 fn check(report: &serde_json::Value, case: &[&str]) {
     let figure = |list: &str, name: &str| {
         let figures = report[list].as_array().expect("a list of figures");
         let found = figures.iter().find(|figure| figure["name"] == name);
-        found.and_then(|figure| figure["count"].as_u64()).unwrap_or(0)
+        found
+            .and_then(|figure| figure["count"].as_u64())
+            .unwrap_or(0)
     };
     // The forked child, the thread, the two programs started by vfork.
     assert!(figure("ops_by_class", "fork") >= 2, "{case:?}: {report:#}");
@@ -125,10 +130,10 @@ fn what_is_not_a_trace_is_refused_as_input() {
 }
 
 #[test]
-fn an_unknown_design_is_refused_before_the_trace_is_prepared() {
-    let trace = env!("CARGO_MANIFEST_PATH");
-    let output = vellum(&["replay", trace, "--cpus", "0"]);
+fn a_number_of_cpus_that_cannot_be_is_refused_as_an_argument() {
+    let output = vellum(&["replay", "t.vellum", "--cpus", "0"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("--cpus"), "{}", text(&output));
 }
 
 /// Does nothing unless the recorder runs it.
@@ -150,7 +155,12 @@ fn the_workload_itself() {
     assert_eq!(thread.join().expect("the thread ends"), 400);
     // The standard library starts programs by vfork.
     for _ in 0..2 {
-        assert!(Command::new("true").status().expect("`true` runs").success());
+        assert!(
+            Command::new("true")
+                .status()
+                .expect("`true` runs")
+                .success()
+        );
     }
     map_write_and_truncate(&directory.join("data"));
     shared.iter_mut().step_by(PAGE).for_each(|byte| *byte = 3);
@@ -163,7 +173,10 @@ fn fork_and_write(memory: &mut [u8]) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     if child == 0 {
-        memory.iter_mut().step_by(2 * PAGE).for_each(|byte| *byte = 4);
+        memory
+            .iter_mut()
+            .step_by(2 * PAGE)
+            .for_each(|byte| *byte = 4);
         // SAFETY: ends this process at once.
         unsafe { libc::_exit(0) };
     }

@@ -13,7 +13,7 @@ use super::{Failure, OrFail, size};
 use crate::compare::Builder;
 use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::report::Report;
-use crate::replay::{self, Options, Workload, prepare_events};
+use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events};
 use crate::report::json::PendingFile;
 use crate::trace::TraceReader;
 use crate::verify::{self, Verified};
@@ -26,11 +26,11 @@ Time is CPU time inside the memory manager; trap entry and real interrupts betwe
 part of it. docs/replay.md says what is replayed, in which order, and how it is verified.
 
 Examples:
-  vellum replay traces/kernel-build.vlt
-  vellum replay traces/kernel-build.vlt --design rmap=partial,faultaround=64
-  vellum replay traces/kernel-build.vlt --verify          check every page against a model
-  vellum replay traces/kernel-build.vlt --cpus 4 --copies 8 --ram 8G
-  vellum replay build.vlt --json - | jq .divergences
+  vellum replay traces/kernel-build.vellum
+  vellum replay traces/kernel-build.vellum --design rmap=partial,faultaround=64
+  vellum replay traces/kernel-build.vellum --verify          check every page against a model
+  vellum replay traces/kernel-build.vellum --cpus 4 --copies 8 --ram 8G
+  vellum replay build.vellum --json - | jq .divergences
 
 Exit codes: 0 replayed, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
 recording, or its verification or audit failed, 130 interrupted.";
@@ -46,10 +46,12 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DESIGN", default_value = "")]
     design: String,
     /// Simulated CPUs, each a host thread
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cpus: usize,
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=MAX_CPUS as i64))]
+    cpus: u16,
     /// Copies of the recorded process family that run at once
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COPIES)))]
     copies: u32,
     /// Memory of the simulated machine
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size::parse)]
@@ -73,7 +75,7 @@ pub struct ReplayArgs {
 
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
-    let arenas = Arenas::new(args.cpus, args.ram);
+    let arenas = Arenas::new(usize::from(args.cpus), args.ram);
     run_on(args, &|design| arenas.build(design, 0))
 }
 
@@ -116,7 +118,7 @@ impl Session<'_> {
 
     fn prepare(&self, trace: &TraceReader, engine: &dyn Engine) -> Result<Workload, Failure> {
         let options = Options {
-            cpus: self.args.cpus,
+            cpus: usize::from(self.args.cpus),
             copies: self.args.copies,
             seed: self.args.seed,
             fault_around: fault_around(&engine.design()),

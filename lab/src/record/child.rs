@@ -43,6 +43,21 @@ impl Ending {
     }
 }
 
+/// User and system time in seconds.
+fn cpu_seconds(usage: &libc::rusage) -> f64 {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// CPU time that this process has used itself, all its threads, in seconds.
+pub fn own_cpu_seconds() -> f64 {
+    // SAFETY: an all-zero `rusage` is a valid value of plain integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct outlives the call.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    cpu_seconds(&usage)
+}
+
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors.
@@ -172,10 +187,9 @@ impl Child {
             return Ok(None);
         }
         self.reaped = true;
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Ok(Some(Ending {
             status,
-            cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            cpu_seconds: cpu_seconds(&usage),
         }))
     }
 }

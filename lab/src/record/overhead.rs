@@ -24,7 +24,7 @@ pub struct Overhead {
     /// Elapsed time.
     pub elapsed: Ratio,
     /// CPU time of the command and its descendants, time spent in the kernel's
-    /// event code included.
+    /// event code included, and of the recorder beside them.
     pub cpu: Ratio,
     /// Mean seconds of the plain and of the recorded runs: elapsed, CPU.
     pub plain: (f64, f64),
@@ -63,7 +63,7 @@ pub fn measure_overhead(
         };
         succeeded(&run, &command[0].to_string_lossy())?;
         let name = if recorded { "recorded" } else { "plain" };
-        let (elapsed, cpu) = (run.seconds, run.ending.cpu_seconds);
+        let (elapsed, cpu) = (run.seconds, run.ending.cpu_seconds + run.recorder_seconds);
         note(&format!(
             "{name:<8} {elapsed:9.3} s elapsed {cpu:9.3} s CPU"
         ));

@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::child::{Child, Ending};
+use super::child::{Child, Ending, own_cpu_seconds};
 use super::error::RecordError;
 use super::merge::merge;
 use super::session::Session;
@@ -58,6 +58,8 @@ pub(super) struct Run {
     pub seconds: f64,
     pub root: u32,
     pub began: SystemTime,
+    /// CPU time that the recorder spent meanwhile, in seconds.
+    pub recorder_seconds: f64,
     /// The spool and the number of CPUs in it, if the run was recorded.
     pub recorded: Option<(Spool, usize)>,
 }
@@ -144,6 +146,7 @@ pub(super) fn run_recorded(
     spool: Spool,
     interrupt: &Interrupt,
 ) -> Result<Run, RecordError> {
+    let before = own_cpu_seconds();
     let mut child = Child::hold(command, true)?;
     let session = Session::open(child.pid(), layouts, buffer_bytes(buffer))?;
     let cpus = session.cpus();
@@ -155,6 +158,7 @@ pub(super) fn run_recorded(
         .finish()
         .map_err(RecordError::io("cannot keep the recorded events"))?;
     Ok(Run {
+        recorder_seconds: own_cpu_seconds() - before,
         recorded: Some((spool, cpus)),
         ..run?
     })
@@ -199,6 +203,7 @@ fn watch(
                 seconds: started.elapsed().as_secs_f64(),
                 root: child.pid() as u32,
                 began,
+                recorder_seconds: 0.0,
                 recorded: None,
             });
         }

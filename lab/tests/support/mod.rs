@@ -4,4 +4,5 @@
 
 pub mod generate;
 pub mod reference;
+pub mod reference_engine;
 pub mod reference_faults;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use vellum_engine::{
-    Access, Advice, Backing, Divergence, Engine, FileSlot, Op, OpError, Outcome, Prot, Sharing,
-    SpaceSlot, pristine_word, written_word,
+    Access, Advice, Backing, Divergence, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot,
+    pristine_word, written_word,
 };
 
 /// Something a memory manager can get wrong.
@@ -54,7 +54,7 @@ impl Frame {
         }
     }
 
-    fn word(&self, offset: u64) -> u64 {
+    pub(super) fn word(&self, offset: u64) -> u64 {
         self.words.get(&offset).copied().unwrap_or(self.fill)
     }
 }
@@ -146,8 +146,8 @@ pub(super) struct Content {
     /// Length in pages; `None` for shared memory.
     pub(super) length: Option<u64>,
     /// Pages from here on have no original content.
-    holes_from: u64,
-    stored: BTreeMap<u64, Frame>,
+    pub(super) holes_from: u64,
+    pub(super) stored: BTreeMap<u64, Frame>,
 }
 
 #[derive(Default)]
@@ -158,13 +158,13 @@ pub(super) struct State {
     next_shared: u32,
     /// Translations that were used; read only with [`Defect::MissingFlush`].
     pub(super) tlb: HashMap<(u32, u64), Entry>,
-    faults: u64,
+    pub(super) faults: u64,
 }
 
 /// The engine.
 pub struct Reference {
-    cpus: usize,
-    defect: Option<Defect>,
+    pub(super) cpus: usize,
+    pub(super) defect: Option<Defect>,
     state: Mutex<State>,
 }
 
@@ -177,7 +177,7 @@ impl Reference {
         }
     }
 
-    fn with<R>(&self, work: impl FnOnce(&mut Machine<'_>) -> R) -> R {
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Machine<'_>) -> R) -> R {
         let mut state = self.state.lock().expect("no test panics inside");
         work(&mut Machine {
             state: &mut state,
@@ -213,7 +213,7 @@ impl Machine<'_> {
         }
     }
 
-    fn run(&mut self, op: &Op) -> Result<Option<Divergence>, OpError> {
+    pub(super) fn run(&mut self, op: &Op) -> Result<Option<Divergence>, OpError> {
         match *op {
             Op::Touch {
                 space,
@@ -543,7 +543,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         for content in self.state.objects.values_mut() {
             for page in std::mem::take(&mut content.dirty) {
                 if let Some(frame) = content.pages.get(&page) {
@@ -556,7 +556,7 @@ impl Machine<'_> {
     }
 
     /// Every entry lies in a region, and inside its object.
-    fn audit(&self) -> Result<(), String> {
+    pub(super) fn audit(&self) -> Result<(), String> {
         for (slot, space) in &self.state.spaces {
             for page in space.entries.keys() {
                 if space.region(*page).is_none() {
@@ -580,118 +580,4 @@ impl Machine<'_> {
 
 fn one_user(space: Space) -> Space {
     Space { users: 1, ..space }
-}
-
-impl Engine for Reference {
-    fn design(&self) -> String {
-        match self.defect {
-            None => "reference".into(),
-            Some(defect) => format!("reference,defect={defect:?}"),
-        }
-    }
-
-    fn cpus(&self) -> usize {
-        self.cpus
-    }
-
-    fn run(&self, _cpu: usize, ops: &[Op], outcome: &mut Outcome) {
-        for (index, op) in ops.iter().enumerate() {
-            let divergence = self.with(|machine| match machine.run(op) {
-                Ok(divergence) => divergence,
-                Err(error) => Some(Divergence::Failed(error)),
-            });
-            if let Some(divergence) = divergence {
-                outcome.divergences.push((index as u32, divergence));
-            }
-        }
-    }
-
-    fn store(
-        &self,
-        _cpu: usize,
-        space: SpaceSlot,
-        address: u64,
-        value: u64,
-    ) -> Result<(), OpError> {
-        self.with(|machine| machine.store(space, address, value))
-    }
-
-    fn load(
-        &self,
-        _cpu: usize,
-        space: SpaceSlot,
-        address: u64,
-        access: Access,
-    ) -> Result<u64, OpError> {
-        self.with(|machine| machine.load(space, address, access))
-    }
-
-    fn peek(&self, _cpu: usize, space: SpaceSlot, address: u64) -> Option<u64> {
-        self.with(|machine| machine.peek(space, address))
-    }
-
-    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
-        let pages: Vec<u64> = self.with(|machine| match machine.space(space) {
-            Ok(space) => space.entries.keys().copied().collect(),
-            Err(_) => Vec::new(),
-        });
-        pages.into_iter().for_each(page);
-    }
-
-    fn sync(&self, _cpu: usize) -> Result<(), OpError> {
-        self.with(|machine| machine.sync());
-        Ok(())
-    }
-
-    fn stored_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
-        self.with(|machine| {
-            let content = machine.state.objects.get(&Object::File(file.0))?;
-            let page = offset >> 12;
-            if content.length.is_some_and(|length| page >= length) {
-                return None;
-            }
-            match content.stored.get(&page) {
-                Some(frame) => Some(frame.word(offset & 4095)),
-                None if page < content.holes_from => Some(pristine_word(u64::from(file.0), page)),
-                None => Some(0),
-            }
-        })
-    }
-
-    fn clear(&self, _cpu: usize) {
-        self.with(|machine| *machine.state = State::default());
-    }
-
-    fn audit(&self) -> Result<(), String> {
-        self.with(|machine| machine.audit())
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.with(|machine| vec![("faults", machine.state.faults)])
-    }
-
-    fn memory(&self) -> Vec<(&'static str, u64, u64)> {
-        let bytes = self.with(|machine| machine.state.frames.len() as u64 * 4096);
-        vec![("frames", bytes, bytes)]
-    }
-
-    fn mapping_histogram(&self) -> Vec<u64> {
-        self.with(|machine| {
-            let mut mappings: HashMap<usize, usize> = HashMap::new();
-            for entry in machine
-                .state
-                .spaces
-                .values()
-                .flat_map(|s| s.entries.values())
-            {
-                *mappings.entry(entry.frame).or_default() += 1;
-            }
-            let longest = mappings.values().max().copied().unwrap_or(0);
-            let mut histogram = vec![0; longest];
-            for count in mappings.into_values() {
-                histogram[count - 1] += 1;
-            }
-            histogram
-        })
-    }
 }

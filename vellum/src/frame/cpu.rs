@@ -13,7 +13,10 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, EpochStamp};
 
 /// Most frames in a list, a power of two.
-const CAPACITY: usize = 512;
+const CAPACITY: usize = 4096;
+/// Most frames that a list keeps: what a large process frees at once and the
+/// next one asks for again.
+pub(super) const MAX_HIGH: u32 = 2048;
 /// Most frames moved between a list and the buddy lists at once.
 pub(super) const MAX_BATCH: u32 = 63;
 

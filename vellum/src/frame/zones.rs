@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, MAX_BATCH, Ring};
+use super::cpu::{CpuFrames, MAX_BATCH, MAX_HIGH, Ring};
 use super::report::SetupError;
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -230,9 +230,10 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
         }
     }
     let ring = |zone: u16| {
-        let share = zones.get(zone).info.total / (64 * sharing[usize::from(zone)]);
-        let batch = share.clamp(1, u64::from(MAX_BATCH)) as u32;
-        Ring::new(batch, 6 * batch)
+        let share = zones.get(zone).info.total / sharing[usize::from(zone)];
+        let batch = (share / 64).clamp(1, u64::from(MAX_BATCH)) as u32;
+        let high = (share / 256).clamp(u64::from(6 * batch), u64::from(MAX_HIGH));
+        Ring::new(batch, high as u32)
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];

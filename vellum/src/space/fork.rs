@@ -147,8 +147,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let from = self.tables(pin, copying.parent);
         let to = self.tables(pin, copying.child);
-        let mut spans = from.spans(copying.view.range);
-        while let Some(span) = spans.next() {
+        for span in from.spans(copying.view.range) {
             let live = (span.table.live() as usize).min(span.count);
             let first = span.table.page(span.first);
             let level = span.table.level();

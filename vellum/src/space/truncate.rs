@@ -355,6 +355,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology for Vm<P, F, R> {
         index: u64,
         visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
     ) {
+        if object == 0 {
+            // The page has left its object, and so every mapping.
+            return;
+        }
         let regions = self.objects.regions(&self.regions, object);
         regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
             let page = region.range().start.offset(index - region.first_index());

@@ -100,8 +100,11 @@ impl<'g, P: Platform> Gather<'g, P> {
 
     /// Takes over an unlinked table.
     pub fn table(&mut self, table: Pfn) {
+        let frame = self.memory.frame(table);
+        // The entry that led to it may be cached, even if none in it was live.
+        self.stale(frame.base());
         // The live count of an unlinked table is not needed any more.
-        self.memory.frame(table).set_next(self.tables);
+        frame.set_next(self.tables);
         self.tables = table;
         self.tables_freed += 1;
     }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use shuttle::scheduler::RandomScheduler;
+use shuttle::scheduler::{RandomScheduler, Scheduler};
 use shuttle::thread::Thread;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use vellum::platform::{CpuId, Platform};
-use vellum_machine::{Machine, Scheduler};
+use vellum_machine::Machine;
 
+use crate::bursts::Bursts;
 use crate::hook;
 
 thread_local! {
@@ -23,7 +24,7 @@ const NO_TASK: u64 = u64::MAX;
 
 /// For `MachineConfig::scheduler`: the tasks of an exploration are the tasks
 /// of the machine, and nothing in it blocks the host thread they share.
-pub static SCHEDULER: Scheduler = Scheduler {
+pub static SCHEDULER: vellum_machine::Scheduler = vellum_machine::Scheduler {
     yield_now,
     current_task,
     park,
@@ -79,6 +80,9 @@ pub struct Exploration {
     pub max_steps: usize,
     /// Stack of each task in bytes.
     pub stack_bytes: usize,
+    /// Whether tasks run in bursts and are held back, instead of being chosen
+    /// anew at each step: finds what needs a task to stand still for long.
+    pub bursts: bool,
 }
 
 impl Exploration {
@@ -89,6 +93,7 @@ impl Exploration {
             schedules,
             max_steps: 5_000_000,
             stack_bytes: 1 << 20,
+            bursts: false,
         }
     }
 
@@ -111,7 +116,12 @@ impl Exploration {
         config.max_steps = MaxSteps::FailAfter(self.max_steps);
         // The seed says it all.
         config.failure_persistence = FailurePersistence::None;
-        let runner = Runner::new(RandomScheduler::new_from_seed(seed, 1), config);
+        let scheduler: Box<dyn Scheduler + Send> = if self.bursts {
+            Box::new(Bursts::new(seed))
+        } else {
+            Box::new(RandomScheduler::new_from_seed(seed, 1))
+        };
+        let runner = Runner::new(scheduler, config);
         TASKS.with_borrow_mut(HashMap::clear);
         let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(test)));
         match catch_unwind(run) {

@@ -13,10 +13,12 @@
 //! types are other types than those of `vellum` and `vellum-machine`.
 #![deny(missing_docs)]
 
+mod bursts;
 mod explore;
 mod hook;
 mod record;
 
 pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cpus};
+pub use hook::undisturbed;
 pub use record::{Accesses, Recorded, record_accesses};
 pub use vellum::sync::atomic::instrumented::Kind;

@@ -1,0 +1,343 @@
+//! Compares everything visible of the core with the model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vellum::addr::{Pfn, Prot, Vpn};
+use vellum::frame::Kind;
+use vellum::object::ObjectKind;
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{MapEntry, Traits};
+
+use super::drive::{Check, Driver, prot};
+use super::model::{Cell, Clean, Content, Key, Run};
+
+/// A leaf entry as the core reports it.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    frame: Pfn,
+    prot: Prot,
+}
+
+fn named<T>(what: &str, core: T, model: T) -> Check
+where
+    T: PartialEq + std::fmt::Debug,
+{
+    if core == model {
+        return Ok(());
+    }
+    Err(format!("{what}: the core has {core:?}, the model {model:?}"))
+}
+
+/// Runs with neighbours joined that look alike from outside.
+fn joined(runs: Vec<Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for mut run in runs {
+        if run.first.object.is_none() {
+            run.first.index = 0;
+        }
+        if let Some(last) = joined.last_mut() {
+            let step = if run.first.object.is_some() { last.end - last.start } else { 0 };
+            let next = Cell {
+                index: last.first.index + step,
+                ..last.first
+            };
+            if last.end == run.start && next == run.first {
+                last.end = run.end;
+                continue;
+            }
+        }
+        joined.push(run);
+    }
+    joined
+}
+
+impl<R: ReverseMap> Driver<R> {
+    fn entries(&self, slot: u32) -> Result<Vec<MapEntry>, String> {
+        let mut entries = Vec::new();
+        self.vm
+            .for_each_region(self.ids[&slot], |entry| entries.push(*entry))
+            .map_err(|error| error.to_string())?;
+        Ok(entries)
+    }
+
+    fn leaves(&self, slot: u32) -> Result<BTreeMap<u64, Leaf>, String> {
+        let mut leaves = BTreeMap::new();
+        self.vm
+            .for_each_leaf(self.ids[&slot], |page, frame, pages, prot| {
+                assert_eq!(pages, 1, "nothing makes larger leaves");
+                leaves.insert(page.0, Leaf { frame, prot });
+            })
+            .map_err(|error| error.to_string())?;
+        Ok(leaves)
+    }
+
+    fn key_of(&self, bits: u64) -> Option<Key> {
+        let mut objects = self.objects.iter();
+        objects.find(|(_, id)| id.to_bits() == bits).map(|(&key, _)| key)
+    }
+
+    fn run_of(&self, entry: &MapEntry) -> Result<Run, String> {
+        let (object, index) = match entry.object {
+            None => (None, 0),
+            Some((id, kind, index)) => {
+                let key = self.key_of(id.to_bits()).ok_or("a region maps an unknown object")?;
+                let store = match kind {
+                    ObjectKind::File { store } => Some(store),
+                    ObjectKind::SharedMemory => None,
+                };
+                named("backing store of an object", store, self.model.objects[&key].store)?;
+                (Some(key), index)
+            }
+        };
+        Ok(Run {
+            start: entry.range.start.0,
+            end: entry.range.end.0,
+            first: Cell {
+                prot: entry.prot.bits(),
+                shared: entry.traits.has(Traits::SHARED),
+                grows: entry.traits.has(Traits::GROWS_DOWN),
+                heap: entry.traits.has(Traits::HEAP),
+                object,
+                index,
+            },
+        })
+    }
+
+    /// The child of a fork that leaves entries to faults has at most the
+    /// parent's; which ones is the core's choice.
+    pub fn adopt_lazy_fork(&mut self, slot: u32) -> Check {
+        let leaves = self.leaves(slot)?;
+        let space = self.model.spaces.get_mut(&slot).expect("live");
+        space.clean.retain(|page, _| leaves.contains_key(page));
+        Ok(())
+    }
+
+    /// A fault that ran out of memory may have extended a stack and mapped the
+    /// page for reading.
+    pub fn adopt_after_shortage(&mut self, slot: u32, page: u64) -> Check {
+        let entries = self.entries(slot)?;
+        let grown = entries.iter().any(|entry| entry.range.contains(Vpn(page)));
+        if grown && !self.model.spaces[&slot].cells.contains_key(&page) {
+            // The model grows it by an access, which is then undone.
+            let clean = self.model.spaces[&slot].clean.clone();
+            let private = self.model.spaces[&slot].private.clone();
+            let _ = self.model.access(slot, page, super::model::Access::Read);
+            let space = self.model.spaces.get_mut(&slot).expect("live");
+            (space.clean, space.private) = (clean, private);
+        }
+        self.adopt_clean(slot)
+    }
+
+    /// Takes over entries that the core made beside those asked for.
+    fn adopt_clean(&mut self, slot: u32) -> Check {
+        let leaves = self.leaves(slot)?;
+        for &page in leaves.keys() {
+            let space = self.model.spaces.get_mut(&slot).expect("live");
+            if space.private.contains_key(&page) || space.clean.contains_key(&page) {
+                continue;
+            }
+            let Some(cell) = space.cells.get(&page) else {
+                continue;
+            };
+            let entry = if cell.object.is_some() { Clean::Cached } else { Clean::Zero };
+            space.clean.insert(page, entry);
+        }
+        Ok(())
+    }
+
+    /// Compares one space: regions, entries, contents, counts.
+    pub fn check_space(&mut self, slot: u32) -> Check {
+        self.check_space_inner(slot)
+            .map_err(|error| format!("space {slot}: {error}"))
+    }
+
+    fn check_space_inner(&mut self, slot: u32) -> Check {
+        let entries = self.entries(slot)?;
+        let runs: Result<Vec<Run>, String> = entries.iter().map(|entry| self.run_of(entry)).collect();
+        let model = self.model.spaces[&slot].runs();
+        named("regions", joined(runs?), joined(model))?;
+        if !self.exact {
+            self.adopt_around(slot)?;
+        }
+        let leaves = self.leaves(slot)?;
+        for (&page, leaf) in &leaves {
+            self.check_leaf(slot, page, leaf)
+                .map_err(|error| format!("page {page:#x}: {error}"))?;
+        }
+        let space = &self.model.spaces[&slot];
+        for page in space.private.keys().chain(space.clean.keys()) {
+            if !leaves.contains_key(page) {
+                return Err(format!("page {page:#x} is not resident, but should be"));
+            }
+        }
+        self.check_stats(slot, entries.len() as u32, &leaves)
+    }
+
+    /// Pages of objects that were mapped around a fault.
+    fn adopt_around(&mut self, slot: u32) -> Check {
+        let leaves = self.leaves(slot)?;
+        for &page in leaves.keys() {
+            let space = self.model.spaces.get_mut(&slot).expect("live");
+            let known = space.private.contains_key(&page) || space.clean.contains_key(&page);
+            let cell = space.cells.get(&page);
+            if !known && cell.is_some_and(|cell| cell.object.is_some()) {
+                space.clean.insert(page, Clean::Cached);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_leaf(&mut self, slot: u32, page: u64, leaf: &Leaf) -> Check {
+        let space = &self.model.spaces[&slot];
+        let cell = *space.cells.get(&page).ok_or("an entry outside of any region")?;
+        let mut allowed = prot(cell.prot);
+        let content = if let Some(private) = space.private.get(&page) {
+            private.content.clone()
+        } else {
+            match (space.clean.get(&page), cell.object) {
+                (Some(Clean::Zero), None) => {
+                    allowed = allowed.read_only();
+                    let zero = *self.zero_page.get_or_insert(leaf.frame);
+                    named("shared zero page", leaf.frame, zero)?;
+                    Content::of(0)
+                }
+                (Some(Clean::Cached), Some(key)) => {
+                    if cell.index >= self.model.objects[&key].pages {
+                        return Err("an entry behind the end of its object".into());
+                    }
+                    if !cell.shared {
+                        allowed = allowed.read_only();
+                    }
+                    self.model.content(key, cell.index)
+                }
+                _ => return Err("an entry for a page that nobody asked for".into()),
+            }
+        };
+        if leaf.prot.union(allowed) != allowed {
+            return Err(format!("{:?} in the entry, {allowed:?} allowed", leaf.prot));
+        }
+        if cell.prot != 0 && !leaf.prot.can_read() {
+            return Err("the entry forbids what the region allows".into());
+        }
+        self.check_frame(leaf.frame, &content)
+    }
+
+    /// Compares what is in RAM.
+    fn check_frame(&self, frame: Pfn, content: &Content) -> Check {
+        for (word, value) in content.samples() {
+            let found = self.vm.platform().ram_word(frame, usize::from(word) * 8);
+            if found != Some(value) {
+                return Err(format!("word {word} of {frame:?} is {found:x?} instead of {value:#x}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_stats(&self, slot: u32, regions: u32, leaves: &BTreeMap<u64, Leaf>) -> Check {
+        let stats = self.vm.space_stats(self.ids[&slot]).ok_or("a live space has no statistics")?;
+        let space = &self.model.spaces[&slot];
+        named("resident private pages", stats.rss.anonymous, space.private.len() as u64)?;
+        let mut counts = [0; 3];
+        for (page, entry) in &space.clean {
+            let object = space.cells[page].object.map(|key| &self.model.objects[&key]);
+            let kind = match (entry, object.and_then(|object| object.store)) {
+                (Clean::Zero, _) => 0,
+                (Clean::Cached, Some(_)) => 1,
+                (Clean::Cached, None) => 2,
+            };
+            counts[kind] += 1;
+        }
+        named("entries of the zero page", stats.rss.zero, counts[0])?;
+        named("resident file pages", stats.rss.file, counts[1])?;
+        named("resident shared pages", stats.rss.shared_memory, counts[2])?;
+        named("mapped pages", stats.pages, space.cells.len() as u64)?;
+        named("regions counted", stats.regions, regions)?;
+        named("users", stats.users, space.users)?;
+        let heap = self.vm.heap(self.ids[&slot]).ok_or("a live space has no heap")?;
+        named("heap", (heap.start.0, heap.end.0), space.heap)?;
+        let mut tables = BTreeSet::from([(4, 0)]);
+        for page in leaves.keys() {
+            tables.extend([(1, page >> 9), (2, page >> 18), (3, page >> 27)]);
+        }
+        let needed = tables.len() as u64 * 4096;
+        let right = stats.table_bytes == needed || self.truncated && stats.table_bytes > needed;
+        if right {
+            Ok(())
+        } else {
+            named("bytes of page tables", stats.table_bytes, needed)
+        }
+    }
+
+    pub fn check_spaces(&mut self) -> Check {
+        let slots: Vec<u32> = self.ids.keys().copied().collect();
+        slots.into_iter().try_for_each(|slot| self.check_space(slot))
+    }
+
+    /// Compares everything and has the core audit itself.
+    pub fn check_all(&mut self) -> Check {
+        self.check_spaces()?;
+        let mut frames: BTreeMap<(Key, u64), Pfn> = BTreeMap::new();
+        let mut private: BTreeMap<u64, Pfn> = BTreeMap::new();
+        for slot in self.ids.keys() {
+            let leaves = self.leaves(*slot)?;
+            let space = &self.model.spaces[slot];
+            for (page, leaf) in &leaves {
+                if let Some(own) = space.private.get(page) {
+                    private.insert(own.number, leaf.frame);
+                } else if let Some(key) = space.cells[page].object {
+                    let index = space.cells[page].index;
+                    let known = *frames.entry((key, index)).or_insert(leaf.frame);
+                    named("frame of an object's page", leaf.frame, known)?;
+                }
+            }
+        }
+        for pinned in &self.pins {
+            for (&frame, number) in pinned.frames.iter().zip(&pinned.numbers) {
+                if let Some(&mapped) = number.and_then(|number| private.get(&number)) {
+                    named("frame of a page pinned for writing", mapped, frame)?;
+                }
+            }
+        }
+        self.vm.audit().map(|_| ()).map_err(|failure| format!("audit: {failure}"))
+    }
+
+    /// Everything ends: nothing may be left, and the stores hold what was written.
+    pub fn finish(&mut self) -> Check {
+        let vm = std::sync::Arc::clone(&self.vm);
+        let _guard = vm.platform().enter(CpuId(0));
+        self.check_all()?;
+        for key in self.objects.keys().copied().collect::<Vec<_>>() {
+            let pages = self.model.objects[&key].pages;
+            self.read_object(key, 0, pages)?;
+        }
+        for pinned in std::mem::take(&mut self.pins) {
+            vm.unpin(&pinned.frames);
+        }
+        for (slot, id) in std::mem::take(&mut self.ids) {
+            while vm.exit(id) == Ok(false) {}
+            self.model.spaces.remove(&slot);
+        }
+        for (key, object) in &mut self.model.objects {
+            if std::mem::replace(&mut object.open, false) {
+                vm.release_object(self.objects[key]).map_err(|error| error.to_string())?;
+            }
+        }
+        self.model.bury_objects();
+        named("objects left", self.model.objects.len(), 0)?;
+        for (&(store, index), content) in &self.model.stores {
+            for (word, value) in content.samples() {
+                let offset = index * 4096 + u64::from(word) * 8;
+                let found = vm.platform().store().stored_word(store, offset);
+                named("word in the backing store", found, Some(value))?;
+            }
+        }
+        let report = vm.audit().map_err(|failure| format!("audit after the end: {failure}"))?;
+        for kind in [Kind::Table, Kind::Anonymous, Kind::Object, Kind::Allocated] {
+            named(&format!("frames of kind {kind:?} left"), report.frames.of(kind), 0)?;
+        }
+        let live = [report.spaces, report.regions, report.objects, report.tables, report.entries];
+        named("spaces, regions, objects, tables, entries left", live, [0; 5])?;
+        named("rmap nodes left", vellum::rmap::ReverseMap::live_nodes(vm.rmap()), 0)
+    }
+}

@@ -1,0 +1,216 @@
+//! Cases: a design, a machine, a sequence of operations; and the smallest
+//! sequence that still fails.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once};
+
+use vellum::addr::Pfn;
+use vellum::design::Rmap;
+use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::{Design, Vm};
+use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
+
+use super::drive::Driver;
+use super::model::pristine;
+use super::ops::{Op, sequence};
+
+/// What a case runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Platform {
+    pub name: &'static str,
+    pub cpus: u16,
+    pub nodes: usize,
+    pub pages: u64,
+    pub holes: &'static [(u32, u32)],
+    pub high_from: Option<u32>,
+    /// Memory runs out now and then.
+    pub tight: bool,
+}
+
+pub const PLATFORMS: [Platform; 5] = [
+    Platform { name: "plain", cpus: 3, nodes: 1, pages: 3000, holes: &[], high_from: None, tight: false },
+    Platform {
+        name: "two nodes with holes",
+        cpus: 4,
+        nodes: 2,
+        pages: 4000,
+        holes: &[(0x155, 11), (0x400, 0x200), (0x800, 1)],
+        high_from: None,
+        tight: false,
+    },
+    Platform { name: "high memory", cpus: 2, nodes: 1, pages: 4000, holes: &[], high_from: Some(0x500), tight: false },
+    Platform { name: "small", cpus: 2, nodes: 1, pages: 120, holes: &[], high_from: None, tight: true },
+    Platform {
+        name: "small with high memory",
+        cpus: 3,
+        nodes: 2,
+        pages: 260,
+        holes: &[(0x120, 16)],
+        high_from: Some(0x190),
+        tight: true,
+    },
+];
+
+impl Platform {
+    pub fn config(&self, store: Arc<PatternStore>) -> MachineConfig {
+        let mut config = MachineConfig::new(self.pages << 12);
+        config.cpus = usize::from(self.cpus);
+        config.nodes = self.nodes;
+        config.high_from = self.high_from.map(Pfn);
+        let hole = |&(start, frames): &(u32, u32)| Hole { start: Pfn(start), frames };
+        config.holes = self.holes.iter().map(hole).collect();
+        config.store = store;
+        config
+    }
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps panics quiet that are the outcome of a case.
+fn catch<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let text = info.to_string();
+            if LAST_PANIC.with_borrow(|last| last == "armed") {
+                LAST_PANIC.set(text);
+            } else {
+                default(info);
+            }
+        }));
+    });
+    LAST_PANIC.set("armed".into());
+    let result = catch_unwind(AssertUnwindSafe(work));
+    let panic = LAST_PANIC.take();
+    result.unwrap_or_else(|_: Box<dyn Any + Send>| Err(format!("panic: {panic}")))
+}
+
+/// A case: everything that decides what happens.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub design: String,
+    pub platform: Platform,
+    pub ops: Vec<Op>,
+}
+
+impl Case {
+    /// The case of a number: designs and platforms in turn.
+    pub fn nth(seed: u64, length: usize) -> Case {
+        const RMAPS: [&str; 3] = ["rmap=chains", "rmap=chains,direct=off", "rmap=partial"];
+        const REST: [&str; 4] = [
+            "faultaround=1,forkcopy=all",
+            "faultaround=1",
+            "faultaround=16",
+            "faultaround=16,forkcopy=all",
+        ];
+        let (rmap, rest) = (RMAPS[seed as usize % 3], REST[seed as usize / 3 % 4]);
+        let platform = PLATFORMS[seed as usize / 12 % PLATFORMS.len()];
+        let longest = if platform.tight { 60 } else { 1400 };
+        Case {
+            design: format!("{rmap},{rest}"),
+            platform,
+            ops: sequence(seed, length, longest),
+        }
+    }
+
+    /// Runs the case; what went wrong, and at which operation. On success how
+    /// often memory ran out.
+    pub fn run(&self, arena: &Arc<Arena>) -> Result<u32, (usize, String)> {
+        let mut at = 0;
+        let result = catch(|| {
+            let design = Design::parse(&self.design).map_err(|error| error.to_string())?;
+            match design.rmap {
+                Rmap::Chains => self.run_on::<Chains>(design, arena, &mut at),
+                Rmap::Partial => self.run_on::<Partial>(design, arena, &mut at),
+            }
+        });
+        result.map_err(|error| (at, error))
+    }
+
+    fn run_on<R: ReverseMap>(
+        &self,
+        design: Design,
+        arena: &Arc<Arena>,
+        at: &mut usize,
+    ) -> Result<u32, String> {
+        let store = Arc::new(PatternStore::new(4096, pristine));
+        let machine = Machine::new(self.platform.config(store), Arc::clone(arena))
+            .map_err(|error| error.to_string())?;
+        let vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
+        let mut driver = Driver::<R>::new(vm, self.platform.cpus, self.platform.tight);
+        for (number, op) in self.ops.iter().enumerate() {
+            *at = number;
+            driver.apply(op)?;
+        }
+        *at = self.ops.len();
+        driver.finish()?;
+        Ok(driver.shortages)
+    }
+
+    /// Leaves out what the failure does not need.
+    pub fn minimise(mut self, arena: &Arc<Arena>) -> Case {
+        if let Err((at, _)) = self.run(arena) {
+            self.ops.truncate(at + 1);
+        }
+        let mut chunk = self.ops.len().div_ceil(2).max(1);
+        loop {
+            let mut start = 0;
+            let mut shrunk = false;
+            while start < self.ops.len() {
+                let mut shorter = self.clone();
+                let end = (start + chunk).min(self.ops.len());
+                shorter.ops.drain(start..end);
+                if shorter.run(arena).is_err() {
+                    self = shorter;
+                    shrunk = true;
+                } else {
+                    start = end;
+                }
+            }
+            if chunk == 1 && !shrunk {
+                return self;
+            }
+            chunk = chunk.div_ceil(2);
+        }
+    }
+}
+
+/// An arena large enough for every platform.
+pub fn arena() -> Arc<Arena> {
+    let store = || Arc::new(PatternStore::new(4096, pristine));
+    let needs = PLATFORMS.map(|platform| platform.config(store()).arena_bytes());
+    let bytes = needs.into_iter().map(|bytes| bytes.expect("valid")).max();
+    Arena::new(bytes.expect("platforms")).expect("memory")
+}
+
+/// Runs cases, and fails with the smallest form of the first that fails.
+/// Returns how often memory ran out.
+pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
+    let arena = arena();
+    let mut shortages = 0;
+    for seed in seeds {
+        let case = Case::nth(seed, length);
+        match case.run(&arena) {
+            Ok(count) => shortages += count,
+            Err((at, error)) => {
+                let small = case.clone().minimise(&arena);
+                let now = small.run(&arena).err();
+                let mut text = format!(
+                    "seed {seed} (VELLUM_SEED={seed} repeats it), {}, {}: operation {at}: {error}\n\
+                     smallest sequence that fails: {now:?}\n",
+                    case.design, case.platform.name
+                );
+                for op in &small.ops {
+                    text += &format!("    {op:?},\n");
+                }
+                panic!("{text}");
+            }
+        }
+    }
+    shortages
+}

@@ -1,0 +1,192 @@
+//! A small machine with a core on it, and programs that run on its CPUs.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::Arc;
+
+use vellum::addr::{Access, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{FaultError, MapRequest, Placement, SpaceId, Traits};
+use vellum::table::X86_64;
+use vellum::{Design, ObjectId, Vm};
+use vellum_machine::mmu::AccessError;
+use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
+use vellum_schedules::{Exploration, SCHEDULER, undisturbed};
+
+/// What word every page of a file holds until it is written.
+pub fn pristine(store: u64, page: u64) -> u64 {
+    0xf11e_0000_0000 + store * 0x1_0000 + page
+}
+
+pub const RW: Prot = Prot::READ_WRITE;
+
+/// Byte address of word `word` of page `page`.
+pub fn at(page: u64, word: u64) -> u64 {
+    page << 12 | word << 3
+}
+
+pub struct World<R: ReverseMap> {
+    pub vm: Vm<Machine, X86_64, R>,
+    pub store: Arc<PatternStore>,
+}
+
+/// One program of a test, which runs on a CPU of its own.
+pub type Task<'a> = &'a (dyn Fn(CpuId) + Sync);
+
+impl<R: ReverseMap> World<R> {
+    /// `cpus` CPUs and `frames` frames under the scheduler.
+    pub fn new(cpus: usize, frames: u64, design: &str) -> Self {
+        let name = format!("rmap={},{design}", R::NAME);
+        let design = Design::parse(&name).unwrap();
+        let store = Arc::new(PatternStore::new(4096, pristine));
+        let config = MachineConfig {
+            cpus,
+            scheduler: Some(&SCHEDULER),
+            store: store.clone(),
+            ..MachineConfig::new(frames * 4096)
+        };
+        let options = ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+        };
+        let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
+        let machine = Machine::new(config, arena).unwrap();
+        let vm = undisturbed(|| Vm::new(machine, design).unwrap());
+        World { vm, store }
+    }
+
+    pub fn machine(&self) -> &Machine {
+        self.vm.platform()
+    }
+
+    /// Runs `work` on CPU 0 before or after the tasks, without preemption.
+    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        undisturbed(|| self.machine().run_on(CpuId(0), work))
+    }
+
+    /// Runs each task on a CPU of its own.
+    pub fn run(&self, tasks: &[Task<'_>]) {
+        shuttle::thread::scope(|scope| {
+            let tasks: Vec<_> = (0..).zip(tasks).map(|(cpu, task)| {
+                let cpu = CpuId(cpu);
+                scope.spawn(move || self.machine().run_on(cpu, || task(cpu)))
+            }).collect();
+            for task in tasks {
+                if let Err(panic) = task.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        });
+    }
+
+    fn access(&self, cpu: CpuId, id: SpaceId, address: u64, access: Access, value: u64) -> Result<u64, FaultError> {
+        let loaded = self.vm.load(id).ok_or(FaultError::NoSpace)?;
+        // SAFETY: the root is the one that the manager gave for the space,
+        // which the test keeps for the length of the access.
+        let mmu = unsafe { self.machine().mmu(cpu) };
+        let mut handler = |fault: vellum_machine::mmu::MmuFault| {
+            self.vm.fault(id, fault.address, fault.access).map(|_| ())
+        };
+        mmu.access(loaded.tag, loaded.root, address, access, value, &mut handler)
+            .map_err(|error| match error {
+                AccessError::Refused(error) => error,
+                AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+            })
+    }
+
+    pub fn load(&self, cpu: CpuId, id: SpaceId, address: u64) -> Result<u64, FaultError> {
+        self.access(cpu, id, address, Access::Read, 0)
+    }
+
+    pub fn store(&self, cpu: CpuId, id: SpaceId, address: u64, value: u64) -> Result<(), FaultError> {
+        self.access(cpu, id, address, Access::Write, value).map(|_| ())
+    }
+
+    /// Maps private zeroes at `page`.
+    pub fn anonymous(&self, id: SpaceId, page: u64, pages: u64) {
+        let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(Vpn(page)));
+        self.vm.map(id, &request).unwrap();
+    }
+
+    /// Maps an object from its page `index` on.
+    pub fn object(&self, id: SpaceId, object: ObjectId, index: u64, page: u64, pages: u64, shared: bool) {
+        let traits = if shared { Traits::SHARED } else { Traits::NONE };
+        let request = MapRequest {
+            traits,
+            ..MapRequest::object(object, index, pages, RW).at(Placement::Fixed(Vpn(page)))
+        };
+        self.vm.map(id, &request).unwrap();
+    }
+
+    pub fn audit(&self) {
+        self.alone(|| {
+            if let Err(failure) = self.vm.audit() {
+                panic!("audit: {failure}");
+            }
+        });
+    }
+
+    /// Checks everything, ends what is left, and checks that nothing leaked.
+    pub fn finish(&self, spaces: &[SpaceId], objects: &[ObjectId]) {
+        self.audit();
+        self.alone(|| {
+            for &space in spaces {
+                while self.vm.exit(space) == Ok(false) {}
+            }
+            for &object in objects {
+                let _ = self.vm.release_object(object);
+            }
+        });
+        self.audit();
+        let report = self.alone(|| self.vm.audit().unwrap());
+        assert_eq!((report.spaces, report.regions, report.objects, report.tables), (0, 0, 0, 0));
+        let left: u64 = [vellum::frame::Kind::Anonymous, vellum::frame::Kind::Object, vellum::frame::Kind::Allocated]
+            .iter()
+            .map(|&kind| report.frames.of(kind))
+            .sum();
+        assert_eq!(left, 0, "frames leaked");
+    }
+}
+
+/// Number of schedules for a test that takes `base` in the ordinary run;
+/// `VELLUM_SCHEDULES` multiplies it.
+fn schedules(base: u64) -> u64 {
+    let factor = std::env::var("VELLUM_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    base * factor.unwrap_or(1u64)
+}
+
+/// First seed; `VELLUM_SEED` sets another.
+fn seed() -> u64 {
+    std::env::var("VELLUM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Explores a test of every design that the core has.
+pub fn explore_designs(base: u64, chains: impl Fn() + Send + Sync + 'static, partial: impl Fn() + Send + Sync + 'static) {
+    explore_one("chains", base, chains);
+    explore_one("partial", base, partial);
+}
+
+fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
+    let test = Arc::new(test);
+    let all = schedules(base);
+    // Mostly bursts; every fourth schedule is mixed finely.
+    for (bursts, count) in [(true, all - all / 4), (false, all / 4)] {
+        let test = Arc::clone(&test);
+        let exploration = Exploration { bursts, max_steps: 3_000_000, ..Exploration::new(seed(), count) };
+        if let Some(failure) = exploration.find_failure(move || test()) {
+            panic!("{name}: seed {} (bursts: {bursts}): {}", failure.seed, failure.message);
+        }
+    }
+}
+
+/// Makes a test function of a generic body `$body::<R>()`.
+#[macro_export]
+macro_rules! explored {
+    ($($(#[$meta:meta])* $name:ident: $count:expr => $body:ident;)*) => { $(
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            $crate::core_world::explore_designs($count, $body::<vellum::rmap::Chains>, $body::<vellum::rmap::Partial>);
+        }
+    )* };
+}

@@ -19,9 +19,6 @@ use super::ops::{Aim, HEAP_START, Op, Place, What};
 
 pub type Check = Result<(), String>;
 
-/// Most spaces and objects at a time.
-const MOST: usize = 6;
-
 /// Frames pinned by one call. `number` names the private page that a pin for
 /// writing has made the space's own.
 pub struct Pinned {
@@ -50,6 +47,8 @@ pub struct Driver<R: ReverseMap> {
     pub zero_page: Option<Pfn>,
     /// Operations that ran out of memory.
     pub shortages: u32,
+    /// Most spaces, and most objects, at a time.
+    pub most: usize,
 }
 
 /// An answer of the core in the model's words. `Err(None)`: out of memory.
@@ -122,6 +121,7 @@ impl<R: ReverseMap> Driver<R> {
             truncated: false,
             zero_page: None,
             shortages: 0,
+            most: 6,
         }
     }
 
@@ -170,9 +170,9 @@ impl<R: ReverseMap> Driver<R> {
 
     fn carry_out(&mut self, cpu: CpuId, what: What) -> Check {
         match what {
-            What::Create if self.ids.len() < MOST => self.create(),
-            What::OpenFile { pages } if self.objects.len() < MOST => self.open(Some(pages), None),
-            What::OpenMemory { pages } if self.objects.len() < MOST => self.open(None, Some(pages)),
+            What::Create if self.ids.len() < self.most => self.create(),
+            What::OpenFile { pages } if self.objects.len() < self.most => self.open(Some(pages), None),
+            What::OpenMemory { pages } if self.objects.len() < self.most => self.open(None, Some(pages)),
             What::Create | What::OpenFile { .. } | What::OpenMemory { .. } => Ok(()),
             What::Unpin { nth } => self.unpin(nth),
             What::Audit => self.check_all(),
@@ -351,7 +351,7 @@ impl<R: ReverseMap> Driver<R> {
     fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
         let id = self.ids[&slot];
         match what {
-            What::Fork { .. } if self.ids.len() < MOST => return self.fork(slot),
+            What::Fork { .. } if self.ids.len() < self.most => return self.fork(slot),
             What::Fork { .. } => return Ok(()),
             What::Share { .. } => {
                 same(self.vm.share_space(id), true)?;

@@ -71,7 +71,7 @@ thread_local! {
 }
 
 /// Keeps panics quiet that are the outcome of a case.
-fn catch<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub fn catch<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let default = std::panic::take_hook();

@@ -148,7 +148,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let from = self.tables(pin, copying.parent);
         let to = self.tables(pin, copying.child);
         for span in from.spans(copying.view.range) {
-            let live = (span.table.live() as usize).min(span.count);
+            // Not the table's count: other regions' entries lie in it too, and a
+            // table made for none of this region's would stay empty.
+            let entries = span.first..span.first + span.count;
+            let live = entries.filter(|&index| span.table.load(index) != 0).count();
             let first = span.table.page(span.first);
             let level = span.table.level();
             if live == 0 {

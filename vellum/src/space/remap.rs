@@ -134,15 +134,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.unmap_locked(pin, space, to, dead)?;
         self.isolate(pin, space, range)?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
-        if let Err(error) = self.make_target_tables(pin, space, kept, to.start) {
+        let tail = PageRange {
+            start: kept.end,
+            end: range.end,
+        };
+        // With the tail cut off before, unmapping it cannot fail any more.
+        let prepared = self
+            .isolate(pin, space, kept)
+            .and_then(|()| self.make_target_tables(pin, space, kept, to.start));
+        if let Err(error) = prepared {
             self.merge_range(pin, space, range);
             return Err(error.into());
         }
-        if kept.end < range.end {
-            let tail = PageRange {
-                start: kept.end,
-                end: range.end,
-            };
+        if !tail.is_empty() {
             self.unmap_locked(pin, space, tail, dead)?;
         }
         self.close_gates(pin, space, kept);
@@ -186,19 +190,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.count_tables(pin, space, made, 0);
         if result.is_err() {
             let target = PageRange::new(to, from.pages());
-            self.free_empty_tables(pin, space, target);
+            let mut gather = self.gather(pin, space);
+            self.free_empty_tables(pin, space, target, &mut gather);
         }
         result
     }
 
     /// Frees the tables of a range that no entry lives in.
-    fn free_empty_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+    fn free_empty_tables(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        gather: &mut Gather<'_, P>,
+    ) {
         let tables = self.tables(pin, space);
-        let mut gather = self.gather(pin, space);
+        let before = gather.tables_freed();
         for span in tables.spans(range) {
-            tables.unlink_if_empty(span.table, &mut gather);
+            tables.unlink_if_empty(span.table, gather);
         }
-        self.count_tables(pin, space, 0, gather.tables_freed());
+        self.count_tables(pin, space, 0, gather.tables_freed() - before);
     }
 
     /// Moves a closed region and its entries.
@@ -246,15 +257,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         gather: &mut Gather<'_, P>,
     ) {
         let tables = self.tables(pin, space);
-        let freed = gather.tables_freed();
         for span in tables.spans(from) {
             let delta = to.0.wrapping_sub(from.start.0);
             self.move_span(pin, space, region, &tables, &span, delta, gather);
-            tables.unlink_if_empty(span.table, gather);
         }
-        let freed = gather.tables_freed() - freed;
-        self.count_tables(pin, space, 0, freed);
-        self.free_empty_tables(pin, space, PageRange::new(to, from.pages()));
+        // Not before all have moved: a table that holds nothing yet, or nothing
+        // any more, may be the one that later entries move to.
+        self.free_empty_tables(pin, space, from, gather);
+        self.free_empty_tables(pin, space, PageRange::new(to, from.pages()), gather);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one move")]
@@ -278,13 +288,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let target = Vpn(page.0.wrapping_add(delta));
             gather.stale(page);
             moved += 1;
-            let same = tables.leaf_table(target) == Some(source.table());
-            let other = if same { None } else { tables.lock(target) };
-            let table = other.as_ref().unwrap_or(source);
-            self.move_entry(pin, space, region, source, index, table, target);
-            if same {
+            if tables.leaf_table(target) == Some(source.table()) {
+                self.move_entry(pin, space, region, source, index, source, target);
                 moved -= 1;
+                continue;
             }
+            let Some(table) = tables.lock(target) else {
+                unreachable!("a table that was made for the move is gone");
+            };
+            self.move_entry(pin, space, region, source, index, &table, target);
         }
         source.count_cleared(moved);
     }

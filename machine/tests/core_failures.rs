@@ -1,0 +1,320 @@
+//! Every allocation the core makes is made to fail once, in scenarios that
+//! reach all of its sites. The operation must answer that memory ran out and
+//! leave everything as it was; repeated, it must succeed.
+
+mod core_support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use core_support::drive::Driver;
+use core_support::model::{Access, READ, WRITE, pristine};
+use core_support::ops::{Aim, Op, Place, What};
+use core_support::run::{PLATFORMS, arena, catch};
+use vellum::addr::{Prot, Vpn};
+use vellum::design::Rmap;
+use vellum::frame::{FailAt, Site};
+use vellum::platform::CpuId;
+use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::space::{MapError, MapRequest, Placement};
+use vellum::{Design, Vm};
+use vellum_machine::{Arena, Machine, PatternStore};
+
+const RW: u8 = READ | WRITE;
+
+fn map(at: u64, pages: u64, prot: u8, shared: bool) -> What {
+    let aim = Aim::Fixed(Place::At(at));
+    What::MapAnonymous { space: 0, aim, pages, prot, shared, grows: false }
+}
+
+fn map_object(at: u64, pages: u64, prot: u8, shared: bool) -> What {
+    let aim = Aim::Fixed(Place::At(at));
+    What::MapObject { space: 0, object: 0, index: 2, aim, pages, prot, shared }
+}
+
+fn touch(page: u64, access: Access) -> What {
+    What::Touch { space: 0, place: Place::At(page), access, word: 7, value: page }
+}
+
+fn sweep(page: u64, pages: u64, access: Access) -> What {
+    What::Sweep { space: 0, place: Place::At(page), pages, step: 1, access, value: 99 }
+}
+
+const FORK: What = What::Fork { space: 0 };
+const FILE: What = What::OpenFile { pages: 30 };
+const MEMORY: What = What::OpenMemory { pages: 30 };
+
+/// A name, what comes before, and the operation whose allocations fail.
+type Scenario = (&'static str, Vec<What>, What);
+
+fn scenarios() -> Vec<Scenario> {
+    use Access::{Read, Write};
+    use What::Create;
+    let place = Place::At;
+    let stack = What::MapAnonymous {
+        space: 0,
+        aim: Aim::Fixed(Place::At(600)),
+        pages: 4,
+        prot: RW,
+        shared: false,
+        grows: true,
+    };
+    let many_forks = |mut before: Vec<What>, forks| {
+        before.extend(std::iter::repeat_n(FORK, forks));
+        before
+    };
+    // Private pages in three tables, one of them beside a second region's.
+    let wide = vec![
+        Create,
+        map(500, 30, RW, false),
+        map(1 << 18, 4, RW, false),
+        map(530, 4, READ, false),
+        sweep(500, 30, Write),
+        sweep(1 << 18, 4, Write),
+        sweep(530, 4, Read),
+    ];
+    let pinned = |pages| {
+        let mut before = wide.clone();
+        before.push(What::Pin { space: 0, place: place(505), pages, writes: true });
+        before.push(What::Pin { space: 0, place: place(520), pages, writes: true });
+        before
+    };
+    let remap = |to, pages, new_pages| What::Remap {
+        space: 0,
+        place: place(505),
+        pages,
+        new_pages,
+        aim: Aim::Fixed(Place::At(to)),
+    };
+    vec![
+        ("the first space", vec![], Create),
+        ("a space", vec![Create], Create),
+        ("exec", wide.clone(), What::Exec { space: 0 }),
+        ("the first object", vec![], FILE),
+        ("a mapping", vec![Create], map(500, 9, RW, false)),
+        ("a mapping of shared memory", vec![Create], map(500, 9, RW, true)),
+        ("a mapping of a file", vec![Create, FILE], map_object(500, 9, RW, true)),
+        ("a mapping over the middle of another", wide.clone(), map(510, 5, READ, false)),
+        ("a mapping over the ends of two others", wide.clone(), map(525, 7, RW, true)),
+        ("the first store", vec![Create, map(500, 30, RW, false)], touch(505, Write)),
+        ("a store", wide.clone(), touch((1 << 18) + 1, Write)),
+        ("the first load", vec![Create, map(500, 30, RW, false)], touch(505, Read)),
+        (
+            "a load from a file",
+            vec![Create, FILE, map_object(500, 9, READ, false)],
+            touch(503, Read),
+        ),
+        (
+            "a store to a file",
+            vec![Create, FILE, map_object(500, 9, RW, true)],
+            touch(503, Write),
+        ),
+        (
+            "a store to a private view of a file",
+            vec![Create, FILE, map_object(500, 9, RW, false)],
+            touch(503, Write),
+        ),
+        (
+            "a store to a page of a file that was only read so far",
+            vec![Create, FILE, map_object(500, 9, RW, false), touch(503, Read)],
+            touch(503, Write),
+        ),
+        (
+            "a load of shared memory with cached pages around it",
+            vec![
+                Create,
+                MEMORY,
+                What::Write { object: 0, index: 0, pages: 20, value: 5 },
+                map_object(500, 16, RW, true),
+            ],
+            touch(503, Read),
+        ),
+        (
+            "a store to a page that was only read so far",
+            vec![Create, map(500, 30, RW, false), touch(505, Read)],
+            touch(505, Write),
+        ),
+        ("a store to a page shared by fork", many_forks(wide.clone(), 1), touch(505, Write)),
+        ("fork", wide.clone(), FORK),
+        ("fork with pages shared already", many_forks(wide.clone(), 1), FORK),
+        ("fork when every chain has a full head", many_forks(wide.clone(), 7), FORK),
+        ("fork with pinned pages", pinned(4), FORK),
+        (
+            "fork with files and shared memory",
+            vec![
+                Create,
+                FILE,
+                map_object(500, 20, RW, true),
+                map_object(520, 20, RW, false),
+                sweep(500, 40, Read),
+                touch(525, Write),
+                touch(505, Write),
+                map(600, 5, RW, true),
+                touch(601, Write),
+            ],
+            FORK,
+        ),
+        ("unmapping the middle", wide.clone(), What::Unmap { space: 0, place: place(505), pages: 9 }),
+        (
+            "unmapping across two regions",
+            wide.clone(),
+            What::Unmap { space: 0, place: place(525), pages: 7 },
+        ),
+        (
+            "protecting the middle",
+            wide.clone(),
+            What::Protect { space: 0, place: place(505), pages: 9, prot: READ },
+        ),
+        (
+            "protecting across two regions",
+            wide.clone(),
+            What::Protect { space: 0, place: place(525), pages: 7, prot: 0 },
+        ),
+        ("a move across tables", wide.clone(), remap((1 << 27) - 3, 9, 9)),
+        ("a move that grows", wide.clone(), remap((1 << 27) - 3, 9, 12)),
+        ("a move that shrinks", wide.clone(), remap((1 << 27) - 3, 9, 6)),
+        ("a move onto another region", wide.clone(), remap((1 << 18) - 3, 9, 9)),
+        (
+            "growing by a move",
+            wide.clone(),
+            What::Remap { space: 0, place: place(505), pages: 9, new_pages: 40, aim: Aim::Anywhere },
+        ),
+        (
+            "shrinking",
+            wide.clone(),
+            What::Remap { space: 0, place: place(505), pages: 9, new_pages: 4, aim: Aim::Anywhere },
+        ),
+        ("brk", vec![Create], What::Brk { space: 0, pages: 5 }),
+        (
+            "brk into the middle of what replaced the heap",
+            vec![Create, What::Brk { space: 0, pages: 8 }, map(2 * 512 - 6, 12, RW, false)],
+            What::Brk { space: 0, pages: 4 },
+        ),
+        ("stack growth", vec![Create, stack], touch(590, Write)),
+        (
+            "populate",
+            vec![Create, map(500, 30, RW, false)],
+            What::Populate { space: 0, place: place(505), pages: 20 },
+        ),
+        (
+            "pinning a page for reading",
+            vec![Create, map(500, 30, RW, false)],
+            What::Pin { space: 0, place: place(505), pages: 1, writes: false },
+        ),
+        (
+            "pinning a page for writing",
+            many_forks(wide.clone(), 2),
+            What::Pin { space: 0, place: place(505), pages: 1, writes: true },
+        ),
+        ("a write", vec![FILE], What::Write { object: 0, index: 3, pages: 4, value: 5 }),
+        (
+            "a write far behind the end",
+            vec![FILE, What::Write { object: 0, index: 3, pages: 4, value: 5 }],
+            What::Write { object: 0, index: 1 << 30, pages: 2, value: 5 },
+        ),
+        ("a read", vec![FILE], What::Read { object: 0, index: 3, pages: 9 }),
+    ]
+}
+
+fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<R> {
+    let store = Arc::new(PatternStore::new(4096, pristine));
+    let machine = Machine::new(PLATFORMS[0].config(store), Arc::clone(arena)).unwrap();
+    let mut driver = Driver::new(Vm::new(machine, design).unwrap(), 3, true);
+    driver.most = 12;
+    driver
+}
+
+/// Fails the `after`th allocation at `site` in the last operation. Returns
+/// whether there is such an allocation.
+fn fail_one<R: ReverseMap>(
+    design: Design,
+    arena: &Arc<Arena>,
+    (_, before, last): &Scenario,
+    site: Site,
+    after: u32,
+) -> Result<bool, String> {
+    let mut driver = driver::<R>(design, arena);
+    let on = |cpu, what: &What| Op { cpu, what: *what };
+    for (number, what) in before.iter().enumerate() {
+        driver.apply(&on(number as u8 / 3, what))?;
+    }
+    let vm = Arc::clone(&driver.vm);
+    vm.memory().inject(Some(FailAt { site, after }));
+    driver.apply(&on(1, last))?;
+    vm.memory().inject(None);
+    let reached = vm.memory().reached(site) > u64::from(after);
+    if driver.shortages != u32::from(reached) {
+        return Err(format!("reached: {reached}, but {} operations failed", driver.shortages));
+    }
+    driver.apply(&on(0, &What::Audit)).map_err(|error| format!("after the failure: {error}"))?;
+    driver.apply(&on(2, last)).map_err(|error| format!("repeated: {error}"))?;
+    if driver.shortages != u32::from(reached) {
+        return Err("the operation failed once more without reason".into());
+    }
+    driver.finish().map_err(|error| format!("in the end: {error}"))?;
+    Ok(reached)
+}
+
+#[test]
+fn every_allocation_may_fail() {
+    let arena = arena();
+    let mut reached = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for text in ["rmap=chains", "rmap=chains,direct=off,forkcopy=all", "rmap=partial", "rmap=partial,forkcopy=all"] {
+        let design = Design::parse(text).unwrap();
+        for scenario in &scenarios() {
+            for site in Site::ALL {
+                for after in 0.. {
+                    let result = catch(|| match design.rmap {
+                        Rmap::Chains => fail_one::<Chains>(design, &arena, scenario, site, after),
+                        Rmap::Partial => fail_one::<Partial>(design, &arena, scenario, site, after),
+                    });
+                    match result {
+                        Ok(true) => {
+                            reached.insert(site as u16);
+                        }
+                        Ok(false) => break,
+                        Err(error) => {
+                            wrong.push(format!("{text}: {}: {site:?} {after}: {error}", scenario.0));
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} failures:\n{}", wrong.len(), wrong.join("\n"));
+    let missed = Site::ALL.into_iter().filter(|&site| !reached.contains(&(site as u16)));
+    assert_eq!(missed.collect::<Vec<_>>(), [], "sites that no scenario reaches");
+}
+
+/// An arena's directory grows by a frame when its leaf is full: far into the
+/// life of a space with very many regions.
+#[test]
+fn a_directory_that_cannot_grow_fails_one_mapping() {
+    let arena = arena();
+    let store = Arc::new(PatternStore::new(4096, pristine));
+    let machine = Machine::new(PLATFORMS[0].config(store), Arc::clone(&arena)).unwrap();
+    let vm = Vm::<Machine, vellum::table::X86_64, Partial>::new(machine, Design::default()).unwrap();
+    vm.platform().run_on(CpuId(0), || {
+        let space = vm.create_space().unwrap();
+        let request = |number: u64| {
+            let prot = if number % 2 == 0 { Prot::READ } else { Prot::READ_WRITE };
+            MapRequest::anonymous(1, prot).at(Placement::FixedFree(Vpn(1000 + number)))
+        };
+        vm.map(space, &request(0)).unwrap();
+        let site = Site::SlabDirectory;
+        vm.memory().inject(Some(FailAt { site, after: 0 }));
+        let failed = (1..).find(|&number| vm.map(space, &request(number)).is_err()).unwrap();
+        assert!(failed > 1000 && vm.memory().reached(site) == 1, "the first directory has room");
+        assert_eq!(vm.space_stats(space).unwrap().pages, failed);
+        vm.audit().unwrap();
+        vm.memory().inject(Some(FailAt { site: Site::SlabFrame, after: 0 }));
+        assert_eq!(vm.map(space, &request(failed)), Err(MapError::OutOfMemory));
+        vm.memory().inject(None);
+        vm.map(space, &request(failed)).unwrap();
+        vm.audit().unwrap();
+        assert_eq!(vm.exit(space), Ok(true));
+        vm.audit().unwrap();
+    });
+}

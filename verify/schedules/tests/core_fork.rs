@@ -1,0 +1,339 @@
+//! Forks, copies on write and exits beside each other.
+
+mod core_world;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use core_world::{RW, World, at};
+use vellum::addr::{Access, Pfn, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{FaultError, SpaceId};
+
+const ZERO: CpuId = CpuId(0);
+
+explored! {
+    a_child_keeps_what_it_was_forked_with: 100 => snapshot;
+    a_store_through_a_cpu_that_comes_late_stays_out_of_the_child: 200 => late_cpu;
+    parent_and_child_copy_the_same_page: 100 => both_copy;
+    children_end_while_the_parent_copies: 60 => children_end;
+    a_copied_page_is_seen_by_all_threads_at_once: 200 => copies_are_coherent;
+    private_pages_of_merged_regions_are_forked: 200 => fork_after_merge;
+    the_last_of_two_exits_ends_the_space: 100 => last_exits;
+    an_exit_leaves_the_names_of_other_spaces_alone: 60 => names;
+    pages_pinned_beside_forks_stay_the_parents: 100 => pinned;
+    several_cpus_fork_one_space: 60 => many_forks;
+    forks_without_memory_leave_the_parent_as_it_was: 30 => fork_without_memory;
+}
+
+/// A thread goes on storing while another forks: the child shows for each page
+/// one value, for good, and the parent loses none of its stores.
+fn snapshot<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| world.anonymous(space, 0x1000, 2));
+    let fork = |cpu: CpuId| {
+        for _ in 0..2 {
+            let child = world.vm.fork(space).unwrap();
+            let seen = [0x1000, 0x1001].map(|page| world.load(cpu, child, at(page, 0)).unwrap());
+            world.store(cpu, child, at(0x1001, 1), 99).unwrap();
+            let again = [0x1000, 0x1001].map(|page| world.load(cpu, child, at(page, 0)).unwrap());
+            assert_eq!(seen, again, "the parent stores to the child's pages");
+            world.vm.exit(child).unwrap();
+        }
+    };
+    let store = |cpu: CpuId| {
+        for round in 1..10 {
+            for page in [0x1000, 0x1001] {
+                world.store(cpu, space, at(page, 0), round).unwrap();
+                assert_eq!(world.load(cpu, space, at(page, 0)), Ok(round));
+                assert_eq!(world.load(cpu, space, at(page, 1)), Ok(0));
+            }
+        }
+    };
+    world.run(&[&fork, &store]);
+    world.finish(&[space], &[]);
+}
+
+/// The same where the storing CPU loads the space in the middle of the fork.
+fn late_cpu<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| {
+        assert!(world.vm.share_space(space));
+        world.anonymous(space, 0x1000, 1);
+        world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
+    });
+    let fork = |cpu: CpuId| {
+        let child = world.vm.fork(space).unwrap();
+        let seen = world.load(cpu, child, at(0x1000, 0)).unwrap();
+        for _ in 0..4 {
+            assert_eq!(world.load(cpu, child, at(0x1000, 0)), Ok(seen));
+        }
+        world.vm.exit(child).unwrap();
+    };
+    let store = |cpu: CpuId| {
+        for round in 2..6 {
+            world.store(cpu, space, at(0x1000, 0), round).unwrap();
+            assert_eq!(world.load(cpu, space, at(0x1000, 0)), Ok(round));
+        }
+    };
+    world.run(&[&fork, &store]);
+    world.finish(&[space], &[]);
+}
+
+fn both_copy<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let spaces = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        world.anonymous(parent, 0x1000, 3);
+        for page in 0x1000..0x1003 {
+            world.store(ZERO, parent, at(page, 7), page).unwrap();
+        }
+        let child = world.vm.fork(parent).unwrap();
+        [parent, child, world.vm.fork(child).unwrap()]
+    });
+    let work = |cpu: CpuId| {
+        let (own, id) = (u64::from(cpu.0), spaces[usize::from(cpu.0)]);
+        for page in 0x1000..0x1003 {
+            assert_eq!(world.load(cpu, id, at(page, 7)), Ok(page));
+            world.store(cpu, id, at(page, 0), own).unwrap();
+            assert_eq!(world.load(cpu, id, at(page, 7)), Ok(page));
+        }
+        for page in 0x1000..0x1003 {
+            assert_eq!(world.load(cpu, id, at(page, 0)), Ok(own));
+        }
+    };
+    world.run(&[&work, &work, &work]);
+    world.finish(&spaces, &[]);
+}
+
+fn children_end<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let (parent, children) = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        world.anonymous(parent, 0x1000, 4);
+        for page in 0x1000..0x1004 {
+            world.store(ZERO, parent, at(page, 0), page).unwrap();
+        }
+        (parent, [(); 2].map(|()| world.vm.fork(parent).unwrap()))
+    });
+    let work = |cpu: CpuId| {
+        for page in 0x1000..0x1004 {
+            world.store(cpu, parent, at(page, 1), 5).unwrap();
+            assert_eq!(world.load(cpu, parent, at(page, 0)), Ok(page));
+        }
+    };
+    let end = |cpu: CpuId| {
+        let child = children[usize::from(cpu.0) - 1];
+        world.store(cpu, child, at(0x1001, 1), 6).unwrap();
+        assert_eq!(world.load(cpu, child, at(0x1002, 1)), Ok(0));
+        assert_eq!(world.load(cpu, child, at(0x1001, 0)), Ok(0x1001));
+        assert_eq!(world.vm.exit(child), Ok(true));
+        let next = world.vm.create_space().unwrap();
+        world.anonymous(next, 0x1000, 2);
+        assert_eq!(world.load(cpu, next, at(0x1000, 0)), Ok(0));
+        world.store(cpu, next, at(0x1001, 0), 9).unwrap();
+        assert_eq!(world.vm.exit(next), Ok(true));
+    };
+    world.run(&[&work, &end, &end]);
+    world.finish(&[parent], &[]);
+}
+
+/// One thread stores to a page and then says so; another, which has the old
+/// page in its TLB, must not go on reading it.
+fn copies_are_coherent<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let (space, child) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, 0x1000, 2);
+        world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
+        (space, world.vm.fork(space).unwrap())
+    });
+    let stored = AtomicU64::new(0);
+    let copy = |cpu: CpuId| {
+        world.store(cpu, space, at(0x1000, 1), 4).unwrap();
+        world.store(cpu, space, at(0x1001, 1), 4).unwrap();
+    };
+    let store = |cpu: CpuId| {
+        let _ = world.load(cpu, space, at(0x1001, 0));
+        for round in 2..5 {
+            world.store(cpu, space, at(0x1000, 0), round).unwrap();
+            world.store(cpu, space, at(0x1001, 0), round).unwrap();
+            stored.store(round, Ordering::SeqCst);
+        }
+    };
+    let look = |cpu: CpuId| {
+        for _ in 0..8 {
+            let least = stored.load(Ordering::SeqCst);
+            let pages = [0x1000, 0x1001].map(|page| world.load(cpu, space, at(page, 0)).unwrap());
+            assert!(pages[0] >= least && pages[1] >= least, "stale: {pages:?} after {least}");
+        }
+    };
+    world.run(&[&copy, &store, &look]);
+    world.finish(&[space, child], &[]);
+}
+
+/// Regions with private pages are merged with ones without; fork copies them.
+fn fork_after_merge<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| {
+        world.anonymous(space, 0x1000, 4);
+        world.vm.protect(space, Vpn(0x1002), 2, Prot::READ_WRITE.union(Prot::EXECUTE)).unwrap();
+    });
+    let stored = AtomicBool::new(false);
+    let store = |cpu: CpuId| {
+        world.store(cpu, space, at(0x1003, 0), 8).unwrap();
+        stored.store(true, Ordering::SeqCst);
+    };
+    let merge = |cpu: CpuId| {
+        world.vm.protect(space, Vpn(0x1002), 2, RW).unwrap();
+        let least = stored.load(Ordering::SeqCst);
+        let child = world.vm.fork(space).unwrap();
+        let seen = world.load(cpu, child, at(0x1003, 0)).unwrap();
+        assert!(seen == 8 || !least && seen == 0, "the child lost a page");
+        world.vm.exit(child).unwrap();
+    };
+    world.run(&[&merge, &store]);
+    world.finish(&[space], &[]);
+}
+
+fn last_exits<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space) && world.vm.share_space(space));
+        world.anonymous(space, 0x1000, 2);
+        space
+    });
+    let ended = AtomicU64::new(0);
+    let work = |cpu: CpuId| {
+        world.store(cpu, space, at(0x1000, 0), 3).unwrap();
+        if world.vm.exit(space).unwrap() {
+            ended.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    world.run(&[&work, &work, &work]);
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert_eq!(world.alone(|| world.vm.exit(space)), Err(vellum::space::MapError::NoSpace));
+    world.finish(&[], &[]);
+}
+
+/// Spaces begin and end in the same places of the arena; an old name finds
+/// nothing of a new space.
+fn names<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let name = AtomicU64::new(0);
+    let make = |cpu: CpuId| {
+        for round in 1..6 {
+            let id = world.vm.create_space().unwrap();
+            world.anonymous(id, 0x1000, 1);
+            world.store(cpu, id, at(0x1000, 0), round).unwrap();
+            name.store(id.to_bits(), Ordering::SeqCst);
+            assert_eq!(world.vm.exit(id), Ok(true));
+        }
+    };
+    let look = |_| {
+        for _ in 0..12 {
+            let bits = name.load(Ordering::SeqCst);
+            if bits == 0 {
+                continue;
+            }
+            let id = SpaceId::from_bits(bits);
+            // Not one of its tasks: the calls may only say no.
+            let _ = world.vm.space_stats(id);
+            let refused = world.vm.fault(id, at(0x1000, 0), Access::Read);
+            assert!(matches!(refused, Ok(_) | Err(FaultError::NoSpace | FaultError::NoRegion)), "{refused:?}");
+            let _ = world.vm.unmap(id, Vpn(0x1000), 1);
+        }
+    };
+    world.run(&[&make, &look]);
+    world.finish(&[], &[]);
+}
+
+fn pinned<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| {
+        world.anonymous(space, 0x1000, 2);
+        world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
+    });
+    let fork = |cpu: CpuId| {
+        for _ in 0..2 {
+            let child = world.vm.fork(space).unwrap();
+            let seen = world.load(cpu, child, at(0x1000, 1)).unwrap();
+            world.store(cpu, child, at(0x1000, 2), 9).unwrap();
+            assert_eq!(world.load(cpu, child, at(0x1000, 1)), Ok(seen));
+            world.vm.exit(child).unwrap();
+        }
+    };
+    let pin = |cpu: CpuId| {
+        for round in 1..4 {
+            let mut frames = [Pfn::NONE; 2];
+            world.vm.pin_pages(space, Vpn(0x1000), Access::Write, &mut frames).unwrap();
+            world.store(cpu, space, at(0x1000, 1), round).unwrap();
+            let word = world.machine().ram_word(frames[0], 8);
+            assert_eq!(word, Some(round), "a pinned page was replaced");
+            world.vm.unpin(&frames);
+        }
+    };
+    world.run(&[&fork, &pin]);
+    world.finish(&[space], &[]);
+}
+
+fn many_forks<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "forkcopy=all");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| {
+        world.anonymous(space, 0x1000, 12);
+        for page in 0x1000..0x100c {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+        }
+    });
+    let work = |cpu: CpuId| {
+        for round in 0..2 {
+            let own = u64::from(cpu.0);
+            let child = world.vm.fork(space).unwrap();
+            world.store(cpu, space, at(0x1001 + own, 1 + own), round).unwrap();
+            world.store(cpu, child, at(0x1002, 0), own).unwrap();
+            for page in [0x1000, 0x1003, 0x1007, 0x100b] {
+                assert_eq!(world.load(cpu, child, at(page, 0)), Ok(page));
+            }
+            let grandchild = world.vm.fork(child).unwrap();
+            world.vm.exit(child).unwrap();
+            assert_eq!(world.load(cpu, grandchild, at(0x1002, 0)), Ok(own));
+            assert_eq!(world.load(cpu, space, at(0x1001 + own, 1 + own)), Ok(round));
+            world.vm.exit(grandchild).unwrap();
+        }
+    };
+    world.run(&[&work, &work, &work]);
+    world.finish(&[space], &[]);
+}
+
+fn fork_without_memory<R: ReverseMap>() {
+    let world = World::<R>::new(3, 80, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    world.alone(|| {
+        world.anonymous(space, 0x1000, 6);
+        for page in 0x1000..0x1006 {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+        }
+    });
+    let work = |cpu: CpuId| {
+        let mut children = Vec::new();
+        for _ in 0..6 {
+            children.extend(world.vm.fork(space));
+            for page in 0x1000..0x1006 {
+                assert_eq!(world.load(cpu, space, at(page, 0)), Ok(page));
+                let _ = world.store(cpu, space, at(page, 1), 1);
+            }
+        }
+        for child in children {
+            assert_eq!(world.load(cpu, child, at(0x1005, 0)), Ok(0x1005));
+            world.vm.exit(child).unwrap();
+        }
+    };
+    world.run(&[&work, &work, &work]);
+    world.finish(&[space], &[]);
+}

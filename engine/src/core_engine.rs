@@ -11,9 +11,7 @@ use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, Mmu};
 
-use crate::op::{
-    Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot,
-};
+use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot};
 use crate::slots::Slots;
 
 /// The engine for page-table format `F` and reverse-mapping design `R`.
@@ -37,8 +35,8 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// # Errors
     /// [`EngineError::Machine`] if the core cannot run on it.
     pub fn new(machine: Machine, design: Design) -> Result<Self, EngineError> {
-        let vm = Vm::new(machine, design)
-            .map_err(|error| EngineError::Machine(error.to_string()))?;
+        let vm =
+            Vm::new(machine, design).map_err(|error| EngineError::Machine(error.to_string()))?;
         Ok(CoreEngine {
             vm,
             spaces: Slots::new(),
@@ -95,11 +93,14 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
             let mmu = self.mmu(cpu);
             let access = crate::execute::access(access);
-            mmu.access(loaded.tag, loaded.root, address, access, value, &mut |fault| {
-                self.vm
-                    .fault(id, fault.address, fault.access)
-                    .map(|_| ())
-            })
+            mmu.access(
+                loaded.tag,
+                loaded.root,
+                address,
+                access,
+                value,
+                &mut |fault| self.vm.fault(id, fault.address, fault.access).map(|_| ()),
+            )
             .map_err(|error| match error {
                 AccessError::Refused(error) => crate::execute::fault_error(error),
                 AccessError::Unresolved { .. } => OpError::Invalid,

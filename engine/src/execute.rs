@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 
 use vellum::addr::Vpn;
 use vellum::rmap::ReverseMap;
-use vellum::space::{
-    FaultError, MapError, MapRequest, Placement, Resolved, Source, Traits,
-};
+use vellum::space::{FaultError, MapError, MapRequest, Placement, Resolved, Source, Traits};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
 
@@ -26,10 +24,14 @@ pub(crate) fn access(access: Access) -> vellum::addr::Access {
 
 fn prot(prot: Prot) -> vellum::addr::Prot {
     use vellum::addr::Prot as P;
-    [(prot.read, P::READ), (prot.write, P::WRITE), (prot.execute, P::EXECUTE)]
-        .into_iter()
-        .filter(|(allowed, _)| *allowed)
-        .fold(P::NONE, |all, (_, right)| all.union(right))
+    [
+        (prot.read, P::READ),
+        (prot.write, P::WRITE),
+        (prot.execute, P::EXECUTE),
+    ]
+    .into_iter()
+    .filter(|(allowed, _)| *allowed)
+    .fold(P::NONE, |all, (_, right)| all.union(right))
 }
 
 pub(crate) fn fault_error(error: FaultError) -> OpError {
@@ -75,7 +77,11 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     #[inline]
     fn execute(&self, op: &Op) -> Executed {
         match *op {
-            Op::Touch { space, page, access: kind } => {
+            Op::Touch {
+                space,
+                page,
+                access: kind,
+            } => {
                 let id = self.space(space)?;
                 let address = Vpn(page).address::<F>();
                 match self.vm.fault(id, address, access(kind)) {
@@ -105,7 +111,12 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 self.change(op)
             }
             Op::Brk { space, start, end } => self.set_heap(space, Vpn(start), Vpn(end)),
-            Op::Advise { space, page, pages, advice } => {
+            Op::Advise {
+                space,
+                page,
+                pages,
+                advice,
+            } => {
                 let advice = match advice {
                     Advice::DontNeed => vellum::space::Advice::DontNeed,
                     Advice::Free => vellum::space::Advice::Free,
@@ -144,7 +155,15 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// The calls that change regions.
     fn change(&self, op: &Op) -> Executed {
         match *op {
-            Op::Map { space, page, pages, prot: rights, sharing, backing, grows_down } => {
+            Op::Map {
+                space,
+                page,
+                pages,
+                prot: rights,
+                sharing,
+                backing,
+                grows_down,
+            } => {
                 let mut traits = Traits::NONE;
                 if sharing == Sharing::Shared {
                     traits = traits.union(Traits::SHARED);
@@ -175,12 +194,23 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                     .unmap(self.space(space)?, Vpn(page), pages)
                     .map_err(map_error)?;
             }
-            Op::Protect { space, page, pages, prot: rights } => {
+            Op::Protect {
+                space,
+                page,
+                pages,
+                prot: rights,
+            } => {
                 self.vm
                     .protect(self.space(space)?, Vpn(page), pages, prot(rights))
                     .map_err(map_error)?;
             }
-            Op::Remap { space, page, pages, new_page, new_pages } => {
+            Op::Remap {
+                space,
+                page,
+                pages,
+                new_page,
+                new_pages,
+            } => {
                 let placement = if new_page == page {
                     Placement::FixedFree(Vpn(page))
                 } else {

@@ -91,7 +91,11 @@ pub enum Op {
         grows_down: bool,
     },
     /// `munmap`.
-    Unmap { space: SpaceSlot, page: u64, pages: u64 },
+    Unmap {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+    },
     /// `mprotect`.
     Protect {
         space: SpaceSlot,
@@ -129,10 +133,18 @@ pub enum Op {
     /// Make a file of `pages` pages known. Repeating it is harmless.
     FileOpen { file: FileSlot, pages: u64 },
     /// `read` through the page cache.
-    FileRead { file: FileSlot, page: u64, pages: u64 },
+    FileRead {
+        file: FileSlot,
+        page: u64,
+        pages: u64,
+    },
     /// `write` of whole pages through the page cache; extends the file. Every
     /// 8-byte word of page `n` becomes [`written_word`]`(file, n)`.
-    FileWrite { file: FileSlot, page: u64, pages: u64 },
+    FileWrite {
+        file: FileSlot,
+        page: u64,
+        pages: u64,
+    },
     /// Set the file's length.
     Truncate { file: FileSlot, pages: u64 },
 }

@@ -12,18 +12,23 @@ const READ_WRITE: Prot = Prot {
 };
 
 fn engines() -> Vec<Box<dyn Engine>> {
-    ["rmap=chains", "rmap=chains,direct=off", "rmap=partial", "rmap=chains,forkcopy=all"]
-        .into_iter()
-        .map(|design| {
-            let config = Config {
-                design: design.to_string(),
-                cpus: 2,
-                nodes: 1,
-                ram_bytes: 64 << 20,
-            };
-            build(&config, Arena::new(96 << 20).unwrap()).unwrap()
-        })
-        .collect()
+    [
+        "rmap=chains",
+        "rmap=chains,direct=off",
+        "rmap=partial",
+        "rmap=chains,forkcopy=all",
+    ]
+    .into_iter()
+    .map(|design| {
+        let config = Config {
+            design: design.to_string(),
+            cpus: 2,
+            nodes: 1,
+            ram_bytes: 64 << 20,
+        };
+        build(&config, Arena::new(96 << 20).unwrap()).unwrap()
+    })
+    .collect()
 }
 
 fn map(space: SpaceSlot, page: u64, pages: u64, sharing: Sharing, backing: Backing) -> Op {
@@ -58,23 +63,46 @@ fn private_pages_are_copied_on_write_and_all_memory_comes_back() {
         for page in 100..164 {
             engine.store(0, A, page << 12, page).unwrap();
         }
-        assert_eq!(run(engine, &[Op::Fork { parent: A, child: B }]), []);
+        assert_eq!(
+            run(
+                engine,
+                &[Op::Fork {
+                    parent: A,
+                    child: B
+                }]
+            ),
+            []
+        );
         for page in (100..164).step_by(2) {
             engine.store(1, B, page << 12, page + 1000).unwrap();
         }
         for page in 100..164 {
             let child = if page % 2 == 0 { page + 1000 } else { page };
-            assert_eq!(engine.load(0, A, page << 12, Access::Read), Ok(page), "{design}");
-            assert_eq!(engine.load(1, B, page << 12, Access::Read), Ok(child), "{design}");
+            assert_eq!(
+                engine.load(0, A, page << 12, Access::Read),
+                Ok(page),
+                "{design}"
+            );
+            assert_eq!(
+                engine.load(1, B, page << 12, Access::Read),
+                Ok(child),
+                "{design}"
+            );
         }
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
         assert_eq!(run(engine, &[Op::Exit { space: A }]), []);
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
         for page in (100..164).rev() {
             engine.store(0, B, page << 12, 5).unwrap();
         }
         engine.clear(0);
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
     }
 }
 
@@ -83,36 +111,107 @@ fn files_are_shared_truncated_and_written_back() {
     for engine in engines() {
         let engine = &*engine;
         let design = engine.design();
-        let file = Backing::File { file: FILE, page: 2 };
+        let file = Backing::File {
+            file: FILE,
+            page: 2,
+        };
         let ops = [
-            Op::FileOpen { file: FILE, pages: 40 },
+            Op::FileOpen {
+                file: FILE,
+                pages: 40,
+            },
             Op::Create { space: A },
             map(A, 0x1000, 30, Sharing::Shared, file),
             map(A, 0x2000, 30, Sharing::Private, file),
-            Op::FileRead { file: FILE, page: 0, pages: 40 },
+            Op::FileRead {
+                file: FILE,
+                page: 0,
+                pages: 40,
+            },
         ];
         assert_eq!(run(engine, &ops), [], "{design}");
         let key = u64::from(FILE.0);
-        assert_eq!(engine.load(0, A, 0x1000 << 12, Access::Read), Ok(pristine_word(key, 2)));
+        assert_eq!(
+            engine.load(0, A, 0x1000 << 12, Access::Read),
+            Ok(pristine_word(key, 2))
+        );
         engine.store(0, A, 0x1001 << 12, 77).unwrap();
-        assert_eq!(engine.load(0, A, 0x2001 << 12, Access::Read), Ok(77), "{design}");
+        assert_eq!(
+            engine.load(0, A, 0x2001 << 12, Access::Read),
+            Ok(77),
+            "{design}"
+        );
         engine.store(0, A, 0x2001 << 12, 78).unwrap();
-        assert_eq!(engine.load(0, A, 0x1001 << 12, Access::Read), Ok(77), "{design}");
-        assert_eq!(run(engine, &[Op::Fork { parent: A, child: B }]), []);
-        assert_eq!(engine.load(1, B, 0x1001 << 12, Access::Read), Ok(77), "{design}");
+        assert_eq!(
+            engine.load(0, A, 0x1001 << 12, Access::Read),
+            Ok(77),
+            "{design}"
+        );
+        assert_eq!(
+            run(
+                engine,
+                &[Op::Fork {
+                    parent: A,
+                    child: B
+                }]
+            ),
+            []
+        );
+        assert_eq!(
+            engine.load(1, B, 0x1001 << 12, Access::Read),
+            Ok(77),
+            "{design}"
+        );
         engine.store(1, B, 0x2010 << 12, 5).unwrap();
-        assert_eq!(run(engine, &[Op::FileWrite { file: FILE, page: 4, pages: 2 }]), []);
-        assert_eq!(engine.load(1, B, 0x1002 << 12, Access::Read), Ok(written_word(key, 4)));
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        assert_eq!(
+            run(
+                engine,
+                &[Op::FileWrite {
+                    file: FILE,
+                    page: 4,
+                    pages: 2
+                }]
+            ),
+            []
+        );
+        assert_eq!(
+            engine.load(1, B, 0x1002 << 12, Access::Read),
+            Ok(written_word(key, 4))
+        );
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
         engine.sync(0).unwrap();
         assert_eq!(engine.stored_word(FILE, 3 << 12), Some(77), "{design}");
-        assert_eq!(engine.stored_word(FILE, 4 << 12), Some(written_word(key, 4)));
-        assert_eq!(run(engine, &[Op::Truncate { file: FILE, pages: 10 }]), []);
-        assert_eq!(engine.load(0, A, 0x1008 << 12, Access::Read), Err(OpError::PastEnd));
-        assert_eq!(engine.load(1, B, 0x2010 << 12, Access::Read), Err(OpError::PastEnd));
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        assert_eq!(
+            engine.stored_word(FILE, 4 << 12),
+            Some(written_word(key, 4))
+        );
+        assert_eq!(
+            run(
+                engine,
+                &[Op::Truncate {
+                    file: FILE,
+                    pages: 10
+                }]
+            ),
+            []
+        );
+        assert_eq!(
+            engine.load(0, A, 0x1008 << 12, Access::Read),
+            Err(OpError::PastEnd)
+        );
+        assert_eq!(
+            engine.load(1, B, 0x2010 << 12, Access::Read),
+            Err(OpError::PastEnd)
+        );
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
         engine.clear(0);
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
     }
 }
 
@@ -125,23 +224,80 @@ fn regions_split_merge_move_and_shrink() {
         let ops = [
             Op::Create { space: A },
             map(A, 1000, 100, Sharing::Private, Backing::Anonymous),
-            Op::Touch { space: A, page: 1050, access: Access::Write },
-            Op::Touch { space: A, page: 1049, access: Access::Read },
-            Op::Protect { space: A, page: 1040, pages: 20, prot: none },
-            Op::Protect { space: A, page: 1040, pages: 20, prot: READ_WRITE },
-            Op::Remap { space: A, page: 1050, pages: 50, new_page: 5000, new_pages: 80 },
-            Op::Touch { space: A, page: 5001, access: Access::Write },
-            Op::Unmap { space: A, page: 5010, pages: 10 },
-            Op::Advise { space: A, page: 5000, pages: 5, advice: Advice::Free },
-            Op::Brk { space: A, start: 300, end: 310 },
-            Op::Touch { space: A, page: 305, access: Access::Write },
-            Op::Brk { space: A, start: 300, end: 304 },
-            Op::Brk { space: A, start: 300, end: 320 },
+            Op::Touch {
+                space: A,
+                page: 1050,
+                access: Access::Write,
+            },
+            Op::Touch {
+                space: A,
+                page: 1049,
+                access: Access::Read,
+            },
+            Op::Protect {
+                space: A,
+                page: 1040,
+                pages: 20,
+                prot: none,
+            },
+            Op::Protect {
+                space: A,
+                page: 1040,
+                pages: 20,
+                prot: READ_WRITE,
+            },
+            Op::Remap {
+                space: A,
+                page: 1050,
+                pages: 50,
+                new_page: 5000,
+                new_pages: 80,
+            },
+            Op::Touch {
+                space: A,
+                page: 5001,
+                access: Access::Write,
+            },
+            Op::Unmap {
+                space: A,
+                page: 5010,
+                pages: 10,
+            },
+            Op::Advise {
+                space: A,
+                page: 5000,
+                pages: 5,
+                advice: Advice::Free,
+            },
+            Op::Brk {
+                space: A,
+                start: 300,
+                end: 310,
+            },
+            Op::Touch {
+                space: A,
+                page: 305,
+                access: Access::Write,
+            },
+            Op::Brk {
+                space: A,
+                start: 300,
+                end: 304,
+            },
+            Op::Brk {
+                space: A,
+                start: 300,
+                end: 320,
+            },
             Op::Exec { old: A, new: B },
         ];
         assert_eq!(run(engine, &ops), [], "{design}");
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
         engine.clear(0);
-        engine.audit().unwrap_or_else(|error| panic!("{design}: {error}"));
+        engine
+            .audit()
+            .unwrap_or_else(|error| panic!("{design}: {error}"));
     }
 }

@@ -62,6 +62,9 @@ pub struct Verified {
     pub end_state: u64,
 }
 
+/// Audits spread over a run, beside those at its end.
+const AUDITS: usize = 16;
+
 /// Replays `workload` verified on `engine`, which must be new. `after_slice`
 /// gets the number of operations done each time and ends the run by `false`;
 /// what was done until then has been verified, but the final checks are left
@@ -74,13 +77,19 @@ pub fn verify(
     engine: &dyn Engine,
     mut after_slice: impl FnMut(u64) -> bool,
 ) -> Result<Option<Verified>, Box<Refutation>> {
-    let slices = workload.slices(SLICE_OPS);
+    // Small workloads are cut finer, so that they too are audited on the way.
+    let slice_ops = (workload.ops() as usize / (2 * AUDITS)).clamp(1, SLICE_OPS);
+    let slices = workload.slices(slice_ops);
     let verifier = Verifier::new(workload, engine, &slices);
     verifier.create_helpers()?;
-    for slice in &slices {
+    let between_audits = slices.len() / AUDITS + 1;
+    for (number, slice) in slices.iter().enumerate() {
         verifier.begin_slice(slice);
         drive(workload, slice, &verifier);
         verifier.verdict()?;
+        if number % between_audits == between_audits / 2 {
+            verifier.audit("every invariant holds in the midst of the workload")?;
+        }
         if !after_slice(slice.len() as u64) {
             return Ok(None);
         }

@@ -97,12 +97,17 @@ impl Verifier<'_> {
             return Err(self.wrongly_refused(error, Location::Nowhere, "sync succeeds", end));
         }
         self.check_stored()?;
+        self.audit("every invariant holds at the end of the workload")?;
         self.engine.clear(0);
-        if let Err(text) = self.engine.audit() {
-            let expected = "every invariant holds after the end of all spaces and files";
-            return Err(self.refute(Symptom::Audit, Location::Nowhere, expected, text, end));
-        }
+        self.audit("every invariant holds after the end of all spaces and files")?;
         self.verified(end_state)
+    }
+
+    /// The core's own audit, between slices or at the end.
+    pub(super) fn audit(&self, expected: &'static str) -> Checked {
+        self.engine.audit().map_err(|text| {
+            self.refute(Symptom::Audit, Location::Nowhere, expected, text, Place::END)
+        })
     }
 
     /// Every written page of every file must be in the backing store.

@@ -24,6 +24,8 @@ pub type Check = Result<(), String>;
 pub struct Pinned {
     pub frames: Vec<Pfn>,
     pub numbers: Vec<Option<u64>>,
+    /// The pages of objects among them.
+    pub objects: Vec<(Key, u64)>,
 }
 
 /// A core, the model of it, and the names of things in both.
@@ -311,7 +313,7 @@ impl<R: ReverseMap> Driver<R> {
             }
             What::Read { index, pages, .. } => self.read_object(key, index, pages)?,
             What::Sync { .. } => match fault_answer(self.vm.sync(id))? {
-                Ok(pages) => same(pages, self.model.sync(key))?,
+                Ok(pages) => self.check_sync(key, pages)?,
                 Err(refusal) => return Err(format!("sync refused: {refusal:?}")),
             },
             _ => {}
@@ -320,6 +322,21 @@ impl<R: ReverseMap> Driver<R> {
             same(pages, self.model.objects[&key].pages)?;
         }
         Ok(())
+    }
+
+    fn check_sync(&mut self, key: Key, pages: u64) -> Check {
+        // Whoever has pinned a page may go on writing to it: it stays dirty.
+        let pinned = self.pins.iter().flat_map(|pinned| &pinned.objects);
+        let stays: Vec<(Key, u64)> = pinned.filter(|page| page.0 == key).copied().collect();
+        let more = self.model.take_maybe(key);
+        let written = self.model.sync(key);
+        if self.model.objects[&key].store.is_some() {
+            self.model.maybe.extend(stays);
+        }
+        if (written..=written + more).contains(&pages) {
+            return Ok(());
+        }
+        Err(format!("sync wrote {pages} pages; {written} are newer, {more} may count as newer"))
     }
 
     /// Reads pages through the cache and compares them.
@@ -609,7 +626,7 @@ impl<R: ReverseMap> Driver<R> {
         let wanted = (|| {
             super::model::check_range(start, pages).map_err(|_| Refusal::NoRegion)?;
             for page in start..start + pages {
-                match self.model.access(slot, page, Access::Write) {
+                match self.model.populate(slot, page) {
                     Err(Refusal::Protection) => self.model.access(slot, page, Access::Read)?,
                     other => other?,
                 }
@@ -681,7 +698,12 @@ impl<R: ReverseMap> Driver<R> {
             let space = &self.model.spaces[&slot];
             let number = |page| space.private.get(&page).map(|private| private.number);
             let numbers = (start..start + pages).map(|page| if writes { number(page) } else { None });
+            let shown = |page| {
+                let cell = &space.cells[&page];
+                cell.object.map(|key| (key, cell.index))
+            };
             self.pins.push(Pinned {
+                objects: (start..start + pages).filter_map(shown).collect(),
                 numbers: numbers.collect(),
                 frames,
             });

@@ -2,7 +2,7 @@
 //! in ordered maps. Shares no code and no structure with the core: a region is
 //! a run of equal cells, copy-on-write is a copy, and nothing is cached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages a space can map, and the lowest that is handed out unasked, as the
 /// core documents them for x86-64.
@@ -328,6 +328,9 @@ pub struct Model {
     pub objects: BTreeMap<Key, Object>,
     /// What the stores hold.
     pub stores: BTreeMap<(u64, u64), Content>,
+    /// Pages of files that the core may take for newer than the store, though
+    /// they hold the same.
+    pub maybe: BTreeSet<(Key, u64)>,
     next_private: u64,
     pub next_key: Key,
 }
@@ -530,6 +533,36 @@ impl Model {
             private.retain(|page, _| !gone(page));
             clean.retain(|page, _| !gone(page));
         }
+    }
+
+    /// Faulting a page in for writing, without a store to it. Whether that
+    /// counts as a store where an entry exists already is the core's choice.
+    pub fn populate(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
+        let space = &self.spaces[&id];
+        let shown = space.cells.get(&page).filter(|cell| cell.shared);
+        if space.clean.contains_key(&page)
+            && let Some(Cell { object: Some(key), index, .. }) = shown
+            && !self.objects[key].changed.contains_key(index)
+        {
+            let (key, index) = (*key, *index);
+            self.access(id, page, Access::Write)?;
+            let object = self.objects.get_mut(&key).expect("object of the model");
+            object.changed.remove(&index);
+            self.maybe.insert((key, index));
+            return Ok(());
+        }
+        self.access(id, page, Access::Write)
+    }
+
+    /// Pages that may be written by a sync beside those that must be.
+    pub fn take_maybe(&mut self, key: Key) -> u64 {
+        let changed = &self.objects[&key].changed;
+        let mut count = 0;
+        self.maybe.retain(|&(other, index)| {
+            count += u64::from(other == key && !changed.contains_key(&index));
+            other != key
+        });
+        count
     }
 
     /// Writes what is newer than the store; returns the pages.

@@ -78,6 +78,14 @@ impl Ring {
         Some(Pfn(self.slot(top).load(Ordering::Relaxed)))
     }
 
+    /// The frame that [`Ring::pop`] would take.
+    #[inline]
+    pub(super) fn youngest(&self) -> Option<Pfn> {
+        let top = self.top.load(Ordering::Relaxed);
+        (top != self.bottom.load(Ordering::Relaxed))
+            .then(|| Pfn(self.slot(top.wrapping_sub(1)).load(Ordering::Relaxed)))
+    }
+
     /// Takes the oldest frame.
     #[inline]
     pub(super) fn pop_oldest(&self) -> Option<Pfn> {

@@ -18,7 +18,7 @@ use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SpinGuard};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SpinGuard, bytes};
 
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
@@ -141,8 +141,12 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let cpu = self.cpus.get(pin);
         if Self::is_simple(cpu, &request)
-            && let Some(pfn) = Self::ring_for(cpu, request.zone).pop()
+            && let ring = Self::ring_for(cpu, request.zone)
+            && let Some(pfn) = ring.pop()
         {
+            if let Some(next) = ring.youngest() {
+                bytes::prefetch(self.frame(next));
+            }
             cpu.counters.allocs.bump();
             return Ok(self.hand_out(pin, pfn, &request));
         }

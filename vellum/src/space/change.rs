@@ -171,8 +171,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.hold(view.object);
         }
         let write = space.seq.write();
-        self.resize_region(pin, space, &write, head, kept, view.offset);
+        // First the tail: whoever looks for the object's mappings finds some
+        // pages in both parts for a moment, but none in neither.
         self.link_region(pin, space, &write, tail, &rest);
+        self.resize_region(pin, space, &write, head, kept, view.offset);
         drop(write);
         region.gate.open();
         Ok(())
@@ -207,10 +209,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         second.gate.close();
         self.wait_out_region(pin, space, tail.raw());
         self.rmap.region_merged(&first.rmap, &second.rmap);
-        // The head's own user keeps the object.
-        let write = space.seq.write();
-        let last = self.unlink_region(pin, space, &write, tail);
-        debug_assert!(last.is_none(), "object lost its last user in a merge");
         if tail_view.traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
@@ -218,7 +216,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: head_view.range.start,
             end: tail_view.range.end,
         };
+        let write = space.seq.write();
+        // In this order for the same reason as in `cut`.
         self.resize_region(pin, space, &write, head, range, head_view.offset);
+        // The head's own user keeps the object.
+        let last = self.unlink_region(pin, space, &write, tail);
+        debug_assert!(last.is_none(), "object lost its last user in a merge");
     }
 
     /// The space's lock, for a range that the format can map.

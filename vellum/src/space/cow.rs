@@ -143,7 +143,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let gone = Run::single(old, pte, fault.page);
             self.rmap.remove(&env, ctx, &gone, fault.place());
             let before = self.memory.frame(old).remove_mapping();
-            if before.refs() == 1 {
+            if before.maps() == 1 && self.memory.frame(old).kind() == Kind::Anonymous {
                 self.note_removed(fault.pin, old);
             }
         }

@@ -52,7 +52,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
         let around = self.window(fault);
-        let prepared = self.rmap.prepare(&env, &mut ctx, around.pages() as usize);
+        // A truncation meanwhile may have left the window without pages.
+        let nodes = around.pages().max(1) as usize;
+        let prepared = self.rmap.prepare(&env, &mut ctx, nodes);
         let table = match prepared.and_then(|()| fault.lock_empty(self)) {
             Ok(Some(table)) => table,
             other => {

@@ -15,7 +15,7 @@ use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable};
 use crate::table::{FlushTarget, Format, Fresh, Gather, TablePages, Tables};
 
@@ -323,9 +323,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn find_space(&self, id: SpaceId) -> Option<Live<'_, R>> {
         // The name may be another manager's.
-        self.spaces.try_get(Handle::from_raw(id.handle))?;
-        let live = self.live_at(id.handle);
-        (live.id() == id && live.users() > 0).then_some(live)
+        let space = self.spaces.try_get(Handle::from_raw(id.handle))?;
+        let generation = space.generation.load(Ordering::Acquire);
+        (generation == id.generation && space.users() > 0).then_some(Live {
+            space,
+            key: id.to_bits(),
+        })
     }
 
     pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
@@ -346,14 +349,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// CPUs that may hold translations or faults of `space`.
+    /// CPUs that may hold translations or faults of `space`, asked after what
+    /// keeps others from getting any has been done.
     #[inline]
     pub(super) fn active(&self, space: Live<'_, R>) -> CpuSet {
+        // A CPU sets its bit, passes a fence, and then looks at gates and
+        // tables: one of us sees the other.
+        fence(Ordering::SeqCst);
         CpuSet::from_bits(space.active.load(Ordering::Acquire), self.cpu_shift)
     }
 
     pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
-        self.gather_for(pin, self.flush_target(space))
+        let nobody = FlushTarget {
+            tag: SpaceTag(space.handle()),
+            cpus: CpuSet::from_bits(0, self.cpu_shift),
+        };
+        let active = &self.spaces.get(Handle::from_raw(space.handle())).active;
+        self.gather_for(pin, nobody).following(active, self.cpu_shift)
     }
 
     pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {

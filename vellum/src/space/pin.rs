@@ -5,6 +5,7 @@ use core::fmt;
 use super::error::FaultError;
 use super::manager::{SpaceId, Vm};
 use crate::addr::{Access, PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::table::Format;
@@ -88,12 +89,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let pfn = F::frame(entry, level).offset(within as u32);
                 let read_only_zero = pfn == self.zero_page && spins > 1;
                 if pfn != self.zero_page || read_only_zero {
-                    let pinned = self.memory.frame(pfn).pin();
-                    return if pinned {
-                        Ok(pfn)
-                    } else {
-                        Err(PinError::TooManyPins)
-                    };
+                    let frame = self.memory.frame(pfn);
+                    if !frame.pin() {
+                        return Err(PinError::TooManyPins);
+                    }
+                    if access == Access::Write && frame.kind() == Kind::Object {
+                        // Stores by a device set no mark in any entry.
+                        frame.set_if_clear(Flags::DIRTY);
+                    }
+                    return Ok(pfn);
                 }
             }
             drop(table);

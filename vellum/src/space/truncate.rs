@@ -280,7 +280,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let frame = self.memory.frame(page);
         frame.set(Flags::WRITEBACK);
         let written = self.memory.platform().write_page(store, index, page);
-        if written.is_err() {
+        // Whoever has pinned the page may go on writing to it.
+        if written.is_err() || frame.counts().pins() > 0 {
             frame.set(Flags::DIRTY);
         }
         frame.clear(Flags::WRITEBACK);

@@ -166,7 +166,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             frame.remove_mapping();
         } else {
             zapped.anonymous += 1;
-            if frame.remove_mapping().refs() == 1 {
+            // Not by references: those of entries cleared elsewhere last until
+            // their flush.
+            if frame.remove_mapping().maps() == 1 {
                 self.note_removed(pin, pfn);
             }
         }

@@ -9,6 +9,7 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Runs of frames a gather holds before it flushes by itself.
 const RUNS: usize = 256;
@@ -28,6 +29,8 @@ pub struct Gather<'g, P: Platform> {
     source: &'g dyn TablePages<P>,
     pin: &'g Pin<'g>,
     target: FlushTarget,
+    /// A word of [`CpuSet`] bits to read at each flush, and its shift.
+    live: Option<(&'g AtomicU64, u32)>,
     runs: [(Pfn, u32); RUNS],
     used: usize,
     stale: PageRange,
@@ -48,12 +51,35 @@ impl<'g, P: Platform> Gather<'g, P> {
             source,
             pin,
             target,
+            live: None,
             runs: [(Pfn::NONE, 0); RUNS],
             used: 0,
             stale: PageRange::default(),
             tables: Pfn::NONE,
             tables_freed: 0,
         }
+    }
+
+    /// The same for a space that other CPUs may begin to use meanwhile: each
+    /// flush goes to the CPUs in `active` by then. A CPU enters the set before
+    /// it reads the space's tables, so that one which is not in it when the
+    /// entries have been changed has seen none of the old ones.
+    pub fn following(mut self, active: &'g AtomicU64, shift: u32) -> Self {
+        self.live = Some((active, shift));
+        self
+    }
+
+    /// Whether no CPU can hold a translation, now or later.
+    fn needs_no_flush(&self) -> bool {
+        self.live.is_none() && self.target.cpus.is_empty()
+    }
+
+    /// The CPUs to flush, after the entries have been changed.
+    fn cpus(&self) -> CpuSet {
+        self.live.map_or(self.target.cpus, |(active, shift)| {
+            fence(Ordering::SeqCst);
+            CpuSet::from_bits(active.load(Ordering::Relaxed), shift)
+        })
     }
 
     /// The translation of `page` was removed or lost rights.
@@ -72,7 +98,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// caller must unlock and flush before it goes on.
     #[inline]
     pub fn frame(&mut self, frame: Pfn) {
-        if self.target.cpus.is_empty() {
+        if self.needs_no_flush() {
             self.memory.put(self.pin, frame);
             return;
         }
@@ -91,7 +117,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// How many more frames fit for certain.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.target.cpus.is_empty() {
+        if self.needs_no_flush() {
             usize::MAX
         } else {
             RUNS - self.used
@@ -117,15 +143,16 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// Flushes and frees what was gathered. No spin lock is held.
     pub fn flush(&mut self) {
         let has_tables = !self.tables.is_none();
-        if !self.target.cpus.is_empty() && (has_tables || !self.stale.is_empty()) {
-            let request = Flush {
-                space: self.target.tag,
-                range: Some(self.stale),
-                tables: has_tables,
-            };
-            self.memory
-                .platform()
-                .flush(self.pin.cpu(), self.target.cpus, &request);
+        if !self.needs_no_flush() && (has_tables || !self.stale.is_empty()) {
+            let cpus = self.cpus();
+            if !cpus.is_empty() {
+                let request = Flush {
+                    space: self.target.tag,
+                    range: Some(self.stale),
+                    tables: has_tables,
+                };
+                self.memory.platform().flush(self.pin.cpu(), cpus, &request);
+            }
         }
         self.stale = PageRange::default();
         for &(first, count) in &self.runs[..self.used] {

@@ -1,0 +1,288 @@
+//! Verification and audit find what they are there for: the core with a defect
+//! built in is refused, by the name of what the defect does.
+//!
+//! The defects are built in where the core is put together, by a page-table
+//! format, a reverse-mapping design or a machine that is wrong in one respect.
+
+mod support;
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use support::generate;
+use vellum::addr::{Geometry, Pfn, Prot, Vpn};
+use vellum::design::Design;
+use vellum::frame::{AuditError, Kind, OutOfMemory};
+use vellum::platform::Platform;
+use vellum::rmap::{
+    Chains, Env, Partial, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+};
+use vellum::slab::ArenaMaker;
+use vellum::table::{Format, Marks, PteRef, X86_64};
+use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
+use vellum_lab::replay::{Options, Workload, prepare_events};
+use vellum_lab::verify::{Symptom, verify};
+
+const RAM: u64 = 64 << 20;
+
+/// A format that is x86-64 in all that is not overridden.
+macro_rules! format_like_x86_64 {
+    ($name:ident { $($override:item)* }) => {
+        struct $name;
+        impl Geometry for $name {
+            const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT;
+        }
+        impl Format for $name {
+            const NAME: &'static str = stringify!($name);
+            const LEVELS: u32 = X86_64::LEVELS;
+            const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
+            const USER_END: Vpn = X86_64::USER_END;
+            fn table_entry(table: Pfn) -> u64 {
+                X86_64::table_entry(table)
+            }
+            fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
+                X86_64::leaf(frame, level, prot, marks)
+            }
+            fn is_mapped(entry: u64) -> bool {
+                X86_64::is_mapped(entry)
+            }
+            fn is_leaf(entry: u64, level: u32) -> bool {
+                X86_64::is_leaf(entry, level)
+            }
+            fn frame(entry: u64, level: u32) -> Pfn {
+                X86_64::frame(entry, level)
+            }
+            fn prot(entry: u64, level: u32) -> Prot {
+                X86_64::prot(entry, level)
+            }
+            fn is_writable(entry: u64) -> bool {
+                X86_64::is_writable(entry)
+            }
+            fn with_marks(entry: u64, marks: Marks) -> u64 {
+                X86_64::with_marks(entry, marks)
+            }
+            fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
+                X86_64::with_prot(entry, level, prot)
+            }
+            $($override)*
+        }
+    };
+}
+
+format_like_x86_64!(ForgetsToProtect {
+    fn write_protect(entry: u64) -> u64 {
+        entry
+    }
+    fn marks(entry: u64) -> Marks {
+        X86_64::marks(entry)
+    }
+});
+
+format_like_x86_64!(LosesDirty {
+    fn write_protect(entry: u64) -> u64 {
+        X86_64::write_protect(entry)
+    }
+    fn marks(entry: u64) -> Marks {
+        Marks {
+            dirty: false,
+            ..X86_64::marks(entry)
+        }
+    }
+});
+
+/// A design that forgets every tenth entry of a private page that it is told
+/// of, and is not surprised when such an entry goes.
+struct Forgetful<R> {
+    design: R,
+    told: AtomicU64,
+    forgotten: Mutex<HashSet<u64>>,
+}
+
+impl<R> Forgetful<R> {
+    fn takes_leave_of(&self, pte: PteRef) -> bool {
+        self.forgotten.lock().expect("no panic").remove(&pte.pack())
+    }
+}
+
+impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
+    const NAME: &'static str = "forgetful";
+    type Region = ();
+    type Object = ();
+    type Space = ();
+    type Ctx = ();
+
+    fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
+        Forgetful {
+            design: R::new(options, cpus, arenas),
+            told: AtomicU64::new(0),
+            forgotten: Mutex::default(),
+        }
+    }
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.design.prepare(env, ctx, count)
+    }
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {
+        self.design.finish(env, ctx);
+    }
+    fn add<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        place: Place<'_, ()>,
+        fresh: bool,
+    ) {
+        let private = env.memory.frame(run.frame).kind() == Kind::Anonymous;
+        if private && self.told.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+            let mut forgotten = self.forgotten.lock().expect("no panic");
+            forgotten.insert(run.pte.pack());
+        } else {
+            self.design.add(env, ctx, run, place, fresh);
+        }
+    }
+    fn duplicate<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        place: Place<'_, ()>,
+    ) {
+        self.design.duplicate(env, ctx, run, place);
+    }
+    fn remove<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, place: Place<'_, ()>) {
+        if !self.takes_leave_of(run.pte) {
+            self.design.remove(env, ctx, run, place);
+        }
+    }
+    fn shift<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        from: &Run,
+        to: &Run,
+        place: Place<'_, ()>,
+    ) {
+        if self.takes_leave_of(from.pte) {
+            let mut forgotten = self.forgotten.lock().expect("no panic");
+            forgotten.insert(to.pte.pack());
+        } else {
+            self.design.shift(env, ctx, from, to, place);
+        }
+    }
+    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+        self.design.promote(env, ctx, run, leaf);
+    }
+    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+        self.design.demote(env, ctx, run, leaf);
+    }
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.design.visit(env, topology, frame, visitor)
+    }
+    fn stats(&self) -> RmapStats {
+        self.design.stats()
+    }
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str> {
+        self.design.check_frame(env, frame, maps)
+    }
+    fn live_nodes(&self) -> u64 {
+        self.design.live_nodes()
+    }
+    fn audit_nodes(&self) -> Result<u64, AuditError> {
+        self.design.audit_nodes()
+    }
+}
+
+fn engine<F: Format, R: ReverseMap>(
+    prepare: impl FnOnce(&vellum_machine::Machine),
+) -> CoreEngine<F, R> {
+    let config = Config {
+        design: String::new(),
+        cpus: 1,
+        nodes: 1,
+        ram_bytes: RAM,
+    };
+    let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
+    let machine = machine(&config, arena).expect("a machine");
+    prepare(&machine);
+    CoreEngine::new(machine, Design::default()).expect("an engine")
+}
+
+fn workload(seed: u64) -> Workload {
+    let recording = generate::workload(seed, 1200);
+    let options = Options::default();
+    prepare_events(&recording.header, || recording.events(), &options).expect("a valid recording")
+}
+
+/// What the verifier says of random workloads: how often it refused, and
+/// for what.
+fn refusals(make: impl Fn() -> Box<dyn Engine>) -> Vec<Symptom> {
+    let refused = |seed| {
+        let engine = make();
+        let refutation = verify(&workload(seed), engine.as_ref(), |_| true).err()?;
+        Some(refutation.symptom)
+    };
+    (0..8).filter_map(refused).collect()
+}
+
+fn assert_all(found: &[Symptom], expected: &[Symptom]) {
+    assert!(!found.is_empty(), "no workload found the defect");
+    for symptom in found {
+        assert!(expected.contains(symptom), "refused as {}", symptom.name());
+    }
+}
+
+#[test]
+fn without_a_defect_nothing_is_refused() {
+    assert_eq!(refusals(|| Box::new(engine::<X86_64, Chains>(|_| {}))), []);
+    assert_eq!(refusals(|| Box::new(engine::<X86_64, Partial>(|_| {}))), []);
+}
+
+#[test]
+fn copy_on_write_without_a_copy_is_a_leaked_write() {
+    let found = refusals(|| Box::new(engine::<ForgetsToProtect, Partial>(|_| {})));
+    let expected = [Symptom::LeakedWrite, Symptom::LostWrite, Symptom::Audit];
+    assert_all(&found, &expected);
+    assert!(found.contains(&Symptom::LeakedWrite), "{found:?}");
+}
+
+#[test]
+fn a_missing_flush_is_a_stale_translation() {
+    let found = refusals(|| {
+        Box::new(engine::<X86_64, Partial>(|machine| {
+            // SAFETY: nothing but the engine of this test lives in the machine.
+            unsafe { machine.defects() }.drop_flush_every(2);
+        }))
+    });
+    assert!(found.contains(&Symptom::StaleTranslation), "{found:?}");
+}
+
+#[test]
+fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
+    let found = refusals(|| Box::new(engine::<LosesDirty, Chains>(|_| {})));
+    assert_all(&found, &[Symptom::LostDirty]);
+}
+
+#[test]
+fn a_dropped_rmap_entry_fails_the_audit() {
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Chains>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Partial>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+}

@@ -57,6 +57,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             ("rmap node frees", rmap.node_frees),
             ("rmap nodes searched", rmap.nodes_searched),
             ("rmap locks", rmap.locks),
+            ("waits for another CPU", frames.waits),
             ("frame allocations", frames.allocs),
             ("frame frees", frames.frees),
             ("bytes zeroed", frames.bytes_zeroed),

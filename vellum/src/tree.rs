@@ -339,3 +339,6 @@ impl<'a, K: Threaded> Tree<'a, K> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests;

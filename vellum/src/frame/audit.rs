@@ -47,6 +47,7 @@ impl<P: Platform> PhysicalMemory<P> {
             stats.below_low += counters.below_low.get();
             stats.bytes_zeroed += counters.bytes_zeroed.get();
             stats.bytes_copied += counters.bytes_copied.get();
+            stats.waits += counters.waits.get();
         }
         stats
     }

@@ -175,6 +175,7 @@ pub(super) struct Counters {
     pub(super) below_low: Counter,
     pub(super) bytes_zeroed: Counter,
     pub(super) bytes_copied: Counter,
+    pub(super) waits: Counter,
 }
 
 /// What one CPU has of its own.

@@ -47,7 +47,10 @@ impl<P: Platform> PinHost for PhysicalMemory<P> {
     }
 
     #[inline]
-    fn relax(&self, spins: u32) {
+    fn relax(&self, cpu: CpuId, spins: u32) {
+        if spins == 0 {
+            self.cpus.of(cpu).counters.waits.bump();
+        }
         self.platform.relax(spins);
     }
 }
@@ -361,6 +364,21 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn put_order(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         if self.frame(pfn).put() {
+            self.free_unreferenced(pin, pfn, order);
+        }
+    }
+
+    /// Frees a block whose last reference the caller dropped. A page of an
+    /// object is retired: somebody who found it in the page cache without a
+    /// lock may still try to take a reference, which must fail and must not
+    /// hit a frame in its next life, whose counts are set by plain stores.
+    #[inline]
+    pub(crate) fn free_unreferenced(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        let frame = self.frame(pfn);
+        if order == 0 && frame.kind() == Kind::Object {
+            frame.set_kind(Kind::Allocated);
+            self.retire(pin, pfn, false);
+        } else {
             self.free(pin, pfn, order);
         }
     }

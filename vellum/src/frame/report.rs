@@ -134,6 +134,9 @@ pub struct FrameStats {
     pub bytes_zeroed: u64,
     /// Bytes copied from frame to frame.
     pub bytes_copied: u64,
+    /// Times a pinned caller began to wait for another CPU: for a spin lock, a
+    /// region that is being changed, or faults that are still inside one.
+    pub waits: u64,
 }
 
 impl FrameStats {

@@ -7,7 +7,9 @@
 //! Locking. A page's content is changed as a whole (filled, truncated, written
 //! back) under its page lock, a bit in its frame record on which tasks sleep.
 //! The object's spin lock guards its radix tree; another guards its tree of
-//! regions. Order: page lock, then table locks, then spin locks of the object.
+//! regions. Writes and truncations exclude each other by a lock that is held
+//! over the whole of them. Order: that, page lock, then table locks, then spin
+//! locks of the object.
 
 mod cache;
 mod lru;
@@ -26,6 +28,7 @@ pub use regions::{Interval, MappedBy, ObjectRegions};
 
 use crate::frame::Site;
 use crate::slab::Item;
+use crate::sync::SleepLock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What an object's pages are made of before anything is written to them.
@@ -84,6 +87,8 @@ pub struct Object<S> {
     regions_lock: AtomicU32,
     regions: AtomicU32,
     link: AtomicU32,
+    /// Held by writes that may extend the object, and by truncations.
+    pub(crate) size_lock: SleepLock,
     /// What the reverse-mapping design keeps here.
     pub rmap: S,
 }
@@ -103,6 +108,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             regions_lock: AtomicU32::new(0),
             regions: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            size_lock: SleepLock::default(),
             rmap: S::default(),
         }
     }

@@ -146,8 +146,9 @@ impl<'a> Radix<'a> {
     pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
         let (mut root, mut height) = self.root();
         if height == 0 {
+            // As high as it has to be, so that no empty node is left below.
+            height = (1..MAX_HEIGHT).find(|&height| index < reach(height)).unwrap_or(MAX_HEIGHT);
             root = self.take(pin);
-            height = 1;
             self.set_root(root, height);
         }
         while index >= reach(height) {

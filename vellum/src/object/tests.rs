@@ -1,1 +1,309 @@
-//! Tests.
+//! Tests of the page tree, the interval tree of regions, and page locks.
+
+use std::collections::BTreeMap;
+use std::vec;
+use std::vec::Vec;
+
+use core::ops::ControlFlow;
+
+use super::*;
+use crate::addr::Pfn;
+use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
+use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::testing::{Rng, TestMachine, run_on};
+
+type Memory = PhysicalMemory<TestMachine>;
+
+fn memory(frames: u32) -> Memory {
+    run_on(0);
+    PhysicalMemory::new(TestMachine::simple(1, frames)).unwrap()
+}
+
+fn arenas(memory: &Memory) -> ArenaMaker {
+    // SAFETY: the arenas made are used with `memory` only, in the same test.
+    unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) }
+}
+
+/// A tree beside a map.
+struct Pages<'a> {
+    memory: &'a Memory,
+    nodes: &'a Arena<RadixNode>,
+    root: AtomicU64,
+    model: BTreeMap<u64, u32>,
+}
+
+impl Pages<'_> {
+    fn tree(&self) -> Radix<'_> {
+        Radix::new(self.nodes, &self.root)
+    }
+
+    fn insert(&mut self, index: u64, frame: u32) {
+        let pin = self.memory.pin();
+        Radix::prepare(self.nodes, &pin, self.memory).unwrap();
+        let inserted = self.tree().insert(&pin, index, Pfn(frame));
+        match self.model.get(&index) {
+            Some(&there) => assert_eq!(inserted, Err(Pfn(there))),
+            None => {
+                assert_eq!(inserted, Ok(()));
+                self.model.insert(index, frame);
+            }
+        }
+    }
+
+    fn remove(&mut self, index: u64) {
+        let pin = self.memory.pin();
+        let wanted = self.model.remove(&index).map(Pfn);
+        assert_eq!(self.tree().remove(&pin, index), wanted);
+    }
+
+    fn check(&self, index: u64) {
+        assert_eq!(self.tree().get(index), self.model.get(&index).copied().map(Pfn));
+        let next = self.model.range(index..).next();
+        let next = next.map(|(&index, &frame)| (index, Pfn(frame)));
+        assert_eq!(self.tree().next(index), next);
+    }
+}
+
+#[test]
+fn the_page_tree_matches_a_map() {
+    let memory = memory(4096);
+    let nodes = arenas(&memory).make();
+    let mut pages = Pages {
+        memory: &memory,
+        nodes: &nodes,
+        root: AtomicU64::new(0),
+        model: BTreeMap::new(),
+    };
+    let mut rng = Rng::new(5);
+    for step in 0..6000 {
+        let width = [4, 7, 12, 24, 48][rng.below(5)];
+        let index = rng.next() & ((1 << width) - 1);
+        let near = pages.model.range(index..).next().map_or(index, |(&near, _)| near);
+        match rng.below(5) {
+            0 | 1 => pages.insert(index, step),
+            2 => pages.insert(near, step),
+            _ => pages.remove(near),
+        }
+        pages.check(index);
+        pages.check(near.saturating_sub(1));
+        if step % 2000 == 1999 {
+            while let Some((&index, _)) = pages.model.first_key_value() {
+                pages.remove(index);
+            }
+            assert_eq!(pages.root.load(Ordering::Relaxed), 0, "no node is left");
+            assert_eq!(pages.tree().next(0), None);
+        }
+    }
+    let census = nodes.audit().unwrap();
+    assert_eq!(census.live, 0, "every node came back");
+}
+
+#[test]
+fn the_page_tree_holds_the_first_and_the_last_index() {
+    let memory = memory(512);
+    let nodes = arenas(&memory).make();
+    let root = AtomicU64::new(0);
+    let pin = memory.pin();
+    let tree = Radix::new(&nodes, &root);
+    for index in [INDEX_END - 1, 0] {
+        Radix::prepare(&nodes, &pin, &memory).unwrap();
+        assert_eq!(tree.insert(&pin, index, Pfn(0)), Ok(()), "frame 0 is a frame");
+    }
+    assert_eq!(tree.next(1), Some((INDEX_END - 1, Pfn(0))));
+    assert_eq!(tree.get(INDEX_END), None);
+    assert_eq!(tree.next(INDEX_END), None);
+    assert_eq!(tree.remove(&pin, INDEX_END - 1), Some(Pfn(0)));
+    assert_eq!(tree.next(1), None);
+}
+
+#[test]
+fn one_preparation_is_enough_for_the_deepest_insertion() {
+    let memory = memory(512);
+    let nodes = arenas(&memory).make();
+    let root = AtomicU64::new(0);
+    let pin = memory.pin();
+    Radix::prepare(&nodes, &pin, &memory).unwrap();
+    Radix::new(&nodes, &root).insert(&pin, 0, Pfn(1)).unwrap();
+    Radix::prepare(&nodes, &pin, &memory).unwrap();
+    memory.inject(Some(FailAt { site: Site::RadixNode, after: 0 }));
+    let tree = Radix::new(&nodes, &root);
+    assert_eq!(tree.insert(&pin, INDEX_END - 1, Pfn(2)), Ok(()));
+    assert!(Radix::prepare(&nodes, &pin, &memory).is_err());
+}
+
+/// An item that maps pages `first..end`.
+#[derive(Default)]
+struct Extent {
+    first: AtomicU64,
+    end: AtomicU64,
+    interval: Interval,
+    link: AtomicU32,
+}
+
+impl Item for Extent {
+    const SITE: Site = Site::Region;
+    fn vacant() -> Self {
+        Extent::default()
+    }
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl MappedBy for Extent {
+    fn interval(&self) -> &Interval {
+        &self.interval
+    }
+    fn first_index(&self) -> u64 {
+        self.first.load(Ordering::Relaxed)
+    }
+    fn end_index(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn stabbing_finds_what_a_search_of_all_finds() {
+    let memory = memory(4096);
+    let arena: Arena<Extent> = arenas(&memory).make();
+    let (lock, root) = (AtomicU32::new(0), AtomicU32::new(0));
+    let regions = ObjectRegions::new(&arena, &lock, &root);
+    let mut rng = Rng::new(6);
+    let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
+    for step in 0..3000 {
+        let pin = memory.pin();
+        let first = rng.below(400) as u64;
+        let longest = if rng.below(10) == 0 { 400 } else { 20 };
+        let end = first + 1 + rng.below(longest) as u64;
+        let nth = rng.below(model.len().max(1));
+        match rng.below(6) {
+            0..=2 if model.len() < 300 => {
+                let handle = arena.alloc(&pin, &memory).unwrap();
+                arena.get(handle).first.store(first, Ordering::Relaxed);
+                arena.get(handle).end.store(end, Ordering::Relaxed);
+                regions.insert(&pin, handle);
+                model.push((handle, first, end));
+            }
+            3 if !model.is_empty() => {
+                let item = &mut model[nth];
+                regions.change(&pin, item.0, || {
+                    arena.get(item.0).first.store(first, Ordering::Relaxed);
+                    arena.get(item.0).end.store(end, Ordering::Relaxed);
+                });
+                (item.1, item.2) = (first, end);
+            }
+            4 if !model.is_empty() => {
+                let (handle, ..) = model.swap_remove(nth);
+                regions.remove(&pin, handle);
+                arena.free(&pin, handle);
+            }
+            _ => {}
+        }
+        let mut found = Vec::new();
+        regions.overlapping(&pin, first, end, |handle, _| {
+            found.push(handle.raw());
+            ControlFlow::Continue(())
+        });
+        found.sort_unstable();
+        let overlaps = |item: &&(Handle<Extent>, u64, u64)| item.1 < end && first < item.2;
+        let mut wanted: Vec<u32> = model.iter().filter(overlaps).map(|item| item.0.raw()).collect();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted, "step {step}");
+        assert_eq!(regions.check(), Ok(model.len() as u64));
+    }
+}
+
+#[test]
+fn stabbing_stops_when_told_and_looks_at_few_items() {
+    const ITEMS: u64 = 4096;
+    let memory = memory(4096);
+    let arena: Arena<Extent> = arenas(&memory).make();
+    let (lock, root) = (AtomicU32::new(0), AtomicU32::new(0));
+    let regions = ObjectRegions::new(&arena, &lock, &root);
+    let pin = memory.pin();
+    for number in 0..ITEMS {
+        let handle = arena.alloc(&pin, &memory).unwrap();
+        arena.get(handle).first.store(number * 10, Ordering::Relaxed);
+        arena.get(handle).end.store(number * 10 + 15, Ordering::Relaxed);
+        regions.insert(&pin, handle);
+    }
+    let mut hits = vec![];
+    regions.overlapping(&pin, 20_003, 20_004, |_, item| {
+        hits.push(item.first_index());
+        ControlFlow::Continue(())
+    });
+    assert_eq!(hits, [19_990, 20_000]);
+    let mut visits = 0;
+    regions.overlapping(&pin, 0, u64::MAX, |_, _| {
+        visits += 1;
+        if visits == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(visits, 3);
+}
+
+#[test]
+fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
+    let memory = memory(64);
+    let pin = memory.pin();
+    let page = memory.alloc(&pin, Request::page(Site::CachePage)).unwrap();
+    let locks = PageLocks::default();
+    assert!(locks.try_lock(&memory, page));
+    assert!(!locks.try_lock(&memory, page));
+    let waiting = locks.wait(&memory, &pin, page);
+    assert!(waiting.is_some(), "the lock is held");
+    assert!(memory.frame(page).has(Flags::WAITERS));
+    locks.unlock(&memory, &pin, page);
+    assert!(!memory.frame(page).has(Flags::WAITERS), "they were woken");
+    drop(pin);
+    if let Some(waiting) = waiting {
+        // The wake-up came first and is kept: this returns.
+        locks.sleep(&memory, waiting);
+    }
+    let pin = memory.pin();
+    assert!(locks.wait(&memory, &pin, page).is_none(), "nothing to wait for");
+    assert!(locks.try_lock(&memory, page));
+    locks.unlock(&memory, &pin, page);
+    assert!(!memory.frame(page).has(Flags::LOCKED));
+}
+
+#[test]
+fn a_name_is_stale_when_its_object_has_ended() {
+    let memory = memory(512);
+    let objects: Objects<()> = Objects::new(&arenas(&memory));
+    let pin = memory.pin();
+    let kind = ObjectKind::File { store: 3 };
+    let id = objects.create(&memory, &pin, kind, 10).unwrap();
+    assert_eq!(objects.find(id).unwrap().kind(), kind);
+    objects.hold(id.handle);
+    assert!(!objects.release(id.handle));
+    assert!(objects.find(id).is_some());
+    assert!(objects.release(id.handle));
+    assert!(objects.find(id).is_none());
+    objects.retire(&pin, id.handle);
+    assert!(objects.find(ObjectId::from_bits(u64::MAX)).is_none());
+}
+
+#[test]
+fn a_page_is_filled_once_and_leaves_when_that_fails() {
+    let memory = memory(512);
+    let objects: Objects<()> = Objects::new(&arenas(&memory));
+    let pin = memory.pin();
+    let file = objects.create(&memory, &pin, ObjectKind::File { store: 0 }, 10).unwrap();
+    let page = |index| objects.page(&memory, &pin, file.handle, index).unwrap();
+    let CachedPage::Fill(first) = page(4) else {
+        panic!("a new page has to be filled");
+    };
+    assert_eq!(page(4), CachedPage::Locked(first));
+    memory.put(&pin, first);
+    objects.fill_failed(&memory, &pin, first);
+    assert_eq!(objects.find(file).unwrap().cached(), 0);
+    let CachedPage::Fill(second) = page(4) else {
+        panic!("the next one tries again");
+    };
+    objects.filled(&memory, &pin, second);
+    assert_eq!(page(4), CachedPage::Ready(second));
+    let shared = objects.create(&memory, &pin, ObjectKind::SharedMemory, 1).unwrap();
+    let found = objects.page(&memory, &pin, shared.handle, 0).unwrap();
+    assert!(matches!(found, CachedPage::Ready(frame)
+        if memory.platform().peek(frame).iter().all(|&byte| byte == 0)));
+}

@@ -209,7 +209,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         second.gate.close();
         self.wait_out_region(pin, space, tail.raw());
         self.rmap.region_merged(&first.rmap, &second.rmap);
-        if tail_view.traits.has(Traits::HAS_PRIVATE) {
+        // Asked anew: a fault may have made a private page until the gate closed.
+        if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
         let range = PageRange {

@@ -48,12 +48,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Other CPUs may still read the old page, which must not be free
         // before they have forgotten it.
-        let mut gather = self.gather(fault.pin, fault.space);
-        gather.stale(fault.page);
+        self.flush_page(fault.pin, fault.space, fault.page);
         if !from_zero {
-            gather.frame(old);
+            self.memory.put(fault.pin, old);
         }
-        drop(gather);
         let replaced = match (from_zero, was_cached) {
             (true, _) => Some(Resident::Zero),
             (_, true) => Some(self.cache_kind(&fault.entered.view)),

@@ -8,7 +8,7 @@ use super::page::PageBytes;
 use super::region::RegionView;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Request, Site};
-use crate::object::{CachedPage, INDEX_END, Inserted, ObjectId, ObjectKind};
+use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::atomic::{Ordering, fence};
@@ -102,10 +102,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // of us sees the other.
         fence(Ordering::SeqCst);
         let index = view.index_of(fault.page);
-        if !self
-            .objects
-            .is_attached(&self.memory, frame, view.object, index)
-        {
+        // A page may have been put into the cache behind a truncation, which
+        // set the length before it looked for pages: it would be mapped for good.
+        let attached = index < self.objects.get(view.object).pages()
+            && self
+                .objects
+                .is_attached(&self.memory, frame, view.object, index);
+        if !attached {
             record.remove_mapping();
             return false;
         }
@@ -176,10 +179,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fence(Ordering::SeqCst);
         let env = self.env(fault.pin);
         let prot = view.prot.read_only();
+        let end = object.pages();
         let mut mapped = 0;
         for &(page, frame) in &taken[..count] {
             let record = self.memory.frame(frame);
             let fits = record.has(Flags::UPTODATE)
+                && view.index_of(page) < end
                 && self
                     .objects
                     .is_attached(&self.memory, frame, view.object, view.index_of(page));
@@ -359,19 +364,47 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if end > INDEX_END {
             return Err(FaultError::PastEnd);
         }
-        for index in first..end {
-            let (frame, is_new) = self.get_page(id.handle, index, true)?;
-            let pin = self.pin();
-            each(index, &PageBytes::new(&self.memory, &pin, frame));
-            let record = self.memory.frame(frame);
-            record.set_if_clear(Flags::DIRTY);
-            if is_new {
-                self.objects.filled(&self.memory, &pin, frame);
-                self.note_inserted(&pin, frame, Inserted::Cache);
-            }
-            self.objects.extend_to(object, index + 1);
-            self.memory.put(&pin, frame);
+        self.with_size_locked(object, || {
+            (first..end).try_for_each(|index| self.write_page_of(id, index, &mut each))
+        })
+    }
+
+    /// One page of [`Vm::write_pages`], the object's size locked.
+    fn write_page_of(
+        &self,
+        id: ObjectId,
+        index: u64,
+        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
+    ) -> Result<(), FaultError> {
+        let (frame, is_new) = self.get_page(id.handle, index, true)?;
+        let pin = self.pin();
+        each(index, &PageBytes::new(&self.memory, &pin, frame));
+        // Not only if it is clear: were the bytes still under way when the
+        // flag is read, a write-back could clear it and miss them.
+        self.memory.frame(frame).set(Flags::DIRTY);
+        if is_new {
+            self.objects.filled(&self.memory, &pin, frame);
+            self.note_inserted(&pin, frame, Inserted::Cache);
         }
+        let object = self.objects.get(id.handle);
+        self.objects.extend_to(object, index + 1);
+        self.memory.put(&pin, frame);
         Ok(())
+    }
+
+    /// Does `work` while nobody else writes to or truncates the object, which
+    /// has a user.
+    pub(super) fn with_size_locked<T>(
+        &self,
+        object: &Object<R::Object>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let platform = self.memory.platform();
+        object
+            .size_lock
+            .lock(&self.waits, platform, || self.pin());
+        let result = work();
+        object.size_lock.unlock(&self.waits, platform, &self.pin());
+        result
     }
 }

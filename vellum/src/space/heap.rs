@@ -75,7 +75,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return true;
         };
         let above = self.region_above(space, page);
+        // Another thread's fault may have grown the stack since we looked.
+        let below = self.tree(space).last_at_most(page.0);
+        let holds = !below.is_none() && self.region(below).range().contains(page);
         !space.seq.valid(begun)
+            || holds
             || above.is_some_and(|view| view.traits.has(Traits::GROWS_DOWN))
     }
 

@@ -8,11 +8,11 @@ use core::ops::Deref;
 use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::{CreateError, MapError};
 use super::region::Region;
-use crate::addr::Pfn;
+use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::{Design, TableSource};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::object::{Aging, Objects};
-use crate::platform::{CpuSet, Platform, SpaceTag};
+use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -346,6 +346,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         FlushTarget {
             tag: SpaceTag(space.handle()),
             cpus: self.active(space),
+        }
+    }
+
+    /// Makes every CPU forget the translation of one page, whose entry has
+    /// been changed.
+    pub(super) fn flush_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        let target = self.flush_target(space);
+        if !target.cpus.is_empty() {
+            let request = Flush {
+                space: target.tag,
+                range: Some(PageRange::new(page, 1)),
+                tables: false,
+            };
+            self.memory
+                .platform()
+                .flush(pin.cpu(), target.cpus, &request);
         }
     }
 

@@ -111,7 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         for &pfn in frames {
             if self.memory.frame(pfn).unpin() {
-                self.memory.free(&pin, pfn, 0);
+                self.memory.free_unreferenced(&pin, pfn, 0);
             }
         }
     }

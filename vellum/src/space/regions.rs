@@ -187,6 +187,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if handle.is_none() {
             return None;
         }
+        #[cfg(test)]
+        super::tests::count_step();
         let region = self.region(handle);
         let outside = region.highest() <= bounds.start.0 || region.lowest() >= bounds.end.0;
         if region.widest() < pages || outside {

@@ -1,1 +1,407 @@
-//! Tests.
+//! Tests of spaces through the manager's own interface, on a machine without
+//! an MMU: what regions, entries and records say.
+
+use core::cell::Cell;
+use std::boxed::Box;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::vec::Vec;
+
+use super::*;
+use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::object::{Aging, Inserted};
+use crate::platform::Zone;
+use crate::rmap::{Chains, Partial};
+use crate::sync::Pin;
+use crate::table::X86_64;
+use crate::testing::{Rng, TestMachine, range, run_on};
+use crate::{Design, ObjectId};
+
+std::thread_local! {
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a region looked at in a search for a gap.
+pub(super) fn count_step() {
+    STEPS.set(STEPS.get() + 1);
+}
+
+type TestVm<R = Partial> = Vm<TestMachine, X86_64, R>;
+
+const RW: Prot = Prot::READ_WRITE;
+
+fn vm_with<R: crate::rmap::ReverseMap>(design: &str, frames: u32) -> TestVm<R> {
+    run_on(0);
+    Vm::new(TestMachine::simple(2, frames), Design::parse(design).unwrap()).unwrap()
+}
+
+fn vm() -> TestVm {
+    vm_with("", 2048)
+}
+
+fn map<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId, at: u64, request: MapRequest) {
+    let placed = request.at(Placement::Fixed(Vpn(at)));
+    assert_eq!(vm.map(space, &placed), Ok(Vpn(at)));
+}
+
+fn touch<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: u64, access: Access) {
+    vm.fault(space, page << 12, access).unwrap();
+}
+
+fn leaves<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> Vec<(u64, Pfn)> {
+    let mut found = Vec::new();
+    vm.for_each_leaf(space, |page, frame, _, _| found.push((page.0, frame))).unwrap();
+    found
+}
+
+fn regions(vm: &TestVm, space: SpaceId) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    vm.for_each_region(space, |entry| found.push((entry.range.start.0, entry.range.end.0)))
+        .unwrap();
+    found
+}
+
+/// The highest place for `pages` pages, by trying every border.
+fn highest_gap(regions: &[(u64, u64)], pages: u64) -> Option<u64> {
+    let mut end = (1 << 35) - 1;
+    for &(start, stop) in regions.iter().rev() {
+        if end >= stop + pages {
+            return Some(end - pages);
+        }
+        end = start;
+    }
+    (end >= 16 + pages).then(|| end - pages)
+}
+
+#[test]
+fn the_highest_gap_is_found_among_random_regions() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let mut rng = Rng::new(8);
+    for step in 0..3000 {
+        let pages = 1 + rng.below(30) as u64;
+        let at = (1 << 35) - 1500 + rng.below(1400) as u64;
+        match rng.below(6) {
+            0 => vm.unmap(space, Vpn(at), pages).unwrap(),
+            1 | 2 => map(&vm, space, at, MapRequest::anonymous(pages, RW)),
+            _ => {
+                let wanted = highest_gap(&regions(&vm, space), pages);
+                let found = vm.map(space, &MapRequest::anonymous(pages, RW));
+                assert_eq!(found.ok().map(|page| page.0), wanted, "step {step}");
+            }
+        }
+        if step % 500 == 499 {
+            vm.unmap(space, Vpn((1 << 35) - 5000), 5000 - 700).unwrap();
+        }
+    }
+    vm.audit().unwrap();
+}
+
+#[test]
+fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
+    const REGIONS: u64 = 100_000;
+    let vm = vm_with::<Partial>("", 12_000);
+    let space = vm.create_space().unwrap();
+    // One page each, two apart; every thousandth gap is one wider than before.
+    let mut at = 16;
+    for number in 0..REGIONS {
+        map(&vm, space, at, MapRequest::anonymous(1, RW));
+        at += 2 + number / 1000;
+    }
+    let top = MapRequest::anonymous((1 << 35) - 1 - at, Prot::READ);
+    map(&vm, space, at, top);
+    assert_eq!(vm.space_stats(space).unwrap().regions, REGIONS as u32 + 1);
+    let list = regions(&vm, space);
+    let mut worst = 0;
+    for pages in 1..=120 {
+        let wanted = highest_gap(&list, pages);
+        STEPS.set(0);
+        let found = vm.map(space, &MapRequest::anonymous(pages, Prot::EXECUTE));
+        worst = worst.max(STEPS.get());
+        assert_eq!(found.ok().map(|page| page.0), wanted);
+        if let Some(page) = wanted {
+            vm.unmap(space, Vpn(page), pages).unwrap();
+        }
+    }
+    // An AVL tree of 100,001 items is at most 24 deep.
+    assert!(worst <= 2 * 24, "{worst} regions looked at");
+    vm.audit().unwrap();
+    assert_eq!(vm.exit(space), Ok(true));
+}
+
+#[test]
+fn limits_refuse_and_change_nothing() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let limits = Limits { pages: 20, regions: 3, stack_pages: 6 };
+    assert!(vm.set_limits(space, limits));
+    map(&vm, space, 100, MapRequest::anonymous(10, RW));
+    map(&vm, space, 200, MapRequest::anonymous(2, RW).growing_down());
+    let at = |page| Placement::FixedFree(Vpn(page));
+    let request = |pages, page| MapRequest::anonymous(pages, Prot::READ).at(at(page));
+    assert_eq!(vm.map(space, &request(9, 300)), Err(MapError::Limit));
+    assert_eq!(vm.map(space, &request(8, 300)), Ok(Vpn(300)));
+    assert_eq!(vm.map(space, &request(1, 400)), Err(MapError::Limit));
+    assert_eq!(
+        vm.remap(space, Vpn(100), 10, 11, Placement::Anywhere),
+        Err(MapError::Limit)
+    );
+    vm.unmap(space, Vpn(300), 8).unwrap();
+    touch(&vm, space, 196, Access::Write);
+    assert_eq!(vm.fault(space, 195 << 12, Access::Write), Err(FaultError::NoRegion));
+    assert_eq!(regions(&vm, space), [(100, 110), (196, 202)]);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn names_of_what_has_ended_are_refused() {
+    let vm = vm();
+    let old = vm.create_space().unwrap();
+    assert_eq!(vm.exit(old), Ok(true));
+    let new = vm.create_space().unwrap();
+    assert_ne!(old, new);
+    for id in [old, SpaceId::from_bits(u64::MAX), SpaceId::from_bits(7 << 32 | 0xffff)] {
+        assert_eq!(vm.exit(id), Err(MapError::NoSpace));
+        assert_eq!(vm.fork(id), Err(MapError::NoSpace));
+        assert_eq!(vm.fault(id, 0, Access::Read), Err(FaultError::NoSpace));
+        assert_eq!(vm.map(id, &MapRequest::anonymous(1, RW)), Err(MapError::NoSpace));
+        assert!(!vm.share_space(id) && vm.load(id).is_none() && vm.space_stats(id).is_none());
+    }
+    let file = vm.create_file(1, 4).unwrap();
+    vm.release_object(file).unwrap();
+    for id in [file, ObjectId::from_bits(u64::MAX)] {
+        assert_eq!(vm.truncate(id, 0), Err(MapError::NoObject));
+        assert_eq!(vm.sync(id), Err(FaultError::NoObject));
+        let request = MapRequest::object(id, 0, 1, RW);
+        assert_eq!(vm.map(new, &request), Err(MapError::NoObject));
+    }
+    vm.audit().unwrap();
+}
+
+/// Entries emptied by a truncation leave their table to the region.
+#[test]
+fn truncation_leaves_empty_tables_that_unmapping_frees() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(1, 9).unwrap();
+    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    touch(&vm, space, 1001, Access::Write);
+    let tables = vm.space_stats(space).unwrap().table_bytes;
+    vm.truncate(file, 0).unwrap();
+    vm.audit().unwrap();
+    assert_eq!(vm.space_stats(space).unwrap().table_bytes, tables);
+    vm.unmap(space, Vpn(1000), 9).unwrap();
+    assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
+    let flushes = vm.platform().take_flushes();
+    let (_, last) = flushes.last().unwrap();
+    assert!(last.tables && last.range.unwrap().contains(Vpn(512)), "{last:?}");
+    vm.audit().unwrap();
+}
+
+/// A region without entries of its own in a table gets no table in the child.
+#[test]
+fn fork_makes_no_table_that_stays_empty() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 500, MapRequest::anonymous(20, RW));
+    map(&vm, space, 490, MapRequest::anonymous(5, Prot::READ));
+    touch(&vm, space, 491, Access::Read);
+    touch(&vm, space, 515, Access::Write);
+    let child = vm.fork(space).unwrap();
+    assert_eq!(leaves(&vm, child).len(), 1);
+    assert_eq!(vm.space_stats(child).unwrap().table_bytes, 4 * 4096);
+    vm.audit().unwrap();
+}
+
+/// The first table that a move empties may be the one it moves to.
+#[test]
+fn a_move_into_the_table_it_starts_in_loses_nothing() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1016, MapRequest::anonymous(16, RW));
+    for page in 1024..1030 {
+        touch(&vm, space, page, Access::Write);
+    }
+    let frames: Vec<Pfn> = leaves(&vm, space).iter().map(|leaf| leaf.1).collect();
+    vm.remap(space, Vpn(1016), 16, 16, Placement::Fixed(Vpn(600))).unwrap();
+    let moved: Vec<(u64, Pfn)> = (608..614).zip(frames).collect();
+    assert_eq!(leaves(&vm, space), moved);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn a_pinned_page_survives_truncation_and_exit() {
+    for design in ["rmap=partial", "rmap=chains"] {
+        if design == "rmap=chains" {
+            pinned_page::<Chains>(design);
+        } else {
+            pinned_page::<Partial>(design);
+        }
+    }
+}
+
+fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
+    let vm = vm_with::<R>(design, 1024);
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(1, 9).unwrap();
+    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    map(&vm, space, 2000, MapRequest::anonymous(9, RW));
+    let mut frames = [Pfn::NONE; 2];
+    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames[..1]).unwrap();
+    vm.pin_pages(space, Vpn(2003), Access::Write, &mut frames[1..]).unwrap();
+    vm.truncate(file, 0).unwrap();
+    vm.audit().unwrap();
+    assert_eq!(vm.exit(space), Ok(true));
+    vm.release_object(file).unwrap();
+    let report = vm.audit().unwrap();
+    assert_eq!(report.frames.of(Kind::Object), 1, "{design}");
+    assert_eq!(report.frames.of(Kind::Anonymous), 1, "{design}");
+    vm.unpin(&frames);
+    let report = vm.audit().unwrap();
+    assert_eq!(report.frames.of(Kind::Object) + report.frames.of(Kind::Anonymous), 0);
+}
+
+/// A device that writes to a pinned page sets no mark in any entry.
+#[test]
+fn a_file_page_pinned_for_writing_is_dirty_until_it_is_unpinned_and_written() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(1, 9).unwrap();
+    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    touch(&vm, space, 1003, Access::Write);
+    assert_eq!(vm.sync(file), Ok(1));
+    assert_eq!(vm.sync(file), Ok(0));
+    let mut frames = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames).unwrap();
+    assert_eq!(vm.sync(file), Ok(1), "the entry was writable and clean");
+    assert_eq!(vm.sync(file), Ok(1), "the device may have written again");
+    vm.unpin(&frames);
+    assert_eq!(vm.sync(file), Ok(1));
+    assert_eq!(vm.sync(file), Ok(0));
+    vm.audit().unwrap();
+}
+
+#[test]
+fn fork_copies_pinned_pages_and_shares_the_others() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(4, RW));
+    for page in 1000..1004 {
+        touch(&vm, space, page, Access::Write);
+    }
+    let mut frames = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(1002), Access::Write, &mut frames).unwrap();
+    let child = vm.fork(space).unwrap();
+    let pairs: Vec<bool> = leaves(&vm, space)
+        .iter()
+        .zip(leaves(&vm, child))
+        .map(|(mine, theirs)| mine.1 == theirs.1)
+        .collect();
+    assert_eq!(pairs, [true, true, false, true]);
+    touch(&vm, space, 1002, Access::Write);
+    assert_eq!(leaves(&vm, space)[2].1, frames[0], "the pinned page stays the parent's");
+    vm.unpin(&frames);
+    vm.audit().unwrap();
+}
+
+/// Keeps what [`Aging`] was told.
+#[derive(Default)]
+struct Told(Mutex<Vec<Pfn>>);
+
+impl Aging for Arc<Told> {
+    fn inserted(&self, _pin: &Pin<'_>, frame: Pfn, _kind: Inserted) {
+        let mut list = self.0.lock().unwrap();
+        assert!(!list.contains(&frame), "{frame:?} was inserted twice");
+        list.push(frame);
+    }
+
+    fn removed(&self, _pin: &Pin<'_>, frame: Pfn) {
+        let mut list = self.0.lock().unwrap();
+        let place = list.iter().position(|other| *other == frame);
+        list.swap_remove(place.unwrap_or_else(|| panic!("{frame:?} was not there")));
+    }
+}
+
+#[test]
+fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
+    let mut vm = vm();
+    let told = Arc::<Told>::default();
+    vm.set_aging(Box::new(Arc::clone(&told)));
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(1, 20).unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(9, RW));
+    map(&vm, space, 2000, MapRequest::object(file, 0, 20, RW));
+    map(&vm, space, 3000, MapRequest::anonymous(9, RW).shared());
+    for page in (1000..1009).chain(2000..2005).chain(3000..3004) {
+        touch(&vm, space, page, Access::Write);
+    }
+    vm.write_pages(file, 10, 3, |_, bytes| bytes.fill(1)).unwrap();
+    let mut frames = [Pfn::NONE; 3];
+    vm.pin_pages(space, Vpn(1000), Access::Write, &mut frames).unwrap();
+    let child = vm.fork(space).unwrap();
+    touch(&vm, child, 1005, Access::Write);
+    touch(&vm, space, 1006, Access::Write);
+    vm.advise(space, Vpn(1001), 1, Advice::DontNeed).unwrap();
+    vm.truncate(file, 2).unwrap();
+    let mut mapped = leaves(&vm, space);
+    mapped.extend(leaves(&vm, child));
+    let heard = told.0.lock().unwrap().clone();
+    for (page, frame) in mapped {
+        assert!(heard.contains(&frame), "page {page} is not known");
+    }
+    assert_eq!(vm.exit(space), Ok(true));
+    assert_eq!(vm.exit(child), Ok(true));
+    vm.unpin(&frames);
+    vm.release_object(file).unwrap();
+    assert_eq!(*told.0.lock().unwrap(), []);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(3, RW));
+    touch(&vm, space, 1000, Access::Write);
+    let child = vm.fork(space).unwrap();
+    touch(&vm, space, 1001, Access::Write);
+    vm.advise(space, Vpn(1000), 3, Advice::Free).unwrap();
+    let lazy = |page: usize| vm.memory().frame(leaves(&vm, space)[page].1).has(Flags::LAZY_FREE);
+    assert!(!lazy(0) && lazy(1));
+    assert_eq!(vm.exit(child), Ok(true));
+    vm.audit().unwrap();
+}
+
+#[test]
+fn a_machine_that_does_not_fit_is_refused_with_the_reason() {
+    run_on(0);
+    let high = TestMachine::new(&[0], &[range(0, 64, 0, Zone::High)]);
+    let refused = TestVm::<Partial>::new(high, Design::default());
+    let error = refused.err().map(|error| error.0);
+    assert!(error.is_some_and(|text| text.contains("low memory")));
+}
+
+#[test]
+fn prot_none_and_back_keeps_pages_and_their_rights() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(6, RW));
+    for page in 1000..1006 {
+        touch(&vm, space, page, Access::Write);
+    }
+    let before = leaves(&vm, space);
+    vm.protect(space, Vpn(1002), 2, Prot::NONE).unwrap();
+    assert_eq!(regions(&vm, space), [(1000, 1002), (1002, 1004), (1004, 1006)]);
+    assert_eq!(vm.fault(space, 1002 << 12, Access::Read), Err(FaultError::Protection));
+    let whole = PageRange::new(Vpn(1000), 6);
+    assert!(!vm.is_accessible(space, whole, Access::Read));
+    vm.audit().unwrap();
+    vm.protect(space, Vpn(1002), 2, RW).unwrap();
+    assert_eq!(regions(&vm, space), [(1000, 1006)], "one region again");
+    assert_eq!(leaves(&vm, space), before);
+    assert!(vm.is_accessible(space, whole, Access::Read));
+    touch(&vm, space, 1002, Access::Write);
+    assert_eq!(leaves(&vm, space), before, "nobody shares it: no copy");
+    vm.audit().unwrap();
+}

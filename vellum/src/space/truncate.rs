@@ -14,7 +14,7 @@ use super::manager::{SpaceId, Vm};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::{MappedBy, ObjectId, ObjectKind};
-use crate::platform::{Flush, IoError, Platform, SpaceTag};
+use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Topology, Verdict};
 use crate::slab::Handle;
 use crate::sync::Pin;
@@ -64,18 +64,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Flushes and forgets stale entries.
     fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
         for &(handle, page) in &stale.entries[..stale.used] {
-            let space = self.live_at(handle);
-            let target = self.flush_target(space);
-            if !target.cpus.is_empty() {
-                let request = Flush {
-                    space: SpaceTag(handle),
-                    range: Some(PageRange::new(page, 1)),
-                    tables: false,
-                };
-                self.memory
-                    .platform()
-                    .flush(pin.cpu(), target.cpus, &request);
-            }
+            self.flush_page(pin, self.live_at(handle), page);
         }
         stale.used = 0;
     }
@@ -177,14 +166,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::NoObject`].
     pub fn truncate(&self, id: ObjectId, pages: u64) -> Result<(), MapError> {
         let object = self.objects.find(id).ok_or(MapError::NoObject)?;
-        let shrinks = pages < object.pages();
-        self.objects.set_pages(object, pages);
-        if shrinks {
-            // Pages first: a private copy made meanwhile came from a page that
-            // was still there, and is found afterwards.
-            self.drop_pages(id.handle, pages);
-            self.zap_copies(id.handle, pages);
-        }
+        self.with_size_locked(object, || {
+            let shrinks = pages < object.pages();
+            self.objects.set_pages(object, pages);
+            if shrinks {
+                // Pages first: a private copy made meanwhile came from a page
+                // that was still there, and is found afterwards.
+                self.drop_pages(id.handle, pages);
+                self.zap_copies(id.handle, pages);
+            }
+        });
         Ok(())
     }
 

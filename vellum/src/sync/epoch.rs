@@ -16,8 +16,8 @@ use crate::platform::{CpuId, NodeId};
 pub trait PinHost {
     /// The platform's `unpin`.
     fn unpin(&self, cpu: CpuId);
-    /// The platform's `relax`.
-    fn relax(&self, spins: u32);
+    /// The platform's `relax`, by a caller pinned to `cpu`.
+    fn relax(&self, cpu: CpuId, spins: u32);
 }
 
 /// When something was unlinked.
@@ -141,7 +141,7 @@ impl Pin<'_> {
     #[inline]
     pub fn relax(&self, spins: u32) {
         spin_hint();
-        self.host.relax(spins);
+        self.host.relax(self.cpu, spins);
     }
 
     /// Announces the present epoch in place of the one entered in: everything

@@ -34,7 +34,7 @@ impl PinHost for Host<'_> {
     fn unpin(&self, cpu: CpuId) {
         self.0.unpin(cpu);
     }
-    fn relax(&self, spins: u32) {
+    fn relax(&self, _cpu: CpuId, spins: u32) {
         self.0.relax(spins);
     }
 }

@@ -22,7 +22,7 @@ struct Host;
 
 impl PinHost for Host {
     fn unpin(&self, _cpu: CpuId) {}
-    fn relax(&self, _spins: u32) {}
+    fn relax(&self, _cpu: CpuId, _spins: u32) {}
 }
 
 fn pin(epochs: &Epochs, cpu: u16) -> Pin<'_> {

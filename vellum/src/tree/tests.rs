@@ -1,0 +1,152 @@
+//! The tree against an ordered map.
+
+use std::vec::Vec;
+
+use super::*;
+use crate::frame::{PhysicalMemory, Site};
+use crate::slab::ArenaMaker;
+use crate::sync::atomic::AtomicU64;
+use crate::testing::{Rng, TestMachine, run_on};
+
+#[derive(Default)]
+struct Thing {
+    key: AtomicU64,
+    /// Items at and below this one.
+    size: AtomicU64,
+    links: Links,
+    link: AtomicU32,
+}
+
+impl Item for Thing {
+    const SITE: Site = Site::Region;
+    fn vacant() -> Self {
+        Thing::default()
+    }
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+struct ByKey;
+
+impl Threaded for ByKey {
+    type Item = Thing;
+    fn links(item: &Thing) -> &Links {
+        &item.links
+    }
+    fn key(item: &Thing) -> u64 {
+        item.key.load(Ordering::Relaxed)
+    }
+    fn refresh(item: &Thing, left: Option<&Thing>, right: Option<&Thing>) {
+        let below = [left, right].into_iter().flatten();
+        let size: u64 = below.map(|child| child.size.load(Ordering::Relaxed)).sum();
+        item.size.store(size + 1, Ordering::Relaxed);
+    }
+}
+
+type Things<'a> = Tree<'a, ByKey>;
+
+fn keys(tree: &Things<'_>) -> Vec<(u64, u32)> {
+    let mut found = Vec::new();
+    let mut place = tree.first();
+    while !place.is_none() {
+        found.push((ByKey::key(tree.item(place)), place.raw()));
+        place = tree.next(place);
+    }
+    found
+}
+
+/// Depth of the tree, with the sums checked on the way.
+fn depth(tree: &Things<'_>, place: Handle<Thing>) -> (u64, usize) {
+    if place.is_none() {
+        return (0, 0);
+    }
+    let (left, right) = (depth(tree, tree.left(place)), depth(tree, tree.right(place)));
+    let size = left.0 + right.0 + 1;
+    assert_eq!(tree.item(place).size.load(Ordering::Relaxed), size, "a sum is out of date");
+    (size, left.1.max(right.1) + 1)
+}
+
+#[test]
+fn random_edits_match_an_ordered_list() {
+    run_on(0);
+    let memory = PhysicalMemory::new(TestMachine::simple(1, 1024)).unwrap();
+    // SAFETY: the arena is used with `memory` only, in this test.
+    let arena: Arena<Thing> = unsafe { ArenaMaker::new(1, 1024, 4096) }.make();
+    let root = AtomicU32::new(0);
+    let tree = Things::new(&arena, &root);
+    let pin = memory.pin();
+    let mut rng = Rng::new(4);
+    // In the order of the tree: equal keys in the order they came.
+    let mut model: Vec<(u64, u32)> = Vec::new();
+    for step in 0..8000 {
+        let grows = step / 1000 % 2 == 0;
+        if model.is_empty() || rng.below(10) < if grows { 7 } else { 3 } {
+            let handle = arena.alloc(&pin, &memory).unwrap();
+            let key = rng.below(500) as u64;
+            arena.get(handle).key.store(key, Ordering::Relaxed);
+            tree.insert(handle);
+            let place = model.partition_point(|item| item.0 <= key);
+            model.insert(place, (key, handle.raw()));
+        } else {
+            let (_, raw) = model.remove(rng.below(model.len()));
+            tree.remove(Handle::from_raw(raw));
+            arena.free(&pin, Handle::from_raw(raw));
+        }
+        assert_eq!(tree.check(), Ok(model.len() as u64), "step {step}");
+        let probe = rng.below(520) as u64;
+        let place = model.partition_point(|item| item.0 <= probe);
+        let wanted = place.checked_sub(1).map(|place| model[place].0);
+        let found = tree.last_at_most(probe);
+        assert_eq!((!found.is_none()).then(|| ByKey::key(tree.item(found))), wanted);
+        if step % 100 == 0 {
+            assert_eq!(keys(&tree), model);
+            let mut backwards = Vec::new();
+            let mut place = model.last().map_or(Handle::NONE, |last| Handle::from_raw(last.1));
+            while !place.is_none() {
+                backwards.push(place.raw());
+                place = tree.previous(place);
+            }
+            backwards.reverse();
+            let raw: Vec<u32> = model.iter().map(|item| item.1).collect();
+            assert_eq!(backwards, raw);
+            depth(&tree, tree.root());
+        }
+    }
+}
+
+#[test]
+fn ascending_descending_and_alternating_keys_stay_shallow() {
+    const ITEMS: u64 = 20_000;
+    let orders: [fn(u64) -> u64; 3] = [
+        |number| number,
+        |number| ITEMS - number,
+        |number| if number % 2 == 0 { number } else { 2 * ITEMS - number },
+    ];
+    for order in orders {
+        run_on(0);
+        let memory = PhysicalMemory::new(TestMachine::simple(1, 1024)).unwrap();
+        // SAFETY: the arena is used with `memory` only, in this test.
+        let arena: Arena<Thing> = unsafe { ArenaMaker::new(1, 1024, 4096) }.make();
+        let root = AtomicU32::new(0);
+        let tree = Things::new(&arena, &root);
+        let pin = memory.pin();
+        for number in 0..ITEMS {
+            let handle = arena.alloc(&pin, &memory).unwrap();
+            arena.get(handle).key.store(order(number), Ordering::Relaxed);
+            tree.insert(handle);
+        }
+        let (size, deepest) = depth(&tree, tree.root());
+        // 1.44 log2(n + 2)
+        assert!(size == ITEMS && deepest <= 20, "{deepest} levels");
+        // Taking out every other item, always at the same end, keeps balance.
+        let mut place = tree.first();
+        for _ in 0..ITEMS / 2 {
+            let next = tree.next(place);
+            tree.remove(place);
+            place = next;
+        }
+        assert_eq!(tree.check(), Ok(ITEMS / 2));
+        assert!(depth(&tree, tree.root()).1 <= 19);
+    }
+}

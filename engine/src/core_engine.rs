@@ -11,6 +11,7 @@ use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, Mmu};
 
+use crate::meter::Meter;
 use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot};
 use crate::slots::Slots;
 
@@ -20,6 +21,7 @@ pub struct CoreEngine<F: Format, R: ReverseMap> {
     pub(crate) spaces: Slots,
     pub(crate) files: Slots,
     pub(crate) peaks: Peaks,
+    meter: Meter,
 }
 
 /// Highest values seen at the end of a batch.
@@ -42,6 +44,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             spaces: Slots::new(),
             files: Slots::new(),
             peaks: Peaks::default(),
+            meter: Meter::new(),
         })
     }
 
@@ -119,7 +122,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome) {
-        self.on(cpu, || self.execute_all(ops, outcome));
+        self.on(cpu, || self.meter.during(|| self.execute_all(ops, outcome)));
         self.note_peaks();
     }
 
@@ -203,7 +206,9 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.list_counters()
+        let mut counters = self.list_counters();
+        counters.extend(self.meter.counters());
+        counters
     }
 
     fn memory(&self) -> Vec<(&'static str, u64, u64)> {
@@ -212,8 +217,6 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
 
     fn mapping_histogram(&self) -> Vec<u64> {
         let sharing = self.on(0, || self.vm.sharing());
-        let both = sharing.anonymous.iter().zip(&sharing.objects);
-        both.map(|(anonymous, objects)| anonymous + objects)
-            .collect()
+        sharing.anonymous.to_vec()
     }
 }

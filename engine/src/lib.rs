@@ -11,12 +11,16 @@
 //! own, with faults built in.
 //!
 //! Pages are the trace's 4 KiB pages everywhere in this crate.
+//!
+//! `vellum-engine-counted` compiles every file of this crate but `op.rs` and
+//! `meter.rs` once more, over a core that reports its atomic operations.
 
 mod build;
 mod core_engine;
 mod counters;
 mod execute;
-mod op;
+mod meter;
+pub mod op;
 mod slots;
 
 pub use build::{Config, build, machine};

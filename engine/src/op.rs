@@ -266,7 +266,7 @@ pub trait Engine: Send + Sync {
     /// name, now, peak.
     fn memory(&self) -> Vec<(&'static str, u64, u64)>;
 
-    /// Histogram of how many mappings the mapped frames have now: `[n]` is the
+    /// Histogram of how many mappings the private frames have now: `[n]` is the
     /// number of frames with `n + 1` mappings; the last entry collects the rest.
     fn mapping_histogram(&self) -> Vec<u64>;
 }

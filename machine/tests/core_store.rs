@@ -41,7 +41,12 @@ fn setup<R: ReverseMap>(design: &str, shared: bool) -> Setup<R> {
         vm.map(space, &request.at(Placement::Fixed(START))).unwrap();
         (file, space)
     });
-    Setup { vm, store, file, space }
+    Setup {
+        vm,
+        store,
+        file,
+        space,
+    }
 }
 
 impl<R: ReverseMap> Setup<R> {
@@ -56,9 +61,18 @@ impl<R: ReverseMap> Setup<R> {
             // SAFETY: the root is that of a live space of this machine's manager.
             let mmu = unsafe { self.vm.platform().mmu(CpuId(0)) };
             let address = (START.0 + page) << 12;
-            mmu.access(loaded.tag, loaded.root, address, access, value, &mut |fault| {
-                self.vm.fault(self.space, fault.address, fault.access).map(|_| ())
-            })
+            mmu.access(
+                loaded.tag,
+                loaded.root,
+                address,
+                access,
+                value,
+                &mut |fault| {
+                    self.vm
+                        .fault(self.space, fault.address, fault.access)
+                        .map(|_| ())
+                },
+            )
             .map_err(|error| match error {
                 vellum_machine::mmu::AccessError::Refused(error) => error,
                 other => panic!("{other}"),
@@ -92,10 +106,16 @@ fn failed_reads<R: ReverseMap>(design: &str) {
         let read = setup.on(|| setup.vm.read_pages(setup.file, 2, 4, |_, _| {}));
         assert_eq!(read, Err(FaultError::Io));
         assert_eq!(setup.cached(), 1, "the page before the bad one was read");
-        assert_eq!(setup.access(4, Access::Read, 0), Ok(STORE << 32 | 4), "others can be read");
+        assert_eq!(
+            setup.access(4, Access::Read, 0),
+            Ok(STORE << 32 | 4),
+            "others can be read"
+        );
         let pinned = setup.on(|| {
             let mut frames = [vellum::addr::Pfn::NONE; 4];
-            setup.vm.pin_pages(setup.space, START, Access::Read, &mut frames)
+            setup
+                .vm
+                .pin_pages(setup.space, START, Access::Read, &mut frames)
         });
         assert!(pinned.is_err(), "{design}");
         assert_eq!(
@@ -104,7 +124,9 @@ fn failed_reads<R: ReverseMap>(design: &str) {
         );
         setup.store.faults().heal();
         assert_eq!(setup.access(3, Access::Read, 0), Ok(STORE << 32 | 3));
-        setup.on(|| setup.vm.populate(setup.space, START, 16)).unwrap();
+        setup
+            .on(|| setup.vm.populate(setup.space, START, 16))
+            .unwrap();
         setup.cached();
     }
 }
@@ -127,15 +149,27 @@ fn failed_writes<R: ReverseMap>(design: &str) {
     }
     setup.store.faults().fail_range(Transfer::Write, 3..5);
     assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Err(FaultError::Io));
-    assert_eq!([2, 5].map(|page| setup.stored(page)), [102, 105], "the others are written");
+    assert_eq!(
+        [2, 5].map(|page| setup.stored(page)),
+        [102, 105],
+        "the others are written"
+    );
     assert_eq!(setup.stored(3), STORE << 32 | 3, "{design}");
     // A store between the attempts is not lost either.
     setup.access(2, Access::Write, 202).unwrap();
     setup.access(4, Access::Write, 204).unwrap();
     assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Err(FaultError::Io));
     setup.store.faults().heal();
-    assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Ok(2), "what failed is still dirty");
-    assert_eq!([2, 3, 4, 5].map(|page| setup.stored(page)), [202, 103, 204, 105], "{design}");
+    assert_eq!(
+        setup.on(|| setup.vm.sync(setup.file)),
+        Ok(2),
+        "what failed is still dirty"
+    );
+    assert_eq!(
+        [2, 3, 4, 5].map(|page| setup.stored(page)),
+        [202, 103, 204, 105],
+        "{design}"
+    );
     assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Ok(0));
     setup.on(|| setup.vm.audit()).unwrap();
 }
@@ -165,7 +199,11 @@ fn a_page_overwritten_as_a_whole_is_not_read_first() {
     let setup = setup::<Partial>("rmap=partial", true);
     setup.store.faults().fail_range(Transfer::Read, 0..100);
     setup
-        .on(|| setup.vm.write_pages(setup.file, 4, 2, |page, bytes| bytes.fill(page)))
+        .on(|| {
+            setup
+                .vm
+                .write_pages(setup.file, 4, 2, |page, bytes| bytes.fill(page))
+        })
         .unwrap();
     assert_eq!(setup.access(5, Access::Read, 0), Ok(5));
     assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Ok(2));

@@ -77,7 +77,10 @@ impl Bare {
         };
         Bare {
             memory,
-            map: [range(0, 1500, Zone::Low), range(1500, FRAMES - 1500, Zone::High)],
+            map: [
+                range(0, 1500, Zone::Low),
+                range(1500, FRAMES - 1500, Zone::High),
+            ],
             cpu: Cell::new(0),
             written: Cell::new(0),
         }
@@ -142,7 +145,12 @@ unsafe impl Platform for Bare {
 
 type Manager<R> = Vm<Bare, X86_64, R>;
 
-fn touch<R: ReverseMap>(vm: &Manager<R>, space: SpaceId, pages: std::ops::Range<u64>, access: Access) {
+fn touch<R: ReverseMap>(
+    vm: &Manager<R>,
+    space: SpaceId,
+    pages: std::ops::Range<u64>,
+    access: Access,
+) {
     for page in pages {
         vm.fault(space, page << 12, access).unwrap();
     }
@@ -156,12 +164,33 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     let file = vm.create_file(1, 40).unwrap();
     let memory = vm.create_shared_memory(30).unwrap();
     let rw = Prot::READ_WRITE;
-    vm.map(parent, &at(MapRequest::anonymous(300, rw), 400)).unwrap();
-    vm.map(parent, &at(MapRequest::anonymous(8, rw).growing_down(), 3000)).unwrap();
-    vm.map(parent, &at(MapRequest::anonymous(20, rw).shared(), 5000)).unwrap();
-    vm.map(parent, &at(MapRequest::object(file, 2, 30, rw).shared(), 6000)).unwrap();
-    vm.map(parent, &at(MapRequest::object(file, 0, 30, rw.union(Prot::EXECUTE)), 7000)).unwrap();
-    vm.map(parent, &at(MapRequest::object(memory, 0, 40, rw).shared(), 8000)).unwrap();
+    vm.map(parent, &at(MapRequest::anonymous(300, rw), 400))
+        .unwrap();
+    vm.map(
+        parent,
+        &at(MapRequest::anonymous(8, rw).growing_down(), 3000),
+    )
+    .unwrap();
+    vm.map(parent, &at(MapRequest::anonymous(20, rw).shared(), 5000))
+        .unwrap();
+    vm.map(
+        parent,
+        &at(MapRequest::object(file, 2, 30, rw).shared(), 6000),
+    )
+    .unwrap();
+    vm.map(
+        parent,
+        &at(
+            MapRequest::object(file, 0, 30, rw.union(Prot::EXECUTE)),
+            7000,
+        ),
+    )
+    .unwrap();
+    vm.map(
+        parent,
+        &at(MapRequest::object(memory, 0, 40, rw).shared(), 8000),
+    )
+    .unwrap();
     vm.map(parent, &MapRequest::anonymous(5000, rw)).unwrap();
     touch(vm, parent, 400..700, Write);
     touch(vm, parent, 2990..3008, Write);
@@ -187,17 +216,28 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     }
     vm.unpin(&frames);
     for step in 0..40 {
-        vm.protect(parent, Vpn(400 + step * 7), 3, Prot::READ).unwrap();
+        vm.protect(parent, Vpn(400 + step * 7), 3, Prot::READ)
+            .unwrap();
     }
     touch(vm, parent, 450..451, Read);
-    vm.remap(parent, Vpn(420), 1, 9, Placement::Anywhere).unwrap();
-    vm.remap(parent, Vpn(3000), 8, 8, Placement::Fixed(Vpn((1 << 27) - 4))).unwrap();
-    vm.remap(parent, Vpn(5000), 20, 12, Placement::Anywhere).unwrap();
+    vm.remap(parent, Vpn(420), 1, 9, Placement::Anywhere)
+        .unwrap();
+    vm.remap(
+        parent,
+        Vpn(3000),
+        8,
+        8,
+        Placement::Fixed(Vpn((1 << 27) - 4)),
+    )
+    .unwrap();
+    vm.remap(parent, Vpn(5000), 20, 12, Placement::Anywhere)
+        .unwrap();
     vm.unmap(parent, Vpn(640), 30).unwrap();
     vm.advise(parent, Vpn(6000), 30, Advice::DontNeed).unwrap();
     vm.advise(parent, Vpn(7000), 30, Advice::Free).unwrap();
     vm.set_heap_end(parent, Vpn(20_010)).unwrap();
-    vm.write_pages(file, 1 << 20, 3, |page, bytes| bytes.fill(page)).unwrap();
+    vm.write_pages(file, 1 << 20, 3, |page, bytes| bytes.fill(page))
+        .unwrap();
     vm.read_pages(memory, 0, 30, |_, bytes| {
         let mut word = [0; 8];
         bytes.read(8, &mut word);
@@ -228,8 +268,13 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
 /// Runs out of memory in every way there is.
 fn exhaust<R: ReverseMap>(vm: &Manager<R>) {
     let space = vm.create_space().unwrap();
-    let start = vm.map(space, &MapRequest::anonymous(10_000, Prot::READ_WRITE)).unwrap();
-    assert_eq!(vm.populate(space, start, 10_000), Err(FaultError::OutOfMemory));
+    let start = vm
+        .map(space, &MapRequest::anonymous(10_000, Prot::READ_WRITE))
+        .unwrap();
+    assert_eq!(
+        vm.populate(space, start, 10_000),
+        Err(FaultError::OutOfMemory)
+    );
     assert!(vm.fork(space).is_err());
     let file = vm.create_file(2, 10_000);
     if let Ok(file) = file {
@@ -255,7 +300,10 @@ fn run<R: ReverseMap>(design: &str) {
         scenario(&vm);
         scenario(&vm);
     });
-    assert_eq!(count, 0, "{design}: {count} calls of the global allocator after Vm::new");
+    assert_eq!(
+        count, 0,
+        "{design}: {count} calls of the global allocator after Vm::new"
+    );
     assert!(vm.platform().written.get() > 0);
 }
 

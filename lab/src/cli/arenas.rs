@@ -17,6 +17,7 @@ pub struct Arenas {
     cpus: usize,
     nodes: usize,
     ram_bytes: u64,
+    count_atomics: bool,
     arenas: [OnceCell<Arc<Arena>>; ARMS],
 }
 
@@ -28,7 +29,25 @@ impl Arenas {
             cpus,
             nodes: 1,
             ram_bytes,
+            count_atomics: false,
             arenas: Default::default(),
+        }
+    }
+
+    /// Whether there are to be engines that count atomic operations, too.
+    pub fn counting_atomics(self, count_atomics: bool) -> Self {
+        Self {
+            count_atomics,
+            ..self
+        }
+    }
+
+    fn config(&self, design: &str) -> Config {
+        Config {
+            design: design.to_owned(),
+            cpus: self.cpus,
+            nodes: self.nodes,
+            ram_bytes: self.ram_bytes,
         }
     }
 
@@ -48,12 +67,13 @@ impl Arenas {
 
 impl Builder for Arenas {
     fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
-        let config = Config {
-            design: design.to_owned(),
-            cpus: self.cpus,
-            nodes: self.nodes,
-            ram_bytes: self.ram_bytes,
-        };
-        vellum_engine::build(&config, self.arena(arena)?)
+        vellum_engine::build(&self.config(design), self.arena(arena)?)
+    }
+
+    fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
+        let config = self.config(design);
+        self.count_atomics
+            .then(|| vellum_engine_counted::build_counting(&config))
+            .transpose()
     }
 }

@@ -68,6 +68,9 @@ pub struct CompareArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     slice: u64,
+    /// Leave out the pass that counts atomic operations
+    #[arg(long)]
+    no_atomics: bool,
     /// Write everything as JSON to a file; `-` prints it instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -153,7 +156,7 @@ fn take(
         style,
         divergence_limit: DIVERGENCE_LIMIT,
     };
-    let arenas = Arenas::new(args.cpus, args.ram);
+    let arenas = Arenas::new(args.cpus, args.ram).counting_atomics(!args.no_atomics);
     let clock = HostClock::new();
     measure(workload, &arenas, &clock, &settings, interrupt).map_err(|error| {
         let code = match &error {

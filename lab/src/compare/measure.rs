@@ -1,5 +1,5 @@
-//! The measurement: calibration, warming up, the pass by class, and the passes
-//! that count.
+//! The measurement: calibration, the pass that counts atomic operations
+//! (`atomics.rs`), warming up, the pass by class, and the passes that count.
 //!
 //! Order (`order.rs`) and memory are balanced: the arenas move on by one arm
 //! with each pass. Only complete passes are kept.
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use vellum_engine::{Engine, EngineError};
 
+use super::atomics::Counters;
 use super::clock::{Clock, empty_interval_ns};
 use super::crew::{CLASSES, ClassTime, Crew, Grain, Tally};
 use super::error::CompareError;
@@ -30,6 +31,16 @@ pub trait Builder {
     /// # Errors
     /// The design is refused, or the machine cannot be set up.
     fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError>;
+
+    /// An engine of `design` in memory of its own, whose counters go on, after
+    /// those of an engine from [`Builder::build`], with counts of the atomic
+    /// operations it needed. `None` if they are not to be counted.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    fn build_counting(&self, _design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
+        Ok(None)
+    }
 }
 
 impl<F: Fn(&str, usize) -> Result<Box<dyn Engine>, EngineError>> Builder for F {
@@ -65,7 +76,7 @@ pub struct Pass {
     /// Wall-clock time of each slice, in nanoseconds, by arm.
     pub wall_ns: [Vec<u64>; ARMS],
     /// Event counts at the end of the pass, by arm.
-    pub counters: [Vec<(&'static str, u64)>; ARMS],
+    pub counters: [Counters; ARMS],
     /// Memory at the end of the pass, by arm: name, bytes now, bytes at the peak.
     pub memory: [Vec<(&'static str, u64, u64)>; ARMS],
     /// Divergences, by arm.
@@ -87,6 +98,9 @@ pub struct Measurement {
     pub passes: Vec<Pass>,
     /// Time by class, from a pass of its own, by arm.
     pub classes: [[ClassTime; CLASSES]; ARMS],
+    /// Event counts of A and B with those of atomic operations, from a pass of
+    /// their own; none if the builder has no engines for it.
+    pub atomics: Option<[Counters; 2]>,
     /// What an empty interval measures, in nanoseconds.
     pub clock_ns: u64,
     /// Whether the user stopped the run before the last pass.
@@ -118,11 +132,12 @@ pub fn measure(
     Crew::with(load, clock, |crew| run.all(crew))
 }
 
-struct Run<'r> {
+/// What every stage of a measurement knows.
+pub(super) struct Run<'r> {
     load: &'r dyn Load,
-    builder: &'r dyn Builder,
-    settings: &'r Settings,
-    interrupt: &'r Interrupt,
+    pub(super) builder: &'r dyn Builder,
+    pub(super) settings: &'r Settings,
+    pub(super) interrupt: &'r Interrupt,
     /// What an empty interval measures.
     clock_ns: u64,
 }
@@ -132,6 +147,7 @@ impl Run<'_> {
         // A design that is refused is refused before any time is spent.
         drop(self.build(super::B, 1)?);
         let slices = self.calibrate(crew)?;
+        let atomics = self.count_atomics(crew, &slices)?;
         let steps = (slices.len() * (self.settings.passes + 2)) as u64;
         let mut progress = Progress::new(self.settings.style, "warming up", steps, "slices");
         self.warm_up(crew, &slices, &mut progress)?;
@@ -157,6 +173,7 @@ impl Run<'_> {
             interrupted: passes.len() < self.settings.passes,
             passes,
             classes,
+            atomics,
             clock_ns: self.clock_ns,
         })
     }
@@ -311,7 +328,7 @@ impl Run<'_> {
         }
     }
 
-    fn design(&self, arm: usize) -> &str {
+    pub(super) fn design(&self, arm: usize) -> &str {
         match arm {
             super::B => &self.settings.b,
             _ => &self.settings.a,
@@ -319,7 +336,7 @@ impl Run<'_> {
     }
 
     /// Refuses a run that did not do what was recorded.
-    fn accept(&self, design: &str, tally: &Tally) -> Result<(), CompareError> {
+    pub(super) fn accept(&self, design: &str, tally: &Tally) -> Result<(), CompareError> {
         if tally.out_of_memory > 0 {
             return Err(CompareError::OutOfMemory {
                 design: design.to_owned(),

@@ -10,6 +10,7 @@
 //! and a [`Verdict`].
 
 pub mod analysis;
+mod atomics;
 pub mod clock;
 pub mod crew;
 pub mod error;
@@ -18,6 +19,7 @@ mod order;
 pub mod workload;
 
 pub use analysis::{Analysis, Estimate, Reason, Verdict};
+pub use atomics::Counters;
 pub use clock::{Clock, HostClock};
 pub use crew::{ClassTime, Tally};
 pub use error::CompareError;

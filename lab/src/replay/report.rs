@@ -72,7 +72,8 @@ pub struct Report {
     pub counters: Vec<Figure>,
     /// Memory of the core.
     pub memory: Vec<Memory>,
-    /// Frames by number of mappings at the end: 1, 2, …; the last collects the rest.
+    /// Private frames by number of mappings (1, 2, …; the last collects the
+    /// rest), summed over samples taken in the course of the replay.
     pub mapping_histogram: Vec<u64>,
     /// The audit was carried out and held.
     pub audited: bool,
@@ -120,7 +121,7 @@ impl Report {
                     peak_bytes,
                 })
                 .collect(),
-            mapping_histogram: engine.mapping_histogram(),
+            mapping_histogram: replayed.mapping_histogram.clone(),
             audited: false,
             verified: None,
             refuted: None,
@@ -158,6 +159,7 @@ impl Report {
         section(&mut text, "repairs of the trace", &self.repairs);
         section(&mut text, "counters", &self.counters);
         text += &self.memory_table();
+        text += &self.sharing_line();
         text += &self.verified_lines();
         text
     }
@@ -204,6 +206,24 @@ impl Report {
             ]);
         }
         format!("\nmemory\n{}", table.render(2))
+    }
+
+    /// How many private frames had one mapping, two, and more.
+    fn sharing_line(&self) -> String {
+        let all: u64 = self.mapping_histogram.iter().sum();
+        if all == 0 {
+            return String::new();
+        }
+        let share = |count: u64| count as f64 * 100.0 / all as f64;
+        let with = |mappings: usize| self.mapping_histogram.get(mappings - 1).copied().unwrap_or(0);
+        let (one, two) = (with(1), with(2));
+        format!(
+            "\nprivate frames by mappings (samples in the course of the replay)\n  \
+             one (singletons) {:.2} %, two {:.2} %, more {:.2} %\n",
+            share(one),
+            share(two),
+            share(all - one - two)
+        )
     }
 
     fn verified_lines(&self) -> String {

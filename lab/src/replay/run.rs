@@ -127,7 +127,12 @@ pub struct Replayed {
     pub wall_ns: u64,
     /// What went otherwise than recorded.
     pub divergences: Divergences,
+    /// Private frames by number of mappings, summed over samples between slices.
+    pub mapping_histogram: Vec<u64>,
 }
+
+/// Samples of the mapping histogram that a replay takes.
+const HISTOGRAM_SAMPLES: usize = 16;
 
 /// Replays the whole of `workload` on `engine`, calling `after_slice` with the
 /// number of operations done each time; it stops early if that says `false`.
@@ -140,13 +145,25 @@ pub fn run(
         core_ns_by_cpu: vec![0; workload.cpus()],
         ..Replayed::default()
     };
-    for slice in workload.slices(SLICE_OPS) {
-        run_slice(workload, engine, &slice, &mut replayed);
+    let slices = workload.slices(SLICE_OPS);
+    let between_samples = slices.len() / HISTOGRAM_SAMPLES + 1;
+    for (number, slice) in slices.iter().enumerate() {
+        run_slice(workload, engine, slice, &mut replayed);
+        if number % between_samples == between_samples / 2 {
+            add_sample(&mut replayed.mapping_histogram, engine.mapping_histogram());
+        }
         if !after_slice(slice.len() as u64) {
             break;
         }
     }
     replayed
+}
+
+fn add_sample(sum: &mut Vec<u64>, sample: Vec<u64>) {
+    sum.resize(sum.len().max(sample.len()), 0);
+    for (sum, count) in sum.iter_mut().zip(sample) {
+        *sum += count;
+    }
 }
 
 /// Replays one slice, after those before it, and adds to `replayed`.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::kernbench::Row;
 use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
-use crate::compare::{Reason, Verdict};
+use crate::compare::{Counters, Reason, Verdict};
 use crate::replay::Class;
 
 /// Name and version of the JSON schema.
@@ -116,13 +116,36 @@ pub struct Count {
     pub high: u64,
 }
 
+/// How often something happened in one pass.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Counted {
+    /// Under design A.
+    pub a: Count,
+    /// Under design B.
+    pub b: Count,
+    /// Under the control, which has no part in the pass that counts atomics.
+    pub control: Option<Count>,
+}
+
+/// In which passes something was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CountedIn {
+    /// In every timed pass.
+    Timed,
+    /// In the one pass over the instrumented build.
+    Atomics,
+}
+
 /// A named event count.
 #[derive(Clone, Debug, Serialize)]
 pub struct CounterRow {
     /// What was counted.
     pub name: &'static str,
+    /// Where.
+    pub pass: CountedIn,
     /// How often in one pass.
-    pub count: Arms<Count>,
+    pub count: Counted,
 }
 
 /// Memory held for one purpose.
@@ -217,7 +240,7 @@ impl Report {
             verdict: Answer::from(&analysis.verdict),
             clock_ns: measured.clock_ns,
             classes: class_rows(measured),
-            counters: counter_rows(passes),
+            counters: counter_rows(passes, measured.atomics.as_ref()),
             memory: memory_rows(passes),
             divergences: Arms::of(|arm| Divergences {
                 explained: passes[0].tallies[arm].explained,
@@ -277,9 +300,9 @@ fn class_rows(measured: &Measurement) -> Vec<ClassRow> {
     rows.filter(|row| row.ops > 0).collect()
 }
 
-/// The counts that `value` finds in the passes, in which `row` exists.
-fn count(passes: &[Pass], value: impl Fn(&Pass) -> Option<u64>) -> Count {
-    let mut values: Vec<u64> = passes.iter().filter_map(value).collect();
+/// What the passes that have the value counted.
+fn count(values: impl Iterator<Item = u64>) -> Count {
+    let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
     match values.as_slice() {
         [] => Count {
@@ -312,21 +335,55 @@ fn names<'p>(lists: impl Iterator<Item = &'p [&'static str]>) -> Vec<&'static st
     names
 }
 
-fn counter_rows(passes: &[Pass]) -> Vec<CounterRow> {
-    let lists: Vec<Vec<&'static str>> = (0..ARMS)
-        .map(|arm| passes[0].counters[arm].iter().map(|row| row.0).collect())
-        .collect();
-    let row = |name| CounterRow {
-        name,
-        count: Arms::of(|arm| {
-            count(passes, |pass| {
-                let found = pass.counters[arm].iter().find(|row| row.0 == name);
-                found.map(|row| row.1)
-            })
-        }),
+/// What the timed passes counted, and then what only the pass that counts
+/// atomic operations did.
+fn counter_rows(passes: &[Pass], atomics: Option<&[Counters; 2]>) -> Vec<CounterRow> {
+    let find = |counters: &Counters, name| {
+        let found = counters.iter().find(|row| row.0 == name);
+        found.map(|row| row.1)
     };
-    let names = names(lists.iter().map(Vec::as_slice));
-    names.into_iter().map(row).collect()
+    let names_of = |lists: &[Counters]| {
+        let lists: Vec<Vec<&'static str>> = lists
+            .iter()
+            .map(|counters| counters.iter().map(|row| row.0).collect())
+            .collect();
+        names(lists.iter().map(Vec::as_slice))
+    };
+    let timed = names_of(&passes[0].counters);
+    let row = |&name: &&'static str| {
+        let over_passes = |arm: usize| {
+            let values = passes.iter().map(|pass| &pass.counters[arm]);
+            count(values.filter_map(|counters| find(counters, name)))
+        };
+        CounterRow {
+            name,
+            pass: CountedIn::Timed,
+            count: Counted {
+                a: over_passes(A),
+                b: over_passes(B),
+                control: Some(over_passes(CONTROL)),
+            },
+        }
+    };
+    let mut rows: Vec<CounterRow> = timed.iter().map(row).collect();
+    let Some(counters) = atomics else {
+        return rows;
+    };
+    let counted_once = names_of(counters);
+    let added = counted_once.iter().filter(|name| !timed.contains(name));
+    rows.extend(added.map(|&name| {
+        let once = |arm: usize| count(find(&counters[arm], name).into_iter());
+        CounterRow {
+            name,
+            pass: CountedIn::Atomics,
+            count: Counted {
+                a: once(A),
+                b: once(B),
+                control: None,
+            },
+        }
+    }));
+    rows
 }
 
 fn memory_rows(passes: &[Pass]) -> Vec<MemoryRow> {
@@ -335,10 +392,10 @@ fn memory_rows(passes: &[Pass]) -> Vec<MemoryRow> {
         .collect();
     let row = |name| {
         let bytes = |arm: usize, value: fn(&(&str, u64, u64)) -> u64| {
-            count(passes, |pass| {
+            count(passes.iter().filter_map(|pass| {
                 let found = pass.memory[arm].iter().find(|row| row.0 == name);
                 found.map(value)
-            })
+            }))
         };
         MemoryRow {
             name,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::model::{ClassRow, Count, CounterRow, Figure, Report};
+use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::table::{Table, grouped, marked};
 use super::{diffprofile, kernbench};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
@@ -247,10 +247,12 @@ fn counters(report: &Report) -> String {
     let silent = |row: &&CounterRow| row.count.a.high == 0 && row.count.b.high == 0;
     for row in report.counters.iter().filter(|row| !silent(row)) {
         let (a, b) = (&row.count.a, &row.count.b);
+        // One pass in which CPUs race proves nothing.
+        let proves = row.pass == CountedIn::Timed || report.cpus == 1;
         table.row(vec![
             row.name.to_owned(),
-            marked(spread(a, grouped), a.high < b.low),
-            marked(spread(b, grouped), b.high < a.low),
+            marked(spread(a, grouped), proves && a.high < b.low),
+            marked(spread(b, grouped), proves && b.high < a.low),
             signed(a.median, b.median),
         ]);
     }
@@ -261,8 +263,22 @@ fn counters(report: &Report) -> String {
             plural(count, "count is left out", "counts are left out")
         ),
     };
+    let in_atomics = |row: &&CounterRow| row.pass == CountedIn::Atomics;
+    let atomics: Vec<&str> = report
+        .counters
+        .iter()
+        .filter(in_atomics)
+        .map(|row| row.name)
+        .collect();
+    let source = match atomics.as_slice() {
+        [] => String::new(),
+        names => wrapped(&format!(
+            "From one separate pass on an instrumented build of the same source, not timed: {}.",
+            names.join(", ")
+        )),
+    };
     format!(
-        "{}* fewer{}\n{hidden}",
+        "{}* fewer{}\n{source}{hidden}",
         table.render(0),
         match report.passes {
             1 => ".".to_owned(),

@@ -10,7 +10,8 @@ use vellum::rmap::ReverseMap;
 use vellum::space::{MapEntry, Traits};
 
 use super::drive::{Check, Driver, prot};
-use super::model::{Cell, Clean, Content, Key, Run};
+use super::model::{Content, Key};
+use super::space::{Cell, Clean, Run};
 
 /// A leaf entry as the core reports it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,9 @@ where
     if core == model {
         return Ok(());
     }
-    Err(format!("{what}: the core has {core:?}, the model {model:?}"))
+    Err(format!(
+        "{what}: the core has {core:?}, the model {model:?}"
+    ))
 }
 
 /// Runs with neighbours joined that look alike from outside.
@@ -37,7 +40,11 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
             run.first.index = 0;
         }
         if let Some(last) = joined.last_mut() {
-            let step = if run.first.object.is_some() { last.end - last.start } else { 0 };
+            let step = if run.first.object.is_some() {
+                last.end - last.start
+            } else {
+                0
+            };
             let next = Cell {
                 index: last.first.index + step,
                 ..last.first
@@ -74,19 +81,27 @@ impl<R: ReverseMap> Driver<R> {
 
     fn key_of(&self, bits: u64) -> Option<Key> {
         let mut objects = self.objects.iter();
-        objects.find(|(_, id)| id.to_bits() == bits).map(|(&key, _)| key)
+        objects
+            .find(|(_, id)| id.to_bits() == bits)
+            .map(|(&key, _)| key)
     }
 
     fn run_of(&self, entry: &MapEntry) -> Result<Run, String> {
         let (object, index) = match entry.object {
             None => (None, 0),
             Some((id, kind, index)) => {
-                let key = self.key_of(id.to_bits()).ok_or("a region maps an unknown object")?;
+                let key = self
+                    .key_of(id.to_bits())
+                    .ok_or("a region maps an unknown object")?;
                 let store = match kind {
                     ObjectKind::File { store } => Some(store),
                     ObjectKind::SharedMemory => None,
                 };
-                named("backing store of an object", store, self.model.objects[&key].store)?;
+                named(
+                    "backing store of an object",
+                    store,
+                    self.model.objects[&key].store,
+                )?;
                 (Some(key), index)
             }
         };
@@ -140,7 +155,11 @@ impl<R: ReverseMap> Driver<R> {
             let Some(cell) = space.cells.get(&page) else {
                 continue;
             };
-            let entry = if cell.object.is_some() { Clean::Cached } else { Clean::Zero };
+            let entry = if cell.object.is_some() {
+                Clean::Cached
+            } else {
+                Clean::Zero
+            };
             space.clean.insert(page, entry);
         }
         Ok(())
@@ -154,7 +173,8 @@ impl<R: ReverseMap> Driver<R> {
 
     fn check_space_inner(&mut self, slot: u32) -> Check {
         let entries = self.entries(slot)?;
-        let runs: Result<Vec<Run>, String> = entries.iter().map(|entry| self.run_of(entry)).collect();
+        let runs: Result<Vec<Run>, String> =
+            entries.iter().map(|entry| self.run_of(entry)).collect();
         let model = self.model.spaces[&slot].runs();
         named("regions", joined(runs?), joined(model))?;
         if !self.exact {
@@ -190,7 +210,10 @@ impl<R: ReverseMap> Driver<R> {
 
     fn check_leaf(&mut self, slot: u32, page: u64, leaf: &Leaf) -> Check {
         let space = &self.model.spaces[&slot];
-        let cell = *space.cells.get(&page).ok_or("an entry outside of any region")?;
+        let cell = *space
+            .cells
+            .get(&page)
+            .ok_or("an entry outside of any region")?;
         let mut allowed = prot(cell.prot);
         let content = if let Some(private) = space.private.get(&page) {
             private.content.clone()
@@ -228,19 +251,30 @@ impl<R: ReverseMap> Driver<R> {
         for (word, value) in content.samples() {
             let found = self.vm.platform().ram_word(frame, usize::from(word) * 8);
             if found != Some(value) {
-                return Err(format!("word {word} of {frame:?} is {found:x?} instead of {value:#x}"));
+                return Err(format!(
+                    "word {word} of {frame:?} is {found:x?} instead of {value:#x}"
+                ));
             }
         }
         Ok(())
     }
 
     fn check_stats(&self, slot: u32, regions: u32, leaves: &BTreeMap<u64, Leaf>) -> Check {
-        let stats = self.vm.space_stats(self.ids[&slot]).ok_or("a live space has no statistics")?;
+        let stats = self
+            .vm
+            .space_stats(self.ids[&slot])
+            .ok_or("a live space has no statistics")?;
         let space = &self.model.spaces[&slot];
-        named("resident private pages", stats.rss.anonymous, space.private.len() as u64)?;
+        named(
+            "resident private pages",
+            stats.rss.anonymous,
+            space.private.len() as u64,
+        )?;
         let mut counts = [0; 3];
         for (page, entry) in &space.clean {
-            let object = space.cells[page].object.map(|key| &self.model.objects[&key]);
+            let object = space.cells[page]
+                .object
+                .map(|key| &self.model.objects[&key]);
             let kind = match (entry, object.and_then(|object| object.store)) {
                 (Clean::Zero, _) => 0,
                 (Clean::Cached, Some(_)) => 1,
@@ -254,7 +288,10 @@ impl<R: ReverseMap> Driver<R> {
         named("mapped pages", stats.pages, space.cells.len() as u64)?;
         named("regions counted", stats.regions, regions)?;
         named("users", stats.users, space.users)?;
-        let heap = self.vm.heap(self.ids[&slot]).ok_or("a live space has no heap")?;
+        let heap = self
+            .vm
+            .heap(self.ids[&slot])
+            .ok_or("a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
         let mut tables = BTreeSet::from([(4, 0)]);
         for page in leaves.keys() {
@@ -271,7 +308,9 @@ impl<R: ReverseMap> Driver<R> {
 
     pub fn check_spaces(&mut self) -> Check {
         let slots: Vec<u32> = self.ids.keys().copied().collect();
-        slots.into_iter().try_for_each(|slot| self.check_space(slot))
+        slots
+            .into_iter()
+            .try_for_each(|slot| self.check_space(slot))
     }
 
     /// Compares everything and has the core audit itself.
@@ -299,7 +338,10 @@ impl<R: ReverseMap> Driver<R> {
                 }
             }
         }
-        self.vm.audit().map(|_| ()).map_err(|failure| format!("audit: {failure}"))
+        self.vm
+            .audit()
+            .map(|_| ())
+            .map_err(|failure| format!("audit: {failure}"))
     }
 
     /// Everything ends: nothing may be left, and the stores hold what was written.
@@ -320,7 +362,8 @@ impl<R: ReverseMap> Driver<R> {
         }
         for (key, object) in &mut self.model.objects {
             if std::mem::replace(&mut object.open, false) {
-                vm.release_object(self.objects[key]).map_err(|error| error.to_string())?;
+                vm.release_object(self.objects[key])
+                    .map_err(|error| error.to_string())?;
             }
         }
         self.model.bury_objects();
@@ -332,12 +375,32 @@ impl<R: ReverseMap> Driver<R> {
                 named("word in the backing store", found, Some(value))?;
             }
         }
-        let report = vm.audit().map_err(|failure| format!("audit after the end: {failure}"))?;
+        let report = vm
+            .audit()
+            .map_err(|failure| format!("audit after the end: {failure}"))?;
         for kind in [Kind::Table, Kind::Anonymous, Kind::Object, Kind::Allocated] {
-            named(&format!("frames of kind {kind:?} left"), report.frames.of(kind), 0)?;
+            named(
+                &format!("frames of kind {kind:?} left"),
+                report.frames.of(kind),
+                0,
+            )?;
         }
-        let live = [report.spaces, report.regions, report.objects, report.tables, report.entries];
-        named("spaces, regions, objects, tables, entries left", live, [0; 5])?;
-        named("rmap nodes left", vellum::rmap::ReverseMap::live_nodes(vm.rmap()), 0)
+        let live = [
+            report.spaces,
+            report.regions,
+            report.objects,
+            report.tables,
+            report.entries,
+        ];
+        named(
+            "spaces, regions, objects, tables, entries left",
+            live,
+            [0; 5],
+        )?;
+        named(
+            "rmap nodes left",
+            vellum::rmap::ReverseMap::live_nodes(vm.rmap()),
+            0,
+        )
     }
 }

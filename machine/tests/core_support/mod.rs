@@ -1,7 +1,11 @@
 //! Random operation sequences on the core, checked against a model.
 
-pub mod check;
-pub mod drive;
-pub mod model;
-pub mod ops;
-pub mod run;
+mod check;
+mod drive;
+mod drive_space;
+mod failures;
+mod model;
+mod ops;
+mod random;
+mod run;
+mod space;

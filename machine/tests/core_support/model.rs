@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::space::{Cell, Clean, Private, Space, Target, check_range};
+
 /// Pages a space can map, and the lowest that is handed out unasked, as the
 /// core documents them for x86-64.
 pub const USER_END: u64 = 1 << 35;
-const LOWEST: u64 = 16;
+pub const LOWEST: u64 = 16;
 /// Pages a stack may grow to by default.
 const STACK_PAGES: u64 = 2048;
 
@@ -60,252 +62,6 @@ impl Content {
     pub fn samples(&self) -> impl Iterator<Item = (u16, u64)> {
         let plain = [0, 255, 511].map(|index| (index, self.word(index)));
         self.words.iter().map(|(&i, &w)| (i, w)).chain(plain)
-    }
-}
-
-/// A page that belongs to one space; the number tells it from every other.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Private {
-    pub number: u64,
-    pub content: Content,
-}
-
-/// What is mapped at one page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cell {
-    pub prot: u8,
-    pub shared: bool,
-    pub grows: bool,
-    pub heap: bool,
-    pub object: Option<Key>,
-    pub index: u64,
-}
-
-impl Cell {
-    fn allows(&self, access: Access) -> bool {
-        let right = match access {
-            Access::Read => READ,
-            Access::Write => WRITE,
-            Access::Execute => EXECUTE,
-        };
-        self.prot & right != 0
-    }
-
-    /// Whether `next` shows what comes after this.
-    fn is_followed_by(&self, next: &Cell) -> bool {
-        Cell {
-            index: self.index + 1,
-            ..*self
-        } == *next
-    }
-}
-
-/// An entry that holds no page of the space's own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clean {
-    Zero,
-    Cached,
-}
-
-/// A run of equal cells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
-    pub start: u64,
-    pub end: u64,
-    pub first: Cell,
-}
-
-#[derive(Clone, Default, Debug)]
-pub struct Space {
-    pub cells: BTreeMap<u64, Cell>,
-    pub private: BTreeMap<u64, Private>,
-    pub clean: BTreeMap<u64, Clean>,
-    pub heap: (u64, u64),
-    pub users: u32,
-}
-
-impl Space {
-    pub fn runs(&self) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for (&page, cell) in &self.cells {
-            if let Some(run) = runs.last_mut()
-                && run.end == page
-                && self.cells[&(page - 1)].is_followed_by(cell)
-            {
-                run.end += 1;
-                continue;
-            }
-            runs.push(Run {
-                start: page,
-                end: page + 1,
-                first: *cell,
-            });
-        }
-        runs
-    }
-
-    pub fn is_free(&self, start: u64, pages: u64) -> bool {
-        self.cells.range(start..start + pages).next().is_none()
-    }
-
-    pub fn is_covered(&self, start: u64, pages: u64) -> bool {
-        self.cells.range(start..start + pages).count() as u64 == pages
-    }
-
-    fn forget_entries(&mut self, start: u64, pages: u64) {
-        let pages = || start..start + pages;
-        self.private.retain(|page, _| !pages().contains(page));
-        self.clean.retain(|page, _| !pages().contains(page));
-    }
-
-    pub fn unmap(&mut self, start: u64, pages: u64) {
-        self.forget_entries(start, pages);
-        self.cells
-            .retain(|page, _| !(start..start + pages).contains(page));
-    }
-
-    pub fn dont_need(&mut self, start: u64, pages: u64) {
-        self.forget_entries(start, pages);
-    }
-
-    fn fill(&mut self, start: u64, pages: u64, first: Cell) {
-        for step in 0..pages {
-            let cell = Cell {
-                index: first.index + step,
-                ..first
-            };
-            self.cells.insert(start + step, cell);
-        }
-    }
-
-    /// The highest gap of `pages` pages.
-    pub fn highest_gap(&self, pages: u64) -> Option<u64> {
-        let mut end = USER_END - 1;
-        for (&page, _) in self.cells.iter().rev() {
-            if page < end && end - (page + 1) >= pages {
-                break;
-            }
-            end = end.min(page);
-        }
-        (end >= LOWEST + pages).then(|| end - pages)
-    }
-
-    pub fn protect(&mut self, start: u64, pages: u64, prot: u8) -> Result<(), Refusal> {
-        check_range(start, pages)?;
-        if !self.is_covered(start, pages) {
-            return Err(Refusal::NotMapped);
-        }
-        for (_, cell) in self.cells.range_mut(start..start + pages) {
-            cell.prot = prot;
-        }
-        Ok(())
-    }
-
-    pub fn set_heap_end(&mut self, end: u64) -> Result<(), Refusal> {
-        let (start, old) = self.heap;
-        if end < start {
-            return Err(Refusal::BadRange);
-        }
-        if end > old {
-            if !self.is_free(old, end - old) {
-                return Err(Refusal::Occupied);
-            }
-            let cell = Cell {
-                prot: READ | WRITE,
-                shared: false,
-                grows: false,
-                heap: true,
-                object: None,
-                index: old,
-            };
-            self.fill(old, end - old, cell);
-        } else {
-            self.unmap(end, old - end);
-        }
-        self.heap.1 = end;
-        Ok(())
-    }
-
-    /// mremap; `single` says whether the range lies in one region.
-    pub fn remap(
-        &mut self,
-        start: u64,
-        pages: u64,
-        new_pages: u64,
-        target: Target,
-        single: bool,
-    ) -> Result<(u64, bool), Refusal> {
-        check_range(start, pages)?;
-        if new_pages == 0 {
-            return Err(Refusal::BadRange);
-        }
-        if !single {
-            return Err(Refusal::NotMapped);
-        }
-        let run = *self
-            .runs()
-            .iter()
-            .find(|run| run.start <= start && start < run.end)
-            .ok_or(Refusal::NotMapped)?;
-        let target = match target {
-            Target::Fixed(to) => to,
-            _ if new_pages <= pages => {
-                self.unmap(start + new_pages, pages - new_pages);
-                return Ok((start, false));
-            }
-            target => {
-                let at_end = run.end == start + pages;
-                let fits = start + new_pages <= USER_END;
-                if at_end && fits && self.is_free(start + pages, new_pages - pages) {
-                    let last = self.cells[&(start + pages - 1)];
-                    let first = Cell {
-                        index: last.index + 1,
-                        ..last
-                    };
-                    self.fill(start + pages, new_pages - pages, first);
-                    return Ok((start, false));
-                }
-                if target != Target::Anywhere {
-                    return Err(Refusal::Occupied);
-                }
-                self.highest_gap(new_pages).ok_or(Refusal::NoGap)?
-            }
-        };
-        check_range(target, new_pages)?;
-        if target < start + pages && start < target + new_pages {
-            return Err(Refusal::BadRange);
-        }
-        self.unmap(target, new_pages);
-        let first = self.cells[&start];
-        for step in 0..pages.min(new_pages) {
-            if let Some(page) = self.private.remove(&(start + step)) {
-                self.private.insert(target + step, page);
-            }
-            if let Some(entry) = self.clean.remove(&(start + step)) {
-                self.clean.insert(target + step, entry);
-            }
-        }
-        self.unmap(start, pages);
-        self.fill(target, new_pages, first);
-        Ok((target, true))
-    }
-}
-
-/// Where something goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
-    Anywhere,
-    Hint(u64),
-    Fixed(u64),
-    FixedFree(u64),
-}
-
-pub fn check_range(start: u64, pages: u64) -> Result<(), Refusal> {
-    let end = start.checked_add(pages).ok_or(Refusal::BadRange)?;
-    if pages == 0 || end > USER_END {
-        Err(Refusal::BadRange)
-    } else {
-        Ok(())
     }
 }
 
@@ -541,7 +297,11 @@ impl Model {
         let space = &self.spaces[&id];
         let shown = space.cells.get(&page).filter(|cell| cell.shared);
         if space.clean.contains_key(&page)
-            && let Some(Cell { object: Some(key), index, .. }) = shown
+            && let Some(Cell {
+                object: Some(key),
+                index,
+                ..
+            }) = shown
             && !self.objects[key].changed.contains_key(index)
         {
             let (key, index) = (*key, *index);
@@ -586,7 +346,8 @@ impl Model {
             let mut cells = spaces.values().flat_map(|space| space.cells.values());
             cells.any(|cell| cell.object == Some(key))
         };
-        let unused = |(&key, object): (&Key, &Object)| (!object.open && !is_mapped(key)).then_some(key);
+        let unused =
+            |(&key, object): (&Key, &Object)| (!object.open && !is_mapped(key)).then_some(key);
         let dead: Vec<Key> = self.objects.iter().filter_map(unused).collect();
         for &key in &dead {
             self.sync(key);

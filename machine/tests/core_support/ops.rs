@@ -53,31 +53,124 @@ pub enum Aim {
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Create,
-    Fork { space: u8 },
-    Share { space: u8 },
-    Exec { space: u8 },
-    Exit { space: u8 },
-    MapAnonymous { space: u8, aim: Aim, pages: u64, prot: u8, shared: bool, grows: bool },
-    MapObject { space: u8, object: u8, index: u64, aim: Aim, pages: u64, prot: u8, shared: bool },
-    Unmap { space: u8, place: Place, pages: u64 },
-    Remap { space: u8, place: Place, pages: u64, new_pages: u64, aim: Aim },
-    Protect { space: u8, place: Place, pages: u64, prot: u8 },
-    Brk { space: u8, pages: u64 },
-    DontNeed { space: u8, place: Place, pages: u64 },
-    Free { space: u8, place: Place, pages: u64 },
-    Populate { space: u8, place: Place, pages: u64 },
-    Touch { space: u8, place: Place, access: Access, word: u16, value: u64 },
+    Fork {
+        space: u8,
+    },
+    Share {
+        space: u8,
+    },
+    Exec {
+        space: u8,
+    },
+    Exit {
+        space: u8,
+    },
+    MapAnonymous {
+        space: u8,
+        aim: Aim,
+        pages: u64,
+        prot: u8,
+        shared: bool,
+        grows: bool,
+    },
+    MapObject {
+        space: u8,
+        object: u8,
+        index: u64,
+        aim: Aim,
+        pages: u64,
+        prot: u8,
+        shared: bool,
+    },
+    Unmap {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
+    Remap {
+        space: u8,
+        place: Place,
+        pages: u64,
+        new_pages: u64,
+        aim: Aim,
+    },
+    Protect {
+        space: u8,
+        place: Place,
+        pages: u64,
+        prot: u8,
+    },
+    Brk {
+        space: u8,
+        pages: u64,
+    },
+    DontNeed {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
+    Free {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
+    Populate {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
+    Touch {
+        space: u8,
+        place: Place,
+        access: Access,
+        word: u16,
+        value: u64,
+    },
     /// Touches every `step`th page of a range.
-    Sweep { space: u8, place: Place, pages: u64, step: u64, access: Access, value: u64 },
-    Pin { space: u8, place: Place, pages: u64, writes: bool },
-    Unpin { nth: u8 },
-    OpenFile { pages: u64 },
-    OpenMemory { pages: u64 },
-    Release { object: u8 },
-    Truncate { object: u8, pages: u64 },
-    Write { object: u8, index: u64, pages: u64, value: u64 },
-    Read { object: u8, index: u64, pages: u64 },
-    Sync { object: u8 },
+    Sweep {
+        space: u8,
+        place: Place,
+        pages: u64,
+        step: u64,
+        access: Access,
+        value: u64,
+    },
+    Pin {
+        space: u8,
+        place: Place,
+        pages: u64,
+        writes: bool,
+    },
+    Unpin {
+        nth: u8,
+    },
+    OpenFile {
+        pages: u64,
+    },
+    OpenMemory {
+        pages: u64,
+    },
+    Release {
+        object: u8,
+    },
+    Truncate {
+        object: u8,
+        pages: u64,
+    },
+    Write {
+        object: u8,
+        index: u64,
+        pages: u64,
+        value: u64,
+    },
+    Read {
+        object: u8,
+        index: u64,
+        pages: u64,
+    },
+    Sync {
+        object: u8,
+    },
     Audit,
 }
 
@@ -167,20 +260,54 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             prot: rng.pick(&PROTS),
             shared: rng.one_in(2),
         },
-        27..=30 => What::Unmap { space, place: place(rng), pages: length(rng, longest) },
+        27..=30 => What::Unmap {
+            space,
+            place: place(rng),
+            pages: length(rng, longest),
+        },
         31..=36 => {
             let pages = length(rng, longest);
-            let new_pages = if rng.one_in(3) { pages } else { length(rng, longest) };
-            What::Remap { space, place: place(rng), pages, new_pages, aim: aim(rng) }
+            let new_pages = if rng.one_in(3) {
+                pages
+            } else {
+                length(rng, longest)
+            };
+            What::Remap {
+                space,
+                place: place(rng),
+                pages,
+                new_pages,
+                aim: aim(rng),
+            }
         }
         37..=42 => {
             let prot = rng.pick(&PROTS);
-            What::Protect { space, place: place(rng), pages: length(rng, longest), prot }
+            What::Protect {
+                space,
+                place: place(rng),
+                pages: length(rng, longest),
+                prot,
+            }
         }
-        43 | 44 => What::Brk { space, pages: rng.below(24) },
-        45..=47 => What::DontNeed { space, place: place(rng), pages: length(rng, longest) },
-        48 => What::Free { space, place: place(rng), pages: length(rng, longest) },
-        49 => What::Populate { space, place: place(rng), pages: length(rng, 64) },
+        43 | 44 => What::Brk {
+            space,
+            pages: rng.below(24),
+        },
+        45..=47 => What::DontNeed {
+            space,
+            place: place(rng),
+            pages: length(rng, longest),
+        },
+        48 => What::Free {
+            space,
+            place: place(rng),
+            pages: length(rng, longest),
+        },
+        49 => What::Populate {
+            space,
+            place: place(rng),
+            pages: length(rng, 64),
+        },
         50..=67 => What::Touch {
             space,
             place: place(rng),
@@ -198,15 +325,36 @@ fn what(rng: &mut Rng, longest: u64) -> What {
         },
         80 | 81 => {
             let pages = 1 + rng.below(4);
-            What::Pin { space, place: place(rng), pages, writes: rng.one_in(2) }
+            What::Pin {
+                space,
+                place: place(rng),
+                pages,
+                writes: rng.one_in(2),
+            }
         }
         82 => What::Unpin { nth: object },
-        83 => What::OpenFile { pages: 1 + rng.below(40) },
-        84 => What::OpenMemory { pages: 1 + rng.below(40) },
+        83 => What::OpenFile {
+            pages: 1 + rng.below(40),
+        },
+        84 => What::OpenMemory {
+            pages: 1 + rng.below(40),
+        },
         85 => What::Release { object },
-        86..=88 => What::Truncate { object, pages: rng.below(32) },
-        89..=92 => What::Write { object, index: rng.below(32), pages: 1 + rng.below(6), value },
-        93..=95 => What::Read { object, index: rng.below(32), pages: 1 + rng.below(16) },
+        86..=88 => What::Truncate {
+            object,
+            pages: rng.below(32),
+        },
+        89..=92 => What::Write {
+            object,
+            index: rng.below(32),
+            pages: 1 + rng.below(6),
+            value,
+        },
+        93..=95 => What::Read {
+            object,
+            index: rng.below(32),
+            pages: 1 + rng.below(16),
+        },
         96 | 97 => What::Sync { object },
         _ => What::Audit,
     }
@@ -216,9 +364,18 @@ fn what(rng: &mut Rng, longest: u64) -> What {
 pub fn sequence(seed: u64, count: usize, longest: u64) -> Vec<Op> {
     let mut rng = Rng::new(seed);
     let mut ops = vec![
-        Op { cpu: 0, what: What::Create },
-        Op { cpu: 0, what: What::OpenFile { pages: 30 } },
-        Op { cpu: 0, what: What::OpenMemory { pages: 20 } },
+        Op {
+            cpu: 0,
+            what: What::Create,
+        },
+        Op {
+            cpu: 0,
+            what: What::OpenFile { pages: 30 },
+        },
+        Op {
+            cpu: 0,
+            what: What::OpenMemory { pages: 20 },
+        },
     ];
     ops.extend((0..count).map(|_| Op {
         cpu: rng.below(256) as u8,

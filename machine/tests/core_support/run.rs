@@ -8,6 +8,7 @@ use std::sync::{Arc, Once};
 
 use vellum::addr::Pfn;
 use vellum::design::Rmap;
+use vellum::platform::CpuId;
 use vellum::rmap::{Chains, Partial, ReverseMap};
 use vellum::{Design, Vm};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
@@ -30,7 +31,15 @@ pub struct Platform {
 }
 
 pub const PLATFORMS: [Platform; 5] = [
-    Platform { name: "plain", cpus: 3, nodes: 1, pages: 3000, holes: &[], high_from: None, tight: false },
+    Platform {
+        name: "plain",
+        cpus: 3,
+        nodes: 1,
+        pages: 3000,
+        holes: &[],
+        high_from: None,
+        tight: false,
+    },
     Platform {
         name: "two nodes with holes",
         cpus: 4,
@@ -40,8 +49,24 @@ pub const PLATFORMS: [Platform; 5] = [
         high_from: None,
         tight: false,
     },
-    Platform { name: "high memory", cpus: 2, nodes: 1, pages: 4000, holes: &[], high_from: Some(0x500), tight: false },
-    Platform { name: "small", cpus: 2, nodes: 1, pages: 120, holes: &[], high_from: None, tight: true },
+    Platform {
+        name: "high memory",
+        cpus: 2,
+        nodes: 1,
+        pages: 4000,
+        holes: &[],
+        high_from: Some(0x500),
+        tight: false,
+    },
+    Platform {
+        name: "small",
+        cpus: 2,
+        nodes: 1,
+        pages: 120,
+        holes: &[],
+        high_from: None,
+        tight: true,
+    },
     Platform {
         name: "small with high memory",
         cpus: 3,
@@ -59,7 +84,10 @@ impl Platform {
         config.cpus = usize::from(self.cpus);
         config.nodes = self.nodes;
         config.high_from = self.high_from.map(Pfn);
-        let hole = |&(start, frames): &(u32, u32)| Hole { start: Pfn(start), frames };
+        let hole = |&(start, frames): &(u32, u32)| Hole {
+            start: Pfn(start),
+            frames,
+        };
         config.holes = self.holes.iter().map(hole).collect();
         config.store = store;
         config
@@ -141,6 +169,7 @@ impl Case {
         let store = Arc::new(PatternStore::new(4096, pristine));
         let machine = Machine::new(self.platform.config(store), Arc::clone(arena))
             .map_err(|error| error.to_string())?;
+        fill_with_garbage(&machine);
         let vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
         let mut driver = Driver::<R>::new(vm, self.platform.cpus, self.platform.tight);
         for (number, op) in self.ops.iter().enumerate() {
@@ -178,6 +207,33 @@ impl Case {
             chunk = chunk.div_ceil(2);
         }
     }
+}
+
+/// Fills RAM with something that is not zero, and the same in every case: what
+/// the last case left there would make failures depend on it.
+fn fill_with_garbage(machine: &Machine) {
+    use vellum::platform::{Platform, Zone};
+    machine.run_on(CpuId(0), || {
+        let cpu = machine.pin();
+        for range in machine.memory_map() {
+            for step in 0..range.frames {
+                let pfn = range.start.offset(step);
+                let high = range.zone == Zone::High;
+                let bytes = if high {
+                    machine.window(cpu, 0, pfn)
+                } else {
+                    machine.frame(pfn)
+                };
+                // SAFETY: the frame is 4096 bytes long, and nobody uses the
+                // machine yet.
+                unsafe { bytes.as_ptr().write_bytes(0xa5, 4096) };
+                if high {
+                    machine.close_window(cpu, 0);
+                }
+            }
+        }
+        machine.unpin(cpu);
+    });
 }
 
 /// An arena large enough for every platform.

@@ -18,6 +18,8 @@ const LOCK_BIT: u32 = 0;
 pub enum CachedPage {
     /// Up to date; the caller has a reference.
     Ready(Pfn),
+    /// The same, and new: the caller has made it.
+    Made(Pfn),
     /// New or not up to date, and locked by the caller, who has a reference
     /// and must fill it ([`Objects::filled`]) unpinned.
     Fill(Pfn),
@@ -228,7 +230,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         object.cached.fetch_add(1, Ordering::Relaxed);
         Ok(Some(if zeroed {
-            CachedPage::Ready(page)
+            CachedPage::Made(page)
         } else {
             CachedPage::Fill(page)
         }))

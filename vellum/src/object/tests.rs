@@ -57,7 +57,10 @@ impl Pages<'_> {
     }
 
     fn check(&self, index: u64) {
-        assert_eq!(self.tree().get(index), self.model.get(&index).copied().map(Pfn));
+        assert_eq!(
+            self.tree().get(index),
+            self.model.get(&index).copied().map(Pfn)
+        );
         let next = self.model.range(index..).next();
         let next = next.map(|(&index, &frame)| (index, Pfn(frame)));
         assert_eq!(self.tree().next(index), next);
@@ -78,7 +81,11 @@ fn the_page_tree_matches_a_map() {
     for step in 0..6000 {
         let width = [4, 7, 12, 24, 48][rng.below(5)];
         let index = rng.next() & ((1 << width) - 1);
-        let near = pages.model.range(index..).next().map_or(index, |(&near, _)| near);
+        let near = pages
+            .model
+            .range(index..)
+            .next()
+            .map_or(index, |(&near, _)| near);
         match rng.below(5) {
             0 | 1 => pages.insert(index, step),
             2 => pages.insert(near, step),
@@ -107,7 +114,11 @@ fn the_page_tree_holds_the_first_and_the_last_index() {
     let tree = Radix::new(&nodes, &root);
     for index in [INDEX_END - 1, 0] {
         Radix::prepare(&nodes, &pin, &memory).unwrap();
-        assert_eq!(tree.insert(&pin, index, Pfn(0)), Ok(()), "frame 0 is a frame");
+        assert_eq!(
+            tree.insert(&pin, index, Pfn(0)),
+            Ok(()),
+            "frame 0 is a frame"
+        );
     }
     assert_eq!(tree.next(1), Some((INDEX_END - 1, Pfn(0))));
     assert_eq!(tree.get(INDEX_END), None);
@@ -125,7 +136,10 @@ fn one_preparation_is_enough_for_the_deepest_insertion() {
     Radix::prepare(&nodes, &pin, &memory).unwrap();
     Radix::new(&nodes, &root).insert(&pin, 0, Pfn(1)).unwrap();
     Radix::prepare(&nodes, &pin, &memory).unwrap();
-    memory.inject(Some(FailAt { site: Site::RadixNode, after: 0 }));
+    memory.inject(Some(FailAt {
+        site: Site::RadixNode,
+        after: 0,
+    }));
     let tree = Radix::new(&nodes, &root);
     assert_eq!(tree.insert(&pin, INDEX_END - 1, Pfn(2)), Ok(()));
     assert!(Radix::prepare(&nodes, &pin, &memory).is_err());
@@ -206,7 +220,11 @@ fn stabbing_finds_what_a_search_of_all_finds() {
         });
         found.sort_unstable();
         let overlaps = |item: &&(Handle<Extent>, u64, u64)| item.1 < end && first < item.2;
-        let mut wanted: Vec<u32> = model.iter().filter(overlaps).map(|item| item.0.raw()).collect();
+        let mut wanted: Vec<u32> = model
+            .iter()
+            .filter(overlaps)
+            .map(|item| item.0.raw())
+            .collect();
         wanted.sort_unstable();
         assert_eq!(found, wanted, "step {step}");
         assert_eq!(regions.check(), Ok(model.len() as u64));
@@ -223,8 +241,14 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
     let pin = memory.pin();
     for number in 0..ITEMS {
         let handle = arena.alloc(&pin, &memory).unwrap();
-        arena.get(handle).first.store(number * 10, Ordering::Relaxed);
-        arena.get(handle).end.store(number * 10 + 15, Ordering::Relaxed);
+        arena
+            .get(handle)
+            .first
+            .store(number * 10, Ordering::Relaxed);
+        arena
+            .get(handle)
+            .end
+            .store(number * 10 + 15, Ordering::Relaxed);
         regions.insert(&pin, handle);
     }
     let mut hits = vec![];
@@ -236,7 +260,11 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
     let mut visits = 0;
     regions.overlapping(&pin, 0, u64::MAX, |_, _| {
         visits += 1;
-        if visits == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if visits == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     assert_eq!(visits, 3);
 }
@@ -260,7 +288,10 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
         locks.sleep(&memory, waiting);
     }
     let pin = memory.pin();
-    assert!(locks.wait(&memory, &pin, page).is_none(), "nothing to wait for");
+    assert!(
+        locks.wait(&memory, &pin, page).is_none(),
+        "nothing to wait for"
+    );
     assert!(locks.try_lock(&memory, page));
     locks.unlock(&memory, &pin, page);
     assert!(!memory.frame(page).has(Flags::LOCKED));
@@ -288,7 +319,9 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let memory = memory(512);
     let objects: Objects<()> = Objects::new(&arenas(&memory));
     let pin = memory.pin();
-    let file = objects.create(&memory, &pin, ObjectKind::File { store: 0 }, 10).unwrap();
+    let file = objects
+        .create(&memory, &pin, ObjectKind::File { store: 0 }, 10)
+        .unwrap();
     let page = |index| objects.page(&memory, &pin, file.handle, index).unwrap();
     let CachedPage::Fill(first) = page(4) else {
         panic!("a new page has to be filled");
@@ -302,8 +335,10 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     };
     objects.filled(&memory, &pin, second);
     assert_eq!(page(4), CachedPage::Ready(second));
-    let shared = objects.create(&memory, &pin, ObjectKind::SharedMemory, 1).unwrap();
+    let shared = objects
+        .create(&memory, &pin, ObjectKind::SharedMemory, 1)
+        .unwrap();
     let found = objects.page(&memory, &pin, shared.handle, 0).unwrap();
-    assert!(matches!(found, CachedPage::Ready(frame)
+    assert!(matches!(found, CachedPage::Made(frame)
         if memory.platform().peek(frame).iter().all(|&byte| byte == 0)));
 }

@@ -6,10 +6,10 @@ use std::vec::Vec;
 
 use super::chains::ENTRIES_PER_NODE;
 use super::*;
+use crate::addr::Prot;
 use crate::design::Design;
 use crate::frame::{FailAt, Kind, Request, Site};
 use crate::slab::ArenaMaker;
-use crate::addr::Prot;
 use crate::table::{Fresh, Marks, Tables, Users, X86_64};
 use crate::testing::{Rng, TestMachine, run_on};
 
@@ -64,8 +64,16 @@ struct Listed<'a, R: ReverseMap> {
 }
 
 impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
-    fn new(rmap: &'a R, memory: &'a Memory, pin: &'a Pin<'a>, tables: &'a SpaceTables<'a>, direct: bool) -> Self {
-        let frame = memory.alloc(pin, Request::page(Site::AnonymousPage)).unwrap();
+    fn new(
+        rmap: &'a R,
+        memory: &'a Memory,
+        pin: &'a Pin<'a>,
+        tables: &'a SpaceTables<'a>,
+        direct: bool,
+    ) -> Self {
+        let frame = memory
+            .alloc(pin, Request::page(Site::AnonymousPage))
+            .unwrap();
         memory.frame(frame).set_kind(Kind::Anonymous);
         Listed {
             rmap,
@@ -79,17 +87,26 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
     }
 
     fn place(&self) -> Place<'static, ()> {
-        Place { space: 1, region: &() }
+        Place {
+            space: 1,
+            region: &(),
+        }
     }
 
     fn add(&mut self, page: u64, forks: bool) {
         let mut ctx = R::Ctx::default();
         self.rmap.prepare(&self.env, &mut ctx, 1).unwrap();
         // What was prepared is enough: nothing else is allocated.
-        self.env.memory.inject(Some(FailAt { site: Site::ChainNode, after: 0 }));
+        self.env.memory.inject(Some(FailAt {
+            site: Site::ChainNode,
+            after: 0,
+        }));
         let (table, _) = self.tables.lock_or_make(Vpn(page)).unwrap();
         let index = X86_64::index(Vpn(page), 1);
-        table.fill(index, X86_64::leaf(self.frame, 1, Prot::READ, Marks::default()));
+        table.fill(
+            index,
+            X86_64::leaf(self.frame, 1, Prot::READ, Marks::default()),
+        );
         table.count_made(1);
         self.env.memory.frame(self.frame).add_mapping().unwrap();
         let run = Run::single(self.frame, table.pte(index), Vpn(page));
@@ -97,7 +114,8 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
         if forks {
             self.rmap.duplicate(&self.env, &mut ctx, &run, self.place());
         } else {
-            self.rmap.add(&self.env, &mut ctx, &run, self.place(), fresh);
+            self.rmap
+                .add(&self.env, &mut ctx, &run, self.place(), fresh);
         }
         drop(table);
         self.rmap.finish(&self.env, ctx);
@@ -145,14 +163,18 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
         target.count_made(1);
         let new = Run::single(self.frame, target_pte, Vpn(to));
         let mut ctx = R::Ctx::default();
-        self.rmap.shift(&self.env, &mut ctx, &old, &new, self.place());
+        self.rmap
+            .shift(&self.env, &mut ctx, &old, &new, self.place());
         self.rmap.finish(&self.env, ctx);
         self.model[place] = to;
     }
 
     /// Visits with verdicts as `decide` says; checks order and report.
     fn visit(&mut self, mut decide: impl FnMut(usize) -> Verdict) {
-        let topology = Places { tables: self.tables, pages: vec![] };
+        let topology = Places {
+            tables: self.tables,
+            pages: vec![],
+        };
         let mut found = Vec::new();
         let mut verdicts = Vec::new();
         let visitor = &mut |slot: &Slot<'_, X86_64>| {
@@ -164,7 +186,9 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
             }
             verdict
         };
-        let report = self.rmap.visit::<_, X86_64>(&self.env, &topology, self.frame, visitor);
+        let report = self
+            .rmap
+            .visit::<_, X86_64>(&self.env, &topology, self.frame, visitor);
         let mut place = 0;
         let mut unmapped = 0;
         for (page, verdict) in found.iter().zip(&verdicts) {
@@ -180,8 +204,14 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
             }
         }
         let stopped = verdicts.last() == Some(&Verdict::Stop);
-        assert!(stopped || place == self.model.len(), "the visit ended early");
-        assert_eq!((report.hits, report.unmapped), (found.len() as u32, unmapped));
+        assert!(
+            stopped || place == self.model.len(),
+            "the visit ended early"
+        );
+        assert_eq!(
+            (report.hits, report.unmapped),
+            (found.len() as u32, unmapped)
+        );
         assert_eq!((report.false_probes, report.lock_failures), (0, 0));
         if self.direct && self.model.len() == 1 {
             self.is_chain = false;
@@ -190,14 +220,20 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
     }
 
     fn nodes(&self) -> u64 {
-        if self.is_chain { self.model.len().div_ceil(ENTRIES_PER_NODE) as u64 } else { 0 }
+        if self.is_chain {
+            self.model.len().div_ceil(ENTRIES_PER_NODE) as u64
+        } else {
+            0
+        }
     }
 
     fn check(&self) {
         let maps = self.env.memory.frame(self.frame).counts().maps();
         assert_eq!(maps, self.model.len() as u32);
         self.rmap.check_frame(&self.env, self.frame, maps).unwrap();
-        self.rmap.check_frame(&self.env, self.frame, maps + 1).unwrap_err();
+        self.rmap
+            .check_frame(&self.env, self.frame, maps + 1)
+            .unwrap_err();
     }
 }
 
@@ -231,9 +267,20 @@ fn random_lists<R: ReverseMap<Region = ()>>(design: &str) {
             }
             8 => {
                 let before: Vec<u64> = frame.model.clone();
-                let verdicts = [Verdict::Keep, Verdict::Keep, Verdict::Unmapped, Verdict::Unmapped];
+                let verdicts = [
+                    Verdict::Keep,
+                    Verdict::Keep,
+                    Verdict::Unmapped,
+                    Verdict::Unmapped,
+                ];
                 let stop = rng.below(60);
-                frame.visit(|nth| if nth == stop { Verdict::Stop } else { verdicts[rng.below(4)] });
+                frame.visit(|nth| {
+                    if nth == stop {
+                        Verdict::Stop
+                    } else {
+                        verdicts[rng.below(4)]
+                    }
+                });
                 for page in before.iter().filter(|page| !frame.model.contains(page)) {
                     used.remove(page);
                 }
@@ -283,7 +330,11 @@ fn a_chain_becomes_direct_only_when_a_visit_finds_one_entry() {
     for _ in 0..7 {
         frame.remove(3.min(frame.model.len() - 1));
     }
-    assert_eq!(rmap.live_nodes(), 1, "a process that forks again finds its node");
+    assert_eq!(
+        rmap.live_nodes(),
+        1,
+        "a process that forks again finds its node"
+    );
     frame.visit(|_| Verdict::Keep);
     assert_eq!(rmap.live_nodes(), 0);
     frame.remove(0);
@@ -294,9 +345,15 @@ fn a_chain_becomes_direct_only_when_a_visit_finds_one_entry() {
 fn preparation_is_the_only_call_that_fails() {
     let memory = memory();
     let pin = memory.pin();
-    let env = Env { memory: &memory, pin: &pin };
+    let env = Env {
+        memory: &memory,
+        pin: &pin,
+    };
     let rmap = Chains::new(&Design::default(), 1, &arenas(&memory));
-    memory.inject(Some(FailAt { site: Site::ChainNode, after: 0 }));
+    memory.inject(Some(FailAt {
+        site: Site::ChainNode,
+        after: 0,
+    }));
     assert!(rmap.prepare(&env, &mut (), 512).is_err());
     memory.inject(None);
     rmap.prepare(&env, &mut (), 512).unwrap();
@@ -309,7 +366,10 @@ fn preparation_is_the_only_call_that_fails() {
 fn partial_finds_an_objects_entries_through_its_regions() {
     let memory = memory();
     let pin = memory.pin();
-    let env = Env { memory: &memory, pin: &pin };
+    let env = Env {
+        memory: &memory,
+        pin: &pin,
+    };
     let rmap = Partial::new(&Design::default(), 1, &arenas(&memory));
     let root = SpaceTables::make_root(&memory, &Fresh, &pin, 1).unwrap();
     let tables = Tables::new(&memory, &Fresh, &pin, root, 1);
@@ -331,7 +391,10 @@ fn partial_finds_an_objects_entries_through_its_regions() {
     // A region whose table is missing, one that shows another page, one whose
     // entry is empty, three hits, and one that need not be looked at.
     let pages = [5 << 18, 11, 12, 600, 10, 700, 13].map(Vpn).to_vec();
-    let topology = Places { tables: &tables, pages };
+    let topology = Places {
+        tables: &tables,
+        pages,
+    };
     let mut found = Vec::new();
     let report = rmap.visit::<_, X86_64>(&env, &topology, page, &mut |slot| {
         assert!(slot.take_dirty() && !slot.take_dirty());
@@ -340,7 +403,10 @@ fn partial_finds_an_objects_entries_through_its_regions() {
         Verdict::Keep
     });
     assert_eq!(found, [(1, 600), (1, 10), (1, 700)]);
-    assert_eq!((report.hits, report.false_probes, report.unmapped), (3, 3, 0));
+    assert_eq!(
+        (report.hits, report.false_probes, report.unmapped),
+        (3, 3, 0)
+    );
     let report = rmap.visit::<_, X86_64>(&env, &topology, page, &mut |_| Verdict::Stop);
     assert_eq!(report.hits, 1);
     let mut turn = 0;
@@ -352,7 +418,10 @@ fn partial_finds_an_objects_entries_through_its_regions() {
         slot.clear();
         Verdict::Unmapped
     });
-    assert_eq!((report.hits, report.unmapped, frame.counts().maps()), (3, 2, 1));
+    assert_eq!(
+        (report.hits, report.unmapped, frame.counts().maps()),
+        (3, 2, 1)
+    );
     let report = rmap.visit::<_, X86_64>(&env, &topology, page, &mut |_| Verdict::Keep);
     assert_eq!(report.hits, 1);
     assert_eq!(rmap.live_nodes(), 0, "pages of objects have no nodes");

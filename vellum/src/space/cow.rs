@@ -46,9 +46,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.memory.put(fault.pin, new);
             return Ok(Step::Again);
         }
-        // Other CPUs may still read the old page, which must not be free
-        // before they have forgotten it.
-        self.flush_page(fault.pin, fault.space, fault.page);
         if !from_zero {
             self.memory.put(fault.pin, old);
         }
@@ -122,7 +119,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Step::Done(Resolved::Upgraded)
     }
 
-    /// Puts the copy in the place of `old`, whose reference passes to the caller.
+    /// Puts the copy in the place of `old`, whose reference passes to the
+    /// caller. No CPU uses the old page any more when the new one appears:
+    /// otherwise one thread could go on reading the old one after another has
+    /// stored to the new one and told it so.
     fn replace_page(
         &self,
         fault: &Fault<'_, P, F, R>,
@@ -135,8 +135,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let index = fault.index();
         let pte = table.pte(index);
         self.own_privately(self.memory.frame(new), fault.space, fault.page);
-        let leaf = F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY);
-        table.replace(index, leaf);
+        table.clear(index, Users::Hardware);
+        self.flush_page(fault.pin, fault.space, fault.page);
         if old != self.zero_page {
             let gone = Run::single(old, pte, fault.page);
             self.rmap.remove(&env, ctx, &gone, fault.place());
@@ -147,5 +147,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let run = Run::single(new, pte, fault.page);
         self.rmap.add(&env, ctx, &run, fault.place(), true);
+        table.fill(index, F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY));
     }
 }

@@ -38,6 +38,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .page(&self.memory, fault.pin, view.object, index)?;
         Ok(match page {
             CachedPage::Ready(frame) => Ok(frame),
+            CachedPage::Made(frame) => {
+                self.note_inserted(fault.pin, frame, Inserted::Cache);
+                Ok(frame)
+            }
             CachedPage::Fill(frame) => Err(Step::Fill(frame)),
             CachedPage::Locked(frame) => Err(Step::Wait(frame)),
         })
@@ -288,6 +292,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             match found {
                 CachedPage::Ready(frame) => return Ok((frame, false)),
+                CachedPage::Made(frame) => {
+                    self.note_inserted(&self.pin(), frame, Inserted::Cache);
+                    return Ok((frame, false));
+                }
                 CachedPage::Fill(frame) if overwrite => return Ok((frame, true)),
                 CachedPage::Fill(frame) => self.fill_page(frame)?,
                 CachedPage::Locked(frame) => self.wait_for_page(frame),

@@ -102,8 +102,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Entries lose the right to store: flushed once, at the end or early.
         let mut gather = self.gather(pin, parent);
         // A CPU that is in here stores to no page of the parent, so if no
-        // other has it loaded, nobody sets a dirty mark meanwhile.
-        let users = if self.flush_target(parent).cpus.has_no_other_than(pin.cpu()) {
+        // other has it loaded, and no other task could load it meanwhile,
+        // nobody sets a dirty mark.
+        let is_alone =
+            parent.users() == 1 && self.active(parent).has_no_other_than(pin.cpu());
+        let users = if is_alone {
             Users::None
         } else {
             Users::Hardware

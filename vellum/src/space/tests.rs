@@ -33,7 +33,11 @@ const RW: Prot = Prot::READ_WRITE;
 
 fn vm_with<R: crate::rmap::ReverseMap>(design: &str, frames: u32) -> TestVm<R> {
     run_on(0);
-    Vm::new(TestMachine::simple(2, frames), Design::parse(design).unwrap()).unwrap()
+    Vm::new(
+        TestMachine::simple(2, frames),
+        Design::parse(design).unwrap(),
+    )
+    .unwrap()
 }
 
 fn vm() -> TestVm {
@@ -51,14 +55,17 @@ fn touch<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: u64, 
 
 fn leaves<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> Vec<(u64, Pfn)> {
     let mut found = Vec::new();
-    vm.for_each_leaf(space, |page, frame, _, _| found.push((page.0, frame))).unwrap();
+    vm.for_each_leaf(space, |page, frame, _, _| found.push((page.0, frame)))
+        .unwrap();
     found
 }
 
 fn regions(vm: &TestVm, space: SpaceId) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
-    vm.for_each_region(space, |entry| found.push((entry.range.start.0, entry.range.end.0)))
-        .unwrap();
+    vm.for_each_region(space, |entry| {
+        found.push((entry.range.start.0, entry.range.end.0))
+    })
+    .unwrap();
     found
 }
 
@@ -134,7 +141,11 @@ fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
 fn limits_refuse_and_change_nothing() {
     let vm = vm();
     let space = vm.create_space().unwrap();
-    let limits = Limits { pages: 20, regions: 3, stack_pages: 6 };
+    let limits = Limits {
+        pages: 20,
+        regions: 3,
+        stack_pages: 6,
+    };
     assert!(vm.set_limits(space, limits));
     map(&vm, space, 100, MapRequest::anonymous(10, RW));
     map(&vm, space, 200, MapRequest::anonymous(2, RW).growing_down());
@@ -149,7 +160,10 @@ fn limits_refuse_and_change_nothing() {
     );
     vm.unmap(space, Vpn(300), 8).unwrap();
     touch(&vm, space, 196, Access::Write);
-    assert_eq!(vm.fault(space, 195 << 12, Access::Write), Err(FaultError::NoRegion));
+    assert_eq!(
+        vm.fault(space, 195 << 12, Access::Write),
+        Err(FaultError::NoRegion)
+    );
     assert_eq!(regions(&vm, space), [(100, 110), (196, 202)]);
     vm.audit().unwrap();
 }
@@ -161,11 +175,18 @@ fn names_of_what_has_ended_are_refused() {
     assert_eq!(vm.exit(old), Ok(true));
     let new = vm.create_space().unwrap();
     assert_ne!(old, new);
-    for id in [old, SpaceId::from_bits(u64::MAX), SpaceId::from_bits(7 << 32 | 0xffff)] {
+    for id in [
+        old,
+        SpaceId::from_bits(u64::MAX),
+        SpaceId::from_bits(7 << 32 | 0xffff),
+    ] {
         assert_eq!(vm.exit(id), Err(MapError::NoSpace));
         assert_eq!(vm.fork(id), Err(MapError::NoSpace));
         assert_eq!(vm.fault(id, 0, Access::Read), Err(FaultError::NoSpace));
-        assert_eq!(vm.map(id, &MapRequest::anonymous(1, RW)), Err(MapError::NoSpace));
+        assert_eq!(
+            vm.map(id, &MapRequest::anonymous(1, RW)),
+            Err(MapError::NoSpace)
+        );
         assert!(!vm.share_space(id) && vm.load(id).is_none() && vm.space_stats(id).is_none());
     }
     let file = vm.create_file(1, 4).unwrap();
@@ -185,7 +206,12 @@ fn truncation_leaves_empty_tables_that_unmapping_frees() {
     let vm = vm();
     let space = vm.create_space().unwrap();
     let file = vm.create_file(1, 9).unwrap();
-    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    map(
+        &vm,
+        space,
+        1000,
+        MapRequest::object(file, 0, 9, RW).shared(),
+    );
     touch(&vm, space, 1001, Access::Write);
     let tables = vm.space_stats(space).unwrap().table_bytes;
     vm.truncate(file, 0).unwrap();
@@ -195,7 +221,10 @@ fn truncation_leaves_empty_tables_that_unmapping_frees() {
     assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
     let flushes = vm.platform().take_flushes();
     let (_, last) = flushes.last().unwrap();
-    assert!(last.tables && last.range.unwrap().contains(Vpn(512)), "{last:?}");
+    assert!(
+        last.tables && last.range.unwrap().contains(Vpn(512)),
+        "{last:?}"
+    );
     vm.audit().unwrap();
 }
 
@@ -224,7 +253,8 @@ fn a_move_into_the_table_it_starts_in_loses_nothing() {
         touch(&vm, space, page, Access::Write);
     }
     let frames: Vec<Pfn> = leaves(&vm, space).iter().map(|leaf| leaf.1).collect();
-    vm.remap(space, Vpn(1016), 16, 16, Placement::Fixed(Vpn(600))).unwrap();
+    vm.remap(space, Vpn(1016), 16, 16, Placement::Fixed(Vpn(600)))
+        .unwrap();
     let moved: Vec<(u64, Pfn)> = (608..614).zip(frames).collect();
     assert_eq!(leaves(&vm, space), moved);
     vm.audit().unwrap();
@@ -245,11 +275,18 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
     let vm = vm_with::<R>(design, 1024);
     let space = vm.create_space().unwrap();
     let file = vm.create_file(1, 9).unwrap();
-    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    map(
+        &vm,
+        space,
+        1000,
+        MapRequest::object(file, 0, 9, RW).shared(),
+    );
     map(&vm, space, 2000, MapRequest::anonymous(9, RW));
     let mut frames = [Pfn::NONE; 2];
-    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames[..1]).unwrap();
-    vm.pin_pages(space, Vpn(2003), Access::Write, &mut frames[1..]).unwrap();
+    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames[..1])
+        .unwrap();
+    vm.pin_pages(space, Vpn(2003), Access::Write, &mut frames[1..])
+        .unwrap();
     vm.truncate(file, 0).unwrap();
     vm.audit().unwrap();
     assert_eq!(vm.exit(space), Ok(true));
@@ -259,7 +296,10 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
     assert_eq!(report.frames.of(Kind::Anonymous), 1, "{design}");
     vm.unpin(&frames);
     let report = vm.audit().unwrap();
-    assert_eq!(report.frames.of(Kind::Object) + report.frames.of(Kind::Anonymous), 0);
+    assert_eq!(
+        report.frames.of(Kind::Object) + report.frames.of(Kind::Anonymous),
+        0
+    );
 }
 
 /// A device that writes to a pinned page sets no mark in any entry.
@@ -268,12 +308,18 @@ fn a_file_page_pinned_for_writing_is_dirty_until_it_is_unpinned_and_written() {
     let vm = vm();
     let space = vm.create_space().unwrap();
     let file = vm.create_file(1, 9).unwrap();
-    map(&vm, space, 1000, MapRequest::object(file, 0, 9, RW).shared());
+    map(
+        &vm,
+        space,
+        1000,
+        MapRequest::object(file, 0, 9, RW).shared(),
+    );
     touch(&vm, space, 1003, Access::Write);
     assert_eq!(vm.sync(file), Ok(1));
     assert_eq!(vm.sync(file), Ok(0));
     let mut frames = [Pfn::NONE];
-    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames).unwrap();
+    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames)
+        .unwrap();
     assert_eq!(vm.sync(file), Ok(1), "the entry was writable and clean");
     assert_eq!(vm.sync(file), Ok(1), "the device may have written again");
     vm.unpin(&frames);
@@ -291,7 +337,8 @@ fn fork_copies_pinned_pages_and_shares_the_others() {
         touch(&vm, space, page, Access::Write);
     }
     let mut frames = [Pfn::NONE];
-    vm.pin_pages(space, Vpn(1002), Access::Write, &mut frames).unwrap();
+    vm.pin_pages(space, Vpn(1002), Access::Write, &mut frames)
+        .unwrap();
     let child = vm.fork(space).unwrap();
     let pairs: Vec<bool> = leaves(&vm, space)
         .iter()
@@ -300,7 +347,11 @@ fn fork_copies_pinned_pages_and_shares_the_others() {
         .collect();
     assert_eq!(pairs, [true, true, false, true]);
     touch(&vm, space, 1002, Access::Write);
-    assert_eq!(leaves(&vm, space)[2].1, frames[0], "the pinned page stays the parent's");
+    assert_eq!(
+        leaves(&vm, space)[2].1,
+        frames[0],
+        "the pinned page stays the parent's"
+    );
     vm.unpin(&frames);
     vm.audit().unwrap();
 }
@@ -336,9 +387,11 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     for page in (1000..1009).chain(2000..2005).chain(3000..3004) {
         touch(&vm, space, page, Access::Write);
     }
-    vm.write_pages(file, 10, 3, |_, bytes| bytes.fill(1)).unwrap();
+    vm.write_pages(file, 10, 3, |_, bytes| bytes.fill(1))
+        .unwrap();
     let mut frames = [Pfn::NONE; 3];
-    vm.pin_pages(space, Vpn(1000), Access::Write, &mut frames).unwrap();
+    vm.pin_pages(space, Vpn(1000), Access::Write, &mut frames)
+        .unwrap();
     let child = vm.fork(space).unwrap();
     touch(&vm, child, 1005, Access::Write);
     touch(&vm, space, 1006, Access::Write);
@@ -367,7 +420,11 @@ fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
     let child = vm.fork(space).unwrap();
     touch(&vm, space, 1001, Access::Write);
     vm.advise(space, Vpn(1000), 3, Advice::Free).unwrap();
-    let lazy = |page: usize| vm.memory().frame(leaves(&vm, space)[page].1).has(Flags::LAZY_FREE);
+    let lazy = |page: usize| {
+        vm.memory()
+            .frame(leaves(&vm, space)[page].1)
+            .has(Flags::LAZY_FREE)
+    };
     assert!(!lazy(0) && lazy(1));
     assert_eq!(vm.exit(child), Ok(true));
     vm.audit().unwrap();
@@ -392,8 +449,14 @@ fn prot_none_and_back_keeps_pages_and_their_rights() {
     }
     let before = leaves(&vm, space);
     vm.protect(space, Vpn(1002), 2, Prot::NONE).unwrap();
-    assert_eq!(regions(&vm, space), [(1000, 1002), (1002, 1004), (1004, 1006)]);
-    assert_eq!(vm.fault(space, 1002 << 12, Access::Read), Err(FaultError::Protection));
+    assert_eq!(
+        regions(&vm, space),
+        [(1000, 1002), (1002, 1004), (1004, 1006)]
+    );
+    assert_eq!(
+        vm.fault(space, 1002 << 12, Access::Read),
+        Err(FaultError::Protection)
+    );
     let whole = PageRange::new(Vpn(1000), 6);
     assert!(!vm.is_accessible(space, whole, Access::Read));
     vm.audit().unwrap();

@@ -169,6 +169,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_size_locked(object, || {
             let shrinks = pages < object.pages();
             self.objects.set_pages(object, pages);
+            // A fault puts its page into the cache and then looks at the
+            // length; we set the length and then look into the cache.
+            fence(Ordering::SeqCst);
             if shrinks {
                 // Pages first: a private copy made meanwhile came from a page
                 // that was still there, and is found afterwards.

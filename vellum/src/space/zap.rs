@@ -154,17 +154,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return;
         }
         let frame = self.memory.frame(pfn);
-        remove(&Run::single(pfn, table.pte(index), page));
+        let run = Run::single(pfn, table.pte(index), page);
         if frame.kind() == Kind::Object {
-            if F::marks(old).dirty {
+            let dirty = F::marks(old).dirty;
+            if dirty {
+                // Before the entry leaves the reverse mapping: a sync finds
+                // the mark there or here.
                 frame.set_if_clear(Flags::DIRTY);
             }
+            remove(&run);
             match self.objects.get(frame.owner()).kind() {
                 ObjectKind::File { .. } => zapped.file += 1,
                 ObjectKind::SharedMemory => zapped.shared_memory += 1,
             }
             frame.remove_mapping();
+            if dirty {
+                gather.dirty_frame(pfn);
+                return;
+            }
         } else {
+            remove(&run);
             zapped.anonymous += 1;
             // Not by references: those of entries cleared elsewhere last until
             // their flush.

@@ -39,8 +39,10 @@ pub mod instrumented {
         Store,
         /// Reads and writes it in one step, for which it must own it.
         ReadModifyWrite,
-        /// Orders other accesses.
+        /// Orders other accesses, but lets loads pass earlier stores.
         Fence,
+        /// Orders other accesses, loads behind earlier stores included.
+        FullFence,
     }
 
     /// Called before each access with its kind and address.
@@ -67,7 +69,11 @@ pub mod instrumented {
     /// A fence that is reported.
     #[inline]
     pub fn fence(order: Ordering) {
-        report(Kind::Fence, 0);
+        let kind = match order {
+            Ordering::SeqCst => Kind::FullFence,
+            _ => Kind::Fence,
+        };
+        report(kind, 0);
         real::fence(order);
     }
 

@@ -6,13 +6,15 @@
 
 use super::pages::TablePages;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::PhysicalMemory;
+use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Runs of frames a gather holds before it flushes by itself.
 const RUNS: usize = 256;
+/// Beside a run's count: stores to its frames may be under way.
+const DIRTY: u32 = 1 << 31;
 
 /// Whose translations an unmapping makes stale.
 #[derive(Clone, Copy, Debug)]
@@ -102,15 +104,32 @@ impl<'g, P: Platform> Gather<'g, P> {
             self.memory.put(self.pin, frame);
             return;
         }
+        self.add(frame, 0);
+    }
+
+    /// [`Gather::frame`] for a page of an object whose entry was marked dirty:
+    /// until the flush a CPU may store to it without setting a mark anywhere,
+    /// so it is marked dirty after the flush.
+    #[inline]
+    pub fn dirty_frame(&mut self, frame: Pfn) {
+        if self.needs_no_flush() {
+            self.memory.put(self.pin, frame);
+            return;
+        }
+        self.add(frame, DIRTY);
+    }
+
+    #[inline]
+    fn add(&mut self, frame: Pfn, mark: u32) {
         if self.used > 0 {
             let (first, count) = &mut self.runs[self.used - 1];
-            if first.offset(*count) == frame {
+            if *count & DIRTY == mark && first.offset(*count & !DIRTY) == frame {
                 *count += 1;
                 return;
             }
         }
         debug_assert!(self.used < RUNS, "gather not flushed when full");
-        self.runs[self.used] = (frame, 1);
+        self.runs[self.used] = (frame, mark | 1);
         self.used += 1;
     }
 
@@ -156,8 +175,12 @@ impl<'g, P: Platform> Gather<'g, P> {
         }
         self.stale = PageRange::default();
         for &(first, count) in &self.runs[..self.used] {
-            for frame in 0..count {
-                self.memory.put(self.pin, first.offset(frame));
+            for frame in 0..count & !DIRTY {
+                let frame = first.offset(frame);
+                if count & DIRTY != 0 {
+                    self.memory.frame(frame).set(Flags::DIRTY);
+                }
+                self.memory.put(self.pin, frame);
             }
         }
         self.used = 0;

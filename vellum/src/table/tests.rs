@@ -189,7 +189,10 @@ fn an_unlinked_table_is_flushed_even_if_nothing_in_it_was() {
     let (_, request) = flushes[0];
     assert!(request.tables);
     let range = request.range.unwrap();
-    assert!(range.contains(Vpn((1 << 18) + 512)), "{range:?} misses the table's pages");
+    assert!(
+        range.contains(Vpn((1 << 18) + 512)),
+        "{range:?} misses the table's pages"
+    );
 }
 
 /// A CPU that begins to use the space while entries are being cleared may have
@@ -199,13 +202,19 @@ fn a_flush_goes_to_cpus_that_came_after_the_gather_began() {
     let memory = memory();
     let pin = memory.pin();
     let active = AtomicU64::new(0);
-    let frame = memory.alloc(&pin, crate::frame::Request::page(Site::AnonymousPage)).unwrap();
+    let frame = memory
+        .alloc(&pin, crate::frame::Request::page(Site::AnonymousPage))
+        .unwrap();
     memory.platform().take_flushes();
     let mut gather = Gather::new(&memory, &Fresh, &pin, target(0)).following(&active, 0);
     active.store(0b10, Ordering::SeqCst);
     gather.stale(Vpn(500));
     gather.frame(frame);
-    assert_eq!(memory.frame(frame).counts().refs(), 1, "not free before the flush");
+    assert_eq!(
+        memory.frame(frame).counts().refs(),
+        1,
+        "not free before the flush"
+    );
     drop(gather);
     let flushes = memory.platform().take_flushes();
     assert_eq!(flushes.len(), 1);
@@ -218,7 +227,9 @@ fn a_gather_flushes_once_and_frees_only_then() {
     let memory = memory();
     let pin = memory.pin();
     let request = crate::frame::Request::page(Site::AnonymousPage);
-    let frames: Vec<Pfn> = (0..300).map(|_| memory.alloc(&pin, request).unwrap()).collect();
+    let frames: Vec<Pfn> = (0..300)
+        .map(|_| memory.alloc(&pin, request).unwrap())
+        .collect();
     memory.platform().take_flushes();
     let mut gather = gather(&memory, &pin);
     for (index, &frame) in frames.iter().enumerate() {
@@ -252,11 +263,21 @@ fn leaves_may_stand_at_levels_2_and_3() {
     assert_eq!((locked.level(), locked.live()), (2, 2));
     drop(locked);
     let (locked, made) = tables.lock_or_make(Vpn(701)).unwrap();
-    assert_eq!((locked.level(), made), (2, 0), "the larger leaf is handed out");
+    assert_eq!(
+        (locked.level(), made),
+        (2, 0),
+        "the larger leaf is handed out"
+    );
     drop(locked);
     let spans: Vec<(u32, u64, usize)> = tables
         .spans(PageRange::new(Vpn(0), 1 << 19))
-        .map(|span| (span.table.level(), span.table.page(span.first).0, span.count))
+        .map(|span| {
+            (
+                span.table.level(),
+                span.table.page(span.first).0,
+                span.count,
+            )
+        })
         .collect();
     assert_eq!(spans, [(1, 0, 512), (2, 512, 1), (3, 1 << 18, 1)]);
     let mut gather = gather(&memory, &pin);
@@ -275,7 +296,10 @@ fn splitting_a_leaf_keeps_frames_rights_and_marks() {
     let page = Vpn((1 << 18) + 5 * 512 + 77);
     assert_eq!(tables.split(page), Ok(true));
     assert_eq!(tables.peek(page).1, 2);
-    memory.inject(Some(FailAt { site: Site::TablePage, after: 0 }));
+    memory.inject(Some(FailAt {
+        site: Site::TablePage,
+        after: 0,
+    }));
     assert!(tables.split(page).is_err());
     memory.inject(None);
     assert_eq!(tables.peek(page).1, 2, "as it was");
@@ -286,9 +310,16 @@ fn splitting_a_leaf_keeps_frames_rights_and_marks() {
     assert_eq!(X86_64::prot(entry, 1), Prot::READ_EXECUTE);
     assert_eq!(X86_64::marks(entry), Marks::ACCESSED);
     let (entry, level) = tables.peek(Vpn((1 << 18) + 4 * 512));
-    assert_eq!((level, X86_64::frame(entry, 2)), (2, Pfn(0x40000 + 4 * 512)));
+    assert_eq!(
+        (level, X86_64::frame(entry, 2)),
+        (2, Pfn(0x40000 + 4 * 512))
+    );
     assert_eq!(tables.lock(page).unwrap().live(), 512);
-    assert_eq!(tables.split(page), Ok(false), "single pages cannot be split");
+    assert_eq!(
+        tables.split(page),
+        Ok(false),
+        "single pages cannot be split"
+    );
     let mut gather = gather(&memory, &pin);
     clear(&tables, PageRange::new(Vpn(1 << 18), 1 << 18), &mut gather);
     drop(gather);
@@ -301,7 +332,10 @@ fn a_failed_walk_links_and_keeps_nothing() {
     let pin = memory.pin();
     let tables = tables(&memory, &pin);
     for after in 0..3 {
-        memory.inject(Some(FailAt { site: Site::TablePage, after }));
+        memory.inject(Some(FailAt {
+            site: Site::TablePage,
+            after,
+        }));
         assert!(tables.lock_or_make(Vpn(500)).is_err());
         assert_eq!(used(&memory), 1);
         assert_eq!(tables.descend_level(Vpn(500)), 4);

@@ -61,9 +61,16 @@ fn depth(tree: &Things<'_>, place: Handle<Thing>) -> (u64, usize) {
     if place.is_none() {
         return (0, 0);
     }
-    let (left, right) = (depth(tree, tree.left(place)), depth(tree, tree.right(place)));
+    let (left, right) = (
+        depth(tree, tree.left(place)),
+        depth(tree, tree.right(place)),
+    );
     let size = left.0 + right.0 + 1;
-    assert_eq!(tree.item(place).size.load(Ordering::Relaxed), size, "a sum is out of date");
+    assert_eq!(
+        tree.item(place).size.load(Ordering::Relaxed),
+        size,
+        "a sum is out of date"
+    );
     (size, left.1.max(right.1) + 1)
 }
 
@@ -98,11 +105,16 @@ fn random_edits_match_an_ordered_list() {
         let place = model.partition_point(|item| item.0 <= probe);
         let wanted = place.checked_sub(1).map(|place| model[place].0);
         let found = tree.last_at_most(probe);
-        assert_eq!((!found.is_none()).then(|| ByKey::key(tree.item(found))), wanted);
+        assert_eq!(
+            (!found.is_none()).then(|| ByKey::key(tree.item(found))),
+            wanted
+        );
         if step % 100 == 0 {
             assert_eq!(keys(&tree), model);
             let mut backwards = Vec::new();
-            let mut place = model.last().map_or(Handle::NONE, |last| Handle::from_raw(last.1));
+            let mut place = model
+                .last()
+                .map_or(Handle::NONE, |last| Handle::from_raw(last.1));
             while !place.is_none() {
                 backwards.push(place.raw());
                 place = tree.previous(place);
@@ -121,7 +133,13 @@ fn ascending_descending_and_alternating_keys_stay_shallow() {
     let orders: [fn(u64) -> u64; 3] = [
         |number| number,
         |number| ITEMS - number,
-        |number| if number % 2 == 0 { number } else { 2 * ITEMS - number },
+        |number| {
+            if number % 2 == 0 {
+                number
+            } else {
+                2 * ITEMS - number
+            }
+        },
     ];
     for order in orders {
         run_on(0);
@@ -133,7 +151,10 @@ fn ascending_descending_and_alternating_keys_stay_shallow() {
         let pin = memory.pin();
         for number in 0..ITEMS {
             let handle = arena.alloc(&pin, &memory).unwrap();
-            arena.get(handle).key.store(order(number), Ordering::Relaxed);
+            arena
+                .get(handle)
+                .key
+                .store(order(number), Ordering::Relaxed);
             tree.insert(handle);
         }
         let (size, deepest) = depth(&tree, tree.root());

@@ -24,6 +24,12 @@ pub struct Recorded {
     pub address: usize,
 }
 
+impl Recorded {
+    fn is_fence(&self) -> bool {
+        matches!(self.kind, Kind::Fence | Kind::FullFence)
+    }
+}
+
 /// Accesses in the order they were made.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Accesses(pub Vec<Recorded>);
@@ -39,7 +45,7 @@ impl Accesses {
         let first = memory.start / LINE_BYTES;
         let end = memory.end.div_ceil(LINE_BYTES);
         let touches = |access: &&Recorded| {
-            access.kind != Kind::Fence && (first..end).contains(&(access.address / LINE_BYTES))
+            !access.is_fence() && (first..end).contains(&(access.address / LINE_BYTES))
         };
         Accesses(self.0.iter().filter(touches).copied().collect())
     }
@@ -56,7 +62,7 @@ impl Accesses {
     pub fn lines(&self) -> BTreeSet<usize> {
         self.0
             .iter()
-            .filter(|access| access.kind != Kind::Fence)
+            .filter(|access| !access.is_fence())
             .map(|access| access.address / LINE_BYTES * LINE_BYTES)
             .collect()
     }

@@ -234,7 +234,12 @@ fn recordings_list_kinds_and_places_of_this_thread_only() {
     let kinds: Vec<_> = accesses.0.iter().map(|access| access.kind).collect();
     assert_eq!(
         kinds,
-        [Kind::Store, Kind::Fence, Kind::ReadModifyWrite, Kind::Load]
+        [
+            Kind::Store,
+            Kind::FullFence,
+            Kind::ReadModifyWrite,
+            Kind::Load
+        ]
     );
     assert_eq!(accesses.count(Kind::ReadModifyWrite), 1);
     let line = (&raw const mine).addr();

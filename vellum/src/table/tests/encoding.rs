@@ -28,7 +28,13 @@ fn rights_of_a_leaf_are_the_manuals_bits() {
     assert_eq!(leaf(Prot::NONE) & 1, 0, "hardware finds nothing");
     assert!(X86_64::is_mapped(leaf(Prot::NONE)));
     assert_eq!(X86_64::frame(leaf(Prot::NONE), 1), Pfn(0x12345));
-    for prot in [Prot::NONE, Prot::READ, Prot::READ_WRITE, Prot::READ_EXECUTE, rwx] {
+    for prot in [
+        Prot::NONE,
+        Prot::READ,
+        Prot::READ_WRITE,
+        Prot::READ_EXECUTE,
+        rwx,
+    ] {
         assert_eq!(X86_64::prot(leaf(prot), 1), prot);
         assert_eq!(X86_64::is_writable(leaf(prot)), prot.can_write());
     }
@@ -39,8 +45,17 @@ fn marks_are_bits_5_and_6() {
     let leaf = |marks| X86_64::leaf(Pfn(1), 1, Prot::READ, marks);
     assert_eq!(leaf(Marks::ACCESSED), NX | 0x1225);
     assert_eq!(leaf(Marks::DIRTY), NX | 0x1265);
-    assert_eq!(X86_64::marks(0x1245), Marks { accessed: false, dirty: true });
-    assert_eq!(X86_64::with_marks(NX | 0x1265, Marks::default()), NX | 0x1205);
+    assert_eq!(
+        X86_64::marks(0x1245),
+        Marks {
+            accessed: false,
+            dirty: true
+        }
+    );
+    assert_eq!(
+        X86_64::with_marks(NX | 0x1265, Marks::default()),
+        NX | 0x1205
+    );
     assert_eq!(X86_64::with_marks(NX | 0x1205, Marks::DIRTY), NX | 0x1265);
 }
 
@@ -50,19 +65,30 @@ fn larger_leaves_have_bit_7() {
     assert_eq!(leaf(1), NX | 0x4000_0207);
     assert_eq!(leaf(2), NX | 0x4000_0287);
     assert_eq!(leaf(3), NX | 0x4000_0287);
-    assert!(X86_64::is_leaf(leaf(2), 2) && X86_64::is_leaf(leaf(3), 3) && X86_64::is_leaf(leaf(1), 1));
+    assert!(
+        X86_64::is_leaf(leaf(2), 2) && X86_64::is_leaf(leaf(3), 3) && X86_64::is_leaf(leaf(1), 1)
+    );
     assert_eq!(X86_64::frame(leaf(3), 3), Pfn(0x40000));
 }
 
 #[test]
 fn memory_types_select_pat_entries_by_pcd_and_pwt() {
     let leaf = |memory| {
-        X86_64::leaf(Pfn(1), 1, Prot::READ_EXECUTE.with_type(memory), Marks::default())
+        X86_64::leaf(
+            Pfn(1),
+            1,
+            Prot::READ_EXECUTE.with_type(memory),
+            Marks::default(),
+        )
     };
     assert_eq!(leaf(MemoryType::WriteBack), 0x1205);
     assert_eq!(leaf(MemoryType::WriteCombining), 0x120d);
     assert_eq!(leaf(MemoryType::Uncached), 0x121d);
-    for memory in [MemoryType::WriteBack, MemoryType::WriteCombining, MemoryType::Uncached] {
+    for memory in [
+        MemoryType::WriteBack,
+        MemoryType::WriteCombining,
+        MemoryType::Uncached,
+    ] {
         assert_eq!(X86_64::prot(leaf(memory), 1).memory_type(), memory);
     }
 }
@@ -74,7 +100,10 @@ fn changing_rights_keeps_frame_marks_and_size() {
     let none = X86_64::with_prot(entry, 2, Prot::NONE);
     assert_eq!(none & 1, 0);
     assert!(X86_64::is_mapped(none) && X86_64::is_leaf(none, 2));
-    assert_eq!((X86_64::frame(none, 2), X86_64::marks(none)), (Pfn(0x40000), Marks::DIRTY));
+    assert_eq!(
+        (X86_64::frame(none, 2), X86_64::marks(none)),
+        (Pfn(0x40000), Marks::DIRTY)
+    );
     assert_eq!(X86_64::with_prot(none, 2, Prot::READ_WRITE), entry);
 }
 

@@ -6,13 +6,14 @@
 //! `VELLUM_CASES` sets the number of cases, `VELLUM_SEED` the only case to
 //! run, `VELLUM_LENGTH` the operations of a case.
 
-mod core_support;
-
-use core_support::run::run_cases;
+use super::run::run_cases;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
+    )
 }
 
 #[test]
@@ -24,5 +25,8 @@ fn random_sequences_match_the_model() {
     }
     let cases = number("VELLUM_CASES").unwrap_or(180);
     let shortages = run_cases(0..cases, length);
-    assert!(cases < 60 || shortages > 0, "memory never ran out: the small machines are too large");
+    assert!(
+        cases < 60 || shortages > 0,
+        "memory never ran out: the small machines are too large"
+    );
 }

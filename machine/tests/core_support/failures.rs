@@ -2,15 +2,13 @@
 //! reach all of its sites. The operation must answer that memory ran out and
 //! leave everything as it was; repeated, it must succeed.
 
-mod core_support;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use core_support::drive::Driver;
-use core_support::model::{Access, READ, WRITE, pristine};
-use core_support::ops::{Aim, Op, Place, What};
-use core_support::run::{PLATFORMS, arena, catch};
+use super::drive::Driver;
+use super::model::{Access, READ, WRITE, pristine};
+use super::ops::{Aim, Op, Place, What};
+use super::run::{PLATFORMS, arena, catch};
 use vellum::addr::{Prot, Vpn};
 use vellum::design::Rmap;
 use vellum::frame::{FailAt, Site};
@@ -24,20 +22,48 @@ const RW: u8 = READ | WRITE;
 
 fn map(at: u64, pages: u64, prot: u8, shared: bool) -> What {
     let aim = Aim::Fixed(Place::At(at));
-    What::MapAnonymous { space: 0, aim, pages, prot, shared, grows: false }
+    What::MapAnonymous {
+        space: 0,
+        aim,
+        pages,
+        prot,
+        shared,
+        grows: false,
+    }
 }
 
 fn map_object(at: u64, pages: u64, prot: u8, shared: bool) -> What {
     let aim = Aim::Fixed(Place::At(at));
-    What::MapObject { space: 0, object: 0, index: 2, aim, pages, prot, shared }
+    What::MapObject {
+        space: 0,
+        object: 0,
+        index: 2,
+        aim,
+        pages,
+        prot,
+        shared,
+    }
 }
 
 fn touch(page: u64, access: Access) -> What {
-    What::Touch { space: 0, place: Place::At(page), access, word: 7, value: page }
+    What::Touch {
+        space: 0,
+        place: Place::At(page),
+        access,
+        word: 7,
+        value: page,
+    }
 }
 
 fn sweep(page: u64, pages: u64, access: Access) -> What {
-    What::Sweep { space: 0, place: Place::At(page), pages, step: 1, access, value: 99 }
+    What::Sweep {
+        space: 0,
+        place: Place::At(page),
+        pages,
+        step: 1,
+        access,
+        value: 99,
+    }
 }
 
 const FORK: What = What::Fork { space: 0 };
@@ -75,8 +101,18 @@ fn scenarios() -> Vec<Scenario> {
     ];
     let pinned = |pages| {
         let mut before = wide.clone();
-        before.push(What::Pin { space: 0, place: place(505), pages, writes: true });
-        before.push(What::Pin { space: 0, place: place(520), pages, writes: true });
+        before.push(What::Pin {
+            space: 0,
+            place: place(505),
+            pages,
+            writes: true,
+        });
+        before.push(What::Pin {
+            space: 0,
+            place: place(520),
+            pages,
+            writes: true,
+        });
         before
     };
     let remap = |to, pages, new_pages| What::Remap {
@@ -92,13 +128,37 @@ fn scenarios() -> Vec<Scenario> {
         ("exec", wide.clone(), What::Exec { space: 0 }),
         ("the first object", vec![], FILE),
         ("a mapping", vec![Create], map(500, 9, RW, false)),
-        ("a mapping of shared memory", vec![Create], map(500, 9, RW, true)),
-        ("a mapping of a file", vec![Create, FILE], map_object(500, 9, RW, true)),
-        ("a mapping over the middle of another", wide.clone(), map(510, 5, READ, false)),
-        ("a mapping over the ends of two others", wide.clone(), map(525, 7, RW, true)),
-        ("the first store", vec![Create, map(500, 30, RW, false)], touch(505, Write)),
+        (
+            "a mapping of shared memory",
+            vec![Create],
+            map(500, 9, RW, true),
+        ),
+        (
+            "a mapping of a file",
+            vec![Create, FILE],
+            map_object(500, 9, RW, true),
+        ),
+        (
+            "a mapping over the middle of another",
+            wide.clone(),
+            map(510, 5, READ, false),
+        ),
+        (
+            "a mapping over the ends of two others",
+            wide.clone(),
+            map(525, 7, RW, true),
+        ),
+        (
+            "the first store",
+            vec![Create, map(500, 30, RW, false)],
+            touch(505, Write),
+        ),
         ("a store", wide.clone(), touch((1 << 18) + 1, Write)),
-        ("the first load", vec![Create, map(500, 30, RW, false)], touch(505, Read)),
+        (
+            "the first load",
+            vec![Create, map(500, 30, RW, false)],
+            touch(505, Read),
+        ),
         (
             "a load from a file",
             vec![Create, FILE, map_object(500, 9, READ, false)],
@@ -116,7 +176,12 @@ fn scenarios() -> Vec<Scenario> {
         ),
         (
             "a store to a page of a file that was only read so far",
-            vec![Create, FILE, map_object(500, 9, RW, false), touch(503, Read)],
+            vec![
+                Create,
+                FILE,
+                map_object(500, 9, RW, false),
+                touch(503, Read),
+            ],
             touch(503, Write),
         ),
         (
@@ -124,7 +189,12 @@ fn scenarios() -> Vec<Scenario> {
             vec![
                 Create,
                 MEMORY,
-                What::Write { object: 0, index: 0, pages: 20, value: 5 },
+                What::Write {
+                    object: 0,
+                    index: 0,
+                    pages: 20,
+                    value: 5,
+                },
                 map_object(500, 16, RW, true),
             ],
             touch(503, Read),
@@ -134,10 +204,22 @@ fn scenarios() -> Vec<Scenario> {
             vec![Create, map(500, 30, RW, false), touch(505, Read)],
             touch(505, Write),
         ),
-        ("a store to a page shared by fork", many_forks(wide.clone(), 1), touch(505, Write)),
+        (
+            "a store to a page shared by fork",
+            many_forks(wide.clone(), 1),
+            touch(505, Write),
+        ),
         ("fork", wide.clone(), FORK),
-        ("fork with pages shared already", many_forks(wide.clone(), 1), FORK),
-        ("fork when every chain has a full head", many_forks(wide.clone(), 7), FORK),
+        (
+            "fork with pages shared already",
+            many_forks(wide.clone(), 1),
+            FORK,
+        ),
+        (
+            "fork when every chain has a full head",
+            many_forks(wide.clone(), 7),
+            FORK,
+        ),
         ("fork with pinned pages", pinned(4), FORK),
         (
             "fork with files and shared memory",
@@ -154,65 +236,163 @@ fn scenarios() -> Vec<Scenario> {
             ],
             FORK,
         ),
-        ("unmapping the middle", wide.clone(), What::Unmap { space: 0, place: place(505), pages: 9 }),
+        (
+            "unmapping the middle",
+            wide.clone(),
+            What::Unmap {
+                space: 0,
+                place: place(505),
+                pages: 9,
+            },
+        ),
         (
             "unmapping across two regions",
             wide.clone(),
-            What::Unmap { space: 0, place: place(525), pages: 7 },
+            What::Unmap {
+                space: 0,
+                place: place(525),
+                pages: 7,
+            },
         ),
         (
             "protecting the middle",
             wide.clone(),
-            What::Protect { space: 0, place: place(505), pages: 9, prot: READ },
+            What::Protect {
+                space: 0,
+                place: place(505),
+                pages: 9,
+                prot: READ,
+            },
         ),
         (
             "protecting across two regions",
             wide.clone(),
-            What::Protect { space: 0, place: place(525), pages: 7, prot: 0 },
+            What::Protect {
+                space: 0,
+                place: place(525),
+                pages: 7,
+                prot: 0,
+            },
         ),
-        ("a move across tables", wide.clone(), remap((1 << 27) - 3, 9, 9)),
-        ("a move that grows", wide.clone(), remap((1 << 27) - 3, 9, 12)),
-        ("a move that shrinks", wide.clone(), remap((1 << 27) - 3, 9, 6)),
-        ("a move onto another region", wide.clone(), remap((1 << 18) - 3, 9, 9)),
+        (
+            "a move across tables",
+            wide.clone(),
+            remap((1 << 27) - 3, 9, 9),
+        ),
+        (
+            "a move that grows",
+            wide.clone(),
+            remap((1 << 27) - 3, 9, 12),
+        ),
+        (
+            "a move that shrinks",
+            wide.clone(),
+            remap((1 << 27) - 3, 9, 6),
+        ),
+        (
+            "a move onto another region",
+            wide.clone(),
+            remap((1 << 18) - 3, 9, 9),
+        ),
         (
             "growing by a move",
             wide.clone(),
-            What::Remap { space: 0, place: place(505), pages: 9, new_pages: 40, aim: Aim::Anywhere },
+            What::Remap {
+                space: 0,
+                place: place(505),
+                pages: 9,
+                new_pages: 40,
+                aim: Aim::Anywhere,
+            },
         ),
         (
             "shrinking",
             wide.clone(),
-            What::Remap { space: 0, place: place(505), pages: 9, new_pages: 4, aim: Aim::Anywhere },
+            What::Remap {
+                space: 0,
+                place: place(505),
+                pages: 9,
+                new_pages: 4,
+                aim: Aim::Anywhere,
+            },
         ),
         ("brk", vec![Create], What::Brk { space: 0, pages: 5 }),
         (
             "brk into the middle of what replaced the heap",
-            vec![Create, What::Brk { space: 0, pages: 8 }, map(2 * 512 - 6, 12, RW, false)],
+            vec![
+                Create,
+                What::Brk { space: 0, pages: 8 },
+                map(2 * 512 - 6, 12, RW, false),
+            ],
             What::Brk { space: 0, pages: 4 },
         ),
         ("stack growth", vec![Create, stack], touch(590, Write)),
         (
             "populate",
             vec![Create, map(500, 30, RW, false)],
-            What::Populate { space: 0, place: place(505), pages: 20 },
+            What::Populate {
+                space: 0,
+                place: place(505),
+                pages: 20,
+            },
         ),
         (
             "pinning a page for reading",
             vec![Create, map(500, 30, RW, false)],
-            What::Pin { space: 0, place: place(505), pages: 1, writes: false },
+            What::Pin {
+                space: 0,
+                place: place(505),
+                pages: 1,
+                writes: false,
+            },
         ),
         (
             "pinning a page for writing",
             many_forks(wide.clone(), 2),
-            What::Pin { space: 0, place: place(505), pages: 1, writes: true },
+            What::Pin {
+                space: 0,
+                place: place(505),
+                pages: 1,
+                writes: true,
+            },
         ),
-        ("a write", vec![FILE], What::Write { object: 0, index: 3, pages: 4, value: 5 }),
+        (
+            "a write",
+            vec![FILE],
+            What::Write {
+                object: 0,
+                index: 3,
+                pages: 4,
+                value: 5,
+            },
+        ),
         (
             "a write far behind the end",
-            vec![FILE, What::Write { object: 0, index: 3, pages: 4, value: 5 }],
-            What::Write { object: 0, index: 1 << 30, pages: 2, value: 5 },
+            vec![
+                FILE,
+                What::Write {
+                    object: 0,
+                    index: 3,
+                    pages: 4,
+                    value: 5,
+                },
+            ],
+            What::Write {
+                object: 0,
+                index: 1 << 30,
+                pages: 2,
+                value: 5,
+            },
         ),
-        ("a read", vec![FILE], What::Read { object: 0, index: 3, pages: 9 }),
+        (
+            "a read",
+            vec![FILE],
+            What::Read {
+                object: 0,
+                index: 3,
+                pages: 9,
+            },
+        ),
     ]
 }
 
@@ -244,14 +424,23 @@ fn fail_one<R: ReverseMap>(
     vm.memory().inject(None);
     let reached = vm.memory().reached(site) > u64::from(after);
     if driver.shortages != u32::from(reached) {
-        return Err(format!("reached: {reached}, but {} operations failed", driver.shortages));
+        return Err(format!(
+            "reached: {reached}, but {} operations failed",
+            driver.shortages
+        ));
     }
-    driver.apply(&on(0, &What::Audit)).map_err(|error| format!("after the failure: {error}"))?;
-    driver.apply(&on(2, last)).map_err(|error| format!("repeated: {error}"))?;
+    driver
+        .apply(&on(0, &What::Audit))
+        .map_err(|error| format!("after the failure: {error}"))?;
+    driver
+        .apply(&on(2, last))
+        .map_err(|error| format!("repeated: {error}"))?;
     if driver.shortages != u32::from(reached) {
         return Err("the operation failed once more without reason".into());
     }
-    driver.finish().map_err(|error| format!("in the end: {error}"))?;
+    driver
+        .finish()
+        .map_err(|error| format!("in the end: {error}"))?;
     Ok(reached)
 }
 
@@ -260,7 +449,12 @@ fn every_allocation_may_fail() {
     let arena = arena();
     let mut reached = BTreeSet::new();
     let mut wrong = Vec::new();
-    for text in ["rmap=chains", "rmap=chains,direct=off,forkcopy=all", "rmap=partial", "rmap=partial,forkcopy=all"] {
+    for text in [
+        "rmap=chains",
+        "rmap=chains,direct=off,forkcopy=all",
+        "rmap=partial",
+        "rmap=partial,forkcopy=all",
+    ] {
         let design = Design::parse(text).unwrap();
         for scenario in &scenarios() {
             for site in Site::ALL {
@@ -275,7 +469,8 @@ fn every_allocation_may_fail() {
                         }
                         Ok(false) => break,
                         Err(error) => {
-                            wrong.push(format!("{text}: {}: {site:?} {after}: {error}", scenario.0));
+                            wrong
+                                .push(format!("{text}: {}: {site:?} {after}: {error}", scenario.0));
                             break;
                         }
                     }
@@ -283,9 +478,20 @@ fn every_allocation_may_fail() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} failures:\n{}", wrong.len(), wrong.join("\n"));
-    let missed = Site::ALL.into_iter().filter(|&site| !reached.contains(&(site as u16)));
-    assert_eq!(missed.collect::<Vec<_>>(), [], "sites that no scenario reaches");
+    assert!(
+        wrong.is_empty(),
+        "{} failures:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    let missed = Site::ALL
+        .into_iter()
+        .filter(|&site| !reached.contains(&(site as u16)));
+    assert_eq!(
+        missed.collect::<Vec<_>>(),
+        [],
+        "sites that no scenario reaches"
+    );
 }
 
 /// An arena's directory grows by a frame when its leaf is full: far into the
@@ -295,21 +501,34 @@ fn a_directory_that_cannot_grow_fails_one_mapping() {
     let arena = arena();
     let store = Arc::new(PatternStore::new(4096, pristine));
     let machine = Machine::new(PLATFORMS[0].config(store), Arc::clone(&arena)).unwrap();
-    let vm = Vm::<Machine, vellum::table::X86_64, Partial>::new(machine, Design::default()).unwrap();
+    let vm =
+        Vm::<Machine, vellum::table::X86_64, Partial>::new(machine, Design::default()).unwrap();
     vm.platform().run_on(CpuId(0), || {
         let space = vm.create_space().unwrap();
         let request = |number: u64| {
-            let prot = if number % 2 == 0 { Prot::READ } else { Prot::READ_WRITE };
+            let prot = if number % 2 == 0 {
+                Prot::READ
+            } else {
+                Prot::READ_WRITE
+            };
             MapRequest::anonymous(1, prot).at(Placement::FixedFree(Vpn(1000 + number)))
         };
         vm.map(space, &request(0)).unwrap();
         let site = Site::SlabDirectory;
         vm.memory().inject(Some(FailAt { site, after: 0 }));
-        let failed = (1..).find(|&number| vm.map(space, &request(number)).is_err()).unwrap();
-        assert!(failed > 1000 && vm.memory().reached(site) == 1, "the first directory has room");
+        let failed = (1..)
+            .find(|&number| vm.map(space, &request(number)).is_err())
+            .unwrap();
+        assert!(
+            failed > 1000 && vm.memory().reached(site) == 1,
+            "the first directory has room"
+        );
         assert_eq!(vm.space_stats(space).unwrap().pages, failed);
         vm.audit().unwrap();
-        vm.memory().inject(Some(FailAt { site: Site::SlabFrame, after: 0 }));
+        vm.memory().inject(Some(FailAt {
+            site: Site::SlabFrame,
+            after: 0,
+        }));
         assert_eq!(vm.map(space, &request(failed)), Err(MapError::OutOfMemory));
         vm.memory().inject(None);
         vm.map(space, &request(failed)).unwrap();

@@ -1,0 +1,50 @@
+//! The engines of `vellum-engine`, counting the core's atomic operations.
+//!
+//! Source and instances are those of `vellum-engine`: its files are compiled
+//! once more, over the build of the core whose atomics report every access
+//! before it happens (`verify/instrumented`). The counters of an engine from
+//! here are those of the plain one, followed by `atomic loads`, `atomic stores`,
+//! `atomic read-modify-writes` and `full fences`.
+//!
+//! They count what [`Engine::run`] makes the core do. The machine's own
+//! bookkeeping and this crate's are no part of it. Reporting costs time: these
+//! engines are for counting, not for timing.
+
+#[path = "../../engine/src/build.rs"]
+mod build;
+#[path = "../../engine/src/core_engine.rs"]
+#[expect(dead_code, reason = "tests of the plain crate reach the manager inside")]
+mod core_engine;
+#[path = "../../engine/src/counters.rs"]
+mod counters;
+#[path = "../../engine/src/execute.rs"]
+mod execute;
+mod meter;
+#[path = "../../engine/src/slots.rs"]
+mod slots;
+
+use vellum_engine::op;
+use vellum_engine::{Config, Engine, EngineError};
+use vellum_machine::Arena;
+
+/// Builds an engine that counts, in host memory of its own. The host provides
+/// a page of it when the engine first uses it, and has it back when the engine
+/// is dropped.
+///
+/// # Errors
+/// As [`vellum_engine::build`], and if the host has no room for the memory.
+pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
+    let bytes = config.ram_bytes;
+    let refused = |why: String| {
+        EngineError::Machine(format!("no memory for a machine of {bytes} bytes: {why}"))
+    };
+    let arena_bytes = usize::try_from(bytes).map_err(|error| refused(error.to_string()))?;
+    let arena = Arena::new(arena_bytes).map_err(|error| refused(error.to_string()))?;
+    let config = build::Config {
+        design: config.design.clone(),
+        cpus: config.cpus,
+        nodes: config.nodes,
+        ram_bytes: config.ram_bytes,
+    };
+    build::build(&config, arena)
+}

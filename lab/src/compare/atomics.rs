@@ -1,0 +1,73 @@
+//! The pass in which atomic operations are counted.
+//!
+//! It runs on engines over an instrumented build of the core, which nothing is
+//! timed on. Each design executes the whole workload once, one after the other
+//! in memory of their own, which the host has back before the arms warm up.
+
+use std::sync::Arc;
+
+use vellum_engine::Engine;
+
+use super::crew::{Crew, Grain, Tally};
+use super::error::CompareError;
+use super::measure::Run;
+use super::{A, B};
+use crate::progress::Progress;
+use crate::replay::Slice;
+
+/// Event counts by name.
+pub type Counters = Vec<(&'static str, u64)>;
+
+impl Run<'_> {
+    /// The event counts of A and B with those of atomic operations among them,
+    /// or `None` if there are no engines that count them.
+    pub(super) fn count_atomics(
+        &self,
+        crew: &mut Crew<'_>,
+        slices: &[Slice],
+    ) -> Result<Option<[Counters; 2]>, CompareError> {
+        let Some(engine) = self.build_counting(A)? else {
+            return Ok(None);
+        };
+        let steps = 2 * slices.len() as u64;
+        let mut progress = Progress::new(self.settings.style, "counting atomics", steps, "slices");
+        let a = self.counted(crew, slices, A, engine, &mut progress)?;
+        let Some(engine) = self.build_counting(B)? else {
+            return Ok(None);
+        };
+        let b = self.counted(crew, slices, B, engine, &mut progress)?;
+        progress.finish();
+        Ok(Some([a, b]))
+    }
+
+    fn build_counting(&self, arm: usize) -> Result<Option<Arc<dyn Engine>>, CompareError> {
+        let design = self.design(arm);
+        let built = self.builder.build_counting(design);
+        let engine = built.map_err(|source| CompareError::Engine {
+            design: design.to_owned(),
+            source,
+        })?;
+        Ok(engine.map(Arc::from))
+    }
+
+    /// Executes everything on `engine`, which is dropped, and returns its counts.
+    fn counted(
+        &self,
+        crew: &mut Crew<'_>,
+        slices: &[Slice],
+        arm: usize,
+        engine: Arc<dyn Engine>,
+        progress: &mut Progress,
+    ) -> Result<Counters, CompareError> {
+        let mut tally = Tally::default();
+        for slice in slices {
+            if self.interrupt.requested() {
+                return Err(CompareError::Interrupted);
+            }
+            tally.add(&crew.execute(&engine, slice, Grain::Whole).tally);
+            progress.advance(1);
+        }
+        self.accept(self.design(arm), &tally)?;
+        Ok(engine.counters())
+    }
+}

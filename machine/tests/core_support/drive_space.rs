@@ -1,0 +1,447 @@
+//! Operations on spaces, carried out on the core and on the model.
+
+use std::sync::Arc;
+
+use vellum::addr::{self, Pfn, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{Advice, FaultError, MapRequest, PinError, Source, Traits};
+use vellum::{ObjectId, SpaceId};
+use vellum_machine::mmu::AccessError;
+
+use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth, prot, same};
+use super::model::{Access, Refusal};
+use super::ops::{Aim, HEAP_START, What};
+use super::space::{Cell, Clean, Space, Target, check_range};
+
+impl<R: ReverseMap> Driver<R> {
+    pub fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
+        let id = self.ids[&slot];
+        match what {
+            What::Fork { .. } if self.ids.len() < self.most => return self.fork(slot),
+            What::Fork { .. } => return Ok(()),
+            What::Share { .. } => {
+                same(self.vm.share_space(id), true)?;
+                self.model.spaces.get_mut(&slot).expect("live").users += 1;
+            }
+            What::Exec { .. } => return self.exec(slot),
+            What::Exit { .. } => return self.exit(slot),
+            What::MapAnonymous {
+                aim,
+                pages,
+                prot,
+                shared,
+                grows,
+                ..
+            } => {
+                let cell = Cell {
+                    prot,
+                    shared,
+                    grows: grows && !shared,
+                    heap: false,
+                    object: None,
+                    index: 0,
+                };
+                return self.map(slot, aim, pages, cell);
+            }
+            What::MapObject {
+                object,
+                index,
+                aim,
+                pages,
+                prot,
+                shared,
+                ..
+            } => {
+                let Some(key) = nth(&self.objects, object) else {
+                    return Ok(());
+                };
+                let cell = Cell {
+                    prot,
+                    shared,
+                    grows: false,
+                    heap: false,
+                    object: Some(key),
+                    index,
+                };
+                return self.map(slot, aim, pages, cell);
+            }
+            What::Unmap { place, pages, .. } => {
+                let start = self.page(slot, place);
+                let answer = map_answer(self.vm.unmap(id, Vpn(start), pages))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                same(answer, check_range(start, pages).map_err(Some))?;
+                if answer.is_ok() {
+                    self.space(slot).unmap(start, pages);
+                }
+            }
+            What::Remap {
+                place,
+                pages,
+                new_pages,
+                aim,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                return self.remap(slot, start, pages, new_pages, aim);
+            }
+            What::Protect {
+                place,
+                pages,
+                prot: bits,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                let answer = map_answer(self.vm.protect(id, Vpn(start), pages, prot(bits)))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                same(
+                    answer,
+                    self.space(slot).protect(start, pages, bits).map_err(Some),
+                )?;
+            }
+            What::Brk { pages, .. } => {
+                let end = HEAP_START + pages;
+                let answer = map_answer(self.vm.set_heap_end(id, Vpn(end)))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                same(answer, self.space(slot).set_heap_end(end).map_err(Some))?;
+            }
+            What::DontNeed { place, pages, .. } | What::Free { place, pages, .. } => {
+                let start = self.page(slot, place);
+                let drops = matches!(what, What::DontNeed { .. });
+                let advice = if drops {
+                    Advice::DontNeed
+                } else {
+                    Advice::Free
+                };
+                let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                let space = self.space(slot);
+                let wanted = check_range(start, pages).and_then(|()| {
+                    if drops {
+                        space.dont_need(start, pages);
+                    }
+                    let covered = space.is_covered(start, pages);
+                    covered.then_some(()).ok_or(Refusal::NotMapped)
+                });
+                same(answer, wanted.map_err(Some))?;
+            }
+            What::Populate { place, pages, .. } => {
+                let start = self.page(slot, place);
+                let calls = if self.tight { pages } else { 1 };
+                for call in 0..calls {
+                    let (start, pages) = if self.tight {
+                        (start + call, 1)
+                    } else {
+                        (start, pages)
+                    };
+                    self.populate(slot, start, pages)?;
+                }
+            }
+            What::Touch {
+                place,
+                access,
+                word,
+                value,
+                ..
+            } => {
+                let page = self.page(slot, place);
+                self.touch(cpu, slot, page, access, word, value)?;
+            }
+            What::Sweep {
+                place,
+                pages,
+                step,
+                access,
+                value,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                for nth in 0..pages {
+                    let page = start + nth * step;
+                    let word = (value.wrapping_add(nth) % 512) as u16;
+                    self.touch(cpu, slot, page, access, word, value ^ nth)?;
+                }
+            }
+            What::Pin {
+                place,
+                pages,
+                writes,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                let pages = if self.tight { 1 } else { pages };
+                self.pin(slot, start, pages, writes)?;
+            }
+            _ => {}
+        }
+        self.check_space(slot)
+    }
+
+    fn space(&mut self, slot: u32) -> &mut Space {
+        self.model.spaces.get_mut(&slot).expect("live")
+    }
+
+    fn fork(&mut self, slot: u32) -> Check {
+        match map_answer(self.vm.fork(self.ids[&slot]))? {
+            Err(_) => self.short(Some(slot)),
+            Ok(id) => {
+                let child = self.name_space(id);
+                self.model.fork(slot, child);
+                if !self.copies_all {
+                    self.adopt_lazy_fork(child)?;
+                }
+                self.check_space(slot)?;
+                self.check_space(child)
+            }
+        }
+    }
+
+    fn exec(&mut self, slot: u32) -> Check {
+        let id = match map_answer(self.vm.exec(self.ids[&slot]))? {
+            Err(_) => return self.short(Some(slot)),
+            Ok(id) => id,
+        };
+        self.left(slot);
+        let new = self.name_space(id);
+        self.model.spaces.insert(new, Default::default());
+        self.start_heap(new)
+    }
+
+    fn exit(&mut self, slot: u32) -> Check {
+        let ended = map_answer(self.vm.exit(self.ids[&slot]))?;
+        let last = self.model.spaces[&slot].users == 1;
+        same(ended, Ok(last))?;
+        self.left(slot);
+        Ok(())
+    }
+
+    fn left(&mut self, slot: u32) {
+        let space = self.space(slot);
+        space.users -= 1;
+        if space.users == 0 {
+            self.model.spaces.remove(&slot);
+            self.ids.remove(&slot);
+        }
+    }
+
+    fn map(&mut self, slot: u32, aim: Aim, pages: u64, cell: Cell) -> Check {
+        let (target, placement) = self.target(slot, aim);
+        let id = self.ids[&slot];
+        let mut traits = Traits::NONE;
+        if cell.shared {
+            traits = traits.union(Traits::SHARED);
+        }
+        if cell.grows {
+            traits = traits.union(Traits::GROWS_DOWN);
+        }
+        let source = match cell.object {
+            None => Source::Anonymous,
+            Some(key) => Source::Object {
+                id: self.objects[&key],
+                page: cell.index,
+            },
+        };
+        let request = MapRequest {
+            pages,
+            prot: prot(cell.prot),
+            traits,
+            source,
+            placement,
+        };
+        let wanted = self.model.place(slot, pages, target);
+        let answer = map_answer(self.vm.map(id, &request))?;
+        let start = match answer {
+            Err(None) => return self.short(Some(slot)),
+            answer => {
+                let found = answer.map(|page| page.0);
+                same(found, wanted.map_err(Some))?;
+                match found {
+                    Ok(start) => start,
+                    Err(_) => return self.check_space(slot),
+                }
+            }
+        };
+        let mut first = cell;
+        if cell.object.is_none() && cell.shared {
+            let key = self.model.add_object(None, pages, false);
+            let made = self.object_at(id, start)?;
+            self.objects.insert(key, made);
+            first.object = Some(key);
+        } else if cell.object.is_none() {
+            first.index = start;
+        }
+        self.model.map(slot, start, pages, first);
+        self.check_space(slot)
+    }
+
+    fn object_at(&self, id: SpaceId, page: u64) -> Result<ObjectId, String> {
+        let mut found = None;
+        let listed = self.vm.for_each_region(id, |entry| {
+            if entry.range.contains(Vpn(page)) {
+                found = entry.object.map(|(object, _, _)| object);
+            }
+        });
+        listed.map_err(|error| error.to_string())?;
+        found.ok_or_else(|| format!("shared memory mapped at {page:#x} has no object"))
+    }
+
+    fn remap(&mut self, slot: u32, start: u64, pages: u64, new_pages: u64, aim: Aim) -> Check {
+        let (target, placement) = self.target(slot, aim);
+        let id = self.ids[&slot];
+        // Regions that could be one but are not refuse to be moved together.
+        let mut single = false;
+        let listed = self.vm.for_each_region(id, |entry| {
+            let range = entry.range;
+            single |= range.start.0 <= start && start + pages <= range.end.0;
+        });
+        listed.map_err(|error| error.to_string())?;
+        let result = self.vm.remap(id, Vpn(start), pages, new_pages, placement);
+        let answer = map_answer(result)?;
+        if answer == Err(None) {
+            // The target of a fixed move may have been unmapped.
+            if let Target::Fixed(to) = target {
+                let mut empty = true;
+                let listed = self.vm.for_each_region(id, |entry| {
+                    empty &= entry.range.end.0 <= to || to + new_pages <= entry.range.start.0;
+                });
+                listed.map_err(|error| error.to_string())?;
+                if empty {
+                    self.space(slot).unmap(to, new_pages);
+                }
+            }
+            return self.short(Some(slot));
+        }
+        let wanted = self
+            .space(slot)
+            .remap(start, pages, new_pages, target, single);
+        let found = answer.map(|remapped| (remapped.range.start.0, remapped.moved));
+        same(found, wanted.map_err(Some))?;
+        if let Ok(remapped) = answer {
+            same(remapped.range.pages(), new_pages)?;
+        }
+        self.check_space(slot)
+    }
+
+    fn populate(&mut self, slot: u32, start: u64, pages: u64) -> Check {
+        let answer = fault_answer(self.vm.populate(self.ids[&slot], Vpn(start), pages))?;
+        if answer == Err(None) {
+            self.adopt_after_shortage(slot, start)?;
+            return self.short(Some(slot));
+        }
+        let wanted = (|| {
+            check_range(start, pages).map_err(|_| Refusal::NoRegion)?;
+            for page in start..start + pages {
+                match self.model.populate(slot, page) {
+                    Err(Refusal::Protection) => self.model.access(slot, page, Access::Read)?,
+                    other => other?,
+                }
+            }
+            Ok(())
+        })();
+        same(answer, wanted.map_err(Some))
+    }
+
+    /// One access by a program, with real data.
+    fn touch(
+        &mut self,
+        cpu: CpuId,
+        slot: u32,
+        page: u64,
+        kind: Access,
+        word: u16,
+        value: u64,
+    ) -> Check {
+        let id = self.ids[&slot];
+        let vm = Arc::clone(&self.vm);
+        let loaded = vm.load(id).ok_or("a live space cannot be loaded")?;
+        // SAFETY: the root is that of a live space of this machine's manager,
+        // loaded on the CPU that this thread is on.
+        let mmu = unsafe { vm.platform().mmu(cpu) };
+        let address = (page << 12) | (u64::from(word) * 8);
+        let result = mmu.access(
+            loaded.tag,
+            loaded.root,
+            address,
+            access(kind),
+            value,
+            &mut |fault| vm.fault(id, fault.address, fault.access).map(|_| ()),
+        );
+        let answer = match result {
+            Ok(found) => Ok(found),
+            Err(AccessError::Refused(error)) => fault_answer::<u64>(Err(error))?,
+            Err(error) => return Err(error.to_string()),
+        };
+        if answer == Err(None) {
+            self.adopt_after_shortage(slot, page)?;
+            return self.short(Some(slot));
+        }
+        let wanted = self.model.access(slot, page, kind).map(|()| {
+            if kind == Access::Write {
+                self.model.store(slot, page, word, value);
+            }
+            self.model.word(slot, page, word)
+        });
+        same(answer, wanted.map_err(Some))
+            .map_err(|error| format!("{kind:?} of page {page:#x}, word {word}: {error}"))
+    }
+
+    fn pin(&mut self, slot: u32, start: u64, pages: u64, writes: bool) -> Check {
+        let mut frames = vec![Pfn::NONE; pages as usize];
+        let kind = if writes {
+            addr::Access::Write
+        } else {
+            addr::Access::Read
+        };
+        let result = self
+            .vm
+            .pin_pages(self.ids[&slot], Vpn(start), kind, &mut frames);
+        let answer = fault_answer(result.map_err(|error| match error {
+            PinError::Fault(error) => error,
+            PinError::TooManyPins => FaultError::NoSpace,
+        }))?;
+        if answer == Err(None) {
+            self.adopt_after_shortage(slot, start)?;
+            return self.short(Some(slot));
+        }
+        let wanted = (start..start + pages).try_for_each(|page| self.model_pin(slot, page, writes));
+        same(answer, wanted.map_err(Some))?;
+        if answer.is_ok() {
+            let space = &self.model.spaces[&slot];
+            let number = |page| space.private.get(&page).map(|private| private.number);
+            let numbers =
+                (start..start + pages).map(|page| if writes { number(page) } else { None });
+            let shown = |page| {
+                let cell = &space.cells[&page];
+                cell.object.map(|key| (key, cell.index))
+            };
+            self.pins.push(Pinned {
+                objects: (start..start + pages).filter_map(shown).collect(),
+                numbers: numbers.collect(),
+                frames,
+            });
+        }
+        Ok(())
+    }
+
+    /// What faulting a page in for a pin does: a private page takes the place
+    /// of the shared zero page if the region can be written.
+    fn model_pin(&mut self, slot: u32, page: u64, writes: bool) -> Result<(), Refusal> {
+        if writes {
+            return self.model.access(slot, page, Access::Write);
+        }
+        self.model.access(slot, page, Access::Read)?;
+        let is_zero = self.model.spaces[&slot].clean.get(&page) == Some(&Clean::Zero);
+        if is_zero {
+            match self.model.access(slot, page, Access::Write) {
+                Err(Refusal::Protection) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}

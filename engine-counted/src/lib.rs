@@ -13,7 +13,10 @@
 #[path = "../../engine/src/build.rs"]
 mod build;
 #[path = "../../engine/src/core_engine.rs"]
-#[expect(dead_code, reason = "tests of the plain crate reach the manager inside")]
+#[expect(
+    dead_code,
+    reason = "tests of the plain crate reach the manager inside"
+)]
 mod core_engine;
 #[path = "../../engine/src/counters.rs"]
 mod counters;

@@ -43,6 +43,14 @@ impl Drop for Scratch {
 
 const PAGE: u64 = 4096;
 
+/// The counts of the pass that counts atomic operations, in order.
+const ATOMICS: [&str; 4] = [
+    "atomic loads",
+    "atomic stores",
+    "atomic read-modify-writes",
+    "full fences",
+];
+
 /// A parent that writes 64 pages and forks 8 children, each of which writes 32
 /// pages of its own and 16 of those it shares with the parent.
 fn write_trace(path: &str) {
@@ -179,6 +187,17 @@ fn a_comparison_prints_every_table_and_the_same_as_json() {
         let row = rows.iter().find(|row| row["class"] == name);
         row.map(|row| row["ops"].clone())
     };
+    let atomics: Vec<(&str, u64)> = value["counters"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|row| row["pass"] == "atomics")
+        .filter_map(|row| Some((row["name"].as_str()?, row["count"]["a"]["median"].as_u64()?)))
+        .collect();
+    assert!(
+        atomics.iter().map(|row| row.0).eq(ATOMICS) && atomics.iter().all(|row| row.1 > 0),
+        "{atomics:?}"
+    );
     assert_eq!(class("fault"), Some((64 + 8 * 48).into()));
     assert_eq!(class("unmap"), Some(8.into()));
     assert_eq!(class("exit"), Some(9.into()));
@@ -198,6 +217,20 @@ fn json_on_standard_output_is_nothing_but_json() {
     assert_eq!(value["cpus"], 2);
     assert_eq!(value["verdict"]["outcome"], "not-proven");
     assert_eq!(value["verdict"]["reasons"][0], "too-few-passes");
+}
+
+#[test]
+fn atomic_operations_are_left_out_if_nobody_wants_them() {
+    let scratch = Scratch::new("compare-no-atomics");
+    let trace = scratch.path("fork.vellum");
+    write_trace(&trace);
+    let output = vellum(&["compare", &trace, "-n", "1", "--ram", "64M", "--no-atomics"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("Events in one pass"), "{printed}");
+    for name in ATOMICS.iter().chain(&["instrumented"]) {
+        assert!(!printed.contains(name), "{name} in\n{printed}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use vellum_engine::{
     Access, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot,
 };
 use vellum_lab::compare::{
-    A, B, CONTROL, Clock, CompareError, HostClock, Load, Settings, Verdict, measure,
+    A, Analysis, B, CONTROL, Clock, CompareError, HostClock, Load, Settings, Verdict, measure,
 };
 use vellum_lab::progress::{Interrupt, Style};
 use vellum_lab::replay::{Class, Expectation, Slice, Wait};
@@ -99,6 +99,50 @@ fn time_is_told_by_class() {
     assert_eq!(time(B, Class::Exit).cpu_ns, 5000);
     assert_eq!(time(B, Class::Fork).cpu_ns, 14_000);
     assert_eq!(time(CONTROL, Class::Fork).cpu_ns, 7000);
+}
+
+#[test]
+fn atomic_operations_are_counted_once_and_disturb_no_time() {
+    let mut bench = Bench::new(1, STILL);
+    bench.events.count_atomics = true;
+    let load = FlatLoad::with_affected_slices(250, None);
+    let measured = bench.measure(&load, "1.0", "1.25", 6).expect("measured");
+    let ops = load.len() as u64;
+    let expected = |loads| vec![("operations", ops), ("atomic loads", loads)];
+    let counted = measured.atomics.as_ref().expect("counted");
+    assert_eq!(*counted, [expected(4 * ops), expected(5 * ops)]);
+    let built = bench.counting.lock().expect("held by nobody");
+    assert_eq!(*built, ["1.0", "1.25"], "each design once");
+    for pass in &measured.passes {
+        assert_eq!(pass.counters[A], [("operations", ops)]);
+    }
+    let found = Analysis::new(&measured, 0.95, 600, 1);
+    assert_eq!(found.ratio.value, load.truth(1.25));
+    assert_eq!(found.control.value, 1.0);
+}
+
+#[test]
+fn without_engines_that_count_atomic_operations_there_are_no_counts() {
+    let bench = Bench::new(1, STILL);
+    let load = FlatLoad::with_affected_slices(10, None);
+    let measured = bench.measure(&load, "1.0", "1.25", 1).expect("measured");
+    assert_eq!(measured.atomics, None);
+}
+
+#[test]
+fn a_pass_that_counts_atomic_operations_can_be_interrupted() {
+    let load = FlatLoad::with_affected_slices(10, None);
+    for after in [100 + 5, 100 + 10 + 5] {
+        let mut bench = Bench::new(1, STILL);
+        bench.events.count_atomics = true;
+        bench.events.interrupt_after = Some(after);
+        let result = bench.measure(&load, "1.0", "1.25", 12);
+        assert!(
+            matches!(result, Err(CompareError::Interrupted)),
+            "interrupted after {after} batches: {result:?}"
+        );
+        assert_eq!(bench.built.lock().expect("held by nobody").len(), 2);
+    }
 }
 
 #[test]
@@ -280,9 +324,11 @@ impl Load for PingPong {
     }
 }
 
+type Pages = Arc<Mutex<Vec<u64>>>;
+
 /// Notes the order in which pages are touched.
 struct Notebook {
-    touched: Arc<Mutex<Vec<u64>>>,
+    touched: Pages,
 }
 
 impl Engine for Notebook {
@@ -347,9 +393,9 @@ impl Engine for Notebook {
 fn two_cpus_wait_for_each_other_as_the_workload_says() {
     const SEGMENTS: usize = 60;
     let load = PingPong::new(SEGMENTS);
-    let notebooks: Arc<Mutex<Vec<Arc<Mutex<Vec<u64>>>>>> = Arc::default();
+    let notebooks: Mutex<Vec<Pages>> = Mutex::default();
     let builder = |_: &str, _: usize| -> Result<Box<dyn Engine>, EngineError> {
-        let touched: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let touched = Pages::default();
         let mut notebooks = notebooks.lock().expect("no test panics with it held");
         notebooks.push(Arc::clone(&touched));
         Ok(Box::new(Notebook { touched }))

@@ -139,6 +139,33 @@ fn an_interrupted_run_is_marked() {
 }
 
 #[test]
+fn atomic_operations_stand_among_the_events_and_say_where_they_come_from() {
+    let mut bench = Bench::new(1, STILL);
+    bench.events.count_atomics = true;
+    let report = report(&bench, &slow_exit(), "2.0", 6);
+    let printed = text::render(&report);
+    let table = "\
+Events in one pass       A         B      B - A
+operations           9,901     9,901          0
+atomic loads        39,604 *  79,208    +39,604
+* fewer in every one of 6 passes; (low .. high) where passes differ.
+From one separate pass on an instrumented build of the same source, not timed: atomic loads.
+";
+    assert!(printed.contains(table), "{printed}");
+    let text = json::render(&report).expect("serialised");
+    let value: Value = serde_json::from_str(&text).expect("parsed");
+    let rows = &value["counters"];
+    assert_eq!(rows.as_array().map(Vec::len), Some(2));
+    assert_eq!(rows[0]["pass"], "timed");
+    assert_eq!(rows[0]["count"]["control"]["median"], 9901);
+    assert_eq!(rows[1]["name"], "atomic loads");
+    assert_eq!(rows[1]["pass"], "atomics");
+    assert_eq!(rows[1]["count"]["a"]["median"], 39_604);
+    assert_eq!(rows[1]["count"]["b"]["high"], 79_208);
+    assert_eq!(rows[1]["count"]["control"], Value::Null);
+}
+
+#[test]
 fn json_holds_what_the_tables_show() {
     let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6);
     let text = json::render(&report).expect("serialised");

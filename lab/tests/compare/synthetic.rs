@@ -158,12 +158,13 @@ impl Load for FlatLoad {
 
     fn slices(&self, target: usize) -> Vec<Slice> {
         let end = self.ops.len();
-        (0..end)
-            .step_by(target)
-            .map(|start| Slice {
-                ops: vec![start..end.min(start + target)],
-            })
-            .collect()
+        let slice = |start: usize| {
+            let ops = start..end.min(start + target);
+            Slice {
+                ops: Vec::from([ops]),
+            }
+        };
+        (0..end).step_by(target).map(slice).collect()
     }
 
     fn segments_in(&self, _cpu: usize, _ops: &Range<usize>) -> Range<usize> {
@@ -182,6 +183,9 @@ pub struct Events {
     pub interrupt_after: Option<usize>,
     /// Let every operation that costs this much diverge in this way.
     pub diverge: Option<(u64, Divergence)>,
+    /// There are engines that count atomic operations: as many loads for each
+    /// operation as four times the design's factor.
+    pub count_atomics: bool,
 }
 
 /// Everything that engines of one test share.
@@ -193,6 +197,8 @@ pub struct Bench {
     pub seed: u64,
     /// Arena of every engine built, in order.
     pub built: Mutex<Vec<(String, usize)>>,
+    /// Design of every counting engine built, in order.
+    pub counting: Mutex<Vec<String>>,
     batches: Arc<AtomicUsize>,
 }
 
@@ -206,7 +212,8 @@ impl Bench {
             disturbance,
             events: Events::default(),
             seed,
-            built: Mutex::new(Vec::new()),
+            built: Mutex::default(),
+            counting: Mutex::default(),
             batches: Arc::default(),
         }
     }
@@ -236,18 +243,20 @@ impl Bench {
         let measured = measured.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
         Analysis::new(&measured, 0.95, 600, self.seed)
     }
-}
 
-impl Builder for Bench {
-    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
+    fn engine(
+        &self,
+        design: &str,
+        number: usize,
+        counts_atomics: bool,
+    ) -> Result<Box<dyn Engine>, EngineError> {
         let slow: f64 = design.parse().map_err(|_| {
             EngineError::Design(format!("`{design}` is no factor; write one such as 1.25"))
         })?;
-        let mut built = self.built.lock().expect("no test panics with it held");
-        built.push((design.to_owned(), arena));
-        let mut noise = Noise::new(self.seed.wrapping_mul(10_007) + built.len() as u64);
+        let mut noise = Noise::new(self.seed.wrapping_mul(10_007) + number as u64);
         let luck = (self.disturbance.luck * noise.normal()).exp();
         Ok(Box::new(SyntheticEngine {
+            counts_atomics,
             design: design.to_owned(),
             slow,
             luck,
@@ -262,7 +271,26 @@ impl Builder for Bench {
     }
 }
 
+impl Builder for Bench {
+    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
+        let mut built = self.built.lock().expect("no test panics with it held");
+        let engine = self.engine(design, built.len() + 1, false)?;
+        built.push((design.to_owned(), arena));
+        Ok(engine)
+    }
+
+    fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
+        if !self.events.count_atomics {
+            return Ok(None);
+        }
+        let mut counting = self.counting.lock().expect("no test panics with it held");
+        counting.push(design.to_owned());
+        self.engine(design, 0, true).map(Some)
+    }
+}
+
 struct SyntheticEngine {
+    counts_atomics: bool,
     design: String,
     slow: f64,
     luck: f64,
@@ -348,7 +376,13 @@ impl Engine for SyntheticEngine {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![("operations", self.executed.load(Ordering::SeqCst))]
+        let executed = self.executed.load(Ordering::SeqCst);
+        let mut counters = vec![("operations", executed)];
+        if self.counts_atomics {
+            let loads = executed as f64 * 4.0 * self.slow;
+            counters.push(("atomic loads", loads as u64));
+        }
+        counters
     }
 
     fn memory(&self) -> Vec<(&'static str, u64, u64)> {

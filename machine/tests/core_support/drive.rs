@@ -51,6 +51,8 @@ pub struct Driver<R: ReverseMap> {
     pub shortages: u32,
     /// Most spaces, and most objects, at a time.
     pub most: usize,
+    /// The page touched last.
+    pub recent: u64,
 }
 
 /// An answer of the core in the model's words. `Err(None)`: out of memory.
@@ -128,6 +130,7 @@ impl<R: ReverseMap> Driver<R> {
             zero_page: None,
             shortages: 0,
             most: 6,
+            recent: 480,
         }
     }
 
@@ -146,6 +149,7 @@ impl<R: ReverseMap> Driver<R> {
     pub fn page(&self, space: u32, place: Place) -> u64 {
         match place {
             Place::At(page) => page,
+            Place::Recent => self.recent,
             Place::Mapped(nth) => {
                 let cells = &self.model.spaces[&space].cells;
                 let count = cells.len() as u64;

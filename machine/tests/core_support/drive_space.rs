@@ -356,6 +356,7 @@ impl<R: ReverseMap> Driver<R> {
         word: u16,
         value: u64,
     ) -> Check {
+        self.recent = page;
         let id = self.ids[&slot];
         let vm = Arc::clone(&self.vm);
         let loaded = vm.load(id).ok_or("a live space cannot be loaded")?;

@@ -506,7 +506,7 @@ fn a_directory_that_cannot_grow_fails_one_mapping() {
     vm.platform().run_on(CpuId(0), || {
         let space = vm.create_space().unwrap();
         let request = |number: u64| {
-            let prot = if number % 2 == 0 {
+            let prot = if number.is_multiple_of(2) {
                 Prot::READ
             } else {
                 Prot::READ_WRITE

@@ -35,11 +35,13 @@ impl Rng {
     }
 }
 
-/// A page: at a fixed place, or the nth that the space maps.
+/// A page: at a fixed place, the nth that the space maps, or the one that was
+/// touched last, in whatever space.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     At(u64),
     Mapped(u64),
+    Recent,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +201,9 @@ const PROTS: [u8; 8] = [
 ];
 
 fn place(rng: &mut Rng) -> Place {
-    if rng.one_in(3) {
+    if rng.one_in(5) {
+        Place::Recent
+    } else if rng.one_in(3) {
         Place::At(rng.pick(&AREAS) + rng.below(AREA_PAGES))
     } else {
         Place::Mapped(rng.below(1 << 20))
@@ -340,7 +344,7 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             pages: 1 + rng.below(40),
         },
         85 => What::Release { object },
-        86..=88 => What::Truncate {
+        86 | 87 => What::Truncate {
             object,
             pages: rng.below(32),
         },
@@ -355,7 +359,7 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             index: rng.below(32),
             pages: 1 + rng.below(16),
         },
-        96 | 97 => What::Sync { object },
+        88 | 96 | 97 => What::Sync { object },
         _ => What::Audit,
     }
 }

@@ -9,7 +9,7 @@ use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
-use crate::sync::Pin;
+use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
 
 /// What a mapping shows.
@@ -161,13 +161,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(range.start);
         }
         let region = self.make_region(pin)?;
-        if occupied && let Err(error) = self.unmap_locked(pin, space, range, dead) {
+        let link = |write: &SeqWrite<'_>| self.link_region(pin, space, write, region, &view);
+        if !occupied {
+            link(&space.seq.write());
+        } else if let Err(error) = self.unmap_and(pin, space, range, dead, link) {
             self.regions.free(pin, region);
             return Err(error);
         }
-        let write = space.seq.write();
-        self.link_region(pin, space, &write, region, &view);
-        drop(write);
         self.merge_at(pin, space, range.start);
         self.merge_at(pin, space, range.end);
         Ok(range.start)

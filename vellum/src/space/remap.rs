@@ -146,9 +146,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.merge_range(pin, space, range);
             return Err(error.into());
         }
-        if !tail.is_empty() {
-            self.unmap_locked(pin, space, tail, dead)?;
-        }
         self.close_gates(pin, space, kept);
         let handle = self.region_from(space, kept.start);
         let view = self.region(handle).view();
@@ -156,6 +153,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.relocate(pin, space, handle, &view, to, &mut gather);
         drop(gather);
         self.region(handle).gate.open();
+        if !tail.is_empty() {
+            // Not before: it could free the tables made for the target.
+            self.unmap_locked(pin, space, tail, dead)?;
+        }
         self.merge_at(pin, space, to.start);
         self.merge_at(pin, space, to.end);
         Ok(Remapped {

@@ -226,7 +226,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// others were written.
     pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
         self.objects.find(id).ok_or(FaultError::NoObject)?;
+        self.wait_for_unmappings();
         self.sync_pages(id.handle).map_err(FaultError::from)
+    }
+
+    /// Waits until every unmapping that is under way has flushed. Until then a
+    /// CPU may have stored through an old translation, and the page is marked
+    /// dirty only after the flush; unmappings are pinned from the one to the
+    /// other.
+    fn wait_for_unmappings(&self) {
+        let epochs = self.memory.epochs();
+        let stamp = epochs.stamp();
+        let mut spins = 0;
+        while !epochs.passed(stamp) {
+            if !epochs.try_advance() {
+                self.memory.platform().relax(spins);
+                spins += 1;
+            }
+        }
     }
 
     /// [`Vm::sync`] by handle; returns the pages written.

@@ -5,7 +5,7 @@ use super::manager::{Live, SpaceId, Vm};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::sync::Pin;
+use crate::sync::{Pin, SeqWrite};
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, Users};
 
@@ -40,28 +40,40 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {
-        let first = self.region_from(space, range.start);
-        if first.is_none() || self.region(first).range().start >= range.end {
+        if self.is_free(space, range) {
             return Ok(());
         }
+        self.unmap_and(pin, space, range, dead, |_| ())
+    }
+
+    /// Unmaps a range that is not free, and lets `link` put something in its
+    /// place: faults see the old regions or what is there then, and no hole.
+    pub(super) fn unmap_and(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        dead: &mut DeadObjects,
+        link: impl FnOnce(&SeqWrite<'_>),
+    ) -> Result<(), MapError> {
         self.isolate(pin, space, range)?;
         self.close_gates(pin, space, range);
         let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
-            self.zap(
-                pin,
-                space,
-                self.region(handle),
-                view.range,
-                Users::Hardware,
-                &mut gather,
-            );
-            let write = space.seq.write();
+            let region = self.region(handle);
+            self.zap(pin, space, region, view.range, Users::Hardware, &mut gather);
+            Ok(())
+        });
+        // Flushed before anybody can fault in what comes next.
+        drop(gather);
+        let write = space.seq.write();
+        let _ = self.for_regions::<()>(space, range, |handle, _| {
             if let Some(object) = self.unlink_region(pin, space, &write, handle) {
                 self.bury(dead, object);
             }
             Ok(())
         });
+        link(&write);
         Ok(())
     }
 

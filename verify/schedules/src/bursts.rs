@@ -85,10 +85,13 @@ impl Scheduler for Bursts {
         }
         let held = self.held.map(|(task, _)| task);
         // A task that yields waits for another: it goes on only if it is alone.
-        let may_run = |task: &&&Task| {
-            Some(task.id()) != held && !(is_yielding && Some(task.id()) == current)
-        };
-        let free: Vec<TaskId> = runnable.iter().filter(may_run).map(|task| task.id()).collect();
+        let may_run =
+            |task: &&&Task| Some(task.id()) != held && !(is_yielding && Some(task.id()) == current);
+        let free: Vec<TaskId> = runnable
+            .iter()
+            .filter(may_run)
+            .map(|task| task.id())
+            .collect();
         if free.is_empty() {
             self.held = None;
             let any = self.below(runnable.len() as u64) as usize;

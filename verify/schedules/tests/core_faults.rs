@@ -39,7 +39,9 @@ fn same_pages<R: ReverseMap>() {
             let word = u64::from(cpu.0);
             let before = world.load(cpu, space, at(page, word));
             assert_eq!(before, Ok(0));
-            world.store(cpu, space, at(page, word), page + word).unwrap();
+            world
+                .store(cpu, space, at(page, word), page + word)
+                .unwrap();
             assert_eq!(world.load(cpu, space, at(page, word)), Ok(page + word));
         }
     };
@@ -69,7 +71,10 @@ fn neighbours<R: ReverseMap>() {
             assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(round));
             assert_eq!(world.load(cpu, space, at(page, 1)), Ok(round));
             world.vm.unmap(space, Vpn(page), 2).unwrap();
-            assert_eq!(world.load(cpu, space, at(page, 1)), Err(FaultError::NoRegion));
+            assert_eq!(
+                world.load(cpu, space, at(page, 1)),
+                Err(FaultError::NoRegion)
+            );
         }
     };
     world.run(&[&work, &work, &work]);
@@ -86,12 +91,20 @@ fn split_and_merge<R: ReverseMap>() {
     let split = |_| {
         let all = RW.union(Prot::EXECUTE);
         for (first, pages) in [(2, 3), (5, 4), (0, 6)] {
-            world.vm.protect(space, Vpn(0x1000 + first), pages, all).unwrap();
-            world.vm.protect(space, Vpn(0x1000 + first), pages, RW).unwrap();
+            world
+                .vm
+                .protect(space, Vpn(0x1000 + first), pages, all)
+                .unwrap();
+            world
+                .vm
+                .protect(space, Vpn(0x1000 + first), pages, RW)
+                .unwrap();
         }
     };
     let touch = |cpu: CpuId| {
-        for page in [0x1005, 0x1002, 0x1020, 0x1009, 0x1000, 0x1005, 0x100b, 0x1004] {
+        for page in [
+            0x1005, 0x1002, 0x1020, 0x1009, 0x1000, 0x1005, 0x100b, 0x1004,
+        ] {
             let word = u64::from(cpu.0);
             world.store(cpu, space, at(page, word), page).unwrap();
             assert_eq!(world.load(cpu, space, at(page, word)), Ok(page));
@@ -116,7 +129,9 @@ fn replace<R: ReverseMap>() {
     let touch = |cpu: CpuId| {
         for _ in 0..4 {
             for page in 0x1000..0x1004 {
-                world.store(cpu, space, at(page, u64::from(cpu.0)), page).unwrap();
+                world
+                    .store(cpu, space, at(page, u64::from(cpu.0)), page)
+                    .unwrap();
             }
             let kept = world.load(cpu, space, at(0x1003, u64::from(cpu.0)));
             assert_eq!(kept, Ok(0x1003));
@@ -132,8 +147,14 @@ fn grow<R: ReverseMap>() {
     world.alone(|| world.anonymous(space, 0x1000, 2));
     let grow = |_| {
         for _ in 0..2 {
-            world.vm.remap(space, Vpn(0x1000), 2, 6, Placement::FixedFree(Vpn(0x1000))).unwrap();
-            world.vm.remap(space, Vpn(0x1000), 6, 2, Placement::FixedFree(Vpn(0x1000))).unwrap();
+            world
+                .vm
+                .remap(space, Vpn(0x1000), 2, 6, Placement::FixedFree(Vpn(0x1000)))
+                .unwrap();
+            world
+                .vm
+                .remap(space, Vpn(0x1000), 6, 2, Placement::FixedFree(Vpn(0x1000)))
+                .unwrap();
             world.anonymous(space, 0x1002, 3);
             world.vm.unmap(space, Vpn(0x1002), 3).unwrap();
         }
@@ -157,7 +178,9 @@ fn move_about<R: ReverseMap>() {
     world.alone(|| {
         world.anonymous(space, homes[0], 5);
         for page in [0, 2, 4] {
-            world.store(ZERO, space, at(homes[0] + page, 0), 70 + page).unwrap();
+            world
+                .store(ZERO, space, at(homes[0] + page, 0), 70 + page)
+                .unwrap();
         }
     });
     let move_pages = |_| {
@@ -181,7 +204,10 @@ fn move_about<R: ReverseMap>() {
     world.run(&[&move_pages, &look, &look]);
     world.alone(|| {
         for page in [0, 2, 4] {
-            assert_eq!(world.load(ZERO, space, at(homes[0] + page, 0)), Ok(70 + page));
+            assert_eq!(
+                world.load(ZERO, space, at(homes[0] + page, 0)),
+                Ok(70 + page)
+            );
         }
     });
     world.finish(&[space], &[]);
@@ -242,7 +268,10 @@ fn stack<R: ReverseMap>() {
     let space = world.alone(|| world.vm.create_space().unwrap());
     world.alone(|| {
         let stack = MapRequest::anonymous(2, RW).growing_down();
-        world.vm.map(space, &stack.at(Placement::Fixed(Vpn(0x1010)))).unwrap();
+        world
+            .vm
+            .map(space, &stack.at(Placement::Fixed(Vpn(0x1010))))
+            .unwrap();
         world.anonymous(space, 0x1000, 1);
     });
     let work = |cpu: CpuId| {
@@ -271,7 +300,10 @@ fn dont_need<R: ReverseMap>() {
             for page in 0x1000..0x1003 {
                 world.store(cpu, space, at(page, word), round).unwrap();
                 let now = world.load(cpu, space, at(page, word)).unwrap();
-                assert!(now == round || now == 0 && page < 0x1002, "{now} in round {round}");
+                assert!(
+                    now == round || now == 0 && page < 0x1002,
+                    "{now} in round {round}"
+                );
             }
         }
     };
@@ -298,7 +330,10 @@ fn protect<R: ReverseMap>() {
             let is_refused = refused.load(Ordering::SeqCst);
             let stored = world.store(cpu, space, at(0x1001, 0), round);
             let still = refused.load(Ordering::SeqCst);
-            assert!(stored != Ok(()) || !is_refused || !still, "stored to a read-only page");
+            assert!(
+                stored != Ok(()) || !is_refused || !still,
+                "stored to a read-only page"
+            );
             assert!(stored == Ok(()) || stored == Err(FaultError::Protection));
         }
     };

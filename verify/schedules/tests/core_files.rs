@@ -6,11 +6,11 @@ mod core_world;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use core_world::{RW, World, at, pristine};
+use vellum::ObjectId;
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, Placement, SpaceId};
-use vellum::ObjectId;
 use vellum_machine::store::Transfer;
 
 const ZERO: CpuId = CpuId(0);
@@ -65,10 +65,19 @@ impl<R: ReverseMap> Files<R> {
         for page in pages {
             for base in [SHARED, PRIVATE] {
                 for done in [
-                    self.world.load(cpu, self.space, at(base + page, 0)).map(|seen| assert_eq!(seen, pristine(3, page))),
-                    self.world.store(cpu, self.space, at(base + page, word), page),
+                    self.world
+                        .load(cpu, self.space, at(base + page, 0))
+                        .map(|seen| assert_eq!(seen, pristine(3, page))),
+                    self.world
+                        .store(cpu, self.space, at(base + page, word), page),
                 ] {
-                    assert!(matches!(done, Ok(()) | Err(FaultError::PastEnd | FaultError::NoRegion)), "{done:?}");
+                    assert!(
+                        matches!(
+                            done,
+                            Ok(()) | Err(FaultError::PastEnd | FaultError::NoRegion)
+                        ),
+                        "{done:?}"
+                    );
                 }
             }
         }
@@ -94,7 +103,8 @@ impl<R: ReverseMap> Files<R> {
 
     fn finish(&self, more: &[SpaceId]) {
         self.world.audit();
-        self.world.finish(&[&[self.space], more].concat(), &[self.file]);
+        self.world
+            .finish(&[&[self.space], more].concat(), &[self.file]);
     }
 }
 
@@ -109,7 +119,13 @@ fn truncate_faults<R: ReverseMap>() {
 
 fn truncate_around<R: ReverseMap>() {
     let files = files::<R>(3, "faultaround=8");
-    files.world.alone(|| files.world.vm.read_pages(files.file, 0, PAGES, |_, _| {}).unwrap());
+    files.world.alone(|| {
+        files
+            .world
+            .vm
+            .read_pages(files.file, 0, PAGES, |_, _| {})
+            .unwrap()
+    });
     let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
     let work = |cpu: CpuId| files.use_pages(cpu, u64::from(cpu.0)..4);
     files.world.run(&[&truncate, &work, &work]);
@@ -141,7 +157,17 @@ fn truncate_remap<R: ReverseMap>() {
     let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
     let remap = |_| {
         for (from, to) in [(SHARED, 0x11fe), (PRIVATE, 0x2000)] {
-            files.world.vm.remap(files.space, Vpn(from), PAGES, PAGES, Placement::Fixed(Vpn(to))).unwrap();
+            files
+                .world
+                .vm
+                .remap(
+                    files.space,
+                    Vpn(from),
+                    PAGES,
+                    PAGES,
+                    Placement::Fixed(Vpn(to)),
+                )
+                .unwrap();
         }
     };
     let work = |cpu: CpuId| {
@@ -162,7 +188,11 @@ fn truncate_unmap<R: ReverseMap>() {
     let unmap = |_| {
         for base in [SHARED, PRIVATE] {
             files.world.vm.unmap(files.space, Vpn(base + 2), 2).unwrap();
-            files.world.vm.advise(files.space, Vpn(base), 2, Advice::DontNeed).unwrap();
+            files
+                .world
+                .vm
+                .advise(files.space, Vpn(base), 2, Advice::DontNeed)
+                .unwrap();
         }
     };
     let work = |cpu: CpuId| files.use_pages(cpu, 0..4);
@@ -170,7 +200,10 @@ fn truncate_unmap<R: ReverseMap>() {
     files.world.alone(|| {
         for base in [SHARED, PRIVATE] {
             for page in [1, 4, 5] {
-                assert_eq!(files.world.load(ZERO, files.space, at(base + page, 0)), Err(FaultError::PastEnd));
+                assert_eq!(
+                    files.world.load(ZERO, files.space, at(base + page, 0)),
+                    Err(FaultError::PastEnd)
+                );
             }
         }
     });
@@ -184,7 +217,11 @@ fn truncate_protect<R: ReverseMap>() {
     let protect = |_| {
         for prot in [RW.union(Prot::EXECUTE), RW] {
             for base in [SHARED, PRIVATE] {
-                files.world.vm.protect(files.space, Vpn(base + 2), 2, prot).unwrap();
+                files
+                    .world
+                    .vm
+                    .protect(files.space, Vpn(base + 2), 2, prot)
+                    .unwrap();
             }
         }
     };
@@ -201,7 +238,10 @@ fn truncate_exit<R: ReverseMap>() {
         let child = files.world.vm.fork(files.space).unwrap();
         for page in 0..PAGES {
             files.world.load(ZERO, child, at(SHARED + page, 0)).unwrap();
-            files.world.store(ZERO, child, at(PRIVATE + page, 1), 1).unwrap();
+            files
+                .world
+                .store(ZERO, child, at(PRIVATE + page, 1), 1)
+                .unwrap();
         }
         child
     });
@@ -222,7 +262,12 @@ fn truncate_exit<R: ReverseMap>() {
 fn truncate_reuse<R: ReverseMap>() {
     let files = files::<R>(3, "faultaround=8");
     let world = &files.world;
-    world.alone(|| world.vm.read_pages(files.file, 0, PAGES, |_, _| {}).unwrap());
+    world.alone(|| {
+        world
+            .vm
+            .read_pages(files.file, 0, PAGES, |_, _| {})
+            .unwrap()
+    });
     let truncate = |cpu: CpuId| {
         for end in [4, 2, 0] {
             world.vm.truncate(files.file, end).unwrap();
@@ -259,14 +304,20 @@ fn truncate_memory<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         for page in [3, 2, 0] {
             let stored = world.store(cpu, space, at(SHARED + page, u64::from(cpu.0)), 7);
-            assert!(matches!(stored, Ok(()) | Err(FaultError::PastEnd)), "{stored:?}");
+            assert!(
+                matches!(stored, Ok(()) | Err(FaultError::PastEnd)),
+                "{stored:?}"
+            );
             let _ = world.load(cpu, space, at(SHARED + page - page.min(1), 0));
         }
     };
     world.run(&[&truncate, &work, &work]);
     world.alone(|| {
         for page in 1..4 {
-            assert_eq!(world.load(ZERO, space, at(SHARED + page, 0)), Err(FaultError::PastEnd));
+            assert_eq!(
+                world.load(ZERO, space, at(SHARED + page, 0)),
+                Err(FaultError::PastEnd)
+            );
         }
     });
     world.finish(&[space], &[memory]);
@@ -280,7 +331,12 @@ fn fill<R: ReverseMap>() {
         assert_eq!(seen, Ok(2));
     };
     files.world.run(&[&work, &read, &work, &work]);
-    assert_eq!(files.world.alone(|| files.world.vm.stats().events.page_reads), 2);
+    assert_eq!(
+        files
+            .world
+            .alone(|| files.world.vm.stats().events.page_reads),
+        2
+    );
     files.check_end(files.space, PAGES, &[SHARED, PRIVATE]);
     files.finish(&[]);
 }
@@ -313,7 +369,11 @@ fn failing_reads<R: ReverseMap>() {
 
 impl<R: ReverseMap> Files<R> {
     fn stored(&self, page: u64, word: u64) -> u64 {
-        self.world.machine().store().stored_word(3, page << 12 | word << 3).unwrap()
+        self.world
+            .machine()
+            .store()
+            .stored_word(3, page << 12 | word << 3)
+            .unwrap()
     }
 }
 
@@ -324,11 +384,19 @@ fn sync_stores<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         let word = 1 + u64::from(cpu.0);
         for round in 1..4 {
-            world.store(cpu, files.space, at(SHARED + 1, word), round).unwrap();
-            world.store(cpu, files.space, at(SHARED + 2, word), round).unwrap();
+            world
+                .store(cpu, files.space, at(SHARED + 1, word), round)
+                .unwrap();
+            world
+                .store(cpu, files.space, at(SHARED + 2, word), round)
+                .unwrap();
             world.vm.sync(files.file).unwrap();
             for page in [1, 2] {
-                assert_eq!(files.stored(page, word), round, "not in the store after a sync");
+                assert_eq!(
+                    files.stored(page, word),
+                    round,
+                    "not in the store after a sync"
+                );
             }
         }
     };
@@ -338,7 +406,11 @@ fn sync_stores<R: ReverseMap>() {
             world.store(cpu, child, at(SHARED + 1, 9), round).unwrap();
             world.vm.exit(child).unwrap();
             world.vm.sync(files.file).unwrap();
-            assert_eq!(files.stored(1, 9), round, "lost with the child that stored it");
+            assert_eq!(
+                files.stored(1, 9),
+                round,
+                "lost with the child that stored it"
+            );
         }
     };
     world.run(&[&work, &work, &fork]);
@@ -366,7 +438,10 @@ fn sync_unmap<R: ReverseMap>() {
             }
             if round % 3 == 0 {
                 world.vm.sync(files.file).unwrap();
-                assert!(last == 0 || files.stored(1, word) == last, "not in the store after a sync");
+                assert!(
+                    last == 0 || files.stored(1, word) == last,
+                    "not in the store after a sync"
+                );
             }
         }
     };
@@ -374,30 +449,46 @@ fn sync_unmap<R: ReverseMap>() {
     files.finish(&[]);
 }
 
-/// Splitting and merging regions hides no mapping from sync.
+/// Splitting and merging regions hides no mapping from sync, neither in the
+/// space that does it nor in another.
 fn sync_protect<R: ReverseMap>() {
-    let files = files::<R>(2, "");
+    let files = files::<R>(3, "");
     let world = &files.world;
+    let child = world.alone(|| {
+        files.use_pages(ZERO, 0..PAGES);
+        world.vm.fork(files.space).unwrap()
+    });
     let protect = |_| {
         for (first, pages) in [(1, 3), (2, 4)] {
             for prot in [RW.union(Prot::EXECUTE), RW] {
-                world.vm.protect(files.space, Vpn(SHARED + first), pages, prot).unwrap();
+                let start = Vpn(SHARED + first);
+                world.vm.protect(files.space, start, pages, prot).unwrap();
             }
         }
     };
     let store = |cpu: CpuId| {
+        let (id, word) = (
+            [files.space, child][usize::from(cpu.0) - 1],
+            4 + u64::from(cpu.0),
+        );
         for round in 1..4 {
             for page in [2, 5] {
-                world.store(cpu, files.space, at(SHARED + page, 1), round).unwrap();
+                world
+                    .store(cpu, id, at(SHARED + page, word), round)
+                    .unwrap();
             }
             world.vm.sync(files.file).unwrap();
             for page in [2, 5] {
-                assert_eq!(files.stored(page, 1), round, "not in the store after a sync");
+                assert_eq!(
+                    files.stored(page, word),
+                    round,
+                    "not in the store after a sync"
+                );
             }
         }
     };
-    world.run(&[&protect, &store]);
-    files.finish(&[]);
+    world.run(&[&protect, &store, &store]);
+    files.finish(&[child]);
 }
 
 fn write_truncate<R: ReverseMap>() {
@@ -406,7 +497,12 @@ fn write_truncate<R: ReverseMap>() {
     world.alone(|| world.vm.truncate(files.file, 0).unwrap());
     let write = |_| {
         for round in 1..3 {
-            world.vm.write_pages(files.file, 0, 2, |index, bytes| bytes.fill(0x500 + index + 16 * round)).unwrap();
+            world
+                .vm
+                .write_pages(files.file, 0, 2, |index, bytes| {
+                    bytes.fill(0x500 + index + 16 * round)
+                })
+                .unwrap();
         }
     };
     let truncate = |_| {
@@ -423,7 +519,10 @@ fn write_truncate<R: ReverseMap>() {
         assert!(end == 0 || end == 2, "half of a write is left: {end} pages");
         for page in 0..end {
             let seen = world.load(ZERO, files.space, at(SHARED + page, 0)).unwrap();
-            assert!(seen == 0x510 + page || seen == 0x520 + page, "a write was lost: {seen:#x}");
+            assert!(
+                seen == 0x510 + page || seen == 0x520 + page,
+                "a write was lost: {seen:#x}"
+            );
         }
     });
     files.finish(&[]);
@@ -436,13 +535,17 @@ fn last_user<R: ReverseMap>() {
         let file = world.vm.create_file(3, 4).unwrap();
         world.object(space, file, 0, SHARED, 4, true);
         for page in 0..4 {
-            world.store(ZERO, space, at(SHARED + page, 1), page).unwrap();
+            world
+                .store(ZERO, space, at(SHARED + page, 1), page)
+                .unwrap();
         }
         ([space, world.vm.fork(space).unwrap()], file)
     });
     let work = |cpu: CpuId| {
         let id = spaces[usize::from(cpu.0)];
-        world.store(cpu, id, at(SHARED + 2, 2 + u64::from(cpu.0)), 8).unwrap();
+        world
+            .store(cpu, id, at(SHARED + 2, 2 + u64::from(cpu.0)), 8)
+            .unwrap();
         if cpu.0 == 0 {
             world.vm.unmap(id, Vpn(SHARED), 4).unwrap();
         }
@@ -450,8 +553,18 @@ fn last_user<R: ReverseMap>() {
     };
     let release = |_| world.vm.release_object(file).unwrap();
     world.run(&[&work, &work, &release]);
-    let stored = |page: u64, word: u64| world.machine().store().stored_word(3, page << 12 | word << 3).unwrap();
-    assert_eq!((stored(2, 2), stored(2, 3), stored(3, 1)), (8, 8, 3), "an ended file was not written");
+    let stored = |page: u64, word: u64| {
+        world
+            .machine()
+            .store()
+            .stored_word(3, page << 12 | word << 3)
+            .unwrap()
+    };
+    assert_eq!(
+        (stored(2, 2), stored(2, 3), stored(3, 1)),
+        (8, 8, 3),
+        "an ended file was not written"
+    );
     assert!(world.vm.object_pages(file).is_none());
     world.finish(&[], &[]);
 }

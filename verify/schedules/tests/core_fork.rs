@@ -167,7 +167,10 @@ fn copies_are_coherent<R: ReverseMap>() {
         for _ in 0..8 {
             let least = stored.load(Ordering::SeqCst);
             let pages = [0x1000, 0x1001].map(|page| world.load(cpu, space, at(page, 0)).unwrap());
-            assert!(pages[0] >= least && pages[1] >= least, "stale: {pages:?} after {least}");
+            assert!(
+                pages[0] >= least && pages[1] >= least,
+                "stale: {pages:?} after {least}"
+            );
         }
     };
     world.run(&[&copy, &store, &look]);
@@ -180,7 +183,10 @@ fn fork_after_merge<R: ReverseMap>() {
     let space = world.alone(|| world.vm.create_space().unwrap());
     world.alone(|| {
         world.anonymous(space, 0x1000, 4);
-        world.vm.protect(space, Vpn(0x1002), 2, Prot::READ_WRITE.union(Prot::EXECUTE)).unwrap();
+        world
+            .vm
+            .protect(space, Vpn(0x1002), 2, Prot::READ_WRITE.union(Prot::EXECUTE))
+            .unwrap();
     });
     let stored = AtomicBool::new(false);
     let store = |cpu: CpuId| {
@@ -216,7 +222,10 @@ fn last_exits<R: ReverseMap>() {
     };
     world.run(&[&work, &work, &work]);
     assert_eq!(ended.load(Ordering::SeqCst), 1);
-    assert_eq!(world.alone(|| world.vm.exit(space)), Err(vellum::space::MapError::NoSpace));
+    assert_eq!(
+        world.alone(|| world.vm.exit(space)),
+        Err(vellum::space::MapError::NoSpace)
+    );
     world.finish(&[], &[]);
 }
 
@@ -244,7 +253,13 @@ fn names<R: ReverseMap>() {
             // Not one of its tasks: the calls may only say no.
             let _ = world.vm.space_stats(id);
             let refused = world.vm.fault(id, at(0x1000, 0), Access::Read);
-            assert!(matches!(refused, Ok(_) | Err(FaultError::NoSpace | FaultError::NoRegion)), "{refused:?}");
+            assert!(
+                matches!(
+                    refused,
+                    Ok(_) | Err(FaultError::NoSpace | FaultError::NoRegion)
+                ),
+                "{refused:?}"
+            );
             let _ = world.vm.unmap(id, Vpn(0x1000), 1);
         }
     };
@@ -271,7 +286,10 @@ fn pinned<R: ReverseMap>() {
     let pin = |cpu: CpuId| {
         for round in 1..4 {
             let mut frames = [Pfn::NONE; 2];
-            world.vm.pin_pages(space, Vpn(0x1000), Access::Write, &mut frames).unwrap();
+            world
+                .vm
+                .pin_pages(space, Vpn(0x1000), Access::Write, &mut frames)
+                .unwrap();
             world.store(cpu, space, at(0x1000, 1), round).unwrap();
             let word = world.machine().ram_word(frames[0], 8);
             assert_eq!(word, Some(round), "a pinned page was replaced");
@@ -295,7 +313,9 @@ fn many_forks<R: ReverseMap>() {
         for round in 0..2 {
             let own = u64::from(cpu.0);
             let child = world.vm.fork(space).unwrap();
-            world.store(cpu, space, at(0x1001 + own, 1 + own), round).unwrap();
+            world
+                .store(cpu, space, at(0x1001 + own, 1 + own), round)
+                .unwrap();
             world.store(cpu, child, at(0x1002, 0), own).unwrap();
             for page in [0x1000, 0x1003, 0x1007, 0x100b] {
                 assert_eq!(world.load(cpu, child, at(page, 0)), Ok(page));

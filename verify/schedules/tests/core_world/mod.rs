@@ -67,10 +67,13 @@ impl<R: ReverseMap> World<R> {
     /// Runs each task on a CPU of its own.
     pub fn run(&self, tasks: &[Task<'_>]) {
         shuttle::thread::scope(|scope| {
-            let tasks: Vec<_> = (0..).zip(tasks).map(|(cpu, task)| {
-                let cpu = CpuId(cpu);
-                scope.spawn(move || self.machine().run_on(cpu, || task(cpu)))
-            }).collect();
+            let tasks: Vec<_> = (0..)
+                .zip(tasks)
+                .map(|(cpu, task)| {
+                    let cpu = CpuId(cpu);
+                    scope.spawn(move || self.machine().run_on(cpu, || task(cpu)))
+                })
+                .collect();
             for task in tasks {
                 if let Err(panic) = task.join() {
                     std::panic::resume_unwind(panic);
@@ -79,7 +82,14 @@ impl<R: ReverseMap> World<R> {
         });
     }
 
-    fn access(&self, cpu: CpuId, id: SpaceId, address: u64, access: Access, value: u64) -> Result<u64, FaultError> {
+    fn access(
+        &self,
+        cpu: CpuId,
+        id: SpaceId,
+        address: u64,
+        access: Access,
+        value: u64,
+    ) -> Result<u64, FaultError> {
         let loaded = self.vm.load(id).ok_or(FaultError::NoSpace)?;
         // SAFETY: the root is the one that the manager gave for the space,
         // which the test keeps for the length of the access.
@@ -87,19 +97,33 @@ impl<R: ReverseMap> World<R> {
         let mut handler = |fault: vellum_machine::mmu::MmuFault| {
             self.vm.fault(id, fault.address, fault.access).map(|_| ())
         };
-        mmu.access(loaded.tag, loaded.root, address, access, value, &mut handler)
-            .map_err(|error| match error {
-                AccessError::Refused(error) => error,
-                AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
-            })
+        mmu.access(
+            loaded.tag,
+            loaded.root,
+            address,
+            access,
+            value,
+            &mut handler,
+        )
+        .map_err(|error| match error {
+            AccessError::Refused(error) => error,
+            AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+        })
     }
 
     pub fn load(&self, cpu: CpuId, id: SpaceId, address: u64) -> Result<u64, FaultError> {
         self.access(cpu, id, address, Access::Read, 0)
     }
 
-    pub fn store(&self, cpu: CpuId, id: SpaceId, address: u64, value: u64) -> Result<(), FaultError> {
-        self.access(cpu, id, address, Access::Write, value).map(|_| ())
+    pub fn store(
+        &self,
+        cpu: CpuId,
+        id: SpaceId,
+        address: u64,
+        value: u64,
+    ) -> Result<(), FaultError> {
+        self.access(cpu, id, address, Access::Write, value)
+            .map(|_| ())
     }
 
     /// Maps private zeroes at `page`.
@@ -109,7 +133,15 @@ impl<R: ReverseMap> World<R> {
     }
 
     /// Maps an object from its page `index` on.
-    pub fn object(&self, id: SpaceId, object: ObjectId, index: u64, page: u64, pages: u64, shared: bool) {
+    pub fn object(
+        &self,
+        id: SpaceId,
+        object: ObjectId,
+        index: u64,
+        page: u64,
+        pages: u64,
+        shared: bool,
+    ) {
         let traits = if shared { Traits::SHARED } else { Traits::NONE };
         let request = MapRequest {
             traits,
@@ -139,11 +171,18 @@ impl<R: ReverseMap> World<R> {
         });
         self.audit();
         let report = self.alone(|| self.vm.audit().unwrap());
-        assert_eq!((report.spaces, report.regions, report.objects, report.tables), (0, 0, 0, 0));
-        let left: u64 = [vellum::frame::Kind::Anonymous, vellum::frame::Kind::Object, vellum::frame::Kind::Allocated]
-            .iter()
-            .map(|&kind| report.frames.of(kind))
-            .sum();
+        assert_eq!(
+            (report.spaces, report.regions, report.objects, report.tables),
+            (0, 0, 0, 0)
+        );
+        let left: u64 = [
+            vellum::frame::Kind::Anonymous,
+            vellum::frame::Kind::Object,
+            vellum::frame::Kind::Allocated,
+        ]
+        .iter()
+        .map(|&kind| report.frames.of(kind))
+        .sum();
         assert_eq!(left, 0, "frames leaked");
     }
 }
@@ -151,17 +190,26 @@ impl<R: ReverseMap> World<R> {
 /// Number of schedules for a test that takes `base` in the ordinary run;
 /// `VELLUM_SCHEDULES` multiplies it.
 fn schedules(base: u64) -> u64 {
-    let factor = std::env::var("VELLUM_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let factor = std::env::var("VELLUM_SCHEDULES")
+        .ok()
+        .and_then(|text| text.parse().ok());
     base * factor.unwrap_or(1u64)
 }
 
 /// First seed; `VELLUM_SEED` sets another.
 fn seed() -> u64 {
-    std::env::var("VELLUM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("VELLUM_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1)
 }
 
 /// Explores a test of every design that the core has.
-pub fn explore_designs(base: u64, chains: impl Fn() + Send + Sync + 'static, partial: impl Fn() + Send + Sync + 'static) {
+pub fn explore_designs(
+    base: u64,
+    chains: impl Fn() + Send + Sync + 'static,
+    partial: impl Fn() + Send + Sync + 'static,
+) {
     explore_one("chains", base, chains);
     explore_one("partial", base, partial);
 }
@@ -172,9 +220,16 @@ fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
     // Mostly bursts; every fourth schedule is mixed finely.
     for (bursts, count) in [(true, all - all / 4), (false, all / 4)] {
         let test = Arc::clone(&test);
-        let exploration = Exploration { bursts, max_steps: 3_000_000, ..Exploration::new(seed(), count) };
+        let exploration = Exploration {
+            bursts,
+            max_steps: 3_000_000,
+            ..Exploration::new(seed(), count)
+        };
         if let Some(failure) = exploration.find_failure(move || test()) {
-            panic!("{name}: seed {} (bursts: {bursts}): {}", failure.seed, failure.message);
+            panic!(
+                "{name}: seed {} (bursts: {bursts}): {}",
+                failure.seed, failure.message
+            );
         }
     }
 }

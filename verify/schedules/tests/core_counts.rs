@@ -1,0 +1,201 @@
+//! What a fault in the steady state does to cache lines: nothing is written
+//! that another CPU's faults in the same region write too.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::ops::Range;
+
+use vellum::addr::{Access, Prot, Vpn};
+use vellum::platform::{CpuId, Platform};
+use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::space::{Advice, MapRequest, SpaceId};
+use vellum::table::X86_64;
+use vellum::{Design, Vm};
+use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
+use vellum_schedules::{Accesses, Kind, record_accesses};
+
+const RW: Prot = Prot::READ_WRITE;
+/// Pages that one leaf table maps.
+const TABLE: u64 = 512;
+/// Pages each CPU faults in.
+const PAGES: u64 = 40;
+
+type Manager<R> = Vm<Machine, X86_64, R>;
+
+fn manager<R: ReverseMap>(design: &str) -> Manager<R> {
+    let config = MachineConfig {
+        cpus: 2,
+        ..MachineConfig::new(4096 * 4096)
+    };
+    let options = ArenaOptions {
+        huge_pages: false,
+        prefault: false,
+    };
+    let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
+    let machine = Machine::new(config, arena).unwrap();
+    let design = Design::parse(&format!("rmap={},{design}", R::NAME)).unwrap();
+    Vm::new(machine, design).unwrap()
+}
+
+/// One fault: what it accessed, and where what it may write for itself lies.
+struct Fault {
+    accesses: Accesses,
+    own: [(&'static str, Range<usize>); 2],
+}
+
+impl Fault {
+    /// The lines that the fault wrote, its page and the page's record aside.
+    fn lines(&self) -> BTreeSet<usize> {
+        let mut lines = self.accesses.writing().lines();
+        for (_, range) in &self.own {
+            lines.retain(|line| line + 64 <= range.start || *line >= range.end);
+        }
+        lines
+    }
+
+    /// One line of text for each access.
+    fn list(&self, shared: &BTreeSet<usize>) -> String {
+        let mut text = String::new();
+        for access in &self.accesses.0 {
+            let own = self
+                .own
+                .iter()
+                .find(|(_, range)| range.contains(&access.address));
+            let place = match own {
+                Some((name, _)) => name,
+                None if shared.contains(&(access.address & !63)) => "SHARED",
+                None => "",
+            };
+            let _ = writeln!(text, "  {:?} {:#x} {place}", access.kind, access.address);
+        }
+        text
+    }
+}
+
+/// Faults of one CPU on pages that it has had before, its lists warm.
+fn steady_faults<R: ReverseMap>(
+    vm: &Manager<R>,
+    cpu: CpuId,
+    space: SpaceId,
+    start: Vpn,
+) -> Vec<Fault> {
+    vm.platform().run_on(cpu, || {
+        for _ in 0..3 {
+            vm.populate(space, start, PAGES).unwrap();
+            vm.advise(space, start.offset(1), PAGES - 1, Advice::DontNeed)
+                .unwrap();
+        }
+        // The table stays because of the first page, and the region is known
+        // to the CPU from the next.
+        vm.populate(space, start, 2).unwrap();
+        let fault = |step| {
+            let page = start.offset(step);
+            let address = page.address::<X86_64>();
+            let (done, accesses) = record_accesses(|| vm.fault(space, address, Access::Write));
+            done.unwrap();
+            let (pfn, _) = vm.translate(space, page).unwrap();
+            let record = std::ptr::from_ref(vm.memory().frame(pfn)).addr();
+            let bytes = vm.platform().frame(pfn).addr().get();
+            Fault {
+                accesses,
+                own: [
+                    ("the page's frame record", record..record + 32),
+                    ("the page", bytes..bytes + 4096),
+                ],
+            }
+        };
+        (2..PAGES).map(fault).collect()
+    })
+}
+
+/// Steady faults of two CPUs in one region.
+fn both_cpus<R: ReverseMap>(design: &str) -> [Vec<Fault>; 2] {
+    let vm = manager::<R>(design);
+    let (space, start) = vm.platform().run_on(CpuId(0), || {
+        let space = vm.create_space().unwrap();
+        // Another region, so that there is a tree.
+        vm.map(space, &MapRequest::anonymous(1, RW).shared())
+            .unwrap();
+        let start = vm
+            .map(space, &MapRequest::anonymous(8 * TABLE, RW))
+            .unwrap();
+        (space, start)
+    });
+    [1, 4].map(|table| {
+        let cpu = CpuId(u16::from(table == 4));
+        let page = Vpn((start.0 / TABLE + table) * TABLE);
+        steady_faults(&vm, cpu, space, page)
+    })
+}
+
+fn shares_no_written_line<R: ReverseMap>(design: &str) {
+    let faults = both_cpus::<R>(design);
+    let [first, second] = [0, 1].map(|cpu: usize| {
+        faults[cpu]
+            .iter()
+            .flat_map(Fault::lines)
+            .collect::<BTreeSet<usize>>()
+    });
+    let shared: BTreeSet<usize> = first.intersection(&second).copied().collect();
+    assert!(
+        shared.is_empty(),
+        "{} {design}: faults of two CPUs write the same lines {shared:x?}; one fault:\n{}",
+        R::NAME,
+        faults[0][PAGES as usize / 2].list(&shared)
+    );
+    assert!(!first.is_empty() && !second.is_empty());
+}
+
+#[test]
+fn steady_anonymous_faults_of_two_cpus_write_no_common_line() {
+    shares_no_written_line::<Chains>("");
+    shares_no_written_line::<Partial>("");
+    shares_no_written_line::<Chains>("direct=off");
+}
+
+#[test]
+fn a_write_to_a_shared_line_would_be_found() {
+    let vm = manager::<Partial>("");
+    let faults = [0, 1].map(|cpu| {
+        vm.platform().run_on(CpuId(cpu), || {
+            let space = vm.create_space().unwrap();
+            let page = vm.map(space, &MapRequest::anonymous(1, RW)).unwrap();
+            // The first fault of a space marks the region and makes tables
+            // below the root; exits and creations meet at the arenas.
+            let (_, accesses) = record_accesses(|| {
+                vm.fault(space, page.address::<X86_64>(), Access::Write)
+                    .unwrap();
+                vm.memory().drain(&vm.pin());
+            });
+            accesses.writing().lines()
+        })
+    });
+    let [first, second] = faults;
+    assert!(first.intersection(&second).next().is_some());
+}
+
+/// Each locked instruction and each full fence takes about 5 ns of the 150 that
+/// an anonymous fault may take, the zeroing of its page included.
+#[test]
+fn a_steady_anonymous_fault_takes_few_locked_instructions() {
+    for fault in both_cpus::<Partial>("").into_iter().flatten() {
+        let count = |kind| fault.accesses.count(kind);
+        let counts = [
+            Kind::Load,
+            Kind::Store,
+            Kind::ReadModifyWrite,
+            Kind::FullFence,
+        ]
+        .map(count);
+        let text = || {
+            format!(
+                "loads, stores, read-modify-writes, full fences {counts:?}:\n{}",
+                fault.list(&BTreeSet::new())
+            )
+        };
+        assert!(counts[2] <= 2 && counts[3] <= 2, "{}", text());
+        if std::env::var_os("VELLUM_LIST").is_some() {
+            println!("{}", text());
+        }
+    }
+}

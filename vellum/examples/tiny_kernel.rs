@@ -73,7 +73,7 @@ impl Drop for Board {
     }
 }
 
-// SAFETY, by the conditions of the trait: 1. the RAM was allocated for the
+// SAFETY: by the conditions of the trait, 1. the RAM was allocated for the
 // board alone; 2. `frame` gives aligned, distinct addresses inside of it;
 // 3. there is one CPU and one thread; 4. there is no TLB, the processor below
 // walks the tables for every access.

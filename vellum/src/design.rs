@@ -147,13 +147,16 @@ impl Design {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), DesignError> {
-        let info = OPTIONS.iter().find(|info| info.name == name).ok_or_else(|| {
-            let mut text = format!("unknown design option '{name}'; valid options:");
-            for info in OPTIONS {
-                let _ = write!(text, " {}", info.name);
-            }
-            DesignError(text)
-        })?;
+        let info = OPTIONS
+            .iter()
+            .find(|info| info.name == name)
+            .ok_or_else(|| {
+                let mut text = format!("unknown design option '{name}'; valid options:");
+                for info in OPTIONS {
+                    let _ = write!(text, " {}", info.name);
+                }
+                DesignError(text)
+            })?;
         let index = info
             .values
             .iter()
@@ -207,7 +210,11 @@ mod tests {
             for value in info.values {
                 let design = Design::parse(&format!("{}={value}", info.name)).unwrap();
                 assert_eq!(Design::parse(&design.to_string()).unwrap(), design);
-                assert!(design.to_string().contains(&format!("{}={value}", info.name)));
+                assert!(
+                    design
+                        .to_string()
+                        .contains(&format!("{}={value}", info.name))
+                );
             }
         }
     }

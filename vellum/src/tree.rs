@@ -101,18 +101,24 @@ impl<'a, K: Threaded> Tree<'a, K> {
     }
 
     fn set_left(&self, handle: Link<K>, child: Link<K>) {
-        self.links(handle).left.store(child.raw(), Ordering::Relaxed);
+        self.links(handle)
+            .left
+            .store(child.raw(), Ordering::Relaxed);
         self.set_parent(child, handle);
     }
 
     fn set_right(&self, handle: Link<K>, child: Link<K>) {
-        self.links(handle).right.store(child.raw(), Ordering::Relaxed);
+        self.links(handle)
+            .right
+            .store(child.raw(), Ordering::Relaxed);
         self.set_parent(child, handle);
     }
 
     fn set_parent(&self, child: Link<K>, parent: Link<K>) {
         if !child.is_none() {
-            self.links(child).parent.store(parent.raw(), Ordering::Relaxed);
+            self.links(child)
+                .parent
+                .store(parent.raw(), Ordering::Relaxed);
         }
     }
 
@@ -189,7 +195,11 @@ impl<'a, K: Threaded> Tree<'a, K> {
         while !place.is_none() {
             parent = place;
             goes_left = key < K::key(self.item(place));
-            place = if goes_left { self.left(place) } else { self.right(place) };
+            place = if goes_left {
+                self.left(place)
+            } else {
+                self.right(place)
+            };
         }
         let links = self.links(handle);
         links.left.store(0, Ordering::Relaxed);
@@ -199,7 +209,11 @@ impl<'a, K: Threaded> Tree<'a, K> {
         if parent.is_none() {
             self.root.store(handle.raw(), Ordering::Release);
         } else {
-            let side = if goes_left { &self.links(parent).left } else { &self.links(parent).right };
+            let side = if goes_left {
+                &self.links(parent).left
+            } else {
+                &self.links(parent).right
+            };
             side.store(handle.raw(), Ordering::Release);
         }
         self.rebalance(parent);
@@ -251,7 +265,11 @@ impl<'a, K: Threaded> Tree<'a, K> {
     /// The first item, or none.
     pub fn first(&self) -> Link<K> {
         let root = self.root();
-        if root.is_none() { root } else { self.leftmost(root) }
+        if root.is_none() {
+            root
+        } else {
+            self.leftmost(root)
+        }
     }
 
     /// The item behind `handle`, or none.

@@ -215,7 +215,12 @@ impl Report {
             return String::new();
         }
         let share = |count: u64| count as f64 * 100.0 / all as f64;
-        let with = |mappings: usize| self.mapping_histogram.get(mappings - 1).copied().unwrap_or(0);
+        let with = |mappings: usize| {
+            self.mapping_histogram
+                .get(mappings - 1)
+                .copied()
+                .unwrap_or(0)
+        };
         let (one, two) = (with(1), with(2));
         format!(
             "\nprivate frames by mappings (samples in the course of the replay)\n  \

@@ -106,7 +106,13 @@ impl Verifier<'_> {
     /// The core's own audit, between slices or at the end.
     pub(super) fn audit(&self, expected: &'static str) -> Checked {
         self.engine.audit().map_err(|text| {
-            self.refute(Symptom::Audit, Location::Nowhere, expected, text, Place::END)
+            self.refute(
+                Symptom::Audit,
+                Location::Nowhere,
+                expected,
+                text,
+                Place::END,
+            )
         })
     }
 

@@ -212,7 +212,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(error);
         }
         let frame = memory.frame(page);
-        let state = if zeroed { Flags::UPTODATE } else { Flags::LOCKED };
+        let state = if zeroed {
+            Flags::UPTODATE
+        } else {
+            Flags::LOCKED
+        };
         frame.set_kind_with(Kind::Object, state);
         frame.set_owner(handle);
         frame.set_index(index, 0);
@@ -244,12 +248,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// The caller could not fill the page: it leaves the cache, so that the
     /// next one tries again. The caller's reference goes too.
-    pub fn fill_failed<P: Platform>(
-        &self,
-        memory: &PhysicalMemory<P>,
-        pin: &Pin<'_>,
-        page: Pfn,
-    ) {
+    pub fn fill_failed<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
         let frame = memory.frame(page);
         let object = self.get(frame.owner());
         self.detach(memory, pin, object, frame.index(), page);
@@ -272,7 +271,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
             let removed = self.radix(object).remove(pin, index);
-            debug_assert!(removed == Some(page), "page taken out of a cache it was not in");
+            debug_assert!(
+                removed == Some(page),
+                "page taken out of a cache it was not in"
+            );
         }
         object.cached.fetch_sub(1, Ordering::Relaxed);
         memory.frame(page).set_owner(0);
@@ -304,6 +306,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Extends the length to at least `pages`.
     pub(crate) fn extend_to(&self, object: &Object<S>, pages: u64) {
-        object.pages.fetch_max(pages.min(INDEX_END), Ordering::AcqRel);
+        object
+            .pages
+            .fetch_max(pages.min(INDEX_END), Ordering::AcqRel);
     }
 }

@@ -30,8 +30,7 @@ impl PageLocks {
         frame.clear(Flags::LOCKED);
         if frame.has(Flags::WAITERS) {
             frame.clear(Flags::WAITERS);
-            self.waits
-                .wake(u64::from(page.0), memory.platform(), pin);
+            self.waits.wake(u64::from(page.0), memory.platform(), pin);
         }
     }
 

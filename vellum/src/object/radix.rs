@@ -89,7 +89,11 @@ impl<'a> Radix<'a> {
             return None;
         }
         loop {
-            let slot = self.nodes.get(node).slot(index, height).load(Ordering::Acquire);
+            let slot = self
+                .nodes
+                .get(node)
+                .slot(index, height)
+                .load(Ordering::Acquire);
             if slot == 0 {
                 return None;
             }
@@ -111,7 +115,11 @@ impl<'a> Radix<'a> {
             }
             let (mut node, mut height) = (root, top);
             loop {
-                let slot = self.nodes.get(node).slot(index, height).load(Ordering::Acquire);
+                let slot = self
+                    .nodes
+                    .get(node)
+                    .slot(index, height)
+                    .load(Ordering::Acquire);
                 if slot == 0 {
                     // Nothing below this slot: on to the next one.
                     let step = reach(height - 1);
@@ -147,7 +155,9 @@ impl<'a> Radix<'a> {
         let (mut root, mut height) = self.root();
         if height == 0 {
             // As high as it has to be, so that no empty node is left below.
-            height = (1..MAX_HEIGHT).find(|&height| index < reach(height)).unwrap_or(MAX_HEIGHT);
+            height = (1..MAX_HEIGHT)
+                .find(|&height| index < reach(height))
+                .unwrap_or(MAX_HEIGHT);
             root = self.take(pin);
             self.set_root(root, height);
         }
@@ -203,7 +213,11 @@ impl<'a> Radix<'a> {
         let mut node = root;
         for level in (1..=height).rev() {
             path[level as usize] = node;
-            let slot = self.nodes.get(node).slot(index, level).load(Ordering::Relaxed);
+            let slot = self
+                .nodes
+                .get(node)
+                .slot(index, level)
+                .load(Ordering::Relaxed);
             if slot == 0 {
                 return None;
             }

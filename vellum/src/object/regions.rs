@@ -47,7 +47,9 @@ impl<T: MappedBy> Threaded for ByIndex<T> {
         let largest = below
             .map(|child| child.interval().largest_end.load(Ordering::Relaxed))
             .fold(item.end_index(), u64::max);
-        item.interval().largest_end.store(largest, Ordering::Relaxed);
+        item.interval()
+            .largest_end
+            .store(largest, Ordering::Relaxed);
     }
 }
 
@@ -107,7 +109,12 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         loop {
             // Down the left side, as far as something there ends late enough.
             while !place.is_none()
-                && tree.item(place).interval().largest_end.load(Ordering::Relaxed) > first
+                && tree
+                    .item(place)
+                    .interval()
+                    .largest_end
+                    .load(Ordering::Relaxed)
+                    > first
                 && depth < MAX_DEPTH
             {
                 stack[depth] = place;

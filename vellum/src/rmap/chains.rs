@@ -134,7 +134,11 @@ fn direct(pte: PteRef) -> u64 {
 
 /// A chain word with the generation after that of `old`.
 fn chain(head: Handle<Node>, old: u64) -> u64 {
-    let generation = if old & CHAIN != 0 { (old >> GENERATION_SHIFT) + 1 } else { 0 };
+    let generation = if old & CHAIN != 0 {
+        (old >> GENERATION_SHIFT) + 1
+    } else {
+        0
+    };
     CHAIN | (generation & GENERATION_MASK) << GENERATION_SHIFT | u64::from(head.raw())
 }
 
@@ -204,7 +208,12 @@ impl Chains {
     }
 
     /// A node with one entry in front of `next`.
-    fn new_head<P: Platform>(&self, env: &Env<'_, P>, next: Handle<Node>, pte: PteRef) -> Handle<Node> {
+    fn new_head<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        next: Handle<Node>,
+        pte: PteRef,
+    ) -> Handle<Node> {
         let handle = self.take_node(env);
         let node = self.nodes.get(handle);
         node.set_next(next);
@@ -222,7 +231,10 @@ impl Chains {
             }
             State::Chain(head) => {
                 let found = self.find(env, head, pte);
-                debug_assert!(found.is_some(), "entry removed that the chain does not list");
+                debug_assert!(
+                    found.is_some(),
+                    "entry removed that the chain does not list"
+                );
                 found.map_or(word, |(node, index)| self.cut(env, word, head, node, index))
             }
             State::Unmapped => {
@@ -565,7 +577,11 @@ impl ReverseMap for Chains {
             State::Direct(_) => 1,
             State::Chain(head) => self.chain_length(head)?,
         };
-        if listed == maps { Ok(()) } else { Err("the chain does not list as many entries as map the frame") }
+        if listed == maps {
+            Ok(())
+        } else {
+            Err("the chain does not list as many entries as map the frame")
+        }
     }
 
     fn audit_nodes(&self) -> Result<u64, AuditError> {

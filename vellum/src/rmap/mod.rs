@@ -338,7 +338,12 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// What is wrong.
-    fn check_frame<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn, maps: u32) -> Result<(), &'static str>;
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str>;
 
     /// Nodes the design holds for mappings now, for leak checks.
     fn live_nodes(&self) -> u64;

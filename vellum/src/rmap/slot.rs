@@ -25,7 +25,9 @@ impl<'a, F: Format> Slot<'a, F> {
             let level = table.level();
             let hit = F::is_mapped(entry)
                 && F::is_leaf(entry, level)
-                && (F::frame(entry, level).0..).zip(0..F::pages_at(level)).any(|(pfn, _)| pfn == frame.0);
+                && (F::frame(entry, level).0..)
+                    .zip(0..F::pages_at(level))
+                    .any(|(pfn, _)| pfn == frame.0);
             hit.then_some(Slot { table, index })
         }))
     }

@@ -208,7 +208,8 @@ impl LimitWords {
     pub(super) fn set(&self, limits: Limits) {
         self.pages.store(limits.pages, Ordering::Relaxed);
         self.regions.store(limits.regions, Ordering::Relaxed);
-        self.stack_pages.store(limits.stack_pages, Ordering::Relaxed);
+        self.stack_pages
+            .store(limits.stack_pages, Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> Limits {

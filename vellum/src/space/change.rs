@@ -182,7 +182,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether `tail` continues what `head` shows, in every respect.
     pub(super) fn continues(head: &RegionView, tail: &RegionView) -> bool {
-        let kind = |view: &RegionView| (view.prot, view.object, view.traits.without(Traits::HAS_PRIVATE));
+        let kind = |view: &RegionView| {
+            (
+                view.prot,
+                view.object,
+                view.traits.without(Traits::HAS_PRIVATE),
+            )
+        };
         head.range.end == tail.range.start
             && kind(head) == kind(tail)
             && head.index_of(head.range.end) == tail.offset

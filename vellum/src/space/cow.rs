@@ -75,9 +75,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn is_exclusive(&self, page: Pfn) -> bool {
         let frame = self.memory.frame(page);
         let counts = frame.counts();
-        frame.kind() == Kind::Anonymous
-            && counts.maps() == 1
-            && counts.refs() == 1 + counts.pins()
+        frame.kind() == Kind::Anonymous && counts.maps() == 1 && counts.refs() == 1 + counts.pins()
     }
 
     /// The table of the page, locked, if its entry still maps `old`
@@ -147,6 +145,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let run = Run::single(new, pte, fault.page);
         self.rmap.add(&env, ctx, &run, fault.place(), true);
-        table.fill(index, F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY));
+        table.fill(
+            index,
+            F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY),
+        );
     }
 }

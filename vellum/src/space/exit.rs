@@ -78,14 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while !handle.is_none() {
             let next = self.tree(space).next(handle);
             let region = self.region(handle);
-            self.zap(
-                pin,
-                space,
-                region,
-                region.range(),
-                Users::None,
-                &mut gather,
-            );
+            self.zap(pin, space, region, region.range(), Users::None, &mut gather);
             handle = next;
         }
         drop(gather);

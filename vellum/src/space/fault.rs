@@ -196,7 +196,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let writes = fault.access == Access::Write;
         table.update(index, Users::Hardware, |entry| {
             let keeps = writes || F::is_writable(entry);
-            let prot = if keeps { view.prot } else { view.prot.read_only() };
+            let prot = if keeps {
+                view.prot
+            } else {
+                view.prot.read_only()
+            };
             let marks = F::marks(entry);
             F::with_marks(
                 F::with_prot(entry, 1, prot),
@@ -241,7 +245,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.own_privately(self.memory.frame(frame), fault.space, fault.page);
             let run = Run::single(frame, table.pte(index), fault.page);
             self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
-            table.fill(index, F::leaf(frame, 1, fault.entered.view.prot, Marks::DIRTY));
+            table.fill(
+                index,
+                F::leaf(frame, 1, fault.entered.view.prot, Marks::DIRTY),
+            );
             table.count_made(1);
         }
         drop(table);
@@ -283,7 +290,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(Step::Again);
         };
         let prot: Prot = fault.entered.view.prot.read_only();
-        table.fill(fault.index(), F::leaf(self.zero_page, 1, prot, Marks::ACCESSED));
+        table.fill(
+            fault.index(),
+            F::leaf(self.zero_page, 1, prot, Marks::ACCESSED),
+        );
         table.count_made(1);
         drop(table);
         self.count_resident(fault.pin, fault.space, Resident::Zero, 1);

@@ -147,7 +147,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         PageRange::new(start, width)
             .intersection(mapped)
-            .intersection(PageRange::new(F::table_base(fault.page, 1), F::ENTRIES as u64))
+            .intersection(PageRange::new(
+                F::table_base(fault.page, 1),
+                F::ENTRIES as u64,
+            ))
     }
 
     /// Maps the cached pages of `window` whose entries are empty. Returns how many.
@@ -226,8 +229,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = &fault.entered.view;
         let index = view.index_of(fault.page);
         let installed = self.install_private(fault, copy, |table| {
-            table.load(fault.index()) == 0
-                && index < self.objects.get(view.object).pages()
+            table.load(fault.index()) == 0 && index < self.objects.get(view.object).pages()
         });
         self.memory.put(fault.pin, cached);
         let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;
@@ -408,9 +410,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         work: impl FnOnce() -> T,
     ) -> T {
         let platform = self.memory.platform();
-        object
-            .size_lock
-            .lock(&self.waits, platform, || self.pin());
+        object.size_lock.lock(&self.waits, platform, || self.pin());
         let result = work();
         object.size_lock.unlock(&self.waits, platform, &self.pin());
         result

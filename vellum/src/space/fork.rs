@@ -104,8 +104,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A CPU that is in here stores to no page of the parent, so if no
         // other has it loaded, and no other task could load it meanwhile,
         // nobody sets a dirty mark.
-        let is_alone =
-            parent.users() == 1 && self.active(parent).has_no_other_than(pin.cpu());
+        let is_alone = parent.users() == 1 && self.active(parent).has_no_other_than(pin.cpu());
         let users = if is_alone {
             Users::None
         } else {
@@ -126,8 +125,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let write = child.seq.write();
             self.link_region(pin, child, &write, region, &view);
             drop(write);
-            let copies = view.traits.has(Traits::HAS_PRIVATE)
-                || self.design.fork_copy == ForkCopy::All;
+            let copies =
+                view.traits.has(Traits::HAS_PRIVATE) || self.design.fork_copy == ForkCopy::All;
             if !copies {
                 return Ok(());
             }
@@ -171,9 +170,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let Some(table) = from.lock(first) else {
                 continue;
             };
-            let end = copying.view.range.end.min(Vpn(
-                first.0 + (F::ENTRIES as u64 - F::index(first, level) as u64) * F::pages_at(level),
-            ));
+            let end =
+                copying.view.range.end.min(Vpn(first.0
+                    + (F::ENTRIES as u64 - F::index(first, level) as u64) * F::pages_at(level)));
             let source = Span {
                 first: F::index(first, level),
                 count: (end.0 - first.0).div_ceil(F::pages_at(level)) as usize,
@@ -205,7 +204,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if source.table.load(index) == 0 {
                 continue;
             }
-            result = self.copy_entry(pin, copying, source, index, target, ctx, gather, &mut copied);
+            result = self.copy_entry(
+                pin,
+                copying,
+                source,
+                index,
+                target,
+                ctx,
+                gather,
+                &mut copied,
+            );
             if result.is_err() {
                 break;
             }
@@ -261,10 +269,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // A shared page is written by both; marks stay with the parent.
             target.fill(index, F::with_marks(entry, crate::table::Marks::ACCESSED));
         } else {
-            let (_, protected) =
-                source
-                    .table
-                    .update(index, copying.users, F::write_protect);
+            let (_, protected) = source.table.update(index, copying.users, F::write_protect);
             gather.stale(page);
             target.fill(index, protected);
         }

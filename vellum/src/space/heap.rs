@@ -58,7 +58,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .at(Placement::FixedFree(old));
                 self.map_locked(&pin, space, &request, (0, 0), &mut dead)?;
             } else if end < old {
-                let range = PageRange { start: end, end: old };
+                let range = PageRange {
+                    start: end,
+                    end: old,
+                };
                 self.unmap_locked(&pin, space, range, &mut dead)?;
             }
             space.heap_end.store(end.0, Ordering::Relaxed);
@@ -129,7 +132,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !allowed {
             return Err(FaultError::NoRegion);
         }
-        let offset = view.offset.checked_sub(growth).ok_or(FaultError::NoRegion)?;
+        let offset = view
+            .offset
+            .checked_sub(growth)
+            .ok_or(FaultError::NoRegion)?;
         let write = space.seq.write();
         self.resize_region(&pin, space, &write, handle, range, offset);
         Ok(())

@@ -81,9 +81,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
     ) -> Option<Entered<'a, R>> {
         let region = self.region(handle);
-        let access = self
-            .announcements
-            .enter(&region.gate, region_key(space.handle(), handle.raw()), pin)?;
+        let access = self.announcements.enter(
+            &region.gate,
+            region_key(space.handle(), handle.raw()),
+            pin,
+        )?;
         let view = region.view();
         (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
             region,

@@ -381,7 +381,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             cpus: CpuSet::from_bits(0, self.cpu_shift),
         };
         let active = &self.spaces.get(Handle::from_raw(space.handle())).active;
-        self.gather_for(pin, nobody).following(active, self.cpu_shift)
+        self.gather_for(pin, nobody)
+            .following(active, self.cpu_shift)
     }
 
     pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {

@@ -213,12 +213,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Lets the region that ends where `view` begins show it too, if it matches.
-    fn extend_left_neighbour(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        view: &RegionView,
-    ) -> bool {
+    fn extend_left_neighbour(&self, pin: &Pin<'_>, space: Live<'_, R>, view: &RegionView) -> bool {
         if view.range.start.0 == 0 {
             return false;
         }

@@ -5,7 +5,6 @@
 //! a region holds the space's lock, closes the gate, waits the readers out,
 //! and opens it again.
 
-
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};
@@ -14,7 +13,6 @@ use crate::slab::Item;
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::tree::{Links, Threaded};
-
 
 /// Properties of a region that are not rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

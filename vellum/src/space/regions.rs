@@ -10,8 +10,8 @@ use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
-use crate::sync::{Pin, SeqWrite};
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
 use crate::tree::Tree;
 

@@ -82,20 +82,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut spins = 0;
         fence(Ordering::SeqCst);
         while frame.counts().maps() > 0 {
-            let report = self
-                .rmap
-                .visit::<P, F>(&env, self, page, &mut |slot| {
-                    if stale.is_full() {
-                        return Verdict::Stop;
-                    }
-                    if slot.clear().dirty {
-                        frame.set_if_clear(Flags::DIRTY);
-                    }
-                    stale.push(slot.space(), slot.page());
-                    let space = self.live_at(slot.space());
-                    self.count_resident(pin, space, kind, u64::MAX);
-                    Verdict::Unmapped
-                });
+            let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                if stale.is_full() {
+                    return Verdict::Stop;
+                }
+                if slot.clear().dirty {
+                    frame.set_if_clear(Flags::DIRTY);
+                }
+                stale.push(slot.space(), slot.page());
+                let space = self.live_at(slot.space());
+                self.count_resident(pin, space, kind, u64::MAX);
+                Verdict::Unmapped
+            });
             self.flush_stale(pin, &mut stale);
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);
@@ -201,12 +199,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let tables = self.tables(&pin, space);
             let mut spans = tables.spans(range);
             while let Some(span) = spans.next() {
-                let is_copy = |pfn| {
-                    pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
-                };
+                let is_copy =
+                    |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
                 let users = Users::Hardware;
-                let rest =
-                    self.zap_span(&pin, space, region, &span, users, &mut gather, is_copy);
+                let rest = self.zap_span(&pin, space, region, &span, users, &mut gather, is_copy);
                 drop(span);
                 if let Some(page) = rest {
                     gather.flush();
@@ -383,9 +379,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology for Vm<P, F, R> {
         if space.root().is_none() {
             return None;
         }
-        self.tables(pin, space).leaf_table(page).map(|table| PteRef {
-            table,
-            index: F::index(page, 1) as u16,
-        })
+        self.tables(pin, space)
+            .leaf_table(page)
+            .map(|table| PteRef {
+                table,
+                index: F::index(page, 1) as u16,
+            })
     }
 }

@@ -5,8 +5,8 @@ use super::manager::{Live, SpaceId, Vm};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::sync::{Pin, SeqWrite};
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, SeqWrite};
 use crate::table::{Format, Users};
 
 /// Objects that lost their last user, threaded through their own records.

@@ -78,7 +78,10 @@ impl Announcements {
         pin: &'a Pin<'_>,
     ) -> Option<SharedAccess<'a>> {
         let slot = &self.slots[pin.cpu().0 as usize].0;
-        debug_assert!(slot.load(Ordering::Relaxed) == 0, "a CPU is in one region at a time");
+        debug_assert!(
+            slot.load(Ordering::Relaxed) == 0,
+            "a CPU is in one region at a time"
+        );
         slot.store(key, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let access = SharedAccess { slot };

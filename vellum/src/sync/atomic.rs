@@ -6,10 +6,14 @@
 //! records can be viewed through them.
 
 #[cfg(not(any(vellum_instrumented, vellum_loom)))]
-pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+};
 
 #[cfg(vellum_loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+};
 
 #[cfg(vellum_instrumented)]
 pub use instrumented::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};

@@ -8,10 +8,10 @@
 //! Spin locks are taken with a [`Pin`]: whoever holds one cannot be preempted
 //! on its CPU and cannot sleep.
 
-pub mod atomic;
-pub mod bytes;
 mod announce;
+pub mod atomic;
 mod bit;
+pub mod bytes;
 mod counter;
 mod epoch;
 mod percpu;

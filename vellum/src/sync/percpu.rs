@@ -37,7 +37,9 @@ impl<T> PerCpu<T> {
     /// One value for each of `cpus` CPUs.
     pub fn new(cpus: usize, mut make: impl FnMut(CpuId) -> T) -> Self {
         PerCpu {
-            slots: (0..cpus).map(|cpu| CachePadded(make(CpuId(cpu as u16)))).collect(),
+            slots: (0..cpus)
+                .map(|cpu| CachePadded(make(CpuId(cpu as u16))))
+                .collect(),
         }
     }
 

@@ -66,7 +66,10 @@ impl WaitTable {
             return None;
         }
         // A task whose sleep ended early is still listed.
-        let mine = bucket.waiting.iter().position(|slot| *slot == Some((key, task)));
+        let mine = bucket
+            .waiting
+            .iter()
+            .position(|slot| *slot == Some((key, task)));
         let free = || bucket.waiting.iter().position(|slot| slot.is_none());
         let slot = mine.or_else(free).map(|index| &mut bucket.waiting[index]);
         let listed = slot.is_some();
@@ -118,7 +121,11 @@ impl SleepLock {
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
     ) {
-        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self
+            .0
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
             return;
         }
         // Whoever has waited cannot know whether others still do, and keeps

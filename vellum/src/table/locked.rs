@@ -38,7 +38,10 @@ pub struct LockedTable<'a, F> {
 /// The entries of a table, for readers that hold no lock. The caller is pinned
 /// since before it found the table, so the frame is not used anew.
 #[inline]
-pub(crate) fn table_words<F: Format, P: Platform>(memory: &PhysicalMemory<P>, table: Pfn) -> &[AtomicU64] {
+pub(crate) fn table_words<F: Format, P: Platform>(
+    memory: &PhysicalMemory<P>,
+    table: Pfn,
+) -> &[AtomicU64] {
     // SAFETY: frames of kind `Table` are accessed through atomic words only,
     // from `TablePages::take` to the end of their epoch (invariant 4); the
     // address is that of a whole frame, aligned to its size (condition 2 of

@@ -11,7 +11,12 @@ pub trait TablePages<P: Platform>: Send + Sync {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    fn take(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, site: Site) -> Result<Pfn, OutOfMemory>;
+    fn take(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        site: Site,
+    ) -> Result<Pfn, OutOfMemory>;
 
     /// Takes back a table that was never linked: nobody else has seen it.
     fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn);
@@ -27,7 +32,12 @@ pub trait TablePages<P: Platform>: Send + Sync {
 pub struct Fresh;
 
 impl<P: Platform> TablePages<P> for Fresh {
-    fn take(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, site: Site) -> Result<Pfn, OutOfMemory> {
+    fn take(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        site: Site,
+    ) -> Result<Pfn, OutOfMemory> {
         memory.alloc(pin, Request::page(site).low().zeroed())
     }
 

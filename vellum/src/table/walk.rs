@@ -252,28 +252,31 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// [`OutOfMemory`]; the leaf is as it was.
     pub fn split(&self, page: Vpn) -> Result<bool, OutOfMemory> {
         let table = self.source.take(self.memory, self.pin, Site::TablePage)?;
-        let done = self.lock(page).filter(|locked| locked.level() > 1).is_some_and(|locked| {
-            let level = locked.level();
-            let index = F::index(page, level);
-            let below = level - 1;
-            self.memory
-                .frame(table)
-                .init_table(self.owner, below, F::table_base(page, below));
-            // Hardware may mark the large leaf until it is replaced, so its
-            // replacement claims the marks of the entry it swaps out.
-            locked.update(index, super::Users::Hardware, |entry| {
-                let frame = F::frame(entry, level);
-                let words = table_words::<F, P>(self.memory, table);
-                for (slot, word) in words.iter().enumerate() {
-                    let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
-                    let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
-                    word.store(leaf, Ordering::Relaxed);
-                }
-                F::table_entry(table)
+        let done = self
+            .lock(page)
+            .filter(|locked| locked.level() > 1)
+            .is_some_and(|locked| {
+                let level = locked.level();
+                let index = F::index(page, level);
+                let below = level - 1;
+                self.memory
+                    .frame(table)
+                    .init_table(self.owner, below, F::table_base(page, below));
+                // Hardware may mark the large leaf until it is replaced, so its
+                // replacement claims the marks of the entry it swaps out.
+                locked.update(index, super::Users::Hardware, |entry| {
+                    let frame = F::frame(entry, level);
+                    let words = table_words::<F, P>(self.memory, table);
+                    for (slot, word) in words.iter().enumerate() {
+                        let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
+                        let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
+                        word.store(leaf, Ordering::Relaxed);
+                    }
+                    F::table_entry(table)
+                });
+                self.memory.frame(table).add_live(F::ENTRIES as u32);
+                true
             });
-            self.memory.frame(table).add_live(F::ENTRIES as u32);
-            true
-        });
         if !done {
             self.source.give_back(self.memory, self.pin, table);
         }

@@ -8,8 +8,8 @@ use crate::frame::{AuditError, Flags, FrameCensus, Kind};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
 use crate::space::Vm;
-use crate::table::{Format, table_words};
 use crate::sync::atomic::Ordering;
+use crate::table::{Format, table_words};
 
 /// What an audit counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,10 +114,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;
         let found = |kind| frames.of(kind);
-        same("frames of page tables", 0, report.tables, found(Kind::Table))?;
+        same(
+            "frames of page tables",
+            0,
+            report.tables,
+            found(Kind::Table),
+        )?;
         same("frames of arenas", 0, slab_frames, found(Kind::Slab))?;
-        same("frames of objects", 0, cached + detached, found(Kind::Object))?;
-        same("frames that belong to nothing", 0, 0, found(Kind::Allocated))?;
+        same(
+            "frames of objects",
+            0,
+            cached + detached,
+            found(Kind::Object),
+        )?;
+        same(
+            "frames that belong to nothing",
+            0,
+            0,
+            found(Kind::Allocated),
+        )?;
         if mapped == 0 {
             same("nodes of the rmap design", 0, 0, self.rmap.live_nodes())?;
         }
@@ -142,8 +157,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         report.regions = regions.live;
         report.objects = objects.live;
         let own = [spaces, regions, objects, nodes];
-        let frames: u64 = own.iter().map(|census| census.chunks + census.directory).sum();
-        Ok(frames + self.rmap.audit_nodes().map_err(inner("arena of the rmap design"))?)
+        let frames: u64 = own
+            .iter()
+            .map(|census| census.chunks + census.directory)
+            .sum();
+        Ok(frames
+            + self
+                .rmap
+                .audit_nodes()
+                .map_err(inner("arena of the rmap design"))?)
     }
 
     fn audit_spaces(&self, report: &mut AuditReport) -> Result<(), AuditFailure> {
@@ -170,7 +192,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return wrong("a space cannot be found by its name", number);
         };
         let (regions, pages) = self.audit_regions(handle)?;
-        same("regions of space", number, u64::from(stats.regions), regions)?;
+        same(
+            "regions of space",
+            number,
+            u64::from(stats.regions),
+            regions,
+        )?;
         same("pages of space", number, stats.pages, pages)?;
         let mut entries = Entries::default();
         let root = self.root_of(handle);
@@ -178,12 +205,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         report.tables += entries.tables;
         report.entries += entries.anonymous + entries.file + entries.shared_memory;
         let rss = stats.rss;
-        same("anonymous entries of space", number, rss.anonymous, entries.anonymous)?;
+        same(
+            "anonymous entries of space",
+            number,
+            rss.anonymous,
+            entries.anonymous,
+        )?;
         same("file entries of space", number, rss.file, entries.file)?;
-        same("shared-memory entries of space", number, rss.shared_memory, entries.shared_memory)?;
+        same(
+            "shared-memory entries of space",
+            number,
+            rss.shared_memory,
+            entries.shared_memory,
+        )?;
         same("zero-page entries of space", number, rss.zero, entries.zero)?;
         let bytes = entries.tables << F::FRAME_SHIFT;
-        same("bytes of page tables of space", number, stats.table_bytes, bytes)?;
+        same(
+            "bytes of page tables of space",
+            number,
+            stats.table_bytes,
+            bytes,
+        )?;
         Ok(regions)
     }
 
@@ -218,7 +260,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             live += 1;
             if !F::is_mapped(entry) {
-                return wrong("a page table has an entry that is neither empty nor mapped", number);
+                return wrong(
+                    "a page table has an entry that is neither empty nor mapped",
+                    number,
+                );
             }
             let page = base.offset(index as u64 * F::pages_at(level));
             if F::is_leaf(entry, level) {
@@ -227,7 +272,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.audit_table(space, F::frame(entry, level), level - 1, page, entries)?;
             }
         }
-        same("live entries of page table", number, u64::from(frame.live()), live)?;
+        same(
+            "live entries of page table",
+            number,
+            u64::from(frame.live()),
+            live,
+        )?;
         // Truncation empties tables and leaves them to the region that maps the object.
         let range = PageRange::new(base, F::pages_at(level + 1));
         let is_left = level == 1 && self.maps_object_in(space, range);
@@ -257,7 +307,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return wrong("a page is mapped outside of any region", page.0);
         };
         if F::is_writable(entry) && !view.prot.can_write() {
-            return wrong("an entry allows stores that its region does not, at page", page.0);
+            return wrong(
+                "an entry allows stores that its region does not, at page",
+                page.0,
+            );
         }
         for step in 0..F::pages_at(level) {
             let pfn = first.offset(step as u32);
@@ -271,9 +324,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                 }
                 Kind::Object => {
-                    if frame.owner() != view.object
-                        || frame.index() != view.index_of(page) + step
-                    {
+                    if frame.owner() != view.object || frame.index() != view.index_of(page) + step {
                         return wrong("a page shows another page of its object, at page", page.0);
                     }
                     if F::is_writable(entry) && !view.is_shared() {
@@ -297,9 +348,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.objects.arena().each(|handle, object| {
             if result.is_ok() && object.users() > 0 {
                 objects += 1;
-                result = self
-                    .audit_object(handle.raw())
-                    .map(|found| cached += found);
+                result = self.audit_object(handle.raw()).map(|found| cached += found);
             }
         });
         result?;
@@ -316,17 +365,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while let Some((index, page)) = radix.next(next) {
             let frame = self.memory.frame(page);
             if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
-                return wrong("a cached frame's record names another page", u64::from(page.0));
+                return wrong(
+                    "a cached frame's record names another page",
+                    u64::from(page.0),
+                );
             }
             if frame.has(Flags::LOCKED) || !frame.has(Flags::UPTODATE) {
-                return wrong("a cached page is locked or was never filled", u64::from(page.0));
+                return wrong(
+                    "a cached page is locked or was never filled",
+                    u64::from(page.0),
+                );
             }
             cached += 1;
             next = index + 1;
         }
         same("cached pages of object", number, object.cached(), cached)?;
         let regions = self.objects.regions(&self.regions, handle);
-        regions.check().map_or_else(|what| wrong(what, number), Ok)?;
+        regions
+            .check()
+            .map_or_else(|what| wrong(what, number), Ok)?;
         Ok(cached)
     }
 
@@ -362,7 +419,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let number = u64::from(pfn.0);
         let counts = frame.counts();
         let expected = own + counts.maps() + counts.pins();
-        same("references of frame", number, u64::from(expected), u64::from(counts.refs()))?;
+        same(
+            "references of frame",
+            number,
+            u64::from(expected),
+            u64::from(counts.refs()),
+        )?;
         let pin = self.pin();
         let env = Env {
             memory: &self.memory,
@@ -372,7 +434,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .rmap
             .visit::<P, F>(&env, self, pfn, &mut |_| Verdict::Keep);
         let maps = u64::from(counts.maps());
-        same("entries a visit finds for frame", number, maps, u64::from(report.hits))?;
+        same(
+            "entries a visit finds for frame",
+            number,
+            maps,
+            u64::from(report.hits),
+        )?;
         self.rmap
             .check_frame(&env, pfn, counts.maps())
             .or_else(|what| wrong(what, number))?;

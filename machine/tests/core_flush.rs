@@ -114,6 +114,8 @@ fn a_space_with_the_tag_of_another_sees_nothing_of_it() {
             Ok(0),
             "round {round}"
         );
+        let resident = setup.on(|vm| vm.space_stats(space)).unwrap().rss;
+        assert_eq!(resident.zero, 1, "round {round}: the load needed no fault");
         setup.access(1, space, page, Access::Write, round).unwrap();
         assert_eq!(setup.on(|vm| vm.exit(space)), Ok(true));
     }

@@ -102,18 +102,23 @@ impl<R: ReverseMap> Thread<'_, R> {
         let mmu = unsafe { vm.platform().mmu(self.cpu) };
         let address = page << 12 | u64::from(self.cpu.0 + 1) << 3;
         let mut handler = |fault: MmuFault| vm.fault(id, fault.address, fault.access).map(|_| ());
-        mmu.access(
-            loaded.tag,
-            loaded.root,
-            address,
-            access,
-            value,
-            &mut handler,
-        )
-        .map_err(|error| match error {
-            AccessError::Refused(error) => error,
-            AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
-        })
+        // Between the unlinking of a table and the flush, a CPU that knows the
+        // table keeps faulting; the host may let the flushing thread wait.
+        for _ in 0..1000 {
+            match mmu.access(
+                loaded.tag,
+                loaded.root,
+                address,
+                access,
+                value,
+                &mut handler,
+            ) {
+                Ok(word) => return Ok(word),
+                Err(AccessError::Refused(error)) => return Err(error),
+                Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+            }
+        }
+        panic!("page {page:#x} still faults");
     }
 
     fn store(&self, id: SpaceId, page: u64, value: u64) -> Result<(), FaultError> {

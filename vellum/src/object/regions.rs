@@ -91,6 +91,26 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         self.tree().insert(region);
     }
 
+    /// Cuts a region: `change` leaves `head` its first part and makes `tail`
+    /// the second. Whoever looks finds each page in one region.
+    pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
+        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        self.tree().remove(head);
+        change();
+        self.tree().insert(head);
+        self.tree().insert(tail);
+    }
+
+    /// The reverse of [`ObjectRegions::split`]: `change` makes `head` map what
+    /// both mapped.
+    pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
+        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        self.tree().remove(tail);
+        self.tree().remove(head);
+        change();
+        self.tree().insert(head);
+    }
+
     /// Calls `visit` for every region that maps a page in `first..end`, until
     /// it breaks. The lock is held: `visit` may try table locks, and wait for
     /// nothing.

@@ -171,10 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.hold(view.object);
         }
         let write = space.seq.write();
-        // First the tail: whoever looks for the object's mappings finds some
-        // pages in both parts for a moment, but none in neither.
-        self.link_region(pin, space, &write, tail, &rest);
-        self.resize_region(pin, space, &write, head, kept, view.offset);
+        self.split_region(pin, space, &write, (head, kept), (tail, &rest));
         drop(write);
         region.gate.open();
         Ok(())
@@ -219,16 +216,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
-        let range = PageRange {
-            start: head_view.range.start,
-            end: tail_view.range.end,
-        };
-        let write = space.seq.write();
-        // In this order for the same reason as in `cut`.
-        self.resize_region(pin, space, &write, head, range, head_view.offset);
-        // The head's own user keeps the object.
-        let last = self.unlink_region(pin, space, &write, tail);
-        debug_assert!(last.is_none(), "object lost its last user in a merge");
+        self.join_regions(pin, space, &space.seq.write(), head, tail);
     }
 
     /// The space's lock, for a range that the format can map.

@@ -229,7 +229,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = &fault.entered.view;
         let index = view.index_of(fault.page);
         let installed = self.install_private(fault, copy, |table| {
-            table.load(fault.index()) == 0 && index < self.objects.get(view.object).pages()
+            // A truncation meanwhile may be over, and the file longer again.
+            table.load(fault.index()) == 0
+                && index < self.objects.get(view.object).pages()
+                && self.memory.frame(cached).owner() == view.object
         });
         self.memory.put(fault.pin, cached);
         let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;

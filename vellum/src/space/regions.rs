@@ -91,6 +91,70 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region.gate.open();
     }
 
+    /// Leaves a closed region the pages of `kept`, its first, and makes `tail`
+    /// a region of the `rest`, which it opens.
+    pub(super) fn split_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _write: &SeqWrite<'_>,
+        (head, kept): (RegionHandle<R>, PageRange),
+        (tail, rest): (RegionHandle<R>, &RegionView),
+    ) {
+        let (first, second) = (self.region(head), self.region(tail));
+        let apply = || {
+            second.set(space.handle(), rest);
+            first.set_range(kept, first.view().offset);
+            self.tree(space).changed(head);
+            self.tree(space).insert(tail);
+        };
+        if rest.object == 0 {
+            apply();
+        } else {
+            self.objects
+                .regions(&self.regions, rest.object)
+                .split(pin, head, tail, apply);
+        }
+        space.account.regions.fetch_add(1, Ordering::Relaxed);
+        second.gate.open();
+    }
+
+    /// Gives the pages of `tail`, a closed region, to `head`, which lies before
+    /// it, and ends it. The object, if there is one, keeps a user.
+    pub(super) fn join_regions(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        _write: &SeqWrite<'_>,
+        head: RegionHandle<R>,
+        tail: RegionHandle<R>,
+    ) {
+        let (first, second) = (self.region(head), self.region(tail));
+        let (kept, object) = (first.view(), second.view().object);
+        let both = PageRange {
+            start: kept.range.start,
+            end: second.range().end,
+        };
+        let apply = || {
+            self.tree(space).remove(tail);
+            first.set_range(both, kept.offset);
+            self.tree(space).changed(head);
+        };
+        if object == 0 {
+            apply();
+        } else {
+            self.objects
+                .regions(&self.regions, object)
+                .join(pin, head, tail, apply);
+            let last = self.objects.release(object);
+            debug_assert!(!last, "object lost its last user in a merge");
+        }
+        space.account.regions.fetch_sub(1, Ordering::Relaxed);
+        self.rmap.region_ended(&second.rmap);
+        second.forget();
+        self.regions.retire(pin, tail);
+    }
+
     /// Takes a closed region out of its trees. It maps nothing any more.
     /// Returns its object if that lost its last user.
     pub(super) fn unlink_region(

@@ -29,6 +29,7 @@ explored! {
     truncation_beside_exit: 100 => truncate_exit;
     truncated_frames_are_used_anew: 200 => truncate_reuse;
     truncation_of_shared_memory_beside_first_faults: 200 => truncate_memory;
+    a_file_cut_and_extended_shows_its_new_pages: 200 => truncate_extend;
     pages_are_filled_once_and_waited_for: 60 => fill;
     a_failed_read_is_reported_and_tried_again: 60 => failing_reads;
     what_was_stored_before_a_sync_is_in_the_store: 150 => sync_stores;
@@ -450,16 +451,18 @@ fn sync_unmap<R: ReverseMap>() {
 }
 
 /// Splitting and merging regions hides no mapping from sync, neither in the
-/// space that does it nor in another.
+/// space that does it nor in another, which maps a later part of the file.
 fn sync_protect<R: ReverseMap>() {
     let files = files::<R>(3, "");
     let world = &files.world;
-    let child = world.alone(|| {
+    let other = world.alone(|| {
         files.use_pages(ZERO, 0..PAGES);
-        world.vm.fork(files.space).unwrap()
+        let other = world.vm.create_space().unwrap();
+        world.object(other, files.file, 4, SHARED + 4, 2, true);
+        other
     });
     let protect = |_| {
-        for (first, pages) in [(1, 3), (2, 4)] {
+        for (first, pages) in [(1, 4), (3, 3), (2, 4)] {
             for prot in [RW.union(Prot::EXECUTE), RW] {
                 let start = Vpn(SHARED + first);
                 world.vm.protect(files.space, start, pages, prot).unwrap();
@@ -468,17 +471,17 @@ fn sync_protect<R: ReverseMap>() {
     };
     let store = |cpu: CpuId| {
         let (id, word) = (
-            [files.space, child][usize::from(cpu.0) - 1],
+            [files.space, other][usize::from(cpu.0) - 1],
             4 + u64::from(cpu.0),
         );
         for round in 1..4 {
-            for page in [2, 5] {
+            for page in [4, 5] {
                 world
                     .store(cpu, id, at(SHARED + page, word), round)
                     .unwrap();
             }
             world.vm.sync(files.file).unwrap();
-            for page in [2, 5] {
+            for page in [4, 5] {
                 assert_eq!(
                     files.stored(page, word),
                     round,
@@ -488,7 +491,40 @@ fn sync_protect<R: ReverseMap>() {
         }
     };
     world.run(&[&protect, &store, &store]);
-    files.finish(&[child]);
+    files.finish(&[other]);
+}
+
+/// The file ends and grows again meanwhile: a mapping shows the page that the
+/// file has, not one that it had.
+fn truncate_extend<R: ReverseMap>() {
+    let files = files::<R>(3, "faultaround=4");
+    let world = &files.world;
+    let change = |_| {
+        for round in 1..4 {
+            world.vm.truncate(files.file, 1).unwrap();
+            world
+                .vm
+                .write_pages(files.file, 1, 2, |_, bytes| bytes.fill(round))
+                .unwrap();
+        }
+    };
+    let work = |cpu: CpuId| {
+        for _ in 0..2 {
+            for page in [1, 2] {
+                let _ = world.load(cpu, files.space, at(SHARED + page, 0));
+                let _ = world.store(cpu, files.space, at(PRIVATE + page, 1), 1);
+                let _ = world.vm.read_pages(files.file, page, 1, |_, _| {});
+            }
+        }
+    };
+    world.run(&[&change, &work, &work]);
+    world.alone(|| {
+        for page in [1, 2] {
+            assert_eq!(world.load(ZERO, files.space, at(SHARED + page, 0)), Ok(3));
+            assert_eq!(world.load(ZERO, files.space, at(PRIVATE + page, 0)), Ok(3));
+        }
+    });
+    files.finish(&[]);
 }
 
 fn write_truncate<R: ReverseMap>() {

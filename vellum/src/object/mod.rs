@@ -8,8 +8,8 @@
 //! back) under its page lock, a bit in its frame record on which tasks sleep.
 //! The object's spin lock guards its radix tree; another guards its tree of
 //! regions. Writes and truncations exclude each other by a lock that is held
-//! over the whole of them. Order: that, page lock, then table locks, then spin
-//! locks of the object.
+//! over the whole of them. Order: that, page lock, the lock of the tree of
+//! regions, table locks, the lock of the radix tree.
 
 mod cache;
 mod lru;

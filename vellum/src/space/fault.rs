@@ -236,8 +236,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<bool, OutOfMemory> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
-        self.rmap.prepare(&env, &mut ctx, 1)?;
-        let (table, made) = fault.tables.lock_or_make(fault.page)?;
+        let prepared = self.rmap.prepare(&env, &mut ctx, 1);
+        let (table, made) = match prepared.and_then(|()| fault.tables.lock_or_make(fault.page)) {
+            Ok(found) => found,
+            Err(error) => {
+                self.rmap.finish(&env, ctx);
+                return Err(error);
+            }
+        };
         self.count_tables(fault.pin, fault.space, made, 0);
         let installs = table.level() == 1 && expected(&table);
         if installs {

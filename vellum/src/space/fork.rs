@@ -162,12 +162,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             drop(span);
             let env = self.env(pin);
             let mut ctx = R::Ctx::default();
-            self.rmap.prepare(&env, &mut ctx, live)?;
-            let (target, made) = to.lock_or_make_at(first, level)?;
+            let prepared = self.rmap.prepare(&env, &mut ctx, live);
+            let (target, made) = match prepared.and_then(|()| to.lock_or_make_at(first, level)) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.rmap.finish(&env, ctx);
+                    return Err(error);
+                }
+            };
             self.count_tables(pin, copying.child, made, 0);
             // The space's lock is ours and the gates are closed: the table has
             // not gone, and only truncation may have emptied it.
             let Some(table) = from.lock(first) else {
+                self.rmap.finish(&env, ctx);
                 continue;
             };
             let end =

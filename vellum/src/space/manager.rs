@@ -457,7 +457,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.users.store(1, Ordering::Release);
     }
 
-    /// One more task uses the space (a thread, or a vfork child).
+    /// One more task uses the space (a thread, or a vfork child). The caller
+    /// is one of its tasks, or keeps them from ending.
     pub fn share_space(&self, id: SpaceId) -> bool {
         let Some(space) = self.find_space(id) else {
             return false;

@@ -129,8 +129,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             Source::Anonymous => Ok((0, 0)),
             Source::Object { id, page } => {
-                self.objects.find(id).ok_or(MapError::NoObject)?;
                 page.checked_add(request.pages).ok_or(MapError::BadRange)?;
+                self.objects.find(id).ok_or(MapError::NoObject)?;
                 self.objects.hold(id.handle);
                 Ok((id.handle, page))
             }

@@ -71,6 +71,7 @@ fn neighbours<R: ReverseMap>() {
             assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(round));
             assert_eq!(world.load(cpu, space, at(page, 1)), Ok(round));
             world.vm.unmap(space, Vpn(page), 2).unwrap();
+            world.drain();
             assert_eq!(
                 world.load(cpu, space, at(page, 1)),
                 Err(FaultError::NoRegion)

@@ -2,7 +2,7 @@
 
 mod core_world;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use core_world::{RW, World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
@@ -130,6 +130,7 @@ fn children_end<R: ReverseMap>() {
         assert_eq!(world.load(cpu, child, at(0x1002, 1)), Ok(0));
         assert_eq!(world.load(cpu, child, at(0x1001, 0)), Ok(0x1001));
         assert_eq!(world.vm.exit(child), Ok(true));
+        world.drain();
         let next = world.vm.create_space().unwrap();
         world.anonymous(next, 0x1000, 2);
         assert_eq!(world.load(cpu, next, at(0x1000, 0)), Ok(0));
@@ -181,27 +182,33 @@ fn copies_are_coherent<R: ReverseMap>() {
 fn fork_after_merge<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
     let space = world.alone(|| world.vm.create_space().unwrap());
+    let tails = [0x1002, 0x1012, 0x1022, 0x1032, 0x1042, 0x1052];
     world.alone(|| {
-        world.anonymous(space, 0x1000, 4);
-        world
-            .vm
-            .protect(space, Vpn(0x1002), 2, Prot::READ_WRITE.union(Prot::EXECUTE))
-            .unwrap();
+        for tail in tails {
+            world.anonymous(space, tail - 2, 4);
+            let prot = RW.union(Prot::EXECUTE);
+            world.vm.protect(space, Vpn(tail), 2, prot).unwrap();
+        }
     });
-    let stored = AtomicBool::new(false);
     let store = |cpu: CpuId| {
-        world.store(cpu, space, at(0x1003, 0), 8).unwrap();
-        stored.store(true, Ordering::SeqCst);
+        for tail in tails {
+            world.store(cpu, space, at(tail, 0), 8).unwrap();
+        }
     };
-    let merge = |cpu: CpuId| {
-        world.vm.protect(space, Vpn(0x1002), 2, RW).unwrap();
-        let least = stored.load(Ordering::SeqCst);
-        let child = world.vm.fork(space).unwrap();
-        let seen = world.load(cpu, child, at(0x1003, 0)).unwrap();
-        assert!(seen == 8 || !least && seen == 0, "the child lost a page");
-        world.vm.exit(child).unwrap();
+    let merge = |_| {
+        for tail in tails {
+            world.vm.protect(space, Vpn(tail), 2, RW).unwrap();
+        }
     };
     world.run(&[&merge, &store]);
+    world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        for tail in tails {
+            let seen = world.load(ZERO, child, at(tail, 0));
+            assert_eq!(seen, Ok(8), "the child lost a page");
+        }
+        world.vm.exit(child).unwrap();
+    });
     world.finish(&[space], &[]);
 }
 

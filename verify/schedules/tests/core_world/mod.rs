@@ -1,6 +1,8 @@
 //! A small machine with a core on it, and programs that run on its CPUs.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod files;
+
 use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
@@ -150,6 +152,12 @@ impl<R: ReverseMap> World<R> {
         self.vm.map(id, &request).unwrap();
     }
 
+    /// Frees what waits for its epoch, if it has passed, and moves the epoch on.
+    pub fn drain(&self) {
+        let pin = self.vm.pin();
+        self.vm.memory().drain(&pin);
+    }
+
     pub fn audit(&self) {
         self.alone(|| {
             if let Err(failure) = self.vm.audit() {
@@ -187,13 +195,13 @@ impl<R: ReverseMap> World<R> {
     }
 }
 
-/// Number of schedules for a test that takes `base` in the ordinary run;
-/// `VELLUM_SCHEDULES` multiplies it.
+/// Number of schedules for a test: twice `base`, or as often as
+/// `VELLUM_SCHEDULES` says.
 fn schedules(base: u64) -> u64 {
     let factor = std::env::var("VELLUM_SCHEDULES")
         .ok()
         .and_then(|text| text.parse().ok());
-    base * factor.unwrap_or(1u64)
+    base * factor.unwrap_or(2u64)
 }
 
 /// First seed; `VELLUM_SEED` sets another.

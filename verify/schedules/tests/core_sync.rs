@@ -7,13 +7,14 @@ use core_world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::FaultError;
+use vellum::space::{Advice, FaultError};
 
 const ZERO: CpuId = CpuId(0);
 
 explored! {
     what_was_stored_before_a_sync_is_in_the_store: 150 => sync_stores;
     sync_beside_unmap_loses_no_store: 200 => sync_unmap;
+    sync_beside_dropped_entries_loses_no_store: 200 => sync_drop;
     sync_beside_mprotect_misses_no_mapping: 200 => sync_protect;
     writes_and_truncations_take_effect_one_after_the_other: 200 => write_truncate;
     the_last_user_ends_an_object_once: 80 => last_user;
@@ -88,6 +89,37 @@ fn sync_unmap<R: ReverseMap>() {
         }
     };
     world.run(&[&unmap, &store, &store]);
+    files.finish(&[]);
+}
+
+/// Entries are dropped while their marks are looked for.
+fn sync_drop<R: ReverseMap>() {
+    let files = files::<R>(3, "");
+    let world = &files.world;
+    let drop_pages = |_| {
+        for _ in 0..20 {
+            let dropped = Advice::DontNeed;
+            world
+                .vm
+                .advise(files.space, Vpn(SHARED + 1), 1, dropped)
+                .unwrap();
+        }
+    };
+    let store = |cpu: CpuId| {
+        let word = u64::from(cpu.0);
+        for round in 1..8 {
+            world
+                .store(cpu, files.space, at(SHARED + 1, word), round)
+                .unwrap();
+            world.vm.sync(files.file).unwrap();
+            assert_eq!(
+                files.stored(1, word),
+                round,
+                "not in the store after a sync"
+            );
+        }
+    };
+    world.run(&[&drop_pages, &store, &store]);
     files.finish(&[]);
 }
 

@@ -9,11 +9,15 @@ use vellum::space::FaultError;
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
-use vellum_machine::mmu::{AccessError, Mmu};
+use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 
 use crate::meter::Meter;
 use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot};
 use crate::slots::Slots;
+
+/// Times that an access is tried anew, with the host's other threads run in
+/// between, before it counts as one that faults for ever.
+const PATIENCE: usize = 64;
 
 /// The engine for page-table format `F` and reverse-mapping design `R`.
 pub struct CoreEngine<F: Format, R: ReverseMap> {
@@ -96,18 +100,22 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
             let mmu = self.mmu(cpu);
             let access = crate::execute::access(access);
-            mmu.access(
-                loaded.tag,
-                loaded.root,
-                address,
-                access,
-                value,
-                &mut |fault| self.vm.fault(id, fault.address, fault.access).map(|_| ()),
-            )
-            .map_err(|error| match error {
-                AccessError::Refused(error) => crate::execute::fault_error(error),
-                AccessError::Unresolved { .. } => OpError::Invalid,
-            })
+            let mut handle =
+                |fault: MmuFault| self.vm.fault(id, fault.address, fault.access).map(|_| ());
+            // Between the unlinking of a table and its flush a CPU that has the
+            // table cached goes on faulting, for as long as the host keeps the
+            // thread that flushes from running.
+            let (tag, root) = (loaded.tag, loaded.root);
+            for _ in 0..PATIENCE {
+                match mmu.access(tag, root, address, access, value, &mut handle) {
+                    Ok(word) => return Ok(word),
+                    Err(AccessError::Refused(error)) => {
+                        return Err(crate::execute::fault_error(error));
+                    }
+                    Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+                }
+            }
+            Err(OpError::Invalid)
         })
     }
 }

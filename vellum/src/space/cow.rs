@@ -29,6 +29,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
         if let Err(error) = self.rmap.prepare(&env, &mut ctx, 1) {
+            self.rmap.finish(&env, ctx);
             self.memory.put(fault.pin, new);
             return Err(error.into());
         }

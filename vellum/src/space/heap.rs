@@ -8,6 +8,7 @@ use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
@@ -90,7 +91,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// may be any region: validate it.
     fn region_above(&self, space: Live<'_, R>, page: Vpn) -> Option<super::region::RegionView> {
         let tree = self.tree(space);
-        let mut best = Self::no_region();
+        let mut best = Handle::NONE;
         let mut place = tree.root();
         for _ in 0..crate::tree::MAX_DEPTH {
             if place.is_none() {

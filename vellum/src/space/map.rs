@@ -8,7 +8,6 @@ use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::slab::Handle;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
 
@@ -259,10 +258,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         Ok(())
-    }
-
-    /// The region handle type's empty value, for callers that look regions up.
-    pub(super) fn no_region() -> super::regions::RegionHandle<R> {
-        Handle::NONE
     }
 }

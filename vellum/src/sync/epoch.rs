@@ -130,13 +130,6 @@ impl Pin<'_> {
         self.epochs
     }
 
-    /// Whether this is the caller's only pin, so that dropping it ends the
-    /// announcement.
-    #[inline]
-    pub fn is_outermost(&self) -> bool {
-        self.outermost
-    }
-
     /// One round of waiting for somebody else.
     #[inline]
     pub fn relax(&self, spins: u32) {

@@ -9,7 +9,7 @@
 
 use core::marker::PhantomData;
 
-use super::format::{Format, Marks};
+use super::format::Format;
 use super::pte::PteRef;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, PhysicalMemory};
@@ -209,13 +209,4 @@ impl<'a, F: Format> LockedTable<'a, F> {
     pub(super) fn bury(&self) {
         self.frame.set(Flags::DEAD);
     }
-}
-
-/// What a cleared leaf said.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cleared {
-    /// The first frame it mapped.
-    pub frame: Pfn,
-    /// The marks hardware had set.
-    pub marks: Marks,
 }

@@ -24,7 +24,7 @@ mod tests;
 
 pub use format::{Format, Marks};
 pub use gather::{FlushTarget, Gather};
-pub use locked::{Cleared, LockedTable, Users};
+pub use locked::{LockedTable, Users};
 pub use pages::{Fresh, TablePages};
 pub use pte::PteRef;
 pub use walk::{Span, Spans, Tables};

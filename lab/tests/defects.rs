@@ -105,7 +105,7 @@ impl<R> Forgetful<R> {
     }
 }
 
-impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
+impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<R> {
     const NAME: &'static str = "forgetful";
     type Region = ();
     type Object = ();
@@ -135,7 +135,7 @@ impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
         env: &Env<'_, P>,
         ctx: &mut (),
         run: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
         fresh: bool,
     ) {
         let private = env.memory.frame(run.frame).kind() == Kind::Anonymous;
@@ -151,11 +151,17 @@ impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
         env: &Env<'_, P>,
         ctx: &mut (),
         run: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
     ) {
         self.design.duplicate(env, ctx, run, place);
     }
-    fn remove<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, place: Place<'_, ()>) {
+    fn remove<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        place: Place<'_, (), ()>,
+    ) {
         if !self.takes_leave_of(run.pte) {
             self.design.remove(env, ctx, run, place);
         }
@@ -166,7 +172,7 @@ impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
         ctx: &mut (),
         from: &Run,
         to: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
     ) {
         if self.takes_leave_of(from.pte) {
             let mut forgotten = self.forgotten.lock().expect("no panic");
@@ -184,7 +190,7 @@ impl<R: ReverseMap<Region = (), Ctx = ()>> ReverseMap for Forgetful<R> {
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology,
+        topology: &dyn Topology<()>,
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {

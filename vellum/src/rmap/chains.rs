@@ -450,7 +450,7 @@ impl ReverseMap for Chains {
         env: &Env<'_, P>,
         (): &mut (),
         run: &Run,
-        _place: Place<'_, ()>,
+        _place: Place<'_, (), ()>,
         fresh: bool,
     ) {
         self.cpus.get(env.pin).adds.add(u64::from(run.count));
@@ -473,14 +473,20 @@ impl ReverseMap for Chains {
         env: &Env<'_, P>,
         (): &mut (),
         run: &Run,
-        _place: Place<'_, ()>,
+        _place: Place<'_, (), ()>,
     ) {
         self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
         self.for_run(env, run, |word, pte| self.inserted(env, word, pte));
     }
 
     #[inline]
-    fn remove<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, _place: Place<'_, ()>) {
+    fn remove<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, (), ()>,
+    ) {
         self.cpus.get(env.pin).removes.add(u64::from(run.count));
         self.for_run(env, run, |word, pte| self.removed(env, word, pte));
     }
@@ -491,7 +497,7 @@ impl ReverseMap for Chains {
         (): &mut (),
         from: &Run,
         to: &Run,
-        _place: Place<'_, ()>,
+        _place: Place<'_, (), ()>,
     ) {
         self.cpus.get(env.pin).moves.add(u64::from(from.count));
         self.for_run(env, from, |word, pte| {
@@ -500,7 +506,13 @@ impl ReverseMap for Chains {
         });
     }
 
-    fn turn<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, _place: Place<'_, ()>) {
+    fn turn<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, (), ()>,
+    ) {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
@@ -516,7 +528,7 @@ impl ReverseMap for Chains {
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        _topology: &dyn Topology,
+        _topology: &dyn Topology<()>,
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {

@@ -23,7 +23,7 @@ pub use slot::Slot;
 
 use core::ops::ControlFlow;
 
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{AuditError, OutOfMemory, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::Pin;
@@ -66,14 +66,76 @@ impl Run {
     }
 }
 
-/// The region an entry belongs to, as far as designs need it.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<'r, S> {
+/// The region and space an entry belongs to, as far as designs need them.
+#[derive(Debug)]
+pub struct Place<'r, S, T> {
     /// Handle of the space.
     pub space: u32,
+    /// The design's state in the space.
+    pub space_state: &'r T,
     /// The design's state in the region.
     pub region: &'r S,
+    /// Linear index of page 0, wrapping; see [`Place::linear`].
+    pub bias: u64,
 }
+
+impl<S, T> Place<'_, S, T> {
+    /// Linear index of `page`: the page of the object that the region shows
+    /// there; in a region without object, the page that the memory was first
+    /// mapped at. It survives fork, split, merge and mremap.
+    #[inline]
+    pub fn linear(&self, page: Vpn) -> u64 {
+        page.0.wrapping_add(self.bias)
+    }
+}
+
+impl<S, T> Clone for Place<'_, S, T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, T> Copy for Place<'_, S, T> {}
+
+/// A region as a value, for events that concern regions.
+#[derive(Debug)]
+pub struct RegionRef<'r, S> {
+    /// Its handle, for [`Topology::region`]. Never 0.
+    pub handle: u32,
+    /// Handle of its space.
+    pub space: u32,
+    /// Its pages.
+    pub pages: PageRange,
+    /// Linear index of its first page; see [`Place::linear`].
+    pub first: u64,
+    /// The design's state in it.
+    pub state: &'r S,
+}
+
+impl<S> RegionRef<'_, S> {
+    /// Linear index after that of its last page.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.first + self.pages.pages()
+    }
+
+    /// The page with linear index `index`, if it is in the region.
+    #[inline]
+    pub fn page_of(&self, index: u64) -> Option<Vpn> {
+        let distance = index.wrapping_sub(self.first);
+        (distance < self.pages.pages()).then(|| self.pages.start.offset(distance))
+    }
+}
+
+impl<S> Clone for RegionRef<'_, S> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for RegionRef<'_, S> {}
 
 /// Counts of one design, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -138,8 +200,10 @@ pub enum Verdict {
     Stop,
 }
 
-/// How a design reaches what lies in layers below it.
-pub trait Topology {
+/// How a design reaches what lies in layers below it. Everything is read
+/// without locks: what comes back may be of a moment ago, and a region may be
+/// another one by now. Whoever uses it checks the entry it leads to.
+pub trait Topology<S> {
     /// Calls `visit` with the space and page of every region that maps page
     /// `index` of the object with handle `object`, until it breaks.
     fn regions_of(
@@ -153,6 +217,14 @@ pub trait Topology {
     /// The level-1 entry for `page` in the space with handle `space`, if there
     /// is a table for it. Reads without locks.
     fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef>;
+
+    /// The region in this place of the arena. One that has ended has no pages.
+    fn region(&self, handle: u32) -> RegionRef<'_, S>;
+
+    /// The regions that touch the one that holds `page` of a space, before it
+    /// and behind it, and could be parts of one mapping with it: same object,
+    /// consecutive linear indices, rights aside.
+    fn siblings(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> [Option<RegionRef<'_, S>>; 2];
 }
 
 /// A reverse-mapping design.
@@ -166,12 +238,16 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// The value of the `rmap` option that selects the design.
     const NAME: &'static str;
 
-    /// Pages that fork need not copy because a fault finds them again are told
-    /// to the design all the same if it keeps something per mapping.
+    /// Whether private pages that several spaces map must be copied before
+    /// they move within one (mremap), because the design finds the entries of a
+    /// page by one address that all its spaces share.
+    const COPIES_TO_MOVE: bool = false;
+
+    /// What regions embed. It must be as new after [`ReverseMap::region_ended`].
     type Region: Default + Send + Sync + core::fmt::Debug;
     /// What objects embed.
     type Object: Default + Send + Sync + core::fmt::Debug;
-    /// What spaces embed.
+    /// What spaces embed. It must be as new after [`ReverseMap::space_ended`].
     type Space: Default + Send + Sync + core::fmt::Debug;
     /// Lives for one operation.
     type Ctx: Default;
@@ -191,6 +267,25 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         count: usize,
     ) -> Result<(), OutOfMemory>;
 
+    /// Makes sure that private pages can be added in `region`. Called before
+    /// each that a fault adds, with no spin lock held and the region entered, by
+    /// several CPUs at once. Fork does not call it for the child: regions of
+    /// parents with private pages come to the child through
+    /// [`ReverseMap::region_forked`].
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing changed.
+    #[inline]
+    fn prepare_private<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        region: RegionRef<'_, Self::Region>,
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, topology, region);
+        Ok(())
+    }
+
     /// Ends an operation: gives back what was prepared and not used.
     fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: Self::Ctx);
 
@@ -202,13 +297,14 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// Entries were made, each for a frame that gained a mapping. The table is
-    /// locked. `fresh` frames have never been mapped and nobody else knows them.
+    /// locked. `fresh` frames have never been mapped and nobody else knows
+    /// them; of private ones, owner and index of the record are the design's.
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         run: &Run,
-        place: Place<'_, Self::Region>,
+        place: Place<'_, Self::Region, Self::Space>,
         fresh: bool,
     );
 
@@ -218,7 +314,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         run: &Run,
-        place: Place<'_, Self::Region>,
+        place: Place<'_, Self::Region, Self::Space>,
     );
 
     /// Entries were cleared. The table is locked; the frames still have their
@@ -228,17 +324,26 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         run: &Run,
-        place: Place<'_, Self::Region>,
+        place: Place<'_, Self::Region, Self::Space>,
     );
 
+    /// A private frame lost its last mapping, after [`ReverseMap::remove`] of
+    /// it. What is kept for the frame and not for its entries can go; the frame
+    /// itself may live on by other references, but is not mapped again.
+    #[inline]
+    fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let _ = (env, frame);
+    }
+
     /// Entries were moved from `from` to `to` (mremap). Both tables are locked.
+    /// The place's bias is that of `from`.
     fn shift<P: Platform>(
         &self,
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         from: &Run,
         to: &Run,
-        place: Place<'_, Self::Region>,
+        place: Place<'_, Self::Region, Self::Space>,
     );
 
     /// A write found its anonymous page mapped by nobody else and keeps it.
@@ -248,7 +353,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         run: &Run,
-        place: Place<'_, Self::Region>,
+        place: Place<'_, Self::Region, Self::Space>,
     ) {
         let _ = (env, ctx, run, place);
     }
@@ -261,26 +366,48 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// run's frames.
     fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef);
 
-    /// `child` is fork's copy of `parent`; its entries are not copied yet.
+    /// `child` is fork's copy of `parent`; its entries are not copied yet. The
+    /// parent's space is locked, and no fault is inside its regions.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the child region is then not used.
-    fn region_forked(
+    fn region_forked<P: Platform>(
         &self,
-        parent: &Self::Region,
-        child: &Self::Region,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        parent: RegionRef<'_, Self::Region>,
+        child: RegionRef<'_, Self::Region>,
     ) -> Result<(), OutOfMemory> {
-        let _ = (parent, child);
+        let _ = (env, topology, parent, child);
         Ok(())
     }
 
-    /// `tail` was split off the end of `head`.
+    /// `tail` will be split off the end of `head`, which still has all pages.
+    /// Faults may be inside `head`. [`ReverseMap::region_resized`] of `head`
+    /// follows when it has lost the pages. The space is locked.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the split does not happen.
-    fn region_split(&self, head: &Self::Region, tail: &Self::Region) -> Result<(), OutOfMemory> {
-        let _ = (head, tail);
+    fn region_split<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        head: RegionRef<'_, Self::Region>,
+        tail: RegionRef<'_, Self::Region>,
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, topology, head, tail);
         Ok(())
+    }
+
+    /// `region` has other pages: told before it gets more, and after it has
+    /// lost some. The space is locked.
+    fn region_resized<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        region: RegionRef<'_, Self::Region>,
+    ) {
+        let _ = (env, topology, region);
     }
 
     /// Whether two neighbouring regions may become one.
@@ -289,33 +416,62 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         true
     }
 
-    /// `tail` was merged into `head` and ends.
-    fn region_merged(&self, head: &Self::Region, tail: &Self::Region) {
-        let _ = (head, tail);
+    /// `tail`'s pages will be `head`'s; no fault is inside `tail`.
+    /// [`ReverseMap::region_resized`] of `head` follows, before it has them, and
+    /// then [`ReverseMap::region_ended`] of `tail`. The space is locked.
+    fn region_merged<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        head: RegionRef<'_, Self::Region>,
+        tail: RegionRef<'_, Self::Region>,
+    ) {
+        let _ = (env, topology, head, tail);
     }
 
     /// A region ends; it maps nothing any more.
-    fn region_ended(&self, region: &Self::Region) {
-        let _ = region;
+    fn region_ended<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        region: RegionRef<'_, Self::Region>,
+    ) {
+        let _ = (env, topology, region);
     }
 
-    /// A space begins with a new program.
-    fn space_executed(&self, space: &Self::Space) {
-        let _ = space;
-    }
-
-    /// `child` begins as a copy of `parent`.
+    /// A space, by its handle, begins with a new program.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the fork does not happen.
-    fn space_forked(&self, parent: &Self::Space, child: &Self::Space) -> Result<(), OutOfMemory> {
-        let _ = (parent, child);
+    /// [`OutOfMemory`]; the space does not begin.
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &Self::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, space, handle);
         Ok(())
     }
 
-    /// A space ends; it maps nothing any more.
-    fn space_ended(&self, space: &Self::Space) {
-        let _ = space;
+    /// `child`, by its handle, begins as a copy of `parent`; the events of its
+    /// regions follow. The parent's space is locked, and no fault is inside.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the fork does not happen.
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &Self::Space,
+        child: &Self::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, parent, child, handle);
+        Ok(())
+    }
+
+    /// A space ends; it maps nothing any more, and its regions have ended.
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &Self::Space) {
+        let _ = (env, space);
     }
 
     /// Hands every entry that maps `frame` to `visitor`, its table locked and
@@ -325,7 +481,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology,
+        topology: &dyn Topology<Self::Region>,
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport;

@@ -43,7 +43,7 @@ impl Partial {
     fn search_regions<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology,
+        topology: &dyn Topology<()>,
         pfn: Pfn,
         report: &mut VisitReport,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
@@ -129,7 +129,7 @@ impl ReverseMap for Partial {
         env: &Env<'_, P>,
         ctx: &mut (),
         run: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
         fresh: bool,
     ) {
         if of_object(env, run) {
@@ -145,7 +145,7 @@ impl ReverseMap for Partial {
         env: &Env<'_, P>,
         ctx: &mut (),
         run: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
     ) {
         if of_object(env, run) {
             self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
@@ -155,7 +155,13 @@ impl ReverseMap for Partial {
     }
 
     #[inline]
-    fn remove<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, place: Place<'_, ()>) {
+    fn remove<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        place: Place<'_, (), ()>,
+    ) {
         if of_object(env, run) {
             self.cpus.get(env.pin).removes.add(u64::from(run.count));
         } else {
@@ -169,7 +175,7 @@ impl ReverseMap for Partial {
         ctx: &mut (),
         from: &Run,
         to: &Run,
-        place: Place<'_, ()>,
+        place: Place<'_, (), ()>,
     ) {
         if of_object(env, from) {
             self.cpus.get(env.pin).moves.add(u64::from(from.count));
@@ -178,7 +184,13 @@ impl ReverseMap for Partial {
         }
     }
 
-    fn turn<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, place: Place<'_, ()>) {
+    fn turn<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        place: Place<'_, (), ()>,
+    ) {
         self.anonymous.turn(env, ctx, run, place);
     }
 
@@ -197,7 +209,7 @@ impl ReverseMap for Partial {
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology,
+        topology: &dyn Topology<()>,
         pfn: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {

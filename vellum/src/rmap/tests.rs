@@ -32,7 +32,7 @@ struct Places<'a> {
     pages: Vec<Vpn>,
 }
 
-impl Topology for Places<'_> {
+impl Topology<()> for Places<'_> {
     fn regions_of(
         &self,
         _pin: &Pin<'_>,
@@ -47,6 +47,14 @@ impl Topology for Places<'_> {
         let table = self.tables.leaf_table(page)?;
         let index = X86_64::index(page, 1) as u16;
         Some(PteRef { table, index })
+    }
+
+    fn region(&self, _handle: u32) -> RegionRef<'_, ()> {
+        unreachable!("designs without region state ask for no region")
+    }
+
+    fn siblings(&self, _pin: &Pin<'_>, _space: u32, _page: Vpn) -> [Option<RegionRef<'_, ()>>; 2] {
+        unreachable!("designs without region state ask for no region")
     }
 }
 
@@ -63,7 +71,7 @@ struct Listed<'a, R: ReverseMap> {
     is_chain: bool,
 }
 
-impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
+impl<'a, R: ReverseMap<Region = (), Space = ()>> Listed<'a, R> {
     fn new(
         rmap: &'a R,
         memory: &'a Memory,
@@ -86,10 +94,12 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
         }
     }
 
-    fn place(&self) -> Place<'static, ()> {
+    fn place(&self) -> Place<'static, (), ()> {
         Place {
             space: 1,
+            space_state: &(),
             region: &(),
+            bias: 0,
         }
     }
 
@@ -237,7 +247,7 @@ impl<'a, R: ReverseMap<Region = ()>> Listed<'a, R> {
     }
 }
 
-fn random_lists<R: ReverseMap<Region = ()>>(design: &str) {
+fn random_lists<R: ReverseMap<Region = (), Space = ()>>(design: &str) {
     let design = Design::parse(design).unwrap();
     let memory = memory();
     let pin = memory.pin();

@@ -150,10 +150,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         let region = self.region(head);
-        self.rmap
-            .region_split(&region.rmap, &self.region(tail).rmap)?;
-        region.gate.close();
-        self.wait_out_region(pin, space, head.raw());
         let view = region.view();
         let kept = PageRange {
             start: view.range.start,
@@ -167,9 +163,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             offset: view.index_of(page),
             ..view
         };
+        self.rmap.region_split(
+            &self.env(pin),
+            self,
+            self.region_ref(head),
+            self.region_ref_with(tail, space.handle(), &rest),
+        )?;
+        region.gate.close();
+        self.wait_out_region(pin, space, head.raw());
         if view.object != 0 {
             self.objects.hold(view.object);
         }
+        // Asked anew: a fault may have made a private page until the gate closed.
+        let rest = RegionView {
+            traits: region.view().traits,
+            ..rest
+        };
         let write = space.seq.write();
         self.split_region(pin, space, &write, (head, kept), (tail, &rest));
         drop(write);
@@ -211,7 +220,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         second.gate.close();
         self.wait_out_region(pin, space, tail.raw());
-        self.rmap.region_merged(&first.rmap, &second.rmap);
         // Asked anew: a fault may have made a private page until the gate closed.
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();

@@ -8,7 +8,8 @@ use crate::addr::Pfn;
 use crate::frame::{Kind, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::{ReverseMap, Run};
+use crate::rmap::{Place, ReverseMap, Run};
+use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -28,7 +29,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let new = self.memory.alloc(fault.pin, request)?;
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
-        if let Err(error) = self.rmap.prepare(&env, &mut ctx, 1) {
+        if let Err(error) = self.prepare_private(fault, &mut ctx) {
             self.rmap.finish(&env, ctx);
             self.memory.put(fault.pin, new);
             return Err(error.into());
@@ -40,7 +41,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if !from_zero {
                 self.memory.copy(fault.pin, old, new);
             }
-            self.replace_page(fault, &table, old, new, &mut ctx);
+            let leaf = F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY);
+            let index = fault.index();
+            self.replace_page(
+                fault.pin,
+                fault.place(),
+                &table,
+                index,
+                (old, new, leaf),
+                &mut ctx,
+            );
         }
         self.rmap.finish(&env, ctx);
         if !copied {
@@ -122,33 +132,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// caller. No CPU uses the old page any more when the new one appears:
     /// otherwise one thread could go on reading the old one after another has
     /// stored to the new one and told it so.
-    fn replace_page(
+    pub(super) fn replace_page(
         &self,
-        fault: &Fault<'_, P, F, R>,
+        pin: &Pin<'_>,
+        place: Place<'_, R::Region, R::Space>,
         table: &LockedTable<'_, F>,
-        old: Pfn,
-        new: Pfn,
+        index: usize,
+        (old, new, leaf): (Pfn, Pfn, u64),
         ctx: &mut R::Ctx,
     ) {
-        let env = self.env(fault.pin);
-        let index = fault.index();
+        let env = self.env(pin);
         let pte = table.pte(index);
-        self.own_privately(self.memory.frame(new), fault.space, fault.page);
+        let page = table.page(index);
+        self.own_privately(self.memory.frame(new), place.space, page);
         table.clear(index, Users::Hardware);
-        self.flush_page(fault.pin, fault.space, fault.page);
+        self.flush_page(pin, self.live_at(place.space), page);
         if old != self.zero_page {
-            let gone = Run::single(old, pte, fault.page);
-            self.rmap.remove(&env, ctx, &gone, fault.place());
+            let gone = Run::single(old, pte, page);
+            self.rmap.remove(&env, ctx, &gone, place);
             let before = self.memory.frame(old).remove_mapping();
             if before.maps() == 1 && self.memory.frame(old).kind() == Kind::Anonymous {
-                self.note_removed(fault.pin, old);
+                self.rmap.unmapped(&env, old);
+                self.note_removed(pin, old);
             }
         }
-        let run = Run::single(new, pte, fault.page);
-        self.rmap.add(&env, ctx, &run, fault.place(), true);
-        table.fill(
-            index,
-            F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY),
-        );
+        let run = Run::single(new, pte, page);
+        self.rmap.add(&env, ctx, &run, place, true);
+        table.fill(index, leaf);
     }
 }

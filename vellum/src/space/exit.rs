@@ -83,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         drop(gather);
         self.retire_regions(pin, space, dead);
-        self.rmap.space_ended(&space.rmap);
+        self.rmap.space_ended(&self.env(pin), &space.rmap);
     }
 
     /// Ends all regions of a space at once; they map nothing any more.

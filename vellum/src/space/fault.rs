@@ -63,11 +63,9 @@ pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
-    pub(super) fn place(&self) -> Place<'a, R::Region> {
-        Place {
-            space: self.space.handle(),
-            region: &self.entered.region.rmap,
-        }
+    #[inline]
+    pub(super) fn place(&self) -> Place<'a, R::Region, R::Space> {
+        self.entered.region.place(self.space)
     }
 
     /// Index of the page's entry in a level-1 table.
@@ -236,7 +234,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<bool, OutOfMemory> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
-        let prepared = self.rmap.prepare(&env, &mut ctx, 1);
+        let prepared = self.prepare_private(fault, &mut ctx);
         let (table, made) = match prepared.and_then(|()| fault.tables.lock_or_make(fault.page)) {
             Ok(found) => found,
             Err(error) => {
@@ -248,7 +246,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let installs = table.level() == 1 && expected(&table);
         if installs {
             let index = fault.index();
-            self.own_privately(self.memory.frame(frame), fault.space, fault.page);
+            self.own_privately(self.memory.frame(frame), fault.space.handle(), fault.page);
             let run = Run::single(frame, table.pte(index), fault.page);
             self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
             table.fill(
@@ -260,6 +258,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(table);
         self.rmap.finish(&env, ctx);
         Ok(installs)
+    }
+
+    /// Makes sure that reverse mapping can add a private page to the region.
+    #[inline]
+    pub(super) fn prepare_private(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        ctx: &mut R::Ctx,
+    ) -> Result<(), OutOfMemory> {
+        let env = self.env(fault.pin);
+        let entered = &fault.entered;
+        let region = self.region_ref_with(entered.handle, fault.space.handle(), &entered.view);
+        self.rmap.prepare(&env, ctx, 1)?;
+        self.rmap.prepare_private(&env, self, region)
     }
 
     /// What follows [`Vm::install_private`], whatever it said.
@@ -283,9 +295,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Makes a frame that nobody else knows a private page of `space`, mapped once.
     #[inline]
-    pub(super) fn own_privately(&self, frame: &Frame, space: Live<'_, R>, page: Vpn) {
+    pub(super) fn own_privately(&self, frame: &Frame, space: u32, page: Vpn) {
         frame.set_kind(Kind::Anonymous);
-        frame.set_owner(space.handle());
+        frame.set_owner(space);
         frame.set_index(page.0, 0);
         frame.init_counts(1, 1);
     }

@@ -15,7 +15,7 @@ use crate::design::ForkCopy;
 use crate::frame::{Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::{Place, ReverseMap, Run};
+use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, Gather, LockedTable, Span, Users};
@@ -76,13 +76,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: F::USER_END,
         };
         self.close_gates(pin, parent, whole);
-        let copied = self
+        let env = self.env(pin);
+        let begun = self
             .rmap
-            .space_forked(&parent.rmap, &child.rmap)
-            .and_then(|()| self.copy_regions(pin, parent, child, whole));
+            .space_forked(&env, &parent.rmap, &child.rmap, child.handle());
+        let copied = begun.and_then(|()| {
+            self.copy_regions(pin, parent, child, whole)
+                .inspect_err(|_| self.tear_down(pin, child, dead))
+        });
         self.open_gates(parent, whole);
         if let Err(error) = copied {
-            self.tear_down(pin, child, dead);
             self.unmake_space(pin, child);
             return Err(error);
         }
@@ -112,10 +115,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         self.for_regions(parent, whole, |handle, view| {
             let region = self.make_region(pin)?;
-            if let Err(error) = self
-                .rmap
-                .region_forked(&self.region(handle).rmap, &self.region(region).rmap)
-            {
+            let forked = self.rmap.region_forked(
+                &self.env(pin),
+                self,
+                self.region_ref(handle),
+                self.region_ref_with(region, child.handle(), &view),
+            );
+            if let Err(error) = forked {
                 self.regions.free(pin, region);
                 return Err(error);
             }
@@ -267,10 +273,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         frame.add_mapping().ok_or(OutOfMemory)?;
         let run = Run::single(pfn, target.pte(index), page);
-        let place = Place {
-            space: copying.child.handle(),
-            region: &copying.region.rmap,
-        };
+        let place = copying.region.place(copying.child);
         self.rmap.duplicate(&self.env(pin), ctx, &run, place);
         if copying.view.is_shared() || !F::is_writable(entry) {
             // A shared page is written by both; marks stay with the parent.
@@ -305,12 +308,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let new = self.memory.alloc(pin, Request::page(Site::ForkCopy))?;
         self.memory.copy(pin, old, new);
-        self.own_privately(self.memory.frame(new), copying.child, page);
+        self.own_privately(self.memory.frame(new), copying.child.handle(), page);
         let run = Run::single(new, target.pte(index), page);
-        let place = Place {
-            space: copying.child.handle(),
-            region: &copying.region.rmap,
-        };
+        let place = copying.region.place(copying.child);
         self.rmap.add(&self.env(pin), ctx, &run, place, true);
         target.fill(index, F::leaf(new, 1, F::prot(entry, 1), F::marks(entry)));
         self.note_inserted(pin, new, Inserted::Anonymous);

@@ -17,6 +17,8 @@ use crate::table::Format;
 
 /// A region that cannot change while this exists.
 pub(super) struct Entered<'a, R: ReverseMap> {
+    /// Its name.
+    pub(super) handle: RegionHandle<R>,
     /// The region.
     pub(super) region: &'a Region<R>,
     /// Its properties.
@@ -88,6 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         )?;
         let view = region.view();
         (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
+            handle,
             region,
             view,
             _access: access,

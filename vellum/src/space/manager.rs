@@ -429,7 +429,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn create_space(&self) -> Result<SpaceId, MapError> {
         let pin = self.pin();
         let space = self.make_space(&pin)?;
-        self.rmap.space_executed(&space.rmap);
+        let env = self.env(&pin);
+        if let Err(error) = self.rmap.space_executed(&env, &space.rmap, space.handle()) {
+            self.unmake_space(&pin, space);
+            return Err(error.into());
+        }
         self.publish(space);
         Ok(space.id())
     }

@@ -34,8 +34,10 @@ mod protect;
 mod region;
 mod regions;
 mod remap;
+mod topology;
 mod truncate;
 mod unmap;
+mod unshare;
 mod zap;
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 //! a region holds the space's lock, closes the gate, waits the readers out,
 //! and opens it again.
 
+use super::manager::Live;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};
-use crate::rmap::ReverseMap;
+use crate::rmap::{Place, ReverseMap};
 use crate::slab::Item;
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -148,6 +149,19 @@ impl<R: ReverseMap> Region<R> {
         PageRange {
             start: Vpn(self.start.load(Ordering::Relaxed)),
             end: Vpn(self.end.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The place of an entry in the region, for reverse mapping. Exact while
+    /// the region's gate is held or entered.
+    #[inline]
+    pub(super) fn place<'a>(&'a self, space: Live<'a, R>) -> Place<'a, R::Region, R::Space> {
+        let start = self.start.load(Ordering::Relaxed);
+        Place {
+            space: space.handle(),
+            space_state: &space.get().rmap,
+            region: &self.rmap,
+            bias: self.offset.load(Ordering::Relaxed).wrapping_sub(start),
         }
     }
 

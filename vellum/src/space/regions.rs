@@ -8,7 +8,7 @@ use super::region::{ByAddress, Region, RegionView};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::rmap::{RegionRef, ReverseMap};
 use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
@@ -21,6 +21,45 @@ pub(super) type RegionHandle<R> = Handle<Region<R>>;
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn region(&self, handle: RegionHandle<R>) -> &Region<R> {
         self.regions.get(handle)
+    }
+
+    /// The region as reverse mapping sees it, with the pages it has now.
+    pub(super) fn region_ref(&self, handle: RegionHandle<R>) -> RegionRef<'_, R::Region> {
+        let region = self.region(handle);
+        self.region_ref_with(handle, region.space(), &region.view())
+    }
+
+    /// The same with the space and pages that it will have.
+    pub(super) fn region_ref_with(
+        &self,
+        handle: RegionHandle<R>,
+        space: u32,
+        view: &RegionView,
+    ) -> RegionRef<'_, R::Region> {
+        RegionRef {
+            handle: handle.raw(),
+            space,
+            pages: view.range,
+            first: view.offset,
+            state: &self.region(handle).rmap,
+        }
+    }
+
+    /// Tells reverse mapping that a region will have, or has by now, the pages
+    /// from `offset` on that `range` shows.
+    pub(super) fn tell_resized(
+        &self,
+        pin: &Pin<'_>,
+        handle: RegionHandle<R>,
+        range: PageRange,
+        offset: u64,
+    ) {
+        let region = RegionRef {
+            pages: range,
+            first: offset,
+            ..self.region_ref(handle)
+        };
+        self.rmap.region_resized(&self.env(pin), self, region);
     }
 
     pub(super) fn tree<'a>(&'a self, space: Live<'a, R>) -> Tree<'a, ByAddress<R>> {
@@ -102,9 +141,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (tail, rest): (RegionHandle<R>, &RegionView),
     ) {
         let (first, second) = (self.region(head), self.region(tail));
+        let offset = first.view().offset;
         let apply = || {
             second.set(space.handle(), rest);
-            first.set_range(kept, first.view().offset);
+            first.set_range(kept, offset);
             self.tree(space).changed(head);
             self.tree(space).insert(tail);
         };
@@ -115,6 +155,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .regions(&self.regions, rest.object)
                 .split(pin, head, tail, apply);
         }
+        self.tell_resized(pin, head, kept, offset);
         space.account.regions.fetch_add(1, Ordering::Relaxed);
         second.gate.open();
     }
@@ -135,6 +176,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: kept.range.start,
             end: second.range().end,
         };
+        self.rmap.region_merged(
+            &self.env(pin),
+            self,
+            self.region_ref(head),
+            self.region_ref(tail),
+        );
+        self.tell_resized(pin, head, both, kept.offset);
         let apply = || {
             self.tree(space).remove(tail);
             first.set_range(both, kept.offset);
@@ -150,9 +198,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             debug_assert!(!last, "object lost its last user in a merge");
         }
         space.account.regions.fetch_sub(1, Ordering::Relaxed);
-        self.rmap.region_ended(&second.rmap);
-        second.forget();
-        self.regions.retire(pin, tail);
+        self.end_region(pin, tail);
+    }
+
+    /// A region in no tree any more is nobody's.
+    fn end_region(&self, pin: &Pin<'_>, handle: RegionHandle<R>) {
+        let env = self.env(pin);
+        self.rmap.region_ended(&env, self, self.region_ref(handle));
+        self.region(handle).forget();
+        self.regions.retire(pin, handle);
     }
 
     /// Takes a closed region out of its trees. It maps nothing any more.
@@ -188,9 +242,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .regions(&self.regions, view.object)
                 .remove(pin, handle);
         }
-        self.rmap.region_ended(&region.rmap);
-        region.forget();
-        self.regions.retire(pin, handle);
+        self.end_region(pin, handle);
         (view.object != 0 && self.objects.release(view.object)).then_some(view.object)
     }
 
@@ -207,6 +259,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) {
         let region = self.region(handle);
         let view = region.view();
+        let grows = range.pages() > view.range.pages();
+        if grows {
+            self.tell_resized(pin, handle, range, offset);
+        }
         let apply = || {
             region.set_range(range, offset);
             self.tree(space).changed(handle);
@@ -217,6 +273,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects
                 .regions(&self.regions, view.object)
                 .change(pin, handle, apply);
+        }
+        if !grows {
+            self.tell_resized(pin, handle, range, offset);
         }
         let growth = range.pages().wrapping_sub(view.range.pages());
         space.account.pages.fetch_add(growth, Ordering::Relaxed);

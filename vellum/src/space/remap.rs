@@ -9,7 +9,7 @@ use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
-use crate::rmap::{Place, ReverseMap, Run};
+use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Format, Gather, LockedTable, Span, Tables, Users};
 
@@ -149,6 +149,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.close_gates(pin, space, kept);
         let handle = self.region_from(space, kept.start);
         let view = self.region(handle).view();
+        if R::COPIES_TO_MOVE
+            && let Err(error) = self.unshare(pin, space, handle, &view)
+        {
+            self.open_gates(space, kept);
+            let mut gather = self.gather(pin, space);
+            self.free_empty_tables(
+                pin,
+                space,
+                PageRange::new(to.start, kept.pages()),
+                &mut gather,
+            );
+            drop(gather);
+            self.merge_range(pin, space, range);
+            return Err(error.into());
+        }
         let mut gather = self.gather(pin, space);
         self.relocate(pin, space, handle, &view, to, &mut gather);
         drop(gather);
@@ -224,6 +239,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         gather: &mut Gather<'_, P>,
     ) {
         let region = self.region(handle);
+        if to.pages() > view.range.pages() {
+            self.tell_resized(
+                pin,
+                handle,
+                PageRange::new(view.range.start, to.pages()),
+                view.offset,
+            );
+        }
         let mut apply = || {
             self.move_entries(pin, space, region, view.range, to.start, gather);
             let write = space.seq.write();
@@ -325,17 +348,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
-        let place = Place {
-            space: space.handle(),
-            region: &region.rmap,
-        };
+        let place = region.place(space);
         let old = Run::single(pfn, source.pte(index), source.page(index));
         let new = Run::single(pfn, target.pte(to), page);
         self.rmap.shift(&env, &mut ctx, &old, &new, place);
         self.rmap.finish(&env, ctx);
-        let frame = self.memory.frame(pfn);
-        if frame.kind() == crate::frame::Kind::Anonymous && frame.counts().maps() == 1 {
-            frame.set_index(page.0, 0);
-        }
     }
 }

@@ -15,11 +15,10 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::{MappedBy, ObjectId, ObjectKind};
 use crate::platform::{IoError, Platform};
-use crate::rmap::{ReverseMap, Topology, Verdict};
-use crate::slab::Handle;
+use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::{Ordering, fence};
-use crate::table::{Format, PteRef, Users};
+use crate::table::{Format, Users};
 
 /// Entries that one visit changes before their CPUs are flushed.
 const BATCH: usize = 64;
@@ -352,38 +351,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The space a table belongs to, by handle, for reports.
     pub(crate) fn space_named_by(&self, handle: u32) -> SpaceId {
         self.live_at(handle).id()
-    }
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Topology for Vm<P, F, R> {
-    fn regions_of(
-        &self,
-        pin: &Pin<'_>,
-        object: u32,
-        index: u64,
-        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
-    ) {
-        if object == 0 {
-            // The page has left its object, and so every mapping.
-            return;
-        }
-        let regions = self.objects.regions(&self.regions, object);
-        regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
-            let page = region.range().start.offset(index - region.first_index());
-            visit(region.space(), page)
-        });
-    }
-
-    fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef> {
-        let space = self.live_at(space);
-        if space.root().is_none() {
-            return None;
-        }
-        self.tables(pin, space)
-            .leaf_table(page)
-            .map(|table| PteRef {
-                table,
-                index: F::index(page, 1) as u16,
-            })
     }
 }

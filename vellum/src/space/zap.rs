@@ -9,7 +9,7 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
-use crate::rmap::{Env, Place, ReverseMap, Run};
+use crate::rmap::{Env, ReverseMap, Run};
 use crate::sync::{Pin, bytes};
 use crate::table::{Format, Gather, LockedTable, Span, Users};
 
@@ -84,10 +84,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 rest = Some(table.page(index));
                 break;
             }
-            let place = Place {
-                space: space.handle(),
-                region: &region.rmap,
-            };
+            let place = region.place(space);
             self.zap_entry(pin, table, index, users, gather, &mut zapped, |run| {
                 self.rmap.remove(&env, &mut ctx, run, place);
             });
@@ -178,6 +175,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // Not by references: those of entries cleared elsewhere last until
             // their flush.
             if frame.remove_mapping().maps() == 1 {
+                self.rmap.unmapped(&self.env(pin), pfn);
                 self.note_removed(pin, pfn);
             }
         }

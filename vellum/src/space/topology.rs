@@ -1,0 +1,102 @@
+//! What reverse mapping reads of spaces: regions and tables, without locks.
+
+use core::ops::ControlFlow;
+
+use super::manager::{Live, Vm};
+use super::region::RegionView;
+use crate::addr::Vpn;
+use crate::object::MappedBy;
+use crate::platform::Platform;
+use crate::rmap::{RegionRef, ReverseMap, Topology};
+use crate::slab::Handle;
+use crate::sync::Pin;
+use crate::table::{Format, PteRef};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The region that ends or begins where another does, if it could be part
+    /// of one mapping with it.
+    fn sibling(
+        &self,
+        space: Live<'_, R>,
+        page: Vpn,
+        fits: impl Fn(&RegionView) -> bool,
+    ) -> Option<RegionRef<'_, R::Region>> {
+        let found = self.tree(space).last_at_most(page.0);
+        if found.is_none() {
+            return None;
+        }
+        let view = self.region(found).view();
+        (view.range.contains(page) && fits(&view))
+            .then(|| self.region_ref_with(found, space.handle(), &view))
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> {
+    fn regions_of(
+        &self,
+        pin: &Pin<'_>,
+        object: u32,
+        index: u64,
+        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+    ) {
+        if object == 0 {
+            // The page has left its object, and so every mapping.
+            return;
+        }
+        let regions = self.objects.regions(&self.regions, object);
+        regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
+            let page = region.range().start.offset(index - region.first_index());
+            visit(region.space(), page)
+        });
+    }
+
+    fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef> {
+        let space = self.live_at(space);
+        if space.root().is_none() {
+            return None;
+        }
+        self.tables(pin, space)
+            .leaf_table(page)
+            .map(|table| PteRef {
+                table,
+                index: F::index(page, 1) as u16,
+            })
+    }
+
+    fn region(&self, handle: u32) -> RegionRef<'_, R::Region> {
+        self.region_ref(Handle::from_raw(handle))
+    }
+
+    fn siblings(
+        &self,
+        _pin: &Pin<'_>,
+        space: u32,
+        page: Vpn,
+    ) -> [Option<RegionRef<'_, R::Region>>; 2] {
+        let space = self.live_at(space);
+        let Some(begun) = space.seq.begin() else {
+            return [None, None];
+        };
+        let middle = self.tree(space).last_at_most(page.0);
+        if middle.is_none() {
+            return [None, None];
+        }
+        let view = self.region(middle).view();
+        let alike = |other: &RegionView| {
+            other.object == view.object && other.is_shared() == view.is_shared()
+        };
+        let before = view.range.start.0.checked_sub(1).and_then(|last| {
+            self.sibling(space, Vpn(last), |other| {
+                alike(other) && other.index_of(other.range.end) == view.offset
+            })
+        });
+        let behind = self.sibling(space, view.range.end, |other| {
+            alike(other) && view.index_of(view.range.end) == other.offset
+        });
+        if space.seq.valid(begun) {
+            [before, behind]
+        } else {
+            [None, None]
+        }
+    }
+}

@@ -19,7 +19,8 @@ The exit code is the command's own; 1 if the recording failed.
 
 Recording needs root, or the capabilities CAP_PERFMON and CAP_IPC_LOCK together with a
 readable tracefs. Transparent huge pages are switched off for the command and its
-descendants, and for nothing else.
+descendants, and for nothing else. Events are taken on every CPU; what other tasks did
+is passed over, but needs room in the buffers.
 
 Examples:
   vellum record -- make -j4

@@ -25,10 +25,8 @@ pub const SAMPLE_RAW: u64 = 1 << 10;
 /// Flag bits of `perf_event_attr`.
 pub mod flag {
     pub const DISABLED: u64 = 1;
-    pub const INHERIT: u64 = 1 << 1;
     pub const MMAP: u64 = 1 << 8;
     pub const COMM: u64 = 1 << 9;
-    pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     pub const TASK: u64 = 1 << 13;
     pub const WATERMARK: u64 = 1 << 14;
     pub const MMAP_DATA: u64 = 1 << 17;
@@ -39,6 +37,7 @@ pub mod flag {
 }
 
 const OPEN_CLOEXEC: u64 = 8;
+const IOC_ENABLE: u64 = 0x2400;
 const IOC_SET_OUTPUT: u64 = 0x2405;
 const IOC_SET_FILTER: u64 = 0x4008_2406;
 
@@ -68,8 +67,11 @@ pub struct Attr {
     reserved: u16,
 }
 
-/// Opens an event of `task` on `cpu`.
-pub fn open(attr: &Attr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+/// Every task, for [`perf_event_open`](open).
+const ANY_TASK: libc::pid_t = -1;
+
+/// Opens an event of every task on `cpu`.
+pub fn open(attr: &Attr, cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = *attr;
     attr.size = size_of::<Attr>() as u32;
     // SAFETY: the attribute outlives the call and states its own size; the
@@ -78,7 +80,7 @@ pub fn open(attr: &Attr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
         libc::syscall(
             libc::SYS_perf_event_open,
             &attr as *const Attr,
-            task,
+            ANY_TASK,
             cpu as libc::c_int,
             -1 as libc::c_int,
             OPEN_CLOEXEC,
@@ -89,6 +91,16 @@ pub fn open(attr: &Attr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the call returned a descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Lets an event that was opened disabled begin.
+pub fn enable(event: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the request takes an integer.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), IOC_ENABLE as _, 0) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Sends the records of `event` to the ring of `target`.

@@ -70,9 +70,7 @@ pub(super) struct Run {
 /// The message names the one thing that is missing and how to grant it.
 pub fn check_permission() -> Result<(), RecordError> {
     let layouts = tracepoint::read_layouts(&tracepoint::find_tracefs()?)?;
-    // SAFETY: takes no arguments and cannot fail.
-    let own = unsafe { libc::getpid() };
-    Session::open(own, &layouts, 1 << 16).map(drop)
+    Session::open(&layouts, 1 << 16).map(drop)
 }
 
 /// Runs the command, records it and writes the trace. The trace appears under
@@ -148,8 +146,11 @@ pub(super) fn run_recorded(
 ) -> Result<Run, RecordError> {
     let before = own_cpu_seconds();
     let mut child = Child::hold(command, true)?;
-    let session = Session::open(child.pid(), layouts, buffer_bytes(buffer))?;
+    let session = Session::open(layouts, buffer_bytes(buffer))?;
     let cpus = session.cpus();
+    session
+        .enable()
+        .map_err(RecordError::io("cannot enable the events"))?;
     let drain = session
         .drain_into(spool)
         .map_err(RecordError::io("cannot start the drain thread"))?;
@@ -268,10 +269,6 @@ fn invisible(noticed: &Noticed) -> Vec<String> {
         (
             unseen.nameless,
             "mappings of files were recorded as anonymous: the kernel did not report the file.",
-        ),
-        (
-            noticed.strangers,
-            "records belonged to tasks whose creation was not seen.",
         ),
         (
             noticed.still_running,

@@ -1,9 +1,14 @@
-//! Events on every CPU for a held command, and the thread that drains them.
+//! Events on every CPU, and the thread that drains them.
 //!
 //! Each CPU has one ring. A dummy event owns it and brings the side-band
 //! records (maps, names, forks, exits); the tracepoints write into the same
-//! ring, so one CPU's records are in order without sorting. All events are
-//! inherited by descendants and start counting at the command's `exec`.
+//! ring, so one CPU's records are in order without sorting.
+//!
+//! The events are those of the CPU, whatever task it runs, and not of the
+//! command with all its descendants inheriting them: a task that inherits
+//! some forty events pays for it at its creation, at each context switch
+//! and at its end, which was most of what recording a build cost. Records of
+//! other tasks are told apart afterwards, by the tree of creations.
 
 use std::fs;
 use std::io;
@@ -29,9 +34,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens every event for `task`, with `buffer` bytes (a power of two) for
-    /// each CPU.
-    pub fn open(task: libc::pid_t, layouts: &[Layout], buffer: usize) -> Result<Self, RecordError> {
+    /// Opens every event, not yet enabled, with `buffer` bytes (a power of two)
+    /// for each CPU.
+    pub fn open(layouts: &[Layout], buffer: usize) -> Result<Self, RecordError> {
         let cpus = online_cpus().map_err(RecordError::io("cannot list the online CPUs"))?;
         raise_file_limit();
         let mut session = Session {
@@ -40,28 +45,22 @@ impl Session {
             rings: Vec::new(),
         };
         for cpu in cpus {
-            session.open_cpu(task, cpu, layouts, buffer)?;
+            session.open_cpu(cpu, layouts, buffer)?;
         }
         Ok(session)
     }
 
-    fn open_cpu(
-        &mut self,
-        task: libc::pid_t,
-        cpu: u32,
-        layouts: &[Layout],
-        buffer: usize,
-    ) -> Result<(), RecordError> {
+    fn open_cpu(&mut self, cpu: u32, layouts: &[Layout], buffer: usize) -> Result<(), RecordError> {
         let side_band =
             flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
         let owner = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, side_band, buffer);
         let needed = (layouts.len() + 1) * self.cpus.len() + 32;
         let refused = |error| open_error(error, needed);
-        let owner = perf::open(&owner, task, cpu).map_err(refused)?;
+        let owner = perf::open(&owner, cpu).map_err(refused)?;
         let ring = Ring::map(&owner, buffer).map_err(|error| map_error(error, buffer))?;
         for (layout, wanted) in layouts.iter().zip(WANTED) {
             let attr = attr(perf::TYPE_TRACEPOINT, u64::from(layout.id), 0, buffer);
-            let event = perf::open(&attr, task, cpu).map_err(refused)?;
+            let event = perf::open(&attr, cpu).map_err(refused)?;
             let what = |action: &str| format!("cannot {action} event {}", wanted.label);
             if let Some(filter) = wanted.filter {
                 perf::set_filter(&event, filter).map_err(RecordError::io(what("filter")))?;
@@ -72,6 +71,11 @@ impl Session {
         self.rings.push((ring, owner.as_raw_fd()));
         self.events.push(owner);
         Ok(())
+    }
+
+    /// Begins to record.
+    pub fn enable(&self) -> io::Result<()> {
+        self.events.iter().try_for_each(perf::enable)
     }
 
     /// Number of CPUs that are observed.
@@ -115,8 +119,7 @@ impl Session {
             // SAFETY: the array is as long as stated and outlives the call.
             unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as _, IDLE_POLL_MS) };
             for wait in &mut waits {
-                // The command's own events hang up when it ends; its
-                // descendants' still arrive in the ring, on the timer.
+                // A CPU that went offline.
                 if wait.revents & libc::POLLHUP != 0 {
                     wait.fd = -1;
                 }
@@ -148,21 +151,15 @@ impl Drain {
     }
 }
 
-/// An inherited event that starts at the next `exec`, delivers every occurrence
-/// and carries the monotonic clock, by which CPUs are merged.
+/// An event that delivers every occurrence and carries the monotonic clock, by
+/// which CPUs are merged.
 fn attr(kind: u32, config: u64, flags: u64, buffer: usize) -> Attr {
     let mut attr = Attr::default();
     attr.kind = kind;
     attr.config = config;
     attr.sample_period = 1;
     attr.sample_type = perf::SAMPLE_TID | perf::SAMPLE_TIME | perf::SAMPLE_RAW;
-    attr.flags = flags
-        | flag::DISABLED
-        | flag::INHERIT
-        | flag::ENABLE_ON_EXEC
-        | flag::WATERMARK
-        | flag::SAMPLE_ID_ALL
-        | flag::USE_CLOCKID;
+    attr.flags = flags | flag::DISABLED | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
     attr.wakeup_watermark = (buffer / 4) as u32;
     attr.clockid = libc::CLOCK_MONOTONIC;
     attr

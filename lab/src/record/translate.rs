@@ -1,7 +1,9 @@
 //! From the kernel's records to the events of a trace.
 //!
 //! The records come in order of time. A task is known by its thread id from its
-//! creation to its exit; ids that are used again get a new [`TaskId`].
+//! creation to its exit; ids that are used again get a new [`TaskId`]. Records
+//! from before the command's `exec`, and of tasks that do not descend from it,
+//! are passed over.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -74,19 +76,17 @@ pub struct Translator<'a> {
     files: Files,
     /// Lengths of attached shared-memory segments, by process and address.
     attached: HashMap<(u32, u64), u64>,
+    root: u32,
     began_ns: Option<u64>,
     last_us: u64,
     unseen: Unseen,
     lost: u64,
-    strangers: u64,
 }
 
 /// What the translation noticed besides events.
 pub struct Noticed {
     /// Events that the kernel dropped.
     pub lost: u64,
-    /// Records of tasks whose creation was not seen.
-    pub strangers: u64,
     /// Tasks that had not ended when the recording did.
     pub still_running: u64,
     pub unseen: Unseen,
@@ -111,11 +111,11 @@ impl<'a> Translator<'a> {
             names: HashMap::new(),
             files: Files::default(),
             attached: HashMap::new(),
+            root,
             began_ns: None,
             last_us: 0,
             unseen: Unseen::default(),
             lost: 0,
-            strangers: 0,
         }
     }
 
@@ -126,7 +126,6 @@ impl<'a> Translator<'a> {
             .settle(&mut self.writer.header_mut().files, began);
         Noticed {
             lost: self.lost,
-            strangers: self.strangers,
             still_running: self.live.len() as u64,
             unseen: self.unseen,
         }
@@ -134,11 +133,19 @@ impl<'a> Translator<'a> {
 
     /// Takes the next record.
     pub fn take(&mut self, record: &Record<'_>) -> Result<(), RecordError> {
-        let began = *self.began_ns.get_or_insert(record.time_ns);
+        let begins = matches!(record.body, Body::Comm { exec: true, .. });
+        if begins && record.tid == self.root && self.began_ns.is_none() {
+            self.began_ns = Some(record.time_ns);
+        }
+        if let Body::Lost { count } = record.body {
+            self.lost += count;
+        }
+        let Some(began) = self.began_ns else {
+            return Ok(());
+        };
         let now = record.time_ns.saturating_sub(began) / 1000;
         self.last_us = self.last_us.max(now);
         match &record.body {
-            Body::Lost { count } => self.lost += count,
             Body::Fork { ptid } => self.fork(record.pid, record.tid, *ptid),
             Body::Comm { name, exec: true } => {
                 self.end_reading(record.tid, None)?;
@@ -153,7 +160,7 @@ impl<'a> Translator<'a> {
                     None => return Err(RecordError::BadRecord(format!("event number {id}"))),
                 }
             }
-            Body::Comm { .. } | Body::Other => {}
+            Body::Comm { .. } | Body::Lost { .. } | Body::Other => {}
         }
         Ok(())
     }
@@ -161,7 +168,6 @@ impl<'a> Translator<'a> {
     /// Writes an event of a live task, after its creation.
     fn emit(&mut self, tid: u32, kind: EventKind) -> Result<(), RecordError> {
         let Some(live) = self.live.get_mut(&tid) else {
-            self.strangers += 1;
             return Ok(());
         };
         let task = live.id;
@@ -194,7 +200,6 @@ impl<'a> Translator<'a> {
 
     fn fork(&mut self, pid: u32, tid: u32, ptid: u32) {
         let Some(parent) = self.live.get(&ptid).map(|live| live.id) else {
-            self.strangers += 1;
             return;
         };
         let tasks = &mut self.writer.header_mut().tasks;
@@ -282,7 +287,6 @@ impl<'a> Translator<'a> {
         // Growing stacks and heaps and changes of rights are reported here too,
         // and known from elsewhere.
         let Some(call) = self.live.get(&tid).map(|live| live.call) else {
-            self.strangers += 1;
             return Ok(());
         };
         if !matches!(call, Call::Exec | Call::Map { .. } | Call::Attach { .. }) {
@@ -378,7 +382,6 @@ impl<'a> Translator<'a> {
 
     fn call_ended(&mut self, tid: u32, number: u64, result: u64) -> Result<(), RecordError> {
         let Some(live) = self.live.get_mut(&tid) else {
-            self.strangers += 1;
             return Ok(());
         };
         let (call, process) = (std::mem::take(&mut live.call), live.process);
@@ -425,7 +428,6 @@ impl<'a> Translator<'a> {
     fn file_sample(&mut self, tid: u32, layout: &Layout, raw: &[u8]) -> Result<(), RecordError> {
         let short = || RecordError::BadRecord(format!("a short {:?}", layout.point));
         let Some(live) = self.live.get(&tid) else {
-            self.strangers += 1;
             return Ok(());
         };
         let (call, dropping) = (live.call, live.dropping);

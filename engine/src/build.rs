@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use vellum::Design;
-use vellum::design::Rmap;
-use vellum::rmap::{Chains, Partial};
-use vellum::table::X86_64;
+use vellum::design::{Rmap, TableFormat};
+use vellum::rmap::{Family, ReverseMap};
+use vellum::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64, X86_64La57};
+use vellum::{Design, with_rmap};
+use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
 
 use crate::core_engine::CoreEngine;
@@ -24,17 +25,27 @@ pub struct Config {
     pub ram_bytes: u64,
 }
 
-/// The hosted machine that engines run on: its files read as
-/// [`pristine_word`] says until they are written.
+/// The hosted machine that engines run on, with the pages and the MMU of the
+/// design's format: its files read as [`pristine_word`] says until they are
+/// written.
 ///
 /// # Errors
+/// [`EngineError::Design`] if the design is not one;
 /// [`EngineError::Machine`] says what about the configuration does not fit.
 pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineError> {
-    let mut machine = MachineConfig::new(config.ram_bytes);
+    let format = parse(config)?.format.name();
+    let walker = walker(format).ok_or_else(|| {
+        EngineError::Machine(format!("the simulated MMU cannot walk {format} tables"))
+    })?;
+    let mut machine = MachineConfig::new(config.ram_bytes).with_walker(walker);
     machine.cpus = config.cpus;
     machine.nodes = config.nodes;
-    machine.store = Arc::new(PatternStore::new(4096, pristine_word));
+    machine.store = Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));
     Machine::new(machine, arena).map_err(|error| EngineError::Machine(error.to_string()))
+}
+
+fn parse(config: &Config) -> Result<Design, EngineError> {
+    Design::parse(&config.design).map_err(|error| EngineError::Design(error.to_string()))
 }
 
 /// Builds an engine in `arena`, which no other engine uses at the time.
@@ -42,11 +53,35 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
 /// # Errors
 /// [`EngineError`] names what was refused, and what would be accepted.
 pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, EngineError> {
-    let design =
-        Design::parse(&config.design).map_err(|error| EngineError::Design(error.to_string()))?;
-    let machine = machine(config, arena)?;
-    Ok(match design.rmap {
-        Rmap::Chains => Box::new(CoreEngine::<X86_64, Chains>::new(machine, design)?),
-        Rmap::Partial => Box::new(CoreEngine::<X86_64, Partial>::new(machine, design)?),
-    })
+    let design = parse(config)?;
+    let instance = match design.format {
+        TableFormat::X86_64 => with_rmap!(design.rmap, R => new::<X86_64, R>),
+        format if design.rmap != OTHERS => return Err(no_instance(format)),
+        TableFormat::X86_64La57 => new::<X86_64La57, Family>,
+        TableFormat::Aarch64_4K => new::<Aarch64_4K, Family>,
+        TableFormat::Aarch64_16K => new::<Aarch64_16K, Family>,
+        TableFormat::Aarch64_64K => new::<Aarch64_64K, Family>,
+        TableFormat::Sv39 => new::<Sv39, Family>,
+        TableFormat::Sv48 => new::<Sv48, Family>,
+    };
+    instance(machine(config, arena)?, design)
+}
+
+/// The reverse-mapping design of the formats other than x86-64.
+const OTHERS: Rmap = Rmap::Family;
+
+/// Makes one of the instances.
+fn new<F: Format, R: ReverseMap>(
+    machine: Machine,
+    design: Design,
+) -> Result<Box<dyn Engine>, EngineError> {
+    Ok(Box::new(CoreEngine::<F, R>::new(machine, design)?))
+}
+
+fn no_instance(format: TableFormat) -> EngineError {
+    EngineError::Design(format!(
+        "format={} exists with rmap=family only: leave rmap= out, or use format=x86-64, \
+         which exists with every rmap=",
+        format.name()
+    ))
 }

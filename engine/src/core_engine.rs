@@ -12,7 +12,7 @@ use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 
 use crate::meter::Meter;
-use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot};
+use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, Pages, SpaceSlot};
 use crate::slots::Slots;
 
 /// Times that an access is tried anew, with the host's other threads run in
@@ -127,6 +127,13 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
 
     fn cpus(&self) -> usize {
         vellum::platform::Platform::cpus(self.machine())
+    }
+
+    fn pages(&self) -> Pages {
+        Pages {
+            shift: F::FRAME_SHIFT,
+            user_end: F::USER_END.0,
+        }
     }
 
     fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome) {

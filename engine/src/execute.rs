@@ -1,8 +1,10 @@
 //! One operation after another.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use vellum::addr::Vpn;
+use vellum::addr::{PageRange, Vpn};
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapError, MapRequest, Placement, Resolved, Source, Traits};
 use vellum::table::Format;
@@ -57,6 +59,18 @@ fn map_error(error: MapError) -> OpError {
     }
 }
 
+/// Bytes read to empty the host's caches: more than the last level of most.
+const CACHES_BYTES: usize = 128 << 20;
+
+/// Reads a line of every 64 bytes of [`CACHES_BYTES`], which are made at the first call.
+fn empty_caches() {
+    static MEMORY: OnceLock<Vec<u64>> = OnceLock::new();
+    // Not zeroes: those could all be one page of the host.
+    let memory = MEMORY.get_or_init(|| (0..CACHES_BYTES as u64 / 8).collect());
+    let sum = memory.iter().step_by(8).fold(0u64, |sum, word| sum ^ word);
+    std::hint::black_box(sum);
+}
+
 /// Whether the page was mapped already.
 type Executed = Result<bool, OpError>;
 
@@ -65,6 +79,10 @@ const DONE: Executed = Ok(false);
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     pub(crate) fn execute_all(&self, ops: &[Op], outcome: &mut Outcome) {
         for (index, op) in ops.iter().enumerate() {
+            if let Op::Lap { phase } = *op {
+                outcome.laps.push((phase, Instant::now()));
+                continue;
+            }
             let divergence = match self.execute(op) {
                 Ok(false) => continue,
                 Ok(true) => Divergence::AlreadyMapped,
@@ -149,6 +167,21 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                     .map_err(map_error)?;
                 DONE
             }
+            Op::ScanSpace { space, page, pages } => {
+                let range = PageRange::new(Vpn(page), pages);
+                let scanned = self.vm.scan_space(self.space(space)?, range);
+                scanned.map(|_| false).ok_or(OpError::BadSpace)
+            }
+            Op::ScanFile { file, page, pages } => {
+                let scanned = self.vm.scan_object(self.file(file)?, page, pages);
+                scanned.map(|_| false).ok_or(OpError::BadFile)
+            }
+            Op::EmptyCaches => {
+                empty_caches();
+                DONE
+            }
+            // `execute_all` knows what time it is about.
+            Op::Lap { .. } => DONE,
         }
     }
 

@@ -7,10 +7,11 @@
 //! page fault.
 //!
 //! [`build`] knows the instances that exist: every reverse-mapping design on
-//! x86-64. [`CoreEngine`] is public, so that tests can run instances of their
-//! own, with faults built in.
+//! x86-64, and one on every other format. [`CoreEngine`] is public, so that
+//! tests can run instances of their own, with faults built in.
 //!
-//! Pages are the trace's 4 KiB pages everywhere in this crate.
+//! Pages are those of the engine's format everywhere in this crate: 4 KiB as in
+//! a trace, or larger ([`Engine::pages`]).
 //!
 //! `vellum-engine-counted` compiles every file of this crate but `op.rs` and
 //! `meter.rs` once more, over a core that reports its atomic operations.
@@ -21,16 +22,18 @@ mod counters;
 mod execute;
 mod meter;
 pub mod op;
+mod pages;
 mod slots;
 
 pub use build::{Config, build, machine};
 pub use core_engine::CoreEngine;
 pub use op::{
-    Access, Advice, Backing, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome, Prot,
-    Sharing, SpaceSlot, pristine_word, written_word,
+    Access, Advice, Backing, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
+    Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
+pub use pages::pages_of;
 pub use vellum::design::OptionInfo;
-pub use vellum_machine::Arena;
+pub use vellum_machine::{Arena, ArenaOptions};
 
 /// The design options, for help texts and lists.
 pub fn options() -> &'static [OptionInfo] {

@@ -1,6 +1,7 @@
 //! Operations, their outcomes, and the trait that executes them.
 
 use std::fmt;
+use std::time::Instant;
 
 /// An address space, by the number its creator chose for it.
 ///
@@ -66,7 +67,8 @@ pub enum Advice {
     Free,
 }
 
-/// One request of a workload. Addresses are page numbers (byte address / 4096).
+/// One request of a workload. Addresses are page numbers: byte addresses divided
+/// by the size of the engine's pages ([`Engine::pages`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// An empty space with one user.
@@ -147,6 +149,25 @@ pub enum Op {
     },
     /// Set the file's length.
     Truncate { file: FileSlot, pages: u64 },
+    /// Look up, through reverse mapping, who maps each resident page of the
+    /// range, and take the accessed marks: what page aging does.
+    ScanSpace {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+    },
+    /// The same for the cached pages of a file.
+    ScanFile {
+        file: FileSlot,
+        page: u64,
+        pages: u64,
+    },
+    /// Read memory of the host that is larger than its caches, so that nothing
+    /// of the simulated machine is in them.
+    EmptyCaches,
+    /// Note the time in [`Outcome::laps`]. What passed since the note before it
+    /// in the same batch belongs to `phase`, a number of the caller's own.
+    Lap { phase: u16 },
 }
 
 /// Why an operation could not be executed.
@@ -200,13 +221,33 @@ pub enum Divergence {
 pub struct Outcome {
     /// Operations that went otherwise than recorded: index in the batch and how.
     pub divergences: Vec<(u32, Divergence)>,
+    /// Notes of the time: the phase that each [`Op::Lap`] names, and when.
+    pub laps: Vec<(u16, Instant)>,
 }
 
 impl Outcome {
     /// Empties it, keeping its memory.
     pub fn clear(&mut self) {
         self.divergences.clear();
+        self.laps.clear();
     }
+}
+
+/// The pages of an engine, in bytes, and how many of them a space can have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pages {
+    /// Log2 of the bytes in a page.
+    pub shift: u32,
+    /// Pages that programs can map: the first that they cannot.
+    pub user_end: u64,
+}
+
+impl Pages {
+    /// Those of x86-64, and of the machines that are recorded.
+    pub const X86_64: Pages = Pages {
+        shift: 12,
+        user_end: 1 << 35,
+    };
 }
 
 /// A memory manager of one design on one simulated machine.
@@ -221,9 +262,14 @@ pub trait Engine: Send + Sync {
     /// Number of simulated CPUs.
     fn cpus(&self) -> usize;
 
+    /// The pages that operations count.
+    fn pages(&self) -> Pages {
+        Pages::X86_64
+    }
+
     /// Executes `ops` in order. A failing operation is recorded in `outcome`
     /// and does not stop the batch. Allocates nothing unless there are more
-    /// divergences than `outcome` has room for.
+    /// divergences or laps than `outcome` has room for.
     fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome);
 
     /// Stores `value` in the 8-byte word at byte `address` of `space` through

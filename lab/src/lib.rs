@@ -1,11 +1,14 @@
 //! The laboratory around the `vellum` memory manager.
 
+pub mod bench;
 pub mod cli;
 pub mod compare;
+pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod stats;
 pub mod trace;
 pub mod verify;

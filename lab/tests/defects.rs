@@ -16,7 +16,8 @@ use vellum::design::Design;
 use vellum::frame::{AuditError, Kind, OutOfMemory};
 use vellum::platform::Platform;
 use vellum::rmap::{
-    Chains, Env, Partial, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+    AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Env, Partial, Place, RegionRef, ReverseMap,
+    RmapStats, Run, Slot, Topology, Verdict, VisitReport,
 };
 use vellum::slab::ArenaMaker;
 use vellum::table::{Format, Marks, PteRef, X86_64};
@@ -105,12 +106,15 @@ impl<R> Forgetful<R> {
     }
 }
 
-impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<R> {
+impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     const NAME: &'static str = "forgetful";
-    type Region = ();
-    type Object = ();
-    type Space = ();
-    type Ctx = ();
+    const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
+    const KEEPS_RANGES: bool = R::KEEPS_RANGES;
+    const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
+    type Region = R::Region;
+    type Object = R::Object;
+    type Space = R::Space;
+    type Ctx = R::Ctx;
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Forgetful {
@@ -122,26 +126,31 @@ impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<
     fn prepare<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut (),
+        ctx: &mut R::Ctx,
         count: usize,
     ) -> Result<(), OutOfMemory> {
         self.design.prepare(env, ctx, count)
     }
-    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {
+    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
+        self.design.prepare_move(env, count)
+    }
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: R::Ctx) {
         self.design.finish(env, ctx);
     }
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut (),
+        ctx: &mut R::Ctx,
         run: &Run,
-        place: Place<'_, (), ()>,
+        place: Place<'_, R::Region, R::Space>,
         fresh: bool,
     ) {
         let private = env.memory.frame(run.frame).kind() == Kind::Anonymous;
         if private && self.told.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
             let mut forgotten = self.forgotten.lock().expect("no panic");
             forgotten.insert(run.pte.pack());
+            // What the core left in the design's fields is no name in it.
+            env.memory.frame(run.frame).set_owner(0);
         } else {
             self.design.add(env, ctx, run, place, fresh);
         }
@@ -149,18 +158,18 @@ impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<
     fn duplicate<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut (),
+        ctx: &mut R::Ctx,
         run: &Run,
-        place: Place<'_, (), ()>,
+        place: Place<'_, R::Region, R::Space>,
     ) {
         self.design.duplicate(env, ctx, run, place);
     }
     fn remove<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut (),
+        ctx: &mut R::Ctx,
         run: &Run,
-        place: Place<'_, (), ()>,
+        place: Place<'_, R::Region, R::Space>,
     ) {
         if !self.takes_leave_of(run.pte) {
             self.design.remove(env, ctx, run, place);
@@ -169,10 +178,10 @@ impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<
     fn shift<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut (),
+        ctx: &mut R::Ctx,
         from: &Run,
         to: &Run,
-        place: Place<'_, (), ()>,
+        place: Place<'_, R::Region, R::Space>,
     ) {
         if self.takes_leave_of(from.pte) {
             let mut forgotten = self.forgotten.lock().expect("no panic");
@@ -181,20 +190,118 @@ impl<R: ReverseMap<Region = (), Space = (), Ctx = ()>> ReverseMap for Forgetful<
             self.design.shift(env, ctx, from, to, place);
         }
     }
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, leaf: PteRef) {
         self.design.promote(env, ctx, run, leaf);
     }
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, leaf: PteRef) {
         self.design.demote(env, ctx, run, leaf);
     }
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
+        topology: &dyn Topology<R::Region>,
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         self.design.visit(env, topology, frame, visitor)
+    }
+    fn prepare_private<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.prepare_private(env, topology, region)
+    }
+    fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        self.design.unmapped(env, frame);
+    }
+    fn turn<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.turn(env, ctx, run, place);
+    }
+    fn region_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        parent: RegionRef<'_, R::Region>,
+        child: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.region_forked(env, topology, parent, child)
+    }
+    fn region_split<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        head: RegionRef<'_, R::Region>,
+        tail: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.region_split(env, topology, head, tail)
+    }
+    fn region_resized<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_resized(env, topology, region);
+    }
+    fn regions_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
+        self.design.regions_mergeable(head, tail)
+    }
+    fn region_merged<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        head: RegionRef<'_, R::Region>,
+        tail: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_merged(env, topology, head, tail);
+    }
+    fn region_ended<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_ended(env, topology, region);
+    }
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &R::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.design.space_executed(env, space, handle)
+    }
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &R::Space,
+        child: &R::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.design.space_forked(env, parent, child, handle)
+    }
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &R::Space) {
+        self.design.space_ended(env, space);
+    }
+    fn check_region<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+        has_private: bool,
+    ) -> Result<(), &'static str> {
+        self.design.check_region(env, topology, region, has_private)
+    }
+    fn live_groups(&self) -> u64 {
+        self.design.live_groups()
     }
     fn stats(&self) -> RmapStats {
         self.design.stats()
@@ -258,6 +365,11 @@ fn assert_all(found: &[Symptom], expected: &[Symptom]) {
 fn without_a_defect_nothing_is_refused() {
     assert_eq!(refusals(|| Box::new(engine::<X86_64, Chains>(|_| {}))), []);
     assert_eq!(refusals(|| Box::new(engine::<X86_64, Partial>(|_| {}))), []);
+    assert_eq!(refusals(|| Box::new(engine::<X86_64, AnonVma>(|_| {}))), []);
+    assert_eq!(
+        refusals(|| Box::new(engine::<X86_64, AnonVmaChain>(|_| {}))),
+        []
+    );
 }
 
 #[test]
@@ -290,5 +402,13 @@ fn a_dropped_rmap_entry_fails_the_audit() {
     let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Chains>>(|_| {})));
     assert_all(&found, &[Symptom::Audit]);
     let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Partial>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<AnonVma>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<AnonVmaChain>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Anonmm2003>>(|_| {})));
+    assert_all(&found, &[Symptom::Audit]);
+    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Anonmm>>(|_| {})));
     assert_all(&found, &[Symptom::Audit]);
 }

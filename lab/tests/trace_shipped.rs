@@ -42,6 +42,25 @@ fn the_snapshot_server_is_whole_and_small() {
     assert!(header.events > 1_000_000 && header.tasks.len() > 8_000);
 }
 
+/// Steps run these, beside the shell that runs the script.
+const SCRIPT_PROGRAMS: [&str; 8] = ["cc1", "make", "ed", "spell", "cpio", "troff", "find", "ps"];
+
+#[test]
+fn the_script_is_whole_small_and_runs_every_kind_of_program() {
+    let header = checked("sdet-like.vellum");
+    assert_eq!(header.environment.command, ["sh", "-e", "script"]);
+    assert!(header.environment.cuts.is_empty());
+    assert!(header.events > 50_000 && header.tasks.len() > 250);
+    let roots = header.tasks.iter().filter(|task| task.parent.is_none());
+    assert_eq!(roots.count(), 1, "one script, nothing around it");
+    for program in SCRIPT_PROGRAMS {
+        assert!(
+            header.strings.iter().any(|name| name == program),
+            "{program}"
+        );
+    }
+}
+
 fn vellum(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(arguments)

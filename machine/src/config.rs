@@ -68,6 +68,15 @@ impl MachineConfig {
         }
     }
 
+    /// The same with page tables that `walker` walks: frames of its size, and a
+    /// store with pages of that size, which are zero.
+    pub fn with_walker(mut self, walker: &'static dyn Walker) -> MachineConfig {
+        self.walker = walker;
+        self.frame_shift = walker.frame_shift();
+        self.store = Arc::new(PatternStore::new(1 << self.frame_shift, |_, _| 0));
+        self
+    }
+
     /// Bytes that an arena for this machine must have. Holes count: they take
     /// address space of the host, but no memory.
     ///

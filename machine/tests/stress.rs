@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
-use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, ReverseMap};
 use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
@@ -331,4 +331,22 @@ fn four_threads_with_chains() {
 fn four_threads_with_partial() {
     stress::<Partial>("", 3);
     stress::<Partial>("forkcopy=all,faultaround=4", 4);
+}
+
+#[test]
+fn four_threads_with_anon_vma() {
+    stress::<AnonVma>("", 5);
+    stress::<AnonVma>("forkcopy=all", 6);
+}
+
+#[test]
+fn four_threads_with_anon_vma_chain() {
+    stress::<AnonVmaChain>("", 7);
+    stress::<AnonVmaChain>("forkcopy=all", 8);
+}
+
+#[test]
+fn four_threads_with_anonmm() {
+    stress::<Anonmm2003>("", 5);
+    stress::<Anonmm>("", 6);
 }

@@ -17,7 +17,7 @@ use vellum::addr::{Access, Geometry, Pfn, Prot, Vpn};
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
-use vellum::rmap::Partial;
+use vellum::rmap::Family;
 use vellum::space::{FaultError, MapRequest, Placement};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
@@ -126,7 +126,7 @@ unsafe impl Platform for Board {
 
 /// The kernel: the core, and a processor to run programs on.
 struct Kernel {
-    vm: Vm<Board, X86_64, Partial>,
+    vm: Vm<Board, X86_64, Family>,
 }
 
 impl Kernel {

@@ -11,7 +11,7 @@
 //! use core::ptr::NonNull;
 //! use vellum::addr::{Access, Pfn, Prot};
 //! use vellum::platform::*;
-//! use vellum::rmap::Partial;
+//! use vellum::rmap::Family;
 //! use vellum::space::MapRequest;
 //! use vellum::table::X86_64;
 //! use vellum::{Design, Vm};
@@ -40,7 +40,7 @@
 //! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
 //! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
 //! let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };
-//! let vm: Vm<Board, X86_64, Partial> = Vm::new(Board { ram, map: [range] }, Design::default())?;
+//! let vm: Vm<Board, X86_64, Family> = Vm::new(Board { ram, map: [range] }, Design::default())?;
 //!
 //! let parent = vm.create_space()?;
 //! let page = vm.map(parent, &MapRequest::anonymous(64, Prot::READ_WRITE))?;

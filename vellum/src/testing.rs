@@ -51,6 +51,7 @@ pub(crate) struct TestMachine {
     cpus: Vec<Cpu>,
     memory: NonNull<u8>,
     layout: Layout,
+    frame_shift: u32,
     tasks: Mutex<BTreeMap<u64, Thread>>,
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
     flushes: Mutex<Vec<(CpuSet, Flush)>>,
@@ -58,7 +59,6 @@ pub(crate) struct TestMachine {
     pub(crate) broken_store: AtomicBool,
 }
 
-const SHIFT: u32 = 12;
 const NO_FRAME: u64 = 0;
 
 // SAFETY: the memory behind the pointer is the machine's own, and is handed
@@ -83,17 +83,27 @@ impl TestMachine {
         Self::new(&std::vec![0; cpus], &[range(0x100, frames, 0, Zone::Low)])
     }
 
+    /// [`TestMachine::simple`] with frames of `1 << frame_shift` bytes.
+    pub(crate) fn with_frames(cpus: usize, frames: u32, frame_shift: u32) -> Self {
+        let map = [range(0x100, frames, 0, Zone::Low)];
+        Self::build(&std::vec![0; cpus], &map, frame_shift)
+    }
+
     /// A CPU for each entry of `nodes_of`, on that node, and this memory map,
     /// which need not be one that the core accepts.
     pub(crate) fn new(nodes_of: &[u16], map: &[MemoryRange]) -> Self {
+        Self::build(nodes_of, map, 12)
+    }
+
+    fn build(nodes_of: &[u16], map: &[MemoryRange], frame_shift: u32) -> Self {
         let first = map.first().map_or(0, |range| range.start.0);
         let end = map
             .iter()
             .map(|range| range.start.0.saturating_add(range.frames))
             .max();
         let frames = end.unwrap_or(0).saturating_sub(first).clamp(1, 1 << 20);
-        let bytes = (frames as usize) << SHIFT;
-        let layout = Layout::from_size_align(bytes, 1 << SHIFT).unwrap();
+        let bytes = (frames as usize) << frame_shift;
+        let layout = Layout::from_size_align(bytes, 1 << frame_shift).unwrap();
         // SAFETY: the layout is not of size 0.
         let memory = NonNull::new(unsafe { alloc(layout) }).unwrap();
         // SAFETY: `memory` has that many bytes.
@@ -107,6 +117,7 @@ impl TestMachine {
             cpus: nodes_of.iter().map(|_| Cpu::default()).collect(),
             memory,
             layout,
+            frame_shift,
             tasks: Mutex::default(),
             store: Mutex::default(),
             flushes: Mutex::default(),
@@ -133,7 +144,7 @@ impl TestMachine {
             self.map.iter().find(inside).is_some(),
             "{frame:?} is not memory"
         );
-        let offset = ((frame.0 - self.map[0].start.0) as usize) << SHIFT;
+        let offset = ((frame.0 - self.map[0].start.0) as usize) << self.frame_shift;
         assert!(
             offset < self.layout.size(),
             "{frame:?} is beyond the test machine"
@@ -151,13 +162,17 @@ impl TestMachine {
     pub(crate) fn peek(&self, frame: Pfn) -> &[u8] {
         // SAFETY: the frame is memory of this size; the test that looks does
         // so while nobody writes.
-        unsafe { core::slice::from_raw_parts(self.address(frame).as_ptr(), 1 << SHIFT) }
+        unsafe { core::slice::from_raw_parts(self.address(frame).as_ptr(), 1 << self.frame_shift) }
     }
 
     /// Overwrites a frame that the test owns.
     pub(crate) fn scribble(&self, frame: Pfn, byte: u8) {
         // SAFETY: the frame is memory of this size; the test owns it.
-        unsafe { self.address(frame).as_ptr().write_bytes(byte, 1 << SHIFT) };
+        unsafe {
+            self.address(frame)
+                .as_ptr()
+                .write_bytes(byte, 1 << self.frame_shift)
+        };
     }
 }
 
@@ -185,7 +200,7 @@ unsafe impl Platform for TestMachine {
     }
 
     fn frame_shift(&self) -> u32 {
-        SHIFT
+        self.frame_shift
     }
 
     fn memory_map(&self) -> &[MemoryRange] {
@@ -276,8 +291,9 @@ unsafe impl Platform for TestMachine {
         let pages = self.store.lock().unwrap();
         // SAFETY: the frame is memory of this size, and the caller, who gave
         // it to be filled, is its only user.
-        let bytes =
-            unsafe { core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << SHIFT) };
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << self.frame_shift)
+        };
         match pages.get(&(store, index)) {
             Some(page) => bytes.copy_from_slice(page),
             None => bytes.fill(0),

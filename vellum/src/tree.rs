@@ -7,7 +7,11 @@
 //! validate what they found by other means and never follow more than
 //! [`MAX_DEPTH`] links.
 
+mod interval;
+
 use core::marker::PhantomData;
+
+pub use interval::{Interval, IntervalTree, Spans};
 
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, Ordering};

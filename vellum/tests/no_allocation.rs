@@ -9,7 +9,7 @@ use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
-use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, ReverseMap};
 use vellum::space::{Advice, FaultError, MapRequest, Placement};
 use vellum::table::X86_64;
 use vellum::{Design, SpaceId, Vm};
@@ -313,6 +313,10 @@ fn operations_use_no_global_allocator() {
     run::<Chains>("rmap=chains,direct=off,forkcopy=all,faultaround=1");
     run::<Partial>("rmap=partial");
     run::<Partial>("rmap=partial,direct=off,forkcopy=all");
+    run::<Anonmm2003>("rmap=anonmm2003");
+    run::<Anonmm>("rmap=anonmm");
+    run::<AnonVma>("rmap=anon_vma");
+    run::<AnonVmaChain>("rmap=anon_vma_chain,forkcopy=all");
 }
 
 #[test]

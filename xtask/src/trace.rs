@@ -4,9 +4,11 @@
 //! into `traces/` and prints what the trace holds.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use clap::Subcommand;
+use vellum_lab::bench::host::scratch::Scratch;
+use vellum_lab::bench::host::{sdet, tools};
 
 /// A shipped trace.
 #[derive(Subcommand)]
@@ -24,6 +26,17 @@ pub enum Recipe {
     },
     /// Run the snapshot server of `cargo xtask workload snapshot-server`
     SnapshotServer,
+    /// Run one of the scripts of `vellum bench sdet --on linux`
+    ///
+    /// Needs: apt-get install gcc make ed cpio groff-base bsdextrautils spell time procps
+    Sdet {
+        /// Which script; they differ in the order of their commands only
+        #[arg(long, default_value_t = 0)]
+        script: usize,
+        /// Seed of the order and of the text that the commands work on
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 /// Runs a recipe from the root of the workspace.
@@ -59,7 +72,38 @@ pub fn run(recipe: &Recipe) -> Result<(), String> {
             step(record.current_dir(own.parent().unwrap_or(root)))?;
             show(&vellum, &output)
         }
+        Recipe::Sdet { script, seed } => sdet(&vellum, &traces, *script, *seed),
     }
+}
+
+/// Runs the script once unrecorded, so that its programs are in memory, and
+/// once recorded, in directories of their own.
+fn sdet(vellum: &Path, traces: &Path, script: usize, seed: u64) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("the directory of a script: {error}");
+    tools::require(sdet::script::TOOLS).map_err(|error| error.to_string())?;
+    let scratch = Scratch::new(&std::env::temp_dir(), "trace-sdet").map_err(|e| failed(&e))?;
+    let prepare = |name: &str| {
+        let parent = scratch.path().join(name);
+        std::fs::create_dir(&parent).map_err(|error| failed(&error))?;
+        sdet::prepare(&parent, seed, script).map_err(|error| failed(&error))
+    };
+    step(sdet::shell(&prepare("first")?).stdout(Stdio::null()))?;
+    let shell = sdet::shell(&prepare("recorded")?);
+    let output = traces.join("sdet-like.vellum");
+    let mut record = Command::new(vellum);
+    record.arg("record").arg("-o").arg(&output).arg("--");
+    record.arg(shell.get_program()).args(shell.get_args());
+    for (name, value) in shell.get_envs() {
+        match value {
+            Some(value) => record.env(name, value),
+            None => record.env_remove(name),
+        };
+    }
+    if let Some(directory) = shell.get_current_dir() {
+        record.current_dir(directory);
+    }
+    step(record.stdin(Stdio::null()).stdout(Stdio::null()))?;
+    show(vellum, &output)
 }
 
 fn kernel_build(

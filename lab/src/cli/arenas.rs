@@ -8,36 +8,53 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use vellum_engine::{Arena, Config, Engine, EngineError};
+use vellum_engine::{Arena, ArenaOptions, Config, Engine, EngineError};
 
-use crate::compare::{ARMS, Builder};
+use crate::compare::Builder;
 
-/// Builds engines in [`ARMS`] arenas of equal size.
+/// Builds engines in arenas of equal size, one for each arm.
 pub struct Arenas {
     cpus: usize,
     nodes: usize,
     ram_bytes: u64,
     count_atomics: bool,
-    arenas: [OnceCell<Arc<Arena>>; ARMS],
+    prefault: bool,
+    arenas: Vec<OnceCell<Arc<Arena>>>,
 }
 
 impl Arenas {
-    /// Arenas of `ram_bytes` each, for machines with `cpus` CPUs on one node.
-    /// Memory is taken from the host when an arena is first used.
-    pub fn new(cpus: usize, ram_bytes: u64) -> Self {
+    /// `arms` arenas of `ram_bytes` each, for machines with `cpus` CPUs on one
+    /// node. Memory is taken from the host when it is first touched.
+    pub fn new(arms: usize, cpus: usize, ram_bytes: u64) -> Self {
         Self {
             cpus,
             nodes: 1,
             ram_bytes,
             count_atomics: false,
-            arenas: Default::default(),
+            prefault: false,
+            arenas: vec![OnceCell::new(); arms],
         }
+    }
+
+    /// The same with the CPUs and the memory spread over `nodes` nodes.
+    pub fn on_nodes(self, nodes: usize) -> Self {
+        Self { nodes, ..self }
     }
 
     /// Whether there are to be engines that count atomic operations, too.
     pub fn counting_atomics(self, count_atomics: bool) -> Self {
         Self {
             count_atomics,
+            ..self
+        }
+    }
+
+    /// Takes an arena's memory from the host all at once when it is made. What
+    /// the host does at the first touch is not the core's time; a single pass
+    /// has no other that would show it.
+    pub fn prefaulted(self) -> Self {
+        Self {
+            prefault: true,
             ..self
         }
     }
@@ -60,7 +77,11 @@ impl Arenas {
             EngineError::Machine(text)
         };
         let bytes = usize::try_from(self.ram_bytes).map_err(|error| refused(&error))?;
-        let arena = Arena::new(bytes).map_err(|error| refused(&error))?;
+        let options = ArenaOptions {
+            prefault: self.prefault,
+            ..ArenaOptions::default()
+        };
+        let arena = Arena::with_options(bytes, options).map_err(|error| refused(&error))?;
         Ok(Arc::clone(self.arenas[index].get_or_init(|| arena)))
     }
 }

@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use vellum_engine::{Pages, pages_of};
+
 use super::arenas::Arenas;
-use super::{Failure, OrFail, size};
+use super::profiling::{ProfileArgs, ProfileReport};
+use super::{Failure, OrFail, profiling, size};
 
 use crate::compare::{Analysis, CompareError, HostClock, Measurement, Settings, measure};
+use crate::profile::sample::Profiler;
 use crate::progress::{Interrupt, Style};
 use crate::replay::{Options, Workload, prepare};
 use crate::report::{About, Report, json, text};
 use crate::trace::TraceReader;
 
-/// The trace compared on if none is named, relative to the source tree.
-const DEFAULT_TRACE: &str = "traces/kernel-build.vellum";
+/// The shipped trace compared on if none is named.
+const DEFAULT_TRACE: &str = "kernel-build.vellum";
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -34,6 +38,7 @@ Examples:
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=partial
   vellum compare traces/kernel-build.vellum --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
   vellum compare traces/kernel-build.vellum --copies 4 --ram 4G --json report.json
+  vellum compare traces/kernel-build.vellum --profile-out where-it-goes
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
 
 Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or trace,
@@ -84,20 +89,32 @@ pub struct CompareArgs {
     #[arg(long, value_name = "R", default_value_t = 2000,
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     resamples: u32,
+    #[command(flatten)]
+    profiling: ProfileArgs,
 }
 
 /// Prepares the trace, measures, prints.
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let path = match &args.trace {
         Some(path) => path.clone(),
-        None => default_trace()?,
+        None => shipped_trace(DEFAULT_TRACE)?,
     };
     let output = Output::open(args.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
     let workload = load(&path, &args, style)?;
-    let measured = take(&workload, &args, style, &interrupt)?;
-    print(&path, &args, &measured, output)?;
+    let profiling = args.profiling.start()?;
+    let profiler = profiling.profiler();
+    let measured = take(&workload, &args, style, profiler.as_deref(), &interrupt)?;
+    let designs = [args.a.clone(), args.b.clone()];
+    let (profile, failed) = match profiling.finish(&designs, "core").transpose() {
+        Ok(profile) => (profile, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    print(&path, &args, &measured, profile.as_ref(), output)?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
     match measured.interrupted {
         true => Err(Failure::interrupted(format!(
             "interrupted after {} of {} passes",
@@ -120,12 +137,36 @@ fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failu
         // Both designs execute the same operations. What the larger window of
         // the two explains is explained.
         fault_around: fault_around(&args.a).max(fault_around(&args.b)),
+        pages: common_pages(&[args.a.clone(), args.b.clone()])?,
     };
     prepare(&trace, &options).blame_input()
 }
 
+/// The pages that all of `designs` have, in the smallest of their address spaces.
+///
+/// # Errors
+/// A design is refused, or one has pages of another size than the others.
+pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
+    let of = |design: &String| pages_of(design).map_err(|error| Failure::usage(error.to_string()));
+    let mut common: Option<Pages> = None;
+    for design in designs {
+        let pages = of(design)?;
+        let so_far = common.get_or_insert(pages);
+        if so_far.shift != pages.shift {
+            return Err(Failure::usage(format!(
+                "one design has pages of {} KiB, another of {}: the same operations run only on \
+                 formats with pages of one size (`vellum replay` takes each by itself)",
+                1 << (so_far.shift - 10),
+                1 << (pages.shift - 10),
+            )));
+        }
+        so_far.user_end = so_far.user_end.min(pages.user_end);
+    }
+    Ok(common.unwrap_or(Pages::X86_64))
+}
+
 /// The fault-around window of `design` in pages.
-fn fault_around(design: &str) -> u64 {
+pub(crate) fn fault_around(design: &str) -> u64 {
     let given = design
         .split(',')
         .filter_map(|option| option.strip_prefix("faultaround="))
@@ -145,32 +186,37 @@ fn take(
     workload: &Workload,
     args: &CompareArgs,
     style: Style,
+    profiler: Option<&Profiler>,
     interrupt: &Interrupt,
 ) -> Result<Measurement, Failure> {
     let settings = Settings {
-        a: args.a.clone(),
-        b: args.b.clone(),
+        designs: vec![args.a.clone(), args.b.clone()],
         passes: usize::from(args.passes),
         slice_us: args.slice,
         seed: args.seed,
         style,
         divergence_limit: DIVERGENCE_LIMIT,
+        by_class: true,
     };
-    let arenas = Arenas::new(args.cpus, args.ram).counting_atomics(!args.no_atomics);
+    let arenas =
+        Arenas::new(settings.arms(), args.cpus, args.ram).counting_atomics(!args.no_atomics);
     let clock = HostClock::new();
-    measure(workload, &arenas, &clock, &settings, interrupt).map_err(|error| {
-        let code = match &error {
-            CompareError::Empty
-            | CompareError::Engine {
-                source: vellum_engine::EngineError::Design(_),
-                ..
-            } => Failure::usage,
-            CompareError::Diverged { .. } => Failure::refuted,
-            CompareError::Interrupted => Failure::interrupted,
-            _ => Failure::failed,
-        };
-        code(Failure::from(error).message().to_owned())
-    })
+    let builder = profiling::attached(&arenas, profiler);
+    measure(workload, &builder, &clock, &settings, interrupt).map_err(refused)
+}
+
+fn refused(error: CompareError) -> Failure {
+    let code = match &error {
+        CompareError::Empty
+        | CompareError::Engine {
+            source: vellum_engine::EngineError::Design(_),
+            ..
+        } => Failure::usage,
+        CompareError::Diverged { .. } => Failure::refuted,
+        CompareError::Interrupted => Failure::interrupted,
+        _ => Failure::failed,
+    };
+    code(Failure::from(error).message().to_owned())
 }
 
 /// Where the results go.
@@ -199,6 +245,7 @@ fn print(
     trace: &Path,
     args: &CompareArgs,
     measured: &Measurement,
+    profile: Option<&ProfileReport>,
     output: Output,
 ) -> Result<(), Failure> {
     let resamples = args.resamples as usize;
@@ -216,34 +263,56 @@ fn print(
         seed: args.seed,
     };
     let report = Report::new(about, measured, &analysis);
+    let whole = Whole {
+        report: &report,
+        profile,
+    };
+    let tables = || {
+        let profile = profile.map(|profile| format!("\n{}", profile.text()));
+        text::render(&report) + &profile.unwrap_or_default()
+    };
     let printed = match output {
-        Output::Tables => text::render(&report),
-        Output::Json => json::render(&report)?,
+        Output::Tables => tables(),
+        Output::Json => json::render(&whole)?,
         Output::TablesAndFile(path, file) => {
-            file.commit(&json::render(&report)?)
+            file.commit(&json::render(&whole)?)
                 .doing(|| format!("writing {}", path.display()))?;
-            text::render(&report)
+            tables()
         }
     };
     io::stdout().lock().write_all(printed.as_bytes())?;
     Ok(())
 }
 
-/// The shipped trace: below the current directory, or below a directory that
-/// the program itself lies in (`target/release/vellum` in the source tree).
-fn default_trace() -> Result<PathBuf, Failure> {
+/// What is printed as JSON.
+#[derive(serde::Serialize)]
+struct Whole<'r> {
+    #[serde(flatten)]
+    report: &'r Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'r ProfileReport>,
+}
+
+/// A shipped trace: below the current directory, or below a directory that the
+/// program itself lies in (`target/release/vellum` in the source tree).
+///
+/// # Errors
+/// It is in neither.
+pub(crate) fn shipped_trace(name: &str) -> Result<PathBuf, Failure> {
+    let shipped = Path::new("traces").join(name);
     let program = std::env::current_exe().unwrap_or_default();
     let beside = program
         .ancestors()
         .skip(1)
-        .map(|directory| directory.join(DEFAULT_TRACE));
-    std::iter::once(PathBuf::from(DEFAULT_TRACE))
+        .map(|directory| directory.join(&shipped));
+    std::iter::once(shipped.clone())
         .chain(beside)
         .find(|path| path.is_file())
         .ok_or_else(|| {
             Failure::usage(format!(
-                "no trace named, and {DEFAULT_TRACE} is neither here nor where the program lies; \
-                 give the path of a trace, or record one with `vellum record`"
+                "no trace named, and {} is neither here nor where the program lies; give the path \
+                 of a trace, or record one with `vellum record`",
+                shipped.display()
             ))
         })
 }

@@ -3,7 +3,7 @@
 mod copy;
 mod state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
@@ -113,6 +113,24 @@ pub fn run(args: CutArgs) -> Result<(), Failure> {
         eprintln!("vellum: {output}: {events} events, {mb:.1} MB");
     }
     Ok(())
+}
+
+/// Cuts the part between two times, in seconds, out of the trace at `path`.
+///
+/// # Errors
+/// As the command's.
+pub(crate) fn window(path: &Path, output: &Path, (from, to): (f64, f64)) -> Result<(), Failure> {
+    run(CutArgs {
+        trace: path.to_owned(),
+        output: output.to_owned(),
+        from,
+        to: Some(to),
+        task: None,
+        pid: None,
+        // Read once and thrown away.
+        level: 1,
+        quiet: true,
+    })
 }
 
 fn known_task(header: &Header, task: u32) -> Result<TaskId, Failure> {

@@ -15,16 +15,24 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use arenas::Arenas;
+pub(crate) use compare::{common_pages, fault_around, shipped_trace};
+pub(crate) use cut::window as cut_window;
 pub use failure::{Failure, OrFail};
 
+pub mod bench;
 pub mod compare;
 pub mod completions;
 pub mod cut;
 pub mod designs;
+pub mod diffprofile;
 pub mod dump;
+pub mod host_forkfault;
 pub mod info;
+pub mod profiling;
 pub mod record;
 pub mod replay;
+pub mod reproduce;
 pub mod size;
 
 const EXIT_CODES: &str = "\
@@ -77,8 +85,12 @@ commands! {
     Cut => cut::CutArgs,
     Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
+    Bench => bench::BenchArgs,
+    Reproduce => reproduce::ReproduceArgs,
+    Diffprofile => diffprofile::DiffprofileArgs,
     Designs => designs::DesignsArgs,
     Completions => completions::CompletionsArgs,
+    HostForkfault => host_forkfault::HostForkfaultArgs,
 }
 
 /// Parses the arguments, runs the command, reports its failure.

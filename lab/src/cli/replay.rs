@@ -75,7 +75,7 @@ pub struct ReplayArgs {
 
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
-    let arenas = Arenas::new(usize::from(args.cpus), args.ram);
+    let arenas = Arenas::new(1, usize::from(args.cpus), args.ram).prefaulted();
     run_on(args, &|design| arenas.build(design, 0))
 }
 
@@ -122,6 +122,7 @@ impl Session<'_> {
             copies: self.args.copies,
             seed: self.args.seed,
             fault_around: fault_around(&engine.design()),
+            pages: engine.pages(),
         };
         let readings = match options.cpus > 1 || options.copies > 1 {
             true => u64::from(options.copies) + 1,

@@ -34,7 +34,7 @@ pub enum Reason {
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The design of this arm ([`A`] or [`B`]) needs less time.
+    /// The design of this arm needs less time.
     Difference {
         /// Which arm needs less.
         less: usize,
@@ -43,7 +43,65 @@ pub enum Verdict {
     NotProven(Vec<Reason>),
 }
 
-/// What the measurement says.
+/// How intervals are drawn.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Method {
+    /// Confidence of every interval, as a share.
+    pub confidence: f64,
+    /// Bootstrap resamples.
+    pub resamples: usize,
+    /// Seed of the resampling.
+    pub seed: u64,
+}
+
+/// One quantity under several designs and the control: totals, and each arm's
+/// ratio to the first.
+#[derive(Clone, Debug)]
+pub struct Contrast {
+    /// Total of each arm, in nanoseconds; the control is the last.
+    pub totals: Vec<Estimate>,
+    /// Total of each arm divided by that of the first.
+    pub ratios: Vec<Estimate>,
+    /// For each arm the smallest relative difference to the first that could
+    /// have been called, as a share; none with a single pass.
+    pub resolutions: Vec<Option<f64>>,
+    /// For each arm whether it differs from the first. In a
+    /// [`Verdict::Difference`], `less` is the arm that needs less.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Contrast {
+    /// Analyses the times of all arms, of which the last is the control.
+    ///
+    /// # Panics
+    /// There is no arm, or the arms have different numbers of passes.
+    pub fn new(arms: &[Samples], method: &Method) -> Self {
+        let all: Vec<&Samples> = arms.iter().collect();
+        let drawn = Bootstrap::new(&all, method.resamples, method.confidence, method.seed).ok();
+        let totals: Vec<Estimate> = (0..arms.len())
+            .map(|arm| Estimate {
+                value: arms[arm].total(),
+                interval: drawn.as_ref().map(|drawn| drawn.total(arm)),
+            })
+            .collect();
+        let ratio = |arm: usize| Estimate {
+            value: totals[arm].value / totals[A].value,
+            interval: drawn.as_ref().map(|drawn| drawn.ratio(arm, A)),
+        };
+        let ratios: Vec<Estimate> = (0..arms.len()).map(ratio).collect();
+        let control = ratios[arms.len() - 1];
+        let passes = arms[A].passes();
+        let verdict = |(arm, ratio)| Verdict::of(arm, ratio, &control, passes);
+        Self {
+            resolutions: ratios.iter().map(|r| resolution(r, &control)).collect(),
+            verdicts: ratios.iter().enumerate().map(verdict).collect(),
+            totals,
+            ratios,
+        }
+    }
+}
+
+/// What the measurement of two designs says.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     /// Confidence of every interval, as a share.
@@ -64,50 +122,45 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Analyses a measurement that has at least one pass.
+    /// Analyses a measurement of two designs that has at least one pass.
+    ///
+    /// # Panics
+    /// The measurement is of another number of designs.
     pub fn new(measured: &Measurement, confidence: f64, resamples: usize, seed: u64) -> Self {
-        let collect = |times: fn(&super::Pass) -> &[Vec<u64>; ARMS]| {
-            [A, B, CONTROL].map(|arm| {
+        let method = Method {
+            confidence,
+            resamples,
+            seed,
+        };
+        let contrast = |times: fn(&super::Pass) -> &[Vec<u64>]| {
+            let samples = [A, B, CONTROL].map(|arm| {
                 let passes: Vec<&[u64]> = measured
                     .passes
                     .iter()
                     .map(|pass| times(pass)[arm].as_slice())
                     .collect();
                 Samples::from_passes(&passes)
-            })
+            });
+            Contrast::new(&samples, &method)
         };
-        let cpu = collect(|pass| &pass.cpu_ns);
-        let wall = collect(|pass| &pass.wall_ns);
-        let draw = |arms: &[Samples; ARMS]| {
-            Bootstrap::new(&arms.each_ref(), resamples, confidence, seed).ok()
-        };
-        let (drawn, drawn_wall) = (draw(&cpu), draw(&wall));
-        let total = |arms: &[Samples; ARMS], drawn: &Option<Bootstrap>| {
-            [A, B, CONTROL].map(|arm| Estimate {
-                value: arms[arm].total(),
-                interval: drawn.as_ref().map(|drawn| drawn.total(arm)),
-            })
-        };
-        let cpu_ns = total(&cpu, &drawn);
-        let ratio = |arm: usize| Estimate {
-            value: cpu_ns[arm].value / cpu_ns[A].value,
-            interval: drawn.as_ref().map(|drawn| drawn.ratio(arm, A)),
-        };
-        let (ratio, control) = (ratio(B), ratio(CONTROL));
+        let cpu = contrast(|pass| &pass.cpu_ns);
+        let wall = contrast(|pass| &pass.wall_ns);
+        let arms = |of: &[Estimate]| [of[A], of[B], of[CONTROL]];
         Self {
             confidence,
-            cpu_ns,
-            wall_ns: total(&wall, &drawn_wall),
-            ratio,
-            control,
-            resolution: resolution(&ratio, &control),
-            verdict: Verdict::of(&ratio, &control, measured.passes.len()),
+            cpu_ns: arms(&cpu.totals),
+            wall_ns: arms(&wall.totals),
+            ratio: cpu.ratios[B],
+            control: cpu.ratios[CONTROL],
+            resolution: cpu.resolutions[B],
+            verdict: cpu.verdicts[B].clone(),
         }
     }
 }
 
 impl Verdict {
-    fn of(ratio: &Estimate, control: &Estimate, passes: usize) -> Self {
+    /// Of `arm` against the first.
+    fn of(arm: usize, ratio: &Estimate, control: &Estimate, passes: usize) -> Self {
         let mut reasons = Vec::new();
         if passes < PASSES_FOR_A_VERDICT {
             reasons.push(Reason::TooFewPasses);
@@ -122,7 +175,7 @@ impl Verdict {
         }
         match reasons.is_empty() {
             false => Verdict::NotProven(reasons),
-            true if ratio.value < 1.0 => Verdict::Difference { less: B },
+            true if ratio.value < 1.0 => Verdict::Difference { less: arm },
             true => Verdict::Difference { less: A },
         }
     }
@@ -150,7 +203,7 @@ mod tests {
     #[test]
     fn a_difference_must_clear_one_and_the_control() {
         let control = estimate(1.004, 1.001, 1.007);
-        let verdict = |ratio| Verdict::of(&ratio, &control, 12);
+        let verdict = |ratio| Verdict::of(B, &ratio, &control, 12);
         assert_eq!(
             verdict(estimate(1.02, 1.01, 1.03)),
             Verdict::Difference { less: A }
@@ -177,7 +230,7 @@ mod tests {
     fn too_few_passes_call_no_difference() {
         let (ratio, control) = (estimate(2.0, 1.9, 2.1), estimate(1.0, 0.99, 1.01));
         assert_eq!(
-            Verdict::of(&ratio, &control, PASSES_FOR_A_VERDICT - 1),
+            Verdict::of(B, &ratio, &control, PASSES_FOR_A_VERDICT - 1),
             Verdict::NotProven(vec![Reason::TooFewPasses])
         );
     }

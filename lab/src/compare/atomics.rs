@@ -11,7 +11,6 @@ use vellum_engine::Engine;
 use super::crew::{Crew, Grain, Tally};
 use super::error::CompareError;
 use super::measure::Run;
-use super::{A, B};
 use crate::progress::Progress;
 use crate::replay::Slice;
 
@@ -19,29 +18,33 @@ use crate::replay::Slice;
 pub type Counters = Vec<(&'static str, u64)>;
 
 impl Run<'_> {
-    /// The event counts of A and B with those of atomic operations among them,
-    /// or `None` if there are no engines that count them.
+    /// The event counts of each design with those of atomic operations among
+    /// them, or `None` if there are no engines that count them.
     pub(super) fn count_atomics(
         &self,
         crew: &mut Crew<'_>,
         slices: &[Slice],
-    ) -> Result<Option<[Counters; 2]>, CompareError> {
-        let Some(engine) = self.build_counting(A)? else {
-            return Ok(None);
-        };
-        let steps = 2 * slices.len() as u64;
-        let mut progress = Progress::new(self.settings.style, "counting atomics", steps, "slices");
-        let a = self.counted(crew, slices, A, engine, &mut progress)?;
-        let Some(engine) = self.build_counting(B)? else {
-            return Ok(None);
-        };
-        let b = self.counted(crew, slices, B, engine, &mut progress)?;
-        progress.finish();
-        Ok(Some([a, b]))
+    ) -> Result<Option<Vec<Counters>>, CompareError> {
+        let designs = self.settings.designs.len();
+        let mut progress = None;
+        let mut counts = Vec::with_capacity(designs);
+        for arm in 0..designs {
+            let Some(engine) = self.build_counting(arm)? else {
+                return Ok(None);
+            };
+            let steps = (designs * slices.len()) as u64;
+            let start = || Progress::new(self.settings.style, "counting atomics", steps, "slices");
+            let progress = progress.get_or_insert_with(start);
+            counts.push(self.counted(crew, slices, arm, engine, progress)?);
+        }
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        Ok(Some(counts))
     }
 
     fn build_counting(&self, arm: usize) -> Result<Option<Arc<dyn Engine>>, CompareError> {
-        let design = self.design(arm);
+        let design = self.settings.design(arm);
         let built = self.builder.build_counting(design);
         let engine = built.map_err(|source| CompareError::Engine {
             design: design.to_owned(),
@@ -67,7 +70,7 @@ impl Run<'_> {
             tally.add(&crew.execute(&engine, slice, Grain::Whole).tally);
             progress.advance(1);
         }
-        self.accept(self.design(arm), &tally)?;
+        self.accept(self.settings.design(arm), &tally)?;
         Ok(engine.counters())
     }
 }

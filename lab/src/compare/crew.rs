@@ -44,6 +44,15 @@ pub struct ClassTime {
     pub ops: u64,
 }
 
+/// Time between two notes that the workload itself took ([`vellum_engine::Op::Lap`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LapTime {
+    /// The phase that the later note names.
+    pub phase: u16,
+    /// Wall-clock time, the cost of one note included, in nanoseconds.
+    pub ns: u64,
+}
+
 /// Operations that did not go as recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
@@ -88,6 +97,8 @@ pub struct Reading {
     pub wall_ns: u64,
     /// By class; filled with [`Grain::ByClass`].
     pub classes: [ClassTime; CLASSES],
+    /// Laps, in order, CPU after CPU.
+    pub laps: Vec<LapTime>,
     /// What went otherwise than recorded.
     pub tally: Tally,
 }
@@ -100,6 +111,7 @@ impl Reading {
             mine.intervals += theirs.intervals;
             mine.ops += theirs.ops;
         }
+        self.laps.extend_from_slice(&other.laps);
         self.tally.add(&other.tally);
     }
 }
@@ -125,6 +137,7 @@ impl<'w> Lane<'w> {
             cpu,
             outcome: Outcome {
                 divergences: Vec::with_capacity(OUTCOME_ROOM),
+                laps: Vec::with_capacity(OUTCOME_ROOM),
             },
             batch: 0,
             begun_ns: 0,
@@ -197,8 +210,14 @@ impl<'w> Lane<'w> {
         self.settle();
     }
 
-    /// Counts the divergences of the last batch.
+    /// Takes the laps of the last batch and counts its divergences.
     fn settle(&mut self) {
+        let laps = self.outcome.laps.windows(2);
+        self.reading.laps.extend(laps.map(|pair| LapTime {
+            phase: pair[1].0,
+            ns: pair[1].1.duration_since(pair[0].1).as_nanos() as u64,
+        }));
+        self.outcome.laps.clear();
         for (index, what) in self.outcome.divergences.drain(..) {
             let index = self.batch + index as usize;
             let why = self.load.expectation(self.cpu, index);

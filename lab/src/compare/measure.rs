@@ -10,23 +10,21 @@ use vellum_engine::{Engine, EngineError};
 
 use super::atomics::Counters;
 use super::clock::{Clock, empty_interval_ns};
-use super::crew::{CLASSES, ClassTime, Crew, Grain, Tally};
+use super::crew::{CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
 use super::error::CompareError;
 use super::order::orders;
 use super::workload::{Load, join};
 use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::Slice;
 
-/// Number of engines that live side by side: A, B and the control.
-pub const ARMS: usize = 3;
-
 /// Operations in the pieces from which slices are joined.
 const PIECE_OPS: usize = 32;
 
 /// Makes the engines of a comparison.
 pub trait Builder {
-    /// An engine of `design` whose simulated memory is arena `arena`
-    /// (`0..ARMS`). The previous engine in that arena has been dropped.
+    /// An engine of `design` whose simulated memory is arena `arena`, of which
+    /// there are as many as arms. The previous engine in that arena has been
+    /// dropped.
     ///
     /// # Errors
     /// The design is refused, or the machine cannot be set up.
@@ -41,6 +39,12 @@ pub trait Builder {
     fn build_counting(&self, _design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
         Ok(None)
     }
+
+    /// The engine that executes the slices of `arm` in a timed pass: `engine`, or
+    /// one around it that watches what it does.
+    fn observe(&self, _arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        engine
+    }
 }
 
 impl<F: Fn(&str, usize) -> Result<Box<dyn Engine>, EngineError>> Builder for F {
@@ -52,10 +56,9 @@ impl<F: Fn(&str, usize) -> Result<Box<dyn Engine>, EngineError>> Builder for F {
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Design A, in option syntax.
-    pub a: String,
-    /// Design B.
-    pub b: String,
+    /// The designs, in option syntax. The first is the one that the others are
+    /// held against, and the control.
+    pub designs: Vec<String>,
     /// Passes over the workload.
     pub passes: usize,
     /// Length of a slice, in microseconds of CPU time on each CPU.
@@ -66,48 +69,69 @@ pub struct Settings {
     pub style: Style,
     /// Share of unexplained divergences above which the run is refused.
     pub divergence_limit: f64,
+    /// Whether there is a pass in which the classes of operation are timed
+    /// apart.
+    pub by_class: bool,
+}
+
+impl Settings {
+    /// Engines that live side by side: one for each design, and the control.
+    pub fn arms(&self) -> usize {
+        self.designs.len() + 1
+    }
+
+    /// The design of `arm`.
+    pub fn design(&self, arm: usize) -> &str {
+        // The control, beyond the last design, is the first once more.
+        self.designs.get(arm).unwrap_or(&self.designs[super::A])
+    }
 }
 
 /// One complete pass.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     /// CPU time of each slice, in nanoseconds, by arm.
-    pub cpu_ns: [Vec<u64>; ARMS],
+    pub cpu_ns: Vec<Vec<u64>>,
     /// Wall-clock time of each slice, in nanoseconds, by arm.
-    pub wall_ns: [Vec<u64>; ARMS],
+    pub wall_ns: Vec<Vec<u64>>,
+    /// The laps that the workload timed itself, in order, by arm.
+    pub laps: Vec<Vec<LapTime>>,
     /// Event counts at the end of the pass, by arm.
-    pub counters: [Counters; ARMS],
+    pub counters: Vec<Counters>,
     /// Memory at the end of the pass, by arm: name, bytes now, bytes at the peak.
-    pub memory: [Vec<(&'static str, u64, u64)>; ARMS],
+    pub memory: Vec<Vec<(&'static str, u64, u64)>>,
     /// Divergences, by arm.
-    pub tallies: [Tally; ARMS],
+    pub tallies: Vec<Tally>,
 }
 
 /// Everything that was measured.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// The design of each arm as the engine states it, complete.
-    pub designs: [String; ARMS],
+    /// The design of each arm as the engine states it, complete. The last arm
+    /// is the control.
+    pub designs: Vec<String>,
     /// Operations in the workload.
     pub ops: usize,
     /// Simulated CPUs.
     pub cpus: usize,
     /// Slices in the workload.
     pub slices: usize,
+    /// The phase of the workload that each slice lies in ([`Load::phase`]).
+    pub phases: Vec<u16>,
     /// Complete passes, in order.
     pub passes: Vec<Pass>,
-    /// Time by class, from a pass of its own, by arm.
-    pub classes: [[ClassTime; CLASSES]; ARMS],
-    /// Event counts of A and B with those of atomic operations, from a pass of
-    /// their own; none if the builder has no engines for it.
-    pub atomics: Option<[Counters; 2]>,
+    /// Time by class, from a pass of its own, by arm; zero without such a pass.
+    pub classes: Vec<[ClassTime; CLASSES]>,
+    /// Event counts of each design with those of atomic operations, from a pass
+    /// of their own; none if the builder has no engines for it.
+    pub atomics: Option<Vec<Counters>>,
     /// What an empty interval measures, in nanoseconds.
     pub clock_ns: u64,
     /// Whether the user stopped the run before the last pass.
     pub interrupted: bool,
 }
 
-/// Measures designs A and B on `load`.
+/// Measures the designs of `settings` on `load`.
 ///
 /// # Errors
 /// An engine cannot be built, a replay diverges, or the user interrupts before
@@ -145,18 +169,24 @@ pub(super) struct Run<'r> {
 impl Run<'_> {
     fn all(&self, crew: &mut Crew<'_>) -> Result<Measurement, CompareError> {
         // A design that is refused is refused before any time is spent.
-        drop(self.build(super::B, 1)?);
+        for arm in 1..self.settings.designs.len() {
+            drop(self.build(arm, arm)?);
+        }
         let slices = self.calibrate(crew)?;
         let atomics = self.count_atomics(crew, &slices)?;
-        let steps = (slices.len() * (self.settings.passes + 2)) as u64;
+        let stages = self.settings.passes + 1 + usize::from(self.settings.by_class);
+        let steps = (slices.len() * stages) as u64;
         let mut progress = Progress::new(self.settings.style, "warming up", steps, "slices");
         self.warm_up(crew, &slices, &mut progress)?;
-        progress.relabel("time by class");
-        let (designs, classes) = self.by_class(crew, &slices, &mut progress)?;
+        let classes = match self.settings.by_class {
+            true => self.by_class(crew, &slices, &mut progress)?,
+            false => vec![Default::default(); self.settings.arms()],
+        };
+        let mut designs = Vec::new();
         let mut passes = Vec::with_capacity(self.settings.passes);
         for number in 0..self.settings.passes {
             progress.relabel(format!("pass {} of {}", number + 1, self.settings.passes));
-            match self.pass(crew, &slices, number, &mut progress)? {
+            match self.pass(crew, &slices, number, &mut designs, &mut progress)? {
                 Some(pass) => passes.push(pass),
                 None => break,
             }
@@ -170,6 +200,7 @@ impl Run<'_> {
             ops: self.load.len(),
             cpus: self.load.cpus(),
             slices: slices.len(),
+            phases: slices.iter().map(|slice| self.load.phase(slice)).collect(),
             interrupted: passes.len() < self.settings.passes,
             passes,
             classes,
@@ -192,6 +223,7 @@ impl Run<'_> {
         let mut tally = Tally::default();
         let mut slices: Vec<Slice> = Vec::new();
         let mut last_ns = wanted_ns;
+        let mut phase = None;
         for piece in self.load.slices(PIECE_OPS) {
             if self.interrupt.requested() {
                 return Err(CompareError::Interrupted);
@@ -202,8 +234,9 @@ impl Run<'_> {
             // Each CPU had an interval of its own, and more where it waited.
             let clock_ns = self.clock_ns * self.load.cpus() as u64;
             let piece_ns = reading.cpu_ns.saturating_sub(clock_ns);
+            let previous = phase.replace(self.load.phase(&piece));
             match slices.last_mut() {
-                Some(slice) if last_ns < wanted_ns => {
+                Some(slice) if last_ns < wanted_ns && phase == previous => {
                     join(slice, &piece);
                     last_ns += piece_ns;
                 }
@@ -214,12 +247,12 @@ impl Run<'_> {
             }
         }
         progress.finish();
-        self.accept(&self.settings.a, &tally)?;
+        self.accept(self.settings.design(super::A), &tally)?;
         Ok(slices)
     }
 
-    /// Runs the other two arms once as calibration did design A, so that every
-    /// arena has its memory from the host when timing begins, and a design that
+    /// Runs the other arms once as calibration did design A, so that every arena
+    /// has its memory from the host when timing begins, and a design that
     /// diverges is refused early.
     fn warm_up(
         &self,
@@ -227,7 +260,8 @@ impl Run<'_> {
         slices: &[Slice],
         progress: &mut Progress,
     ) -> Result<(), CompareError> {
-        for arm in [super::B, super::CONTROL] {
+        let others = self.settings.arms() as u64 - 1;
+        for arm in 1..self.settings.arms() {
             let engine = self.build(arm, arm)?;
             let mut tally = Tally::default();
             for (number, slice) in (0u64..).zip(slices) {
@@ -236,10 +270,10 @@ impl Run<'_> {
                 }
                 let reading = crew.execute(&engine, slice, Grain::Whole);
                 tally.add(&reading.tally);
-                // Two arms here, three in a pass: count this as one pass of two.
-                progress.advance((number + arm as u64) % 2);
+                // All of them together count as one pass.
+                progress.advance(u64::from((number + arm as u64).is_multiple_of(others)));
             }
-            self.accept(self.design(arm), &tally)?;
+            self.accept(self.settings.design(arm), &tally)?;
         }
         Ok(())
     }
@@ -251,11 +285,13 @@ impl Run<'_> {
         crew: &mut Crew<'_>,
         slices: &[Slice],
         progress: &mut Progress,
-    ) -> Result<([String; ARMS], [[ClassTime; CLASSES]; ARMS]), CompareError> {
+    ) -> Result<Vec<[ClassTime; CLASSES]>, CompareError> {
+        progress.relabel("time by class");
+        let arms = self.settings.arms();
         let engines = self.build_all(1)?;
-        let mut classes = [[ClassTime::default(); CLASSES]; ARMS];
-        let mut tallies: [Tally; ARMS] = Default::default();
-        let orders = orders(slices.len(), 0, self.settings.seed);
+        let mut classes = vec![[ClassTime::default(); CLASSES]; arms];
+        let mut tallies = vec![Tally::default(); arms];
+        let orders = orders(slices.len(), arms, 0, self.settings.seed);
         for (slice, order) in slices.iter().zip(orders) {
             if self.interrupt.requested() {
                 return Err(CompareError::Interrupted);
@@ -272,9 +308,9 @@ impl Run<'_> {
             progress.advance(1);
         }
         for (arm, tally) in tallies.iter().enumerate() {
-            self.accept(self.design(arm), tally)?;
+            self.accept(self.settings.design(arm), tally)?;
         }
-        Ok((engines.map(|engine| engine.design()), classes))
+        Ok(classes)
     }
 
     /// One pass, or `None` if the user stopped it.
@@ -283,55 +319,60 @@ impl Run<'_> {
         crew: &mut Crew<'_>,
         slices: &[Slice],
         number: usize,
+        designs: &mut Vec<String>,
         progress: &mut Progress,
     ) -> Result<Option<Pass>, CompareError> {
-        let engines = self.build_all(number)?;
-        let mut pass = Pass::default();
-        let orders = orders(slices.len(), number, self.settings.seed);
+        let arms = self.settings.arms();
+        let engines = self.build_all(number)?.into_iter().enumerate();
+        let engines: Vec<Arc<dyn Engine>> = engines
+            .map(|(arm, engine)| self.builder.observe(arm, engine))
+            .collect();
+        *designs = engines.iter().map(|engine| engine.design()).collect();
+        let mut pass = Pass {
+            cpu_ns: vec![Vec::with_capacity(slices.len()); arms],
+            wall_ns: vec![Vec::with_capacity(slices.len()); arms],
+            laps: vec![Vec::new(); arms],
+            tallies: vec![Tally::default(); arms],
+            ..Pass::default()
+        };
+        let orders = orders(slices.len(), arms, number, self.settings.seed);
         for (slice, order) in slices.iter().zip(orders) {
             if self.interrupt.requested() {
                 return Ok(None);
             }
             for arm in order {
-                let reading = crew.execute(&engines[arm], slice, Grain::Whole);
+                let mut reading = crew.execute(&engines[arm], slice, Grain::Whole);
                 pass.cpu_ns[arm].push(reading.cpu_ns);
                 pass.wall_ns[arm].push(reading.wall_ns);
+                pass.laps[arm].append(&mut reading.laps);
                 pass.tallies[arm].add(&reading.tally);
             }
             progress.advance(1);
         }
         for (arm, engine) in engines.iter().enumerate() {
-            self.accept(self.design(arm), &pass.tallies[arm])?;
-            pass.counters[arm] = engine.counters();
-            pass.memory[arm] = engine.memory();
+            self.accept(self.settings.design(arm), &pass.tallies[arm])?;
+            pass.counters.push(engine.counters());
+            pass.memory.push(engine.memory());
         }
         Ok(Some(pass))
     }
 
-    /// Engines for all arms, arm `i` in arena `(i + pass) % ARMS`.
-    fn build_all(&self, pass: usize) -> Result<[Arc<dyn Engine>; ARMS], CompareError> {
-        Ok([
-            self.build(super::A, (super::A + pass) % ARMS)?,
-            self.build(super::B, (super::B + pass) % ARMS)?,
-            self.build(super::CONTROL, (super::CONTROL + pass) % ARMS)?,
-        ])
+    /// Engines for all arms, arm `i` in arena `(i + pass) % arms`.
+    fn build_all(&self, pass: usize) -> Result<Vec<Arc<dyn Engine>>, CompareError> {
+        let arms = self.settings.arms();
+        (0..arms)
+            .map(|arm| self.build(arm, (arm + pass) % arms))
+            .collect()
     }
 
     fn build(&self, arm: usize, arena: usize) -> Result<Arc<dyn Engine>, CompareError> {
-        let design = self.design(arm);
+        let design = self.settings.design(arm);
         match self.builder.build(design, arena) {
             Ok(engine) => Ok(Arc::from(engine)),
             Err(source) => Err(CompareError::Engine {
                 design: design.to_owned(),
                 source,
             }),
-        }
-    }
-
-    pub(super) fn design(&self, arm: usize) -> &str {
-        match arm {
-            super::B => &self.settings.b,
-            _ => &self.settings.a,
         }
     }
 

@@ -35,6 +35,12 @@ pub trait Load: Sync {
     /// Segment `index` of `cpu`: its operations, and what must hold before.
     fn segment(&self, cpu: usize, index: usize) -> (Range<usize>, &[Wait]);
 
+    /// The phase of the workload that `slice` lies in, by a number of the
+    /// load's own. Slices are joined only within a phase.
+    fn phase(&self, _slice: &Slice) -> u16 {
+        0
+    }
+
     /// Operations on all CPUs.
     fn len(&self) -> usize {
         (0..self.cpus()).map(|cpu| self.ops(cpu).len()).sum()

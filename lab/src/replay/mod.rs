@@ -5,6 +5,7 @@
 //! counts and explains where the replay went otherwise than the recording.
 
 pub mod explain;
+pub mod fold;
 pub mod lanes;
 pub mod prepare;
 pub mod regions;

@@ -225,6 +225,7 @@ impl Work for Timed<'_> {
             cpu,
             outcome: Outcome {
                 divergences: Vec::with_capacity(OUTCOME_ROOM),
+                ..Outcome::default()
             },
             batch: 0,
             begun_ns: 0,

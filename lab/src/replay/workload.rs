@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use vellum_engine::Op;
+use vellum_engine::{Op, Pages};
 
 use crate::trace::FileId;
 
@@ -204,6 +204,7 @@ pub struct Workload {
     pub(super) events: u64,
     pub(super) copies: u32,
     pub(super) fault_around: u64,
+    pub(super) pages: Pages,
     pub(super) repairs: Repairs,
 }
 
@@ -246,6 +247,11 @@ impl Workload {
     /// The fault-around window, in pages, that divergences are explained for.
     pub fn fault_around(&self) -> u64 {
         self.fault_around
+    }
+
+    /// The pages that its operations count.
+    pub fn pages(&self) -> Pages {
+        self.pages
     }
 
     /// Where the trace knew too little.

@@ -3,42 +3,289 @@
 //! Each line is the change in ticks, the change as a percentage of the old
 //! value, and the name; positive is more in the new profile, that is, worse. A
 //! name that the old profile lacks counts as a change of 0 %, one that the new
-//! profile lacks as -100 %. Lines are sorted by change; of a long list only both
-//! ends are shown.
+//! profile lacks as -100 %. Lines are sorted by change, and `total` is one of
+//! them; of a long list only both ends are shown. This is the format of Martin
+//! Bligh's tool, as in the profiles he posted to linux-kernel on 22 March 2003.
 
 use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::table::{Table, grouped};
+use crate::profile::Profile;
+use crate::profile::groups::Groups;
+
+/// Name of the line about all ticks.
+const TOTAL: &str = "total";
+
+/// Which lines are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// So many from each end.
+    Ends(usize),
+    /// Those that changed by at least so many ticks.
+    AtLeast(u64),
+}
+
+/// How two profiles are compared and printed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which lines are printed.
+    pub shown: Shown,
+    /// Percentages by integer division rounding down, as autotest's version has
+    /// them: -0.2 % prints as -1.0 %.
+    pub compat: bool,
+    /// The statistical error of each change behind its name.
+    pub errors: bool,
+    /// Functions that are added up.
+    pub groups: Groups,
+    /// The workload, for the heading; may be empty.
+    pub title: String,
+    /// What the heading calls the new profile.
+    pub new_name: String,
+}
+
+impl Options {
+    /// Ten lines from each end, built-in groups.
+    pub fn new(new_name: impl Into<String>) -> Self {
+        Self {
+            shown: Shown::Ends(10),
+            compat: false,
+            errors: false,
+            groups: Groups::built_in(),
+            title: String::new(),
+            new_name: new_name.into(),
+        }
+    }
+}
+
+/// What became of the ticks of one name.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Function or group.
+    pub name: String,
+    /// Ticks in the old profile.
+    pub old: u64,
+    /// Ticks in the new profile.
+    pub new: u64,
+    /// New minus old; positive is worse in the new profile.
+    pub delta: i128,
+    /// `delta` as a percentage of `old`; 0 if `old` is 0.
+    pub percent: f64,
+    /// Standard error of `delta` if ticks are samples taken at random moments:
+    /// the square root of their number.
+    pub error: f64,
+}
+
+impl Change {
+    fn new(name: &str, [old, new]: [u64; 2], compat: bool) -> Self {
+        let delta = i128::from(new) - i128::from(old);
+        let percent = match (old, compat) {
+            (0, _) => 0.0,
+            (old, true) => (100 * delta).div_euclid(i128::from(old)) as f64,
+            (old, false) => 100.0 * delta as f64 / old as f64,
+        };
+        Self {
+            name: name.to_owned(),
+            old,
+            new,
+            delta,
+            percent,
+            error: (old as f64 + new as f64).sqrt(),
+        }
+    }
+
+    /// Whether the change is more than twice its standard error.
+    pub fn is_significant(&self) -> bool {
+        self.delta.unsigned_abs() as f64 > 2.0 * self.error
+    }
+
+    fn line(&self) -> String {
+        let Self {
+            name,
+            delta,
+            percent,
+            ..
+        } = self;
+        format!("{delta:>10}  {percent:>6.1}% {name}")
+    }
+}
+
+/// The comparison of two profiles.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DiffProfile {
+    /// The first line that is printed.
+    pub heading: String,
+    /// Name of the old profile.
+    pub old: String,
+    /// Name of the new profile.
+    pub new: String,
+    /// All ticks.
+    pub total: Change,
+    /// Functions whose ticks changed, by change, descending, without the total.
+    pub changes: Vec<Change>,
+    /// Sums over groups, by change, descending; groups without ticks are left
+    /// out.
+    pub groups: Vec<Change>,
+    #[serde(skip)]
+    shown: Option<Shown>,
+    #[serde(skip)]
+    errors: bool,
+}
+
+/// Compares two profiles.
+pub fn diffprofile(old: &Profile, new: &Profile, options: &Options) -> DiffProfile {
+    let change = |name: &str, ticks| Change::new(name, ticks, options.compat);
+    let mut changes = changes(&old.flat(), &new.flat(), options.compat);
+    changes.retain(|change| change.delta != 0);
+    let groups = match options.groups.is_empty() {
+        true => Vec::new(),
+        false => {
+            let sums = [old, new].map(|profile| options.groups.sums(profile));
+            self::changes(&sums[0].flat(), &sums[1].flat(), options.compat)
+        }
+    };
+    let title = match options.title.as_str() {
+        "" => String::new(),
+        title => format!("{title}, "),
+    };
+    DiffProfile {
+        heading: format!("diffprofile ({title}+ worse in {})", options.new_name),
+        old: old.name.clone(),
+        new: new.name.clone(),
+        total: change(TOTAL, [old.total(), new.total()]),
+        changes,
+        groups,
+        shown: Some(options.shown),
+        errors: options.errors,
+    }
+}
+
+impl DiffProfile {
+    /// The lines of the format, the total among them, without the heading.
+    pub fn lines(&self) -> Vec<String> {
+        let mut changes: Vec<&Change> = self.changes.iter().collect();
+        if self.total.delta != 0 {
+            changes.push(&self.total);
+        }
+        sort(&mut changes);
+        let line = |change: &&Change| match self.errors {
+            false => change.line(),
+            true => format!(
+                "{}  ({} -> {}, \u{b1}{:.0})",
+                change.line(),
+                grouped(change.old),
+                grouped(change.new),
+                change.error
+            ),
+        };
+        elided(&changes, self.shown.unwrap_or(Shown::Ends(10)), line)
+    }
+
+    /// The change of a group.
+    pub fn group(&self, name: &str) -> Option<&Change> {
+        self.groups.iter().find(|change| change.name == name)
+    }
+
+    /// Heading, lines, and the sums over groups.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.heading);
+        for line in self.lines() {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        if !self.groups.is_empty() {
+            text.push_str(&self.group_table());
+        }
+        text
+    }
+
+    /// The sums over groups as a table. `*` marks changes of more than twice
+    /// their standard error.
+    pub fn group_table(&self) -> String {
+        let mut table = Table::new(&["group sums", "old", "new", "change", "\u{b1}", "%", ""]);
+        for change in self.groups.iter().chain([&self.total]) {
+            table.row(vec![
+                change.name.clone(),
+                grouped(change.old),
+                grouped(change.new),
+                format!("{:+}", change.delta),
+                format!("{:.0}", change.error),
+                format!("{:+.1}", change.percent),
+                if change.is_significant() { "*" } else { " " }.to_owned(),
+            ]);
+        }
+        table.render(0)
+    }
+}
+
+/// Changes of names in either profile, sorted; those that did not change, too.
+fn changes(old: &BTreeMap<&str, u64>, new: &BTreeMap<&str, u64>, compat: bool) -> Vec<Change> {
+    let mut pairs: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for (side, profile) in [old, new].into_iter().enumerate() {
+        for (name, ticks) in profile {
+            pairs.entry(name).or_default()[side] = *ticks;
+        }
+    }
+    let mut changes: Vec<Change> = pairs
+        .into_iter()
+        .map(|(name, ticks)| Change::new(name, ticks, compat))
+        .collect();
+    sort(&mut changes);
+    changes
+}
+
+/// By change, descending; equal changes by percentage, descending, as the posted
+/// profiles have them, then by name.
+fn sort<C: std::borrow::Borrow<Change>>(changes: &mut [C]) {
+    changes.sort_by(|a, b| {
+        let (a, b) = (a.borrow(), b.borrow());
+        let by_change = b.delta.cmp(&a.delta);
+        let by_percent = || b.percent.total_cmp(&a.percent);
+        by_change
+            .then_with(by_percent)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+}
+
+/// The lines of `changes` that are shown, with `...` for those that are not.
+fn elided<C: std::borrow::Borrow<Change>>(
+    changes: &[C],
+    shown: Shown,
+    line: impl Fn(&C) -> String,
+) -> Vec<String> {
+    let (head, tail) = match shown {
+        Shown::Ends(ends) => (ends.min(changes.len()), changes.len().saturating_sub(ends)),
+        Shown::AtLeast(ticks) => {
+            let large = |change: &C| change.borrow().delta.unsigned_abs() >= u128::from(ticks);
+            let head = changes.partition_point(|c| c.borrow().delta > 0 && large(c));
+            let tail = changes.partition_point(|c| c.borrow().delta >= 0 || !large(c));
+            (head, tail)
+        }
+    };
+    if head >= tail {
+        return changes.iter().map(line).collect();
+    }
+    let mut lines: Vec<String> = changes[..head].iter().map(&line).collect();
+    lines.push("...".to_owned());
+    lines.extend(changes[tail..].iter().map(&line));
+    lines
+}
 
 /// The lines for two profiles of `(name, ticks)`, at most `ends` from each end.
 /// Entries of the same name are added up. Unchanged names are left out.
 pub fn lines(old: &[(&str, u64)], new: &[(&str, u64)], ends: usize) -> Vec<String> {
-    let mut profiles: BTreeMap<&str, [i128; 2]> = BTreeMap::new();
-    for (side, profile) in [old, new].into_iter().enumerate() {
-        for &(name, ticks) in profile {
-            profiles.entry(name).or_default()[side] += i128::from(ticks);
+    let flat = |profile: &[(&str, u64)]| {
+        let mut flat = Profile::default();
+        for (name, ticks) in profile {
+            flat.add(vec![(*name).into()], *ticks);
         }
-    }
-    let mut changes: Vec<(i128, f64, &str)> = profiles
-        .into_iter()
-        .filter(|(_, [old, new])| old != new)
-        .map(|(name, [old, new])| {
-            let percent = match old {
-                0 => 0.0,
-                old => 100.0 * (new - old) as f64 / old as f64,
-            };
-            (new - old, percent, name)
-        })
-        .collect();
-    changes.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(b.2)));
-    let line = |&(delta, percent, name): &(i128, f64, &str)| {
-        format!("{delta:>10}  {percent:>6.1}% {name}")
+        flat
     };
-    if changes.len() <= 2 * ends {
-        return changes.iter().map(line).collect();
-    }
-    let mut lines: Vec<String> = changes[..ends].iter().map(line).collect();
-    lines.push("...".to_owned());
-    lines.extend(changes[changes.len() - ends..].iter().map(line));
-    lines
+    let (old, new) = (flat(old), flat(new));
+    let mut changes = changes(&old.flat(), &new.flat(), false);
+    changes.retain(|change| change.delta != 0);
+    elided(&changes, Shown::Ends(ends), Change::line)
 }
 
 #[cfg(test)]

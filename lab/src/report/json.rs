@@ -4,13 +4,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::Report;
-
 /// The report as one JSON object, indented, with a newline at the end.
 ///
 /// # Errors
 /// Never in practice: a report has no keys that are not strings.
-pub fn render(report: &Report) -> serde_json::Result<String> {
+pub fn render(report: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(report).map(|text| text + "\n")
 }
 

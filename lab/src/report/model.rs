@@ -240,7 +240,7 @@ impl Report {
             verdict: Answer::from(&analysis.verdict),
             clock_ns: measured.clock_ns,
             classes: class_rows(measured),
-            counters: counter_rows(passes, measured.atomics.as_ref()),
+            counters: counter_rows(passes, measured.atomics.as_deref()),
             memory: memory_rows(passes),
             divergences: Arms::of(|arm| Divergences {
                 explained: passes[0].tallies[arm].explained,
@@ -337,7 +337,7 @@ fn names<'p>(lists: impl Iterator<Item = &'p [&'static str]>) -> Vec<&'static st
 
 /// What the timed passes counted, and then what only the pass that counts
 /// atomic operations did.
-fn counter_rows(passes: &[Pass], atomics: Option<&[Counters; 2]>) -> Vec<CounterRow> {
+fn counter_rows(passes: &[Pass], atomics: Option<&[Counters]>) -> Vec<CounterRow> {
     let find = |counters: &Counters, name| {
         let found = counters.iter().find(|row| row.0 == name);
         found.map(|row| row.1)

@@ -65,7 +65,8 @@ fn header(report: &Report) -> String {
     text
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
+/// `1 pass`, `6 passes`.
+pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -109,7 +110,7 @@ fn times(report: &Report) -> String {
 }
 
 /// `text` in lines of at most 96 characters.
-fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {

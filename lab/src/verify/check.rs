@@ -14,15 +14,12 @@ use super::clocks::{Clocks, Place};
 use super::history::history;
 use super::model::Model;
 use super::refute::{Location, Refutation, Symptom, describe, refused, stamped_by};
-use super::word::{OFFSETS, Page, Word};
+use super::word::{Page, Word, offsets};
 use crate::replay::regions::Region;
 use crate::replay::{Slice, Workload};
 
 /// What a check comes to. Boxed, because failures are rare and large.
 pub(super) type Checked = Result<(), Box<Refutation>>;
-
-/// Bytes of a page, as a shift.
-pub(super) const PAGE_SHIFT: u32 = 12;
 
 /// Counts of what was done, by all CPUs.
 #[derive(Default)]
@@ -83,6 +80,16 @@ impl<'w> Verifier<'w> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The byte address of a watched word, 0 or 1, of a page.
+    pub(super) fn word_at(&self, page: u64, word: usize) -> u64 {
+        let shift = self.workload.pages().shift;
+        (page << shift) + offsets(shift)[word]
+    }
+
+    fn page_of(&self, address: u64) -> u64 {
+        address >> self.workload.pages().shift
+    }
+
     pub(super) fn single_cpu(&self) -> bool {
         self.workload.cpus() == 1
     }
@@ -125,7 +132,7 @@ impl<'w> Verifier<'w> {
         at: Place,
     ) -> Box<Refutation> {
         let file = match location {
-            Location::Space(space, address) => self.backing_file(space, address >> PAGE_SHIFT),
+            Location::Space(space, address) => self.backing_file(space, self.page_of(address)),
             Location::File(file, _) => Some(file),
             Location::Nowhere => None,
         };
@@ -169,7 +176,7 @@ impl<'w> Verifier<'w> {
         occasion: Occasion,
     ) -> Checked {
         let cpu = at.cpu as usize;
-        let mut words = OFFSETS.map(|offset| self.engine.peek(cpu, space, address(page, offset)));
+        let mut words = [0, 1].map(|word| self.engine.peek(cpu, space, self.word_at(page, word)));
         let mut seen = match self.seen(at, space, page)? {
             Some(seen) => seen,
             None => return Ok(()),
@@ -183,7 +190,7 @@ impl<'w> Verifier<'w> {
                 // Only a written page must be somewhere: a load brings it back.
                 (Occasion::Touched | Occasion::Accessed, false) => return Ok(()),
                 (Occasion::Resident, false) => {
-                    let location = Location::Space(space, address(page, 0));
+                    let location = Location::Space(space, self.word_at(page, 0));
                     let expected = "a translation, because the tables map the page";
                     let symptom = Symptom::WrongContent;
                     return Err(self.refute(symptom, location, expected, "none", at));
@@ -195,19 +202,19 @@ impl<'w> Verifier<'w> {
                 }
                 (_, true) => {}
             }
-            for (word, offset) in words.iter_mut().zip(OFFSETS) {
-                *word = Some(self.load(at, space, address(page, offset))?);
+            for (index, word) in words.iter_mut().enumerate() {
+                *word = Some(self.load(at, space, self.word_at(page, index))?);
             }
             match self.seen(at, space, page)? {
                 Some(again) => seen = again,
                 None => return Ok(()),
             }
         }
-        for index in 0..OFFSETS.len() {
-            let found = words[index].unwrap_or(0);
+        for (index, word) in words.into_iter().enumerate() {
+            let found = word.unwrap_or(0);
             let expected = &seen.content.words[index];
             if !expected.admits(found, at, &self.clocks) {
-                let location = Location::Space(space, address(page, OFFSETS[index]));
+                let location = Location::Space(space, self.word_at(page, index));
                 let symptom = self.diagnose(&seen.region, (space, page), found, expected);
                 return Err(self.mismatch(symptom, location, expected, found, at));
             }
@@ -235,7 +242,7 @@ impl<'w> Verifier<'w> {
         let content = model.content(space, page);
         let (Some((region, written)), Some(content)) = (known, content) else {
             drop(model);
-            let location = Location::Space(space, address(page, 0));
+            let location = Location::Space(space, self.word_at(page, 0));
             let expected = "nothing mapped: there is no region";
             return Err(self.refute(Symptom::StrayPage, location, expected, "a mapped page", at));
         };
@@ -258,7 +265,7 @@ impl<'w> Verifier<'w> {
             return Ok(None);
         }
         if file_page >= pages {
-            let location = Location::Space(space, address(page, 0));
+            let location = Location::Space(space, self.word_at(page, 0));
             let expected = format!("nothing mapped: file {} ends at page {pages}", file.0);
             let found = format!("page {file_page} of the file");
             let symptom = Symptom::SurvivedTruncation;
@@ -328,9 +335,4 @@ struct Seen {
     /// It has words of its own: it was written in this space.
     written: bool,
     content: Page,
-}
-
-/// The byte address of a watched word.
-pub(super) fn address(page: u64, offset: u64) -> u64 {
-    (page << PAGE_SHIFT) + offset
 }

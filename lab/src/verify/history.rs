@@ -78,8 +78,8 @@ pub fn history(
     at: Place,
 ) -> Vec<String> {
     let (space, page) = match location {
-        Location::Space(space, address) => (Some(space), address >> 12),
-        Location::File(_, offset) => (None, offset >> 12),
+        Location::Space(space, address) => (Some(space), address >> workload.pages().shift),
+        Location::File(_, offset) => (None, offset >> workload.pages().shift),
         Location::Nowhere => return Vec::new(),
     };
     let file = match location {

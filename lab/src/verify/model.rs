@@ -287,7 +287,12 @@ impl Model {
             Op::FileOpen { file, pages } => self.open(file, pages),
             Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages, by),
             Op::Truncate { file, pages } => self.truncate(file, pages, by),
-            Op::Touch { .. } | Op::FileRead { .. } => {}
+            Op::Touch { .. }
+            | Op::FileRead { .. }
+            | Op::ScanSpace { .. }
+            | Op::ScanFile { .. }
+            | Op::EmptyCaches
+            | Op::Lap { .. } => {}
         }
     }
 

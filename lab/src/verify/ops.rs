@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use vellum_engine::{Access, Advice, Divergence, FileSlot, Op, Outcome, SpaceSlot};
 
-use super::check::{Checked, Occasion, Verifier, address, count};
+use super::check::{Checked, Occasion, Verifier, count};
 use super::clocks::Place;
 use super::refute::{Location, Symptom, describe};
 use crate::replay::lanes::Work;
@@ -95,9 +95,14 @@ impl Verifier<'_> {
                 self.run(at, op)?;
                 self.probe_file(at, file, page..page + pages)
             }
-            Op::Create { .. } | Op::Share { .. } | Op::Advise { .. } | Op::FileOpen { .. } => {
-                self.run(at, op)
-            }
+            Op::Create { .. }
+            | Op::Share { .. }
+            | Op::Advise { .. }
+            | Op::FileOpen { .. }
+            | Op::ScanSpace { .. }
+            | Op::ScanFile { .. }
+            | Op::EmptyCaches
+            | Op::Lap { .. } => self.run(at, op),
         }
     }
 
@@ -114,7 +119,7 @@ impl Verifier<'_> {
         self.engine.run(at.cpu as usize, ops, &mut outcome);
         match outcome.divergences.first() {
             Some((_, Divergence::Failed(error))) => {
-                let location = location_of(op);
+                let location = location_of(op, self.workload.pages().shift);
                 let expected = format!("success of {op:?}");
                 Err(self.wrongly_refused(*error, location, &expected, at))
             }
@@ -137,7 +142,7 @@ impl Verifier<'_> {
             if resident.binary_search(&page).is_ok() {
                 continue;
             }
-            let to = address(page, 0);
+            let to = self.word_at(page, 0);
             if let Some(found) = self.engine.peek(at.cpu as usize, space, to) {
                 let location = Location::Space(space, to);
                 let found = describe(found, self.workload);
@@ -179,7 +184,7 @@ impl Verifier<'_> {
     /// No access may reach `pages` any longer.
     fn expect_gone(&self, at: Place, space: SpaceSlot, pages: &[u64], symptom: Symptom) -> Checked {
         for page in pages {
-            let to = address(*page, 0);
+            let to = self.word_at(*page, 0);
             if let Some(found) = self.engine.peek(at.cpu as usize, space, to) {
                 let location = Location::Space(space, to);
                 let found = describe(found, self.workload);
@@ -246,8 +251,8 @@ impl Verifier<'_> {
     }
 }
 
-/// The place an operation is about.
-fn location_of(op: &Op) -> Location {
+/// The place an operation is about, with pages of `1 << shift` bytes.
+fn location_of(op: &Op, shift: u32) -> Location {
     match *op {
         Op::Map { space, page, .. }
         | Op::Unmap { space, page, .. }
@@ -255,18 +260,19 @@ fn location_of(op: &Op) -> Location {
         | Op::Remap { space, page, .. }
         | Op::Advise { space, page, .. }
         | Op::Touch { space, page, .. }
+        | Op::ScanSpace { space, page, .. }
         | Op::Brk {
             space, start: page, ..
-        } => Location::Space(space, address(page, 0)),
-        Op::FileRead { file, page, .. } | Op::FileWrite { file, page, .. } => {
-            Location::File(file, address(page, 0))
-        }
+        } => Location::Space(space, page << shift),
+        Op::FileRead { file, page, .. }
+        | Op::FileWrite { file, page, .. }
+        | Op::ScanFile { file, page, .. } => Location::File(file, page << shift),
         Op::Truncate { file, pages } | Op::FileOpen { file, pages } => {
-            Location::File(file, address(pages, 0))
+            Location::File(file, pages << shift)
         }
         Op::Create { .. } | Op::Fork { .. } | Op::Share { .. } | Op::Exec { .. } => {
             Location::Nowhere
         }
-        Op::Exit { .. } => Location::Nowhere,
+        Op::Exit { .. } | Op::EmptyCaches | Op::Lap { .. } => Location::Nowhere,
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot};
 
-use super::check::{Checked, Verifier, address, count};
+use super::check::{Checked, Verifier, count};
 use super::clocks::Place;
 use super::refute::{Location, Refutation, Symptom, describe};
-use super::word::{OFFSETS, Page};
+use super::word::Page;
 use super::{Verified, end_state};
 
-/// Where a helper maps a file, as a page number.
+/// Where a helper maps a file, as a page number of any format.
 const HELPER_PAGE: u64 = 1 << 16;
 
 impl Verifier<'_> {
@@ -62,9 +62,9 @@ impl Verifier<'_> {
 
     fn probe_file_page(&self, at: Place, file: FileSlot, page: u64, mapped: u64) -> Checked {
         let space = self.helper(at.cpu);
-        for (index, offset) in OFFSETS.into_iter().enumerate() {
-            let location = Location::File(file, address(page, offset));
-            let from = address(mapped, offset);
+        for index in [0, 1] {
+            let location = Location::File(file, self.word_at(page, index));
+            let from = self.word_at(mapped, index);
             let found = self
                 .engine
                 .load(at.cpu as usize, space, from, Access::Read)
@@ -127,8 +127,8 @@ impl Verifier<'_> {
         }
         written.sort_by_key(|(file, page, _)| (*file, *page));
         for (file, page, content) in written {
-            for (expected, offset) in content.words.iter().zip(OFFSETS) {
-                let at = address(page, offset);
+            for (index, expected) in content.words.iter().enumerate() {
+                let at = self.word_at(page, index);
                 let found = self.engine.stored_word(file, at);
                 if found.is_none_or(|word| !expected.admits(word, Place::END, &self.clocks)) {
                     return Err(self.refute(

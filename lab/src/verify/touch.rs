@@ -2,10 +2,9 @@
 
 use vellum_engine::{Access, SpaceSlot};
 
-use super::check::{Checked, Occasion, Verifier, address, count};
+use super::check::{Checked, Occasion, Verifier, count};
 use super::clocks::Place;
 use super::refute::{Location, Symptom, describe, stamp};
-use super::word::OFFSETS;
 use crate::replay::regions::Region;
 
 impl Verifier<'_> {
@@ -20,7 +19,7 @@ impl Verifier<'_> {
 
     /// Which watched word the operation uses.
     fn watched(at: Place) -> usize {
-        at.position as usize % OFFSETS.len()
+        at.position as usize % 2
     }
 
     /// An access that must be refused.
@@ -32,7 +31,7 @@ impl Verifier<'_> {
         access: Access,
     ) -> Checked {
         let cpu = at.cpu as usize;
-        let to = address(page, OFFSETS[0]);
+        let to = self.word_at(page, 0);
         let refused = match access {
             Access::Write => self.engine.store(cpu, space, to, stamp(at)).is_err(),
             _ => self.engine.load(cpu, space, to, access).is_err(),
@@ -59,7 +58,7 @@ impl Verifier<'_> {
         if first {
             count(&self.counts.written);
         }
-        let to = address(page, OFFSETS[index]);
+        let to = self.word_at(page, index);
         if let Err(error) = self.engine.store(at.cpu as usize, space, to, value) {
             let location = Location::Space(space, to);
             return Err(self.wrongly_refused(error, location, "Write access allowed", at));
@@ -105,7 +104,7 @@ impl Verifier<'_> {
             space.touched.insert(page);
         }
         let index = Self::watched(at);
-        let from = address(page, OFFSETS[index]);
+        let from = self.word_at(page, index);
         let location = Location::Space(space, from);
         let found = match self.engine.load(at.cpu as usize, space, from, access) {
             Ok(found) => found,

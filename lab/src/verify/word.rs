@@ -170,14 +170,16 @@ fn precedes(clocks: &Clocks, first: &Write, second: &Write) -> bool {
 /// alternate between them, so that a copy that was not made shows in the other.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The words at [`OFFSETS`].
+    /// The words at [`offsets`].
     pub words: [Word; 2],
     /// It has been written and counted.
     pub counted: bool,
 }
 
-/// Byte offsets of the watched words in their page.
-pub const OFFSETS: [u64; 2] = [0, 4088];
+/// Byte offsets of the watched words in a page of `1 << page_shift` bytes.
+pub const fn offsets(page_shift: u32) -> [u64; 2] {
+    [0, (1 << page_shift) - 8]
+}
 
 impl Page {
     /// A page that holds `value` in every word before every operation.

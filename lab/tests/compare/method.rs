@@ -401,13 +401,13 @@ fn two_cpus_wait_for_each_other_as_the_workload_says() {
         Ok(Box::new(Notebook { touched }))
     };
     let settings = Settings {
-        a: String::new(),
-        b: String::new(),
+        designs: vec![String::new(), String::new()],
         passes: 2,
         slice_us: 1,
         seed: 1,
         style: Style::Quiet,
         divergence_limit: 0.0,
+        by_class: true,
     };
     let clock: &dyn Clock = &HostClock::new();
     let measured = measure(&load, &builder, clock, &settings, &Interrupt::manual());

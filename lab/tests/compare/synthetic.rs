@@ -227,13 +227,13 @@ impl Bench {
         passes: usize,
     ) -> Result<Measurement, CompareError> {
         let settings = Settings {
-            a: a.to_owned(),
-            b: b.to_owned(),
+            designs: vec![a.to_owned(), b.to_owned()],
             passes,
             slice_us: 1000,
             seed: self.seed,
             style: Style::Quiet,
             divergence_limit: 0.01,
+            by_class: true,
         };
         measure(load, self, &*self.clock, &settings, &self.interrupt)
     }

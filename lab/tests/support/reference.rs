@@ -266,6 +266,7 @@ impl Machine<'_> {
             }
             Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages)?,
             Op::Truncate { file, pages } => self.truncate(file, pages)?,
+            Op::ScanSpace { .. } | Op::ScanFile { .. } | Op::EmptyCaches | Op::Lap { .. } => {}
         }
         Ok(None)
     }

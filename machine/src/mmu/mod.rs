@@ -11,6 +11,8 @@
 //! flush that finds nothing announced comes before the walk, which then reads
 //! the tables as the flusher left them.
 
+mod aarch64;
+mod riscv;
 mod tlb;
 mod walk;
 mod walker;
@@ -22,9 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vellum::addr::{Access, Pfn};
 use vellum::platform::{CpuId, Flush, SpaceTag};
 
+pub use aarch64::{AARCH64_4K, AARCH64_16K, AARCH64_64K, Aarch64};
+pub use riscv::{RiscV, SV39, SV48};
 pub use tlb::TlbGeometry;
 pub use walker::{Entry, FaultReason, Rights, Walker};
-pub use x86_64::X86_64;
+pub use x86_64::{X86, X86_64, X86_64_LA57};
 
 use crate::lock::HostLock;
 use crate::machine::Machine;
@@ -32,6 +36,23 @@ use crate::stats::CpuStats;
 use crate::task::Scheduler;
 use tlb::{Leaf, Tlb};
 use walk::Request;
+
+/// Every format that the MMU can walk.
+pub static WALKERS: [&dyn Walker; 7] = [
+    &X86_64,
+    &X86_64_LA57,
+    &AARCH64_4K,
+    &AARCH64_16K,
+    &AARCH64_64K,
+    &SV39,
+    &SV48,
+];
+
+/// The format with this name, as [`Walker::name`] and the memory manager's
+/// `Format::NAME` have it.
+pub fn walker(name: &str) -> Option<&'static dyn Walker> {
+    WALKERS.into_iter().find(|walker| walker.name() == name)
+}
 
 /// Attempts of one access before it is given up. Other CPUs may take a page
 /// away again between its fault and the retry, but not this often.

@@ -1,6 +1,6 @@
-//! x86-64 four-level paging (IA-32e), from the Intel manual, volume 3A,
-//! sections 4.5 to 4.8: CR4.PAE, EFER.LME and EFER.NXE set, CR4.LA57 and
-//! protection keys off, 1 GiB pages supported.
+//! x86-64 four-level and five-level paging (IA-32e), from the Intel manual,
+//! volume 3A, sections 4.5 to 4.8: CR4.PAE, EFER.LME and EFER.NXE set,
+//! protection keys off, 1 GiB pages supported; CR4.LA57 set for five levels.
 //!
 //! | bits  | meaning |
 //! |-------|---------|
@@ -10,7 +10,7 @@
 //! | 3, 4  | PWT, PCD: memory type |
 //! | 5     | A: accessed |
 //! | 6     | D: dirty (leaves) |
-//! | 7     | PS: leaf, at levels 3 and 2; PAT at level 1; zero at level 4 |
+//! | 7     | PS: leaf, at levels 3 and 2; PAT at level 1; zero at levels 4 and 5 |
 //! | 8     | G: global (leaves) |
 //! | 12    | PAT (leaves at levels 3 and 2) |
 //! | M-1:12 | frame; the bits below the page size are zero in large leaves |
@@ -35,13 +35,24 @@ const PHYSICAL_BITS: u32 = 44;
 const FRAME: u64 = (1 << PHYSICAL_BITS) - (1 << 12);
 const BEYOND_PHYSICAL: u64 = (1 << 52) - (1 << PHYSICAL_BITS);
 
-/// The x86-64 MMU with four levels of tables.
+/// The x86-64 MMU with some number of levels.
 #[derive(Clone, Copy, Debug)]
-pub struct X86_64;
+pub struct X86 {
+    levels: u8,
+}
 
-impl Walker for X86_64 {
+/// Four levels, 48-bit addresses.
+pub const X86_64: X86 = X86 { levels: 4 };
+/// Five levels, 57-bit addresses.
+pub const X86_64_LA57: X86 = X86 { levels: 5 };
+
+impl Walker for X86 {
     fn name(&self) -> &'static str {
-        "x86-64"
+        if self.levels == 5 {
+            "x86-64-la57"
+        } else {
+            "x86-64"
+        }
     }
 
     fn frame_shift(&self) -> u32 {
@@ -49,12 +60,13 @@ impl Walker for X86_64 {
     }
 
     fn root_level(&self) -> u8 {
-        4
+        self.levels
     }
 
     fn is_canonical(&self, address: u64) -> bool {
-        // Bits 63:47 are all equal.
-        let upper = (address as i64) >> 47;
+        // Bits 63:47, or 63:56 with five levels, are all equal.
+        let translated = 12 + 9 * u32::from(self.levels);
+        let upper = (address as i64) >> (translated - 1);
         upper == 0 || upper == -1
     }
 
@@ -65,7 +77,7 @@ impl Walker for X86_64 {
         let is_leaf = level == 1 || entry & PAGE_SIZE != 0 && level <= 3;
         let reserved = BEYOND_PHYSICAL
             | match level {
-                4 => PAGE_SIZE,
+                4 | 5 => PAGE_SIZE,
                 // In a large leaf, the address bits between PAT and the page's size.
                 3 | 2 if is_leaf => (1 << self.coverage_shift(level)) - (1 << 13),
                 _ => 0,

@@ -1,6 +1,6 @@
 //! Compares everything visible of the core with the model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use vellum::addr::{Pfn, Prot, Vpn};
 use vellum::frame::Kind;
@@ -8,6 +8,7 @@ use vellum::object::ObjectKind;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{MapEntry, Traits};
+use vellum::table::Format;
 
 use super::drive::{Check, Driver, prot};
 use super::model::{Content, Key};
@@ -59,7 +60,7 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
     joined
 }
 
-impl<R: ReverseMap> Driver<R> {
+impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn entries(&self, slot: u32) -> Result<Vec<MapEntry>, String> {
         let mut entries = Vec::new();
         self.vm
@@ -293,11 +294,7 @@ impl<R: ReverseMap> Driver<R> {
             .heap(self.ids[&slot])
             .ok_or("a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
-        let mut tables = BTreeSet::from([(4, 0)]);
-        for page in leaves.keys() {
-            tables.extend([(1, page >> 9), (2, page >> 18), (3, page >> 27)]);
-        }
-        let needed = tables.len() as u64 * 4096;
+        let needed = self.shape.table_bytes(leaves.keys().copied());
         let right = stats.table_bytes == needed || self.truncated && stats.table_bytes > needed;
         if right {
             Ok(())
@@ -370,7 +367,7 @@ impl<R: ReverseMap> Driver<R> {
         named("objects left", self.model.objects.len(), 0)?;
         for (&(store, index), content) in &self.model.stores {
             for (word, value) in content.samples() {
-                let offset = index * 4096 + u64::from(word) * 8;
+                let offset = (index << self.shape.page_shift) + u64::from(word) * 8;
                 let found = vm.platform().store().stored_word(store, offset);
                 named("word in the backing store", found, Some(value))?;
             }
@@ -379,10 +376,15 @@ impl<R: ReverseMap> Driver<R> {
             .audit()
             .map_err(|failure| format!("audit after the end: {failure}"))?;
         for kind in [Kind::Table, Kind::Anonymous, Kind::Object, Kind::Allocated] {
+            let free = if kind == Kind::Table {
+                report.free_tables
+            } else {
+                0
+            };
             named(
                 &format!("frames of kind {kind:?} left"),
                 report.frames.of(kind),
-                0,
+                free,
             )?;
         }
         let live = [

@@ -9,13 +9,14 @@ use vellum::addr::{self, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapError, Placement};
-use vellum::table::X86_64;
+use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 
 use super::model::{Access, Key, Model, Refusal};
-use super::ops::{Aim, HEAP_START, Op, Place, What};
-use super::space::Target;
+use super::ops::{Aim, Op, Place, What};
+use super::shape::Shape;
+use super::space::{Space, Target};
 
 pub type Check = Result<(), String>;
 
@@ -29,8 +30,9 @@ pub struct Pinned {
 }
 
 /// A core, the model of it, and the names of things in both.
-pub struct Driver<R: ReverseMap> {
-    pub vm: Arc<Vm<Machine, X86_64, R>>,
+pub struct Driver<F: Format, R: ReverseMap> {
+    pub vm: Arc<Vm<Machine, F, R>>,
+    pub shape: Shape,
     pub model: Model,
     pub ids: BTreeMap<u32, SpaceId>,
     pub objects: BTreeMap<Key, ObjectId>,
@@ -110,13 +112,14 @@ pub fn nth<K: Copy, V>(map: &BTreeMap<K, V>, nth: u8) -> Option<K> {
     })
 }
 
-impl<R: ReverseMap> Driver<R> {
-    pub fn new(vm: Vm<Machine, X86_64, R>, cpus: u16, tight: bool) -> Self {
+impl<F: Format, R: ReverseMap> Driver<F, R> {
+    pub fn new(vm: Vm<Machine, F, R>, cpus: u16, tight: bool) -> Self {
         let exact = vm.design().fault_around == 1;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
         Driver {
             vm: Arc::new(vm),
-            model: Model::default(),
+            shape: Shape::of::<F>(),
+            model: Model::new(Shape::of::<F>()),
             ids: BTreeMap::new(),
             objects: BTreeMap::new(),
             pins: Vec::new(),
@@ -191,7 +194,15 @@ impl<R: ReverseMap> Driver<R> {
             }
             What::Create | What::OpenFile { .. } | What::OpenMemory { .. } => Ok(()),
             What::Unpin { nth } => self.unpin(nth),
-            What::Audit => self.check_all(),
+            What::Audit => {
+                // What idle CPUs and short ones do changes nothing visible.
+                self.vm.idle();
+                self.vm.zero_idle(20);
+                if self.next_space.is_multiple_of(3) {
+                    self.vm.relieve();
+                }
+                self.check_all()
+            }
             What::Release { object }
             | What::Truncate { object, .. }
             | What::Write { object, .. }
@@ -250,15 +261,23 @@ impl<R: ReverseMap> Driver<R> {
             Err(_) => return self.short(None),
         };
         let slot = self.name_space(id);
-        self.model.spaces.insert(slot, Default::default());
+        self.model.spaces.insert(slot, self.new_space());
         self.start_heap(slot)
     }
 
+    pub fn new_space(&self) -> Space {
+        Space {
+            user_end: self.shape.user_end,
+            ..Space::default()
+        }
+    }
+
     pub fn start_heap(&mut self, slot: u32) -> Check {
+        let start = self.shape.heap_start();
         let space = self.model.spaces.get_mut(&slot).expect("just made");
         space.users = 1;
-        space.heap = (HEAP_START, HEAP_START);
-        let set = self.vm.set_heap_start(self.ids[&slot], Vpn(HEAP_START));
+        space.heap = (start, start);
+        let set = self.vm.set_heap_start(self.ids[&slot], Vpn(start));
         set.map_err(|error| error.to_string())?;
         self.check_space(slot)
     }

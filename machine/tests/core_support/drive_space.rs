@@ -6,15 +6,16 @@ use vellum::addr::{self, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, MapRequest, PinError, Source, Traits};
+use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
 use vellum_machine::mmu::AccessError;
 
 use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth, prot, same};
 use super::model::{Access, Refusal};
-use super::ops::{Aim, HEAP_START, What};
-use super::space::{Cell, Clean, Space, Target, check_range};
+use super::ops::{Aim, What};
+use super::space::{Cell, Clean, Space, Target};
 
-impl<R: ReverseMap> Driver<R> {
+impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
         let id = self.ids[&slot];
         match what {
@@ -72,7 +73,8 @@ impl<R: ReverseMap> Driver<R> {
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
-                same(answer, check_range(start, pages).map_err(Some))?;
+                let space = self.space(slot);
+                same(answer, space.check_range(start, pages).map_err(Some))?;
                 if answer.is_ok() {
                     self.space(slot).unmap(start, pages);
                 }
@@ -104,7 +106,7 @@ impl<R: ReverseMap> Driver<R> {
                 )?;
             }
             What::Brk { pages, .. } => {
-                let end = HEAP_START + pages;
+                let end = self.shape.heap_start() + pages;
                 let answer = map_answer(self.vm.set_heap_end(id, Vpn(end)))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
@@ -121,7 +123,7 @@ impl<R: ReverseMap> Driver<R> {
                 };
                 let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
                 let space = self.space(slot);
-                let wanted = check_range(start, pages).and_then(|()| {
+                let wanted = space.check_range(start, pages).and_then(|()| {
                     if drops {
                         space.dont_need(start, pages);
                     }
@@ -163,7 +165,7 @@ impl<R: ReverseMap> Driver<R> {
                 let start = self.page(slot, place);
                 for nth in 0..pages {
                     let page = start + nth * step;
-                    let word = (value.wrapping_add(nth) % 512) as u16;
+                    let word = (value.wrapping_add(nth) % self.shape.words()) as u16;
                     self.touch(cpu, slot, page, access, word, value ^ nth)?;
                 }
             }
@@ -208,7 +210,7 @@ impl<R: ReverseMap> Driver<R> {
         };
         self.left(slot);
         let new = self.name_space(id);
-        self.model.spaces.insert(new, Default::default());
+        self.model.spaces.insert(new, self.new_space());
         self.start_heap(new)
     }
 
@@ -334,7 +336,10 @@ impl<R: ReverseMap> Driver<R> {
             return self.short(Some(slot));
         }
         let wanted = (|| {
-            check_range(start, pages).map_err(|_| Refusal::NoRegion)?;
+            let space = self.space(slot);
+            space
+                .check_range(start, pages)
+                .map_err(|_| Refusal::NoRegion)?;
             for page in start..start + pages {
                 match self.model.populate(slot, page) {
                     Err(Refusal::Protection) => self.model.access(slot, page, Access::Read)?,
@@ -363,7 +368,7 @@ impl<R: ReverseMap> Driver<R> {
         // SAFETY: the root is that of a live space of this machine's manager,
         // loaded on the CPU that this thread is on.
         let mmu = unsafe { vm.platform().mmu(cpu) };
-        let address = (page << 12) | (u64::from(word) * 8);
+        let address = (page << self.shape.page_shift) | (u64::from(word) * 8);
         let result = mmu.access(
             loaded.tag,
             loaded.root,

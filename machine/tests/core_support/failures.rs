@@ -10,12 +10,13 @@ use super::model::{Access, READ, WRITE, pristine};
 use super::ops::{Aim, Op, Place, What};
 use super::run::{PLATFORMS, arena, catch};
 use vellum::addr::{Prot, Vpn};
-use vellum::design::Rmap;
 use vellum::frame::{FailAt, Site};
 use vellum::platform::CpuId;
-use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::rmap::{Partial, ReverseMap};
 use vellum::space::{MapError, MapRequest, Placement};
-use vellum::{Design, Vm};
+use vellum::table::X86_64;
+use vellum::{Design, Vm, with_rmap};
+use vellum_machine::mmu::X86_64 as X86_WALKER;
 use vellum_machine::{Arena, Machine, PatternStore};
 
 const RW: u8 = READ | WRITE;
@@ -285,6 +286,11 @@ fn scenarios() -> Vec<Scenario> {
             remap((1 << 27) - 3, 9, 12),
         ),
         (
+            "a move of pages shared by fork",
+            many_forks(wide.clone(), 2),
+            remap((1 << 27) - 3, 9, 9),
+        ),
+        (
             "a move that shrinks",
             wide.clone(),
             remap((1 << 27) - 3, 9, 6),
@@ -396,9 +402,9 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<R> {
+fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<X86_64, R> {
     let store = Arc::new(PatternStore::new(4096, pristine));
-    let machine = Machine::new(PLATFORMS[0].config(store), Arc::clone(arena)).unwrap();
+    let machine = Machine::new(PLATFORMS[0].config(&X86_WALKER, store), Arc::clone(arena)).unwrap();
     let mut driver = Driver::new(Vm::new(machine, design).unwrap(), 3, true);
     driver.most = 12;
     driver
@@ -452,17 +458,30 @@ fn every_allocation_may_fail() {
     for text in [
         "rmap=chains",
         "rmap=chains,direct=off,forkcopy=all",
-        "rmap=partial",
+        "rmap=partial,ptepage=fresh",
         "rmap=partial,forkcopy=all",
+        "rmap=anonmm2003",
+        "rmap=anonmm",
+        "rmap=anon_vma",
+        "rmap=anon_vma_chain",
+        "rmap=family",
+        "rmap=partial,ptepage=quicklist",
+        "rmap=partial,ptepage=zeroaware",
+        "rmap=partial,ptepage=warm",
+        "rmap=partial,ptepage=depot",
     ] {
         let design = Design::parse(text).unwrap();
         for scenario in &scenarios() {
             for site in Site::ALL {
+                // Sources of tables change nothing about other sites.
+                let is_table = matches!(site, Site::TablePage | Site::RootTable);
+                if text.contains("ptepage") && !is_table {
+                    continue;
+                }
                 for after in 0.. {
-                    let result = catch(|| match design.rmap {
-                        Rmap::Chains => fail_one::<Chains>(design, &arena, scenario, site, after),
-                        Rmap::Partial => fail_one::<Partial>(design, &arena, scenario, site, after),
-                    });
+                    let result = catch(
+                        || with_rmap!(design.rmap, R => fail_one::<R>(design, &arena, scenario, site, after)),
+                    );
                     match result {
                         Ok(true) => {
                             reached.insert(site as u16);
@@ -500,9 +519,9 @@ fn every_allocation_may_fail() {
 fn a_directory_that_cannot_grow_fails_one_mapping() {
     let arena = arena();
     let store = Arc::new(PatternStore::new(4096, pristine));
-    let machine = Machine::new(PLATFORMS[0].config(store), Arc::clone(&arena)).unwrap();
-    let vm =
-        Vm::<Machine, vellum::table::X86_64, Partial>::new(machine, Design::default()).unwrap();
+    let machine =
+        Machine::new(PLATFORMS[0].config(&X86_WALKER, store), Arc::clone(&arena)).unwrap();
+    let vm = Vm::<Machine, X86_64, Partial>::new(machine, Design::default()).unwrap();
     vm.platform().run_on(CpuId(0), || {
         let space = vm.create_space().unwrap();
         let request = |number: u64| {

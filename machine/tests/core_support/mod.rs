@@ -8,4 +8,5 @@ mod model;
 mod ops;
 mod random;
 mod run;
+mod shape;
 mod space;

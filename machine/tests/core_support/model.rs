@@ -4,11 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::space::{Cell, Clean, Private, Space, Target, check_range};
+use super::shape::Shape;
+use super::space::{Cell, Clean, Private, Space, Target};
 
-/// Pages a space can map, and the lowest that is handed out unasked, as the
-/// core documents them for x86-64.
-pub const USER_END: u64 = 1 << 35;
+/// The lowest page that is handed out unasked, as the core documents it.
 pub const LOWEST: u64 = 16;
 /// Pages a stack may grow to by default.
 const STACK_PAGES: u64 = 2048;
@@ -78,8 +77,8 @@ pub struct Object {
 }
 
 /// Everything.
-#[derive(Default)]
 pub struct Model {
+    pub shape: Shape,
     pub spaces: BTreeMap<u32, Space>,
     pub objects: BTreeMap<Key, Object>,
     /// What the stores hold.
@@ -97,6 +96,18 @@ pub fn pristine(store: u64, page: u64) -> u64 {
 }
 
 impl Model {
+    pub fn new(shape: Shape) -> Model {
+        Model {
+            shape,
+            spaces: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            stores: BTreeMap::new(),
+            maybe: BTreeSet::new(),
+            next_private: 0,
+            next_key: 0,
+        }
+    }
+
     pub fn content(&self, key: Key, index: u64) -> Content {
         let object = &self.objects[&key];
         if let Some(content) = object.changed.get(&index) {
@@ -142,7 +153,7 @@ impl Model {
 
     /// What an access, or the fault it causes, does to what is resident.
     pub fn access(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
-        if page >= USER_END {
+        if page >= self.shape.user_end {
             return Err(Refusal::NoRegion);
         }
         self.grow_stack(id, page)?;
@@ -234,14 +245,14 @@ impl Model {
         };
         match target {
             Target::Anywhere => anywhere(),
-            Target::Fixed(start) => check_range(start, pages).map(|()| start),
+            Target::Fixed(start) => space.check_range(start, pages).map(|()| start),
             Target::FixedFree(start) => {
-                check_range(start, pages)?;
+                space.check_range(start, pages)?;
                 let free = space.is_free(start, pages);
                 free.then_some(start).ok_or(Refusal::Occupied)
             }
             Target::Hint(start) => {
-                check_range(start, pages)?;
+                space.check_range(start, pages)?;
                 if space.is_free(start, pages) {
                     Ok(start)
                 } else {

@@ -5,6 +5,7 @@
 //! operations are left out.
 
 use super::model::{Access, EXECUTE, READ, WRITE};
+use super::shape::Shape;
 
 /// Numbers that are the same for the same seed on every machine.
 pub struct Rng(u64);
@@ -183,11 +184,7 @@ pub struct Op {
     pub what: What,
 }
 
-/// Where most things happen: around the borders of tables at every level.
-const AREAS: [u64; 4] = [480, (1 << 18) - 32, (1 << 27) - 32, (1 << 35) - 64];
 const AREA_PAGES: u64 = 64;
-/// Where heaps begin: shortly before the end of a table.
-pub const HEAP_START: u64 = 2 * 512 - 8;
 
 const PROTS: [u8; 8] = [
     0,
@@ -200,23 +197,23 @@ const PROTS: [u8; 8] = [
     READ | WRITE | EXECUTE,
 ];
 
-fn place(rng: &mut Rng) -> Place {
+fn place(rng: &mut Rng, shape: Shape) -> Place {
     if rng.one_in(5) {
         Place::Recent
     } else if rng.one_in(3) {
-        Place::At(rng.pick(&AREAS) + rng.below(AREA_PAGES))
+        Place::At(rng.pick(&shape.areas()) + rng.below(AREA_PAGES))
     } else {
         Place::Mapped(rng.below(1 << 20))
     }
 }
 
-fn aim(rng: &mut Rng) -> Aim {
+fn aim(rng: &mut Rng, shape: Shape) -> Aim {
     match rng.below(8) {
-        0 => Aim::Hint(place(rng)),
-        1 => Aim::FixedFree(place(rng)),
+        0 => Aim::Hint(place(rng, shape)),
+        1 => Aim::FixedFree(place(rng, shape)),
         2 | 3 => Aim::Anywhere,
         4 => Aim::Fixed(Place::Mapped(rng.below(1 << 20))),
-        _ => Aim::Fixed(Place::At(rng.pick(&AREAS) + rng.below(AREA_PAGES))),
+        _ => Aim::Fixed(Place::At(rng.pick(&shape.areas()) + rng.below(AREA_PAGES))),
     }
 }
 
@@ -237,7 +234,7 @@ fn access(rng: &mut Rng) -> Access {
     }
 }
 
-fn what(rng: &mut Rng, longest: u64) -> What {
+fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
     let space = rng.below(256) as u8;
     let object = rng.below(256) as u8;
     let value = rng.next() | 1;
@@ -249,7 +246,7 @@ fn what(rng: &mut Rng, longest: u64) -> What {
         9..=11 => What::Exit { space },
         12..=18 => What::MapAnonymous {
             space,
-            aim: aim(rng),
+            aim: aim(rng, shape),
             pages: length(rng, longest),
             prot: rng.pick(&PROTS),
             shared: rng.one_in(4),
@@ -259,14 +256,14 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             space,
             object,
             index: rng.below(12),
-            aim: aim(rng),
+            aim: aim(rng, shape),
             pages: length(rng, longest),
             prot: rng.pick(&PROTS),
             shared: rng.one_in(2),
         },
         27..=30 => What::Unmap {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             pages: length(rng, longest),
         },
         31..=36 => {
@@ -278,17 +275,17 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             };
             What::Remap {
                 space,
-                place: place(rng),
+                place: place(rng, shape),
                 pages,
                 new_pages,
-                aim: aim(rng),
+                aim: aim(rng, shape),
             }
         }
         37..=42 => {
             let prot = rng.pick(&PROTS);
             What::Protect {
                 space,
-                place: place(rng),
+                place: place(rng, shape),
                 pages: length(rng, longest),
                 prot,
             }
@@ -299,29 +296,29 @@ fn what(rng: &mut Rng, longest: u64) -> What {
         },
         45..=47 => What::DontNeed {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             pages: length(rng, longest),
         },
         48 => What::Free {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             pages: length(rng, longest),
         },
         49 => What::Populate {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             pages: length(rng, 64),
         },
         50..=67 => What::Touch {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             access: access(rng),
-            word: rng.below(512) as u16,
+            word: rng.below(shape.words()) as u16,
             value,
         },
         68..=79 => What::Sweep {
             space,
-            place: place(rng),
+            place: place(rng, shape),
             pages: 1 + rng.below(32),
             step: 1 + rng.below(3),
             access: access(rng),
@@ -331,7 +328,7 @@ fn what(rng: &mut Rng, longest: u64) -> What {
             let pages = 1 + rng.below(4);
             What::Pin {
                 space,
-                place: place(rng),
+                place: place(rng, shape),
                 pages,
                 writes: rng.one_in(2),
             }
@@ -365,7 +362,7 @@ fn what(rng: &mut Rng, longest: u64) -> What {
 }
 
 /// The operations of a seed. `longest` bounds the length of mappings.
-pub fn sequence(seed: u64, count: usize, longest: u64) -> Vec<Op> {
+pub fn sequence(seed: u64, shape: Shape, count: usize, longest: u64) -> Vec<Op> {
     let mut rng = Rng::new(seed);
     let mut ops = vec![
         Op {
@@ -383,7 +380,7 @@ pub fn sequence(seed: u64, count: usize, longest: u64) -> Vec<Op> {
     ];
     ops.extend((0..count).map(|_| Op {
         cpu: rng.below(256) as u8,
-        what: what(&mut rng, longest),
+        what: what(&mut rng, shape, longest),
     }));
     ops
 }

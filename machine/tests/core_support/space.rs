@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, USER_END, WRITE};
+use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, WRITE};
 
 /// A page that belongs to one space; the number tells it from every other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub struct Run {
 
 #[derive(Clone, Default, Debug)]
 pub struct Space {
+    /// First page that cannot be mapped.
+    pub user_end: u64,
     pub cells: BTreeMap<u64, Cell>,
     pub private: BTreeMap<u64, Private>,
     pub clean: BTreeMap<u64, Clean>,
@@ -66,6 +68,15 @@ pub struct Space {
 }
 
 impl Space {
+    pub fn check_range(&self, start: u64, pages: u64) -> Result<(), Refusal> {
+        let end = start.checked_add(pages).ok_or(Refusal::BadRange)?;
+        if pages == 0 || end > self.user_end {
+            Err(Refusal::BadRange)
+        } else {
+            Ok(())
+        }
+    }
+
     pub fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (&page, cell) in &self.cells {
@@ -121,7 +132,7 @@ impl Space {
 
     /// The highest gap of `pages` pages.
     pub fn highest_gap(&self, pages: u64) -> Option<u64> {
-        let mut end = USER_END - 1;
+        let mut end = self.user_end - 1;
         for (&page, _) in self.cells.iter().rev() {
             if page < end && end - (page + 1) >= pages {
                 break;
@@ -132,7 +143,7 @@ impl Space {
     }
 
     pub fn protect(&mut self, start: u64, pages: u64, prot: u8) -> Result<(), Refusal> {
-        check_range(start, pages)?;
+        self.check_range(start, pages)?;
         if !self.is_covered(start, pages) {
             return Err(Refusal::NotMapped);
         }
@@ -176,7 +187,7 @@ impl Space {
         target: Target,
         single: bool,
     ) -> Result<(u64, bool), Refusal> {
-        check_range(start, pages)?;
+        self.check_range(start, pages)?;
         if new_pages == 0 {
             return Err(Refusal::BadRange);
         }
@@ -196,7 +207,7 @@ impl Space {
             }
             target => {
                 let at_end = run.end == start + pages;
-                let fits = start + new_pages <= USER_END;
+                let fits = start + new_pages <= self.user_end;
                 if at_end && fits && self.is_free(start + pages, new_pages - pages) {
                     let last = self.cells[&(start + pages - 1)];
                     let first = Cell {
@@ -212,7 +223,7 @@ impl Space {
                 self.highest_gap(new_pages).ok_or(Refusal::NoGap)?
             }
         };
-        check_range(target, new_pages)?;
+        self.check_range(target, new_pages)?;
         if target < start + pages && start < target + new_pages {
             return Err(Refusal::BadRange);
         }
@@ -239,13 +250,4 @@ pub enum Target {
     Hint(u64),
     Fixed(u64),
     FixedFree(u64),
-}
-
-pub fn check_range(start: u64, pages: u64) -> Result<(), Refusal> {
-    let end = start.checked_add(pages).ok_or(Refusal::BadRange)?;
-    if pages == 0 || end > USER_END {
-        Err(Refusal::BadRange)
-    } else {
-        Ok(())
-    }
 }

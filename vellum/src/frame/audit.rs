@@ -1,6 +1,7 @@
 //! Statistics, and the proof that every frame is in exactly one place.
 
 use super::MAX_ORDER;
+use super::buddy::FreeLists;
 use super::cpu::{CpuFrames, Limbo};
 use super::memory::PhysicalMemory;
 use super::record::{Flags, Frame, Kind};
@@ -9,6 +10,7 @@ use super::zones::ZoneFrames;
 use crate::addr::Pfn;
 use crate::platform::{MemoryRange, Platform};
 use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 
 fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
     AuditError {
@@ -24,14 +26,14 @@ impl<P: Platform> PhysicalMemory<P> {
         for zone in 0..self.zone_count() {
             let zone = &self.zones.all[zone];
             stats.total += zone.info.total;
-            stats.free += zone.free.load(crate::sync::atomic::Ordering::Relaxed);
+            stats.free += zone.free.load(Ordering::Relaxed);
+            stats.zeroed += zone.zeroed.load(Ordering::Relaxed);
         }
         for cpu in self.cpus.iter() {
-            stats.cached += cpu
-                .rings()
-                .iter()
-                .map(|ring| u64::from(ring.len()))
-                .sum::<u64>();
+            stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();
+            if let Some(zeroed) = &cpu.zeroed {
+                stats.zeroed += u64::from(zeroed.low.len() + zeroed.high.len());
+            }
             stats.limbo += cpu
                 .limbo
                 .iter()
@@ -48,6 +50,8 @@ impl<P: Platform> PhysicalMemory<P> {
             stats.bytes_zeroed += counters.bytes_zeroed.get();
             stats.bytes_copied += counters.bytes_copied.get();
             stats.waits += counters.waits.get();
+            stats.zero_hits += counters.zero_hits.get();
+            stats.idle_bytes_zeroed += counters.idle_zeroed.get();
         }
         stats
     }
@@ -67,6 +71,7 @@ impl<P: Platform> PhysicalMemory<P> {
             zone: zone.info.zone,
             total: zone.info.total,
             free: lists.free(),
+            zeroed: lists.zeroed(),
             blocks: lists.blocks(),
             min: zone.info.min,
             low: zone.info.low,
@@ -107,21 +112,23 @@ impl<P: Platform> PhysicalMemory<P> {
         let lists = zone.lists.lock(pin);
         let mut free = 0;
         for order in 0..=MAX_ORDER {
-            let (mut pfn, mut previous) = (lists.head(order), Pfn::NONE);
-            for _ in 0..lists.blocks()[order as usize] {
-                if pfn.is_none() {
-                    return Err(wrong(previous, "the list ends before its count does"));
+            for (first, count) in lists.lists(order) {
+                let (mut pfn, mut previous) = (first, Pfn::NONE);
+                for _ in 0..count {
+                    if pfn.is_none() {
+                        return Err(wrong(previous, "the list ends before its count does"));
+                    }
+                    self.audit_block(pfn, order, number, &lists)?;
+                    let (next, back) = self.frame(pfn).links();
+                    if back != previous {
+                        return Err(wrong(pfn, "the link back is not to the block before"));
+                    }
+                    (pfn, previous) = (next, pfn);
+                    free += 1 << order;
                 }
-                self.audit_block(pfn, order, number)?;
-                let (next, back) = self.frame(pfn).links();
-                if back != previous {
-                    return Err(wrong(pfn, "the link back is not to the block before"));
+                if !pfn.is_none() {
+                    return Err(wrong(pfn, "the list goes on beyond its count"));
                 }
-                (pfn, previous) = (next, pfn);
-                free += 1 << order;
-            }
-            if !pfn.is_none() {
-                return Err(wrong(pfn, "the list goes on beyond its count"));
             }
         }
         if free != lists.free() {
@@ -133,7 +140,13 @@ impl<P: Platform> PhysicalMemory<P> {
         Ok(())
     }
 
-    fn audit_block(&self, pfn: Pfn, order: u32, zone: u16) -> Result<(), AuditError> {
+    fn audit_block(
+        &self,
+        pfn: Pfn,
+        order: u32,
+        zone: u16,
+        lists: &FreeLists,
+    ) -> Result<(), AuditError> {
         if !self.contains(pfn) || !self.contains(pfn.offset((1 << order) - 1)) {
             return Err(wrong(pfn, "a free block reaches out of the memory map"));
         }
@@ -145,7 +158,9 @@ impl<P: Platform> PhysicalMemory<P> {
             return Err(wrong(pfn, "on a buddy list, but the record says otherwise"));
         }
         let buddy = self.table.get(Pfn(pfn.0 ^ 1 << order));
-        if order < MAX_ORDER && buddy.is_some_and(|buddy| buddy.is_free_block(zone, order)) {
+        let is_like =
+            |buddy: &Frame| buddy.is_free_block(zone, order) && !lists.may_stay_apart(frame, buddy);
+        if order < MAX_ORDER && buddy.is_some_and(is_like) {
             return Err(wrong(pfn, "both buddies are free and not merged"));
         }
         for index in 1..1 << order {
@@ -157,7 +172,7 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     fn audit_cpu(&self, cpu: &CpuFrames) -> Result<(), AuditError> {
-        for pfn in cpu.rings().into_iter().flat_map(|ring| ring.frames()) {
+        for pfn in cpu.rings().flat_map(|ring| ring.frames()) {
             let frame = self.audited(pfn)?;
             if frame.kind() != Kind::Cached || frame.counts().refs() != 0 {
                 return Err(wrong(pfn, "on a CPU's list, but the record says otherwise"));

@@ -6,8 +6,15 @@
 //! if and only if it is the first of a block on one of these lists, so one look
 //! at a record, under the zone's lock, decides whether the buddy is free. A
 //! block is known to be zero if both halves were when it was put together.
+//!
+//! Where zero frames are worth keeping ([`FreeLists::keep_zeroed`]) there is a
+//! second set of lists for blocks known to be zero. Buddies then merge only
+//! with their like, and a request takes from the set it prefers before it takes
+//! from the other. A request that neither set can serve makes zero blocks
+//! ordinary ones, smallest first, until it can be served or none is left.
 
 use super::MAX_ORDER;
+use super::record::{Flags, Frame};
 use super::table::FrameTable;
 use crate::addr::Pfn;
 
@@ -16,11 +23,35 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 /// Free blocks of one zone, under the zone's lock.
 pub(super) struct FreeLists {
     zone: u16,
+    keeps_zeroed: bool,
+    plain: Blocks,
+    /// Empty unless zero blocks are kept apart.
+    zeroed: Blocks,
+}
+
+/// One set of lists, a list for each order.
+struct Blocks {
     /// Bit `order` is set if the list of that order is not empty.
     orders: u32,
     heads: [Pfn; ORDERS],
-    blocks: [u32; ORDERS],
+    counts: [u32; ORDERS],
+    /// Frames in all of them.
     free: u64,
+}
+
+impl Blocks {
+    const EMPTY: Blocks = Blocks {
+        orders: 0,
+        heads: [Pfn::NONE; ORDERS],
+        counts: [0; ORDERS],
+        free: 0,
+    };
+
+    /// The smallest order, `order` or more, with a block.
+    fn fitting(&self, order: u32) -> Option<u32> {
+        let large_enough = self.orders >> order << order;
+        (large_enough != 0).then(|| large_enough.trailing_zeros())
+    }
 }
 
 impl FreeLists {
@@ -28,50 +59,84 @@ impl FreeLists {
     pub(super) fn new(zone: u16) -> FreeLists {
         FreeLists {
             zone,
-            orders: 0,
-            heads: [Pfn::NONE; ORDERS],
-            blocks: [0; ORDERS],
-            free: 0,
+            keeps_zeroed: false,
+            plain: Blocks::EMPTY,
+            zeroed: Blocks::EMPTY,
         }
+    }
+
+    /// Keeps blocks known to be zero apart from now on.
+    pub(super) fn keep_zeroed(&mut self) {
+        self.keeps_zeroed = true;
     }
 
     /// Free frames.
     #[inline]
     pub(super) fn free(&self) -> u64 {
-        self.free
+        self.plain.free + self.zeroed.free
+    }
+
+    /// Free frames in blocks known to be zero, if those are kept apart.
+    #[inline]
+    pub(super) fn zeroed(&self) -> u64 {
+        self.zeroed.free
     }
 
     /// Free blocks of each order.
     pub(super) fn blocks(&self) -> [u32; ORDERS] {
-        self.blocks
+        let mut sums = self.plain.counts;
+        for (sum, count) in sums.iter_mut().zip(self.zeroed.counts) {
+            *sum += count;
+        }
+        sums
     }
 
-    /// First block of a list.
-    pub(super) fn head(&self, order: u32) -> Pfn {
-        self.heads[order as usize]
+    /// First block of each list of an order and how many it has, for the audit.
+    pub(super) fn lists(&self, order: u32) -> [(Pfn, u32); 2] {
+        [&self.plain, &self.zeroed]
+            .map(|set| (set.heads[order as usize], set.counts[order as usize]))
+    }
+
+    /// Whether two free blocks may stay apart although they are buddies.
+    pub(super) fn may_stay_apart(&self, block: &Frame, buddy: &Frame) -> bool {
+        self.keeps_zeroed && block.has(Flags::ZEROED) != buddy.has(Flags::ZEROED)
+    }
+
+    fn set_of(&mut self, zeroed: bool) -> &mut Blocks {
+        if zeroed && self.keeps_zeroed {
+            &mut self.zeroed
+        } else {
+            &mut self.plain
+        }
     }
 
     fn link(&mut self, table: &FrameTable, pfn: Pfn, order: u32, zeroed: bool) {
         let frame = table.frame(pfn);
-        let head = self.heads[order as usize];
         frame.set_free(self.zone, order, zeroed);
+        let set = self.set_of(zeroed);
+        let head = set.heads[order as usize];
         frame.set_links(head, Pfn::NONE);
         if head.is_none() {
-            self.orders |= 1 << order;
+            set.orders |= 1 << order;
         } else {
             let next = table.frame(head);
             next.set_links(next.links().0, pfn);
         }
-        self.heads[order as usize] = pfn;
-        self.blocks[order as usize] += 1;
+        set.heads[order as usize] = pfn;
+        set.counts[order as usize] += 1;
+        set.free += 1 << order;
     }
 
     fn unlink(&mut self, table: &FrameTable, pfn: Pfn, order: u32) {
-        let (next, previous) = table.frame(pfn).links();
+        let frame = table.frame(pfn);
+        let (next, previous) = frame.links();
+        let set = self.set_of(frame.has(Flags::ZEROED));
+        set.counts[order as usize] -= 1;
+        set.free -= 1 << order;
         if previous.is_none() {
-            self.heads[order as usize] = next;
+            set.heads[order as usize] = next;
             if next.is_none() {
-                self.orders &= !(1 << order);
+                set.orders &= !(1 << order);
             }
         } else {
             let frame = table.frame(previous);
@@ -81,45 +146,90 @@ impl FreeLists {
             let frame = table.frame(next);
             frame.set_links(frame.links().0, previous);
         }
-        self.blocks[order as usize] -= 1;
     }
 
-    /// Takes a free block of at least `order`, the smallest there is, and
-    /// splits it down to `order`. The block's first frame is left `Cached`.
-    pub(super) fn take(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {
-        let large_enough = self.orders >> order << order;
-        if large_enough == 0 {
-            return None;
-        }
-        let mut size = large_enough.trailing_zeros();
-        let pfn = self.heads[size as usize];
+    /// Takes a free block of at least `order`, the smallest there is among
+    /// those known to be zero if `zeroed` is preferred and else among the
+    /// others, and splits it down to `order`. The block's first frame is left
+    /// `Cached`.
+    pub(super) fn take(&mut self, table: &FrameTable, order: u32, zeroed: bool) -> Option<Pfn> {
+        let [first, second] = if zeroed {
+            [&self.zeroed, &self.plain]
+        } else {
+            [&self.plain, &self.zeroed]
+        };
+        let found = first
+            .fitting(order)
+            .map(|size| (first.heads[size as usize], size))
+            .or_else(|| {
+                let size = second.fitting(order)?;
+                Some((second.heads[size as usize], size))
+            });
+        let (pfn, mut size) = match found {
+            Some(found) => found,
+            None => self.merge_unlike(table, order)?,
+        };
         self.unlink(table, pfn, size);
         let frame = table.frame(pfn);
-        let zeroed = frame.has(super::Flags::ZEROED);
+        let zeroed = frame.has(Flags::ZEROED);
         while size > order {
             size -= 1;
             self.link(table, pfn.offset(1 << size), size, zeroed);
         }
         frame.set_cached_in(self.zone, zeroed);
-        self.free -= 1 << order;
         Some(pfn)
     }
 
+    /// Takes a block not known to be zero, of `order` or else the largest
+    /// below; returns it with its order.
+    pub(super) fn take_plain(&mut self, table: &FrameTable, order: u32) -> Option<(Pfn, u32)> {
+        let order = (0..=order)
+            .rev()
+            .find(|&order| self.plain.fitting(order).is_some())?;
+        Some((self.take(table, order, false)?, order))
+    }
+
+    /// Forgets of zero blocks that they are zero, so that they merge with
+    /// their buddies, until there is a block of `order`.
+    #[cold]
+    fn merge_unlike(&mut self, table: &FrameTable, order: u32) -> Option<(Pfn, u32)> {
+        while let Some(size) = self.zeroed.fitting(0) {
+            let block = self.zeroed.heads[size as usize];
+            self.unlink(table, block, size);
+            self.give(table, block, size, false);
+            if let Some(size) = self.plain.fitting(order) {
+                return Some((self.plain.heads[size as usize], size));
+            }
+        }
+        None
+    }
+
     /// Takes up to `count` single frames, whole blocks at a time and small
-    /// blocks first, and passes each to `each`, left `Cached`. Returns how many.
+    /// blocks first, and passes each to `each`, left `Cached`. Frames known to
+    /// be zero come last, or first if `zeroed` are preferred. Returns how many.
     pub(super) fn take_frames(
         &mut self,
         table: &FrameTable,
         count: u32,
+        zeroed: bool,
         mut each: impl FnMut(Pfn),
     ) -> u32 {
         let mut left = count;
-        while left > 0 && self.orders != 0 {
-            let order = self.orders.trailing_zeros().min(left.ilog2());
-            let Some(pfn) = self.take(table, order) else {
+        while left > 0 {
+            let preferred = self.set_of(zeroed).orders;
+            let orders = if preferred != 0 {
+                preferred
+            } else {
+                self.plain.orders | self.zeroed.orders
+            };
+            if orders == 0 {
+                break;
+            }
+            let order = orders.trailing_zeros().min(left.ilog2());
+            let Some(pfn) = self.take(table, order, zeroed) else {
                 break;
             };
-            let zeroed = table.frame(pfn).has(super::Flags::ZEROED);
+            let zeroed = table.frame(pfn).has(Flags::ZEROED);
             // Descending, so that the list hands them out ascending.
             for index in (0..1 << order).rev() {
                 let one = pfn.offset(index);
@@ -134,7 +244,6 @@ impl FreeLists {
     /// Puts a block on the lists, merged with its buddy as long as that is
     /// free too. Nobody uses the block; its frames but the first are tails.
     pub(super) fn give(&mut self, table: &FrameTable, pfn: Pfn, order: u32, zeroed: bool) {
-        self.free += 1 << order;
         let (mut pfn, mut order, mut zeroed) = (pfn, order, zeroed);
         while order < MAX_ORDER {
             let buddy = Pfn(pfn.0 ^ 1 << order);
@@ -142,8 +251,12 @@ impl FreeLists {
             if !other.is_free_block(self.zone, order) {
                 break;
             }
+            let other_zeroed = other.has(Flags::ZEROED);
+            if self.keeps_zeroed && other_zeroed != zeroed {
+                break;
+            }
             self.unlink(table, buddy, order);
-            zeroed &= other.has(super::Flags::ZEROED);
+            zeroed &= other_zeroed;
             table.frame(pfn.max(buddy)).set_tail(self.zone);
             pfn = pfn.min(buddy);
             order += 1;

@@ -6,9 +6,11 @@
 //! frame numbers, not links: a free frame's record and bytes stay untouched
 //! until it is handed out.
 
+use alloc::boxed::Box;
+
 use super::table::FrameTable;
 use crate::addr::Pfn;
-use crate::platform::NodeId;
+use crate::platform::{NodeId, Zone};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, EpochStamp};
 
@@ -21,7 +23,7 @@ pub(super) const MAX_HIGH: u32 = 2048;
 pub(super) const MAX_BATCH: u32 = 63;
 
 /// A list of frames: used last in first out, given back oldest first.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// Frames ever pushed minus popped at the young end.
     top: AtomicU32,
     /// Frames ever taken at the old end.
@@ -34,7 +36,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn new(batch: u32, high: u32) -> Ring {
+    pub(crate) fn new(batch: u32, high: u32) -> Ring {
         debug_assert!(
             batch >= 1 && high >= batch && (high as usize) < CAPACITY - MAX_BATCH as usize
         );
@@ -53,14 +55,14 @@ impl Ring {
 
     /// Frames in the list.
     #[inline]
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         let bottom = self.bottom.load(Ordering::Relaxed);
         self.top.load(Ordering::Relaxed).wrapping_sub(bottom)
     }
 
     /// Adds the youngest frame. There is room.
     #[inline]
-    pub(super) fn push(&self, pfn: Pfn) {
+    pub(crate) fn push(&self, pfn: Pfn) {
         let top = self.top.load(Ordering::Relaxed);
         self.slot(top).store(pfn.0, Ordering::Relaxed);
         self.top.store(top.wrapping_add(1), Ordering::Relaxed);
@@ -68,7 +70,7 @@ impl Ring {
 
     /// Takes the youngest frame.
     #[inline]
-    pub(super) fn pop(&self) -> Option<Pfn> {
+    pub(crate) fn pop(&self) -> Option<Pfn> {
         let top = self.top.load(Ordering::Relaxed);
         if top == self.bottom.load(Ordering::Relaxed) {
             return None;
@@ -80,7 +82,7 @@ impl Ring {
 
     /// The frame that [`Ring::pop`] would take.
     #[inline]
-    pub(super) fn youngest(&self) -> Option<Pfn> {
+    pub(crate) fn youngest(&self) -> Option<Pfn> {
         let top = self.top.load(Ordering::Relaxed);
         (top != self.bottom.load(Ordering::Relaxed))
             .then(|| Pfn(self.slot(top.wrapping_sub(1)).load(Ordering::Relaxed)))
@@ -88,7 +90,7 @@ impl Ring {
 
     /// Takes the oldest frame.
     #[inline]
-    pub(super) fn pop_oldest(&self) -> Option<Pfn> {
+    pub(crate) fn pop_oldest(&self) -> Option<Pfn> {
         let bottom = self.bottom.load(Ordering::Relaxed);
         if bottom == self.top.load(Ordering::Relaxed) {
             return None;
@@ -98,7 +100,7 @@ impl Ring {
     }
 
     /// Every frame of the list, for the audit.
-    pub(super) fn frames(&self) -> impl Iterator<Item = Pfn> {
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Pfn> {
         let bottom = self.bottom.load(Ordering::Relaxed);
         (0..self.len()).map(move |place| {
             Pfn(self
@@ -176,6 +178,26 @@ pub(super) struct Counters {
     pub(super) bytes_zeroed: Counter,
     pub(super) bytes_copied: Counter,
     pub(super) waits: Counter,
+    pub(super) zero_hits: Counter,
+    pub(super) idle_zeroed: Counter,
+    pub(super) tables: TableCounters,
+}
+
+/// What the sources of page tables did on one CPU; see
+/// [`crate::table::TablePageStats`] for each.
+#[derive(Default)]
+pub(crate) struct TableCounters {
+    pub(crate) taken: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) bytes_zeroed: Counter,
+    pub(crate) remote_frees: Counter,
+    pub(crate) trimmed: Counter,
+}
+
+/// One CPU's frames that are known to be zero, where those are kept apart.
+pub(super) struct ZeroFrames {
+    pub(super) low: Ring,
+    pub(super) high: Ring,
 }
 
 /// What one CPU has of its own.
@@ -200,6 +222,8 @@ pub(super) struct CpuFrames {
     pub(super) high: Ring,
     /// Freed here, at home elsewhere.
     pub(super) remote: Ring,
+    /// Known to be zero, of the zones of `low` and `high`.
+    pub(super) zeroed: Option<Box<ZeroFrames>>,
 }
 
 impl CpuFrames {
@@ -219,6 +243,40 @@ impl CpuFrames {
             low,
             high,
             remote,
+            zeroed: None,
+        }
+    }
+
+    /// Keeps frames known to be zero apart from now on.
+    pub(super) fn keep_zeroed(&mut self) {
+        self.zeroed = Some(Box::new(ZeroFrames {
+            low: Ring::new(self.low.batch, self.low.high),
+            high: Ring::new(self.high.batch, self.high.high),
+        }));
+    }
+
+    /// The list of zero frames that serves requests for `zone`, and the zone
+    /// that fills it.
+    #[inline]
+    pub(super) fn zeroed_for(&self, zone: Zone) -> Option<(&Ring, u16)> {
+        let zeroed = self.zeroed.as_deref()?;
+        Some(if zone == Zone::High && self.high_zone != u16::MAX {
+            (&zeroed.high, self.high_zone)
+        } else {
+            (&zeroed.low, self.low_zone)
+        })
+    }
+
+    /// The list that a freed zero frame of `zone` goes to, if there is one.
+    #[inline]
+    pub(super) fn zeroed_of(&self, zone: u16) -> Option<&Ring> {
+        let zeroed = self.zeroed.as_deref()?;
+        if zone == self.low_zone {
+            Some(&zeroed.low)
+        } else if zone == self.high_zone {
+            Some(&zeroed.high)
+        } else {
+            None
         }
     }
 
@@ -234,7 +292,10 @@ impl CpuFrames {
         }
     }
 
-    pub(super) fn rings(&self) -> [&Ring; 3] {
+    pub(super) fn rings(&self) -> impl Iterator<Item = &Ring> {
+        let zeroed = self.zeroed.iter();
         [&self.low, &self.high, &self.remote]
+            .into_iter()
+            .chain(zeroed.flat_map(|zeroed| [&zeroed.low, &zeroed.high]))
     }
 }

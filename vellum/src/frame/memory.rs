@@ -5,15 +5,19 @@
 //! a batch of frames moves. Locks: at most one zone's at a time, and nothing
 //! else is taken under it.
 
+use alloc::sync::Arc;
+
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
 use super::cpu::{CpuFrames, Limbo, Ring};
 use super::inject::Injection;
+use super::keeper::Keeper;
 use super::record::{Flags, Frame, Kind};
 use super::report::SetupError;
 use super::request::{FailAt, OutOfMemory, Request};
 use super::site::Site;
 use super::table::FrameTable;
+use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
@@ -34,7 +38,11 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) frame_shift: u32,
     advance_interval: u32,
     injection: Injection,
-    epochs: Epochs,
+    pub(super) epochs: Epochs,
+    /// What is known of a freed page table.
+    pub(super) freed_tables: FreedTables,
+    /// Who else keeps free frames.
+    keeper: Option<Arc<dyn Keeper<P>>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     shortage: CachePadded<AtomicU32>,
@@ -70,6 +78,8 @@ impl<P: Platform> PhysicalMemory<P> {
             advance_interval: ADVANCE_INTERVAL.max(platform.cpus() as u32),
             injection: Injection::new(),
             epochs: Epochs::new(platform.cpus()),
+            freed_tables: FreedTables::Plain,
+            keeper: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,
@@ -95,6 +105,15 @@ impl<P: Platform> PhysicalMemory<P> {
     pub fn pin(&self) -> Pin<'_> {
         let cpu = self.platform.pin();
         self.epochs.enter(self, cpu, self.cpus.of(cpu).node)
+    }
+
+    /// The same, with something else announced under the pin's fence; see
+    /// [`Epochs::enter_with`].
+    #[inline]
+    pub(crate) fn pin_with(&self, announce: impl FnOnce(CpuId)) -> Pin<'_> {
+        let cpu = self.platform.pin();
+        let node = self.cpus.of(cpu).node;
+        self.epochs.enter_with(self, cpu, node, || announce(cpu))
     }
 
     /// The record of a frame. Panics if `pfn` lies outside of the lowest to
@@ -143,17 +162,28 @@ impl<P: Platform> PhysicalMemory<P> {
             return Err(OutOfMemory);
         }
         let cpu = self.cpus.get(pin);
-        if Self::is_simple(cpu, &request)
-            && let ring = Self::ring_for(cpu, request.zone)
-            && let Some(pfn) = ring.pop()
-        {
-            if let Some(next) = ring.youngest() {
-                bytes::prefetch(self.frame(next));
+        if Self::is_simple(cpu, &request) {
+            if request.zeroed
+                && let Some(pfn) = self.take_zeroed(pin, cpu, &request)
+            {
+                return Ok(pfn);
             }
-            cpu.counters.allocs.bump();
-            return Ok(self.hand_out(pin, pfn, &request));
+            let ring = Self::ring_for(cpu, request.zone);
+            if let Some(pfn) = ring.pop() {
+                if let Some(next) = ring.youngest() {
+                    bytes::prefetch(self.frame(next));
+                }
+                cpu.counters.allocs.bump();
+                return Ok(self.hand_out(pin, pfn, &request));
+            }
         }
         self.alloc_slow(pin, &request)
+    }
+
+    /// Makes `keeper` give up its frames when memory is short, and when a CPU
+    /// gives back its lists.
+    pub fn set_keeper(&mut self, keeper: Arc<dyn Keeper<P>>) {
+        self.keeper = Some(keeper);
     }
 
     /// Whether the CPU's own list may serve the request.
@@ -175,12 +205,14 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     #[inline]
-    fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
+    pub(super) fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
         let zeroed = self.frame(pfn).hand_out(request.order);
         if request.zeroed && !zeroed {
             for index in 0..1 << request.order {
                 self.zero(pin, pfn.offset(index));
             }
+        } else if request.zeroed {
+            self.check_zero(pin, pfn);
         }
         pfn
     }
@@ -204,7 +236,13 @@ impl<P: Platform> PhysicalMemory<P> {
             return Err(OutOfMemory);
         };
         counters.allocs.bump();
-        Ok(self.hand_out(pin, pfn, request))
+        let pfn = self.hand_out(pin, pfn, request);
+        if let Some(keeper) = &self.keeper
+            && self.is_short(pin)
+        {
+            keeper.give_up(self, pin);
+        }
+        Ok(pfn)
     }
 
     /// Tries every zone the request allows, in its node's order.
@@ -249,7 +287,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
         let mut lists = zone.lists.lock(pin);
         let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
-        let taken = lists.take_frames(&self.table, spare as u32, |pfn| ring.push(pfn));
+        let taken = lists.take_frames(&self.table, spare as u32, false, |pfn| ring.push(pfn));
         self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
         drop(lists);
         if taken > 0 {
@@ -271,12 +309,12 @@ impl<P: Platform> PhysicalMemory<P> {
         if lists.free() < floor + (1 << request.order) {
             return None;
         }
-        let pfn = lists.take(&self.table, request.order)?;
+        let pfn = lists.take(&self.table, request.order, request.zeroed)?;
         self.note_taken(pin, zone, &lists, 1, node);
         Some(pfn)
     }
 
-    fn note_taken(
+    pub(super) fn note_taken(
         &self,
         pin: &Pin<'_>,
         zone: &ZoneFrames,
@@ -384,14 +422,14 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     #[cold]
-    fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
+    pub(super) fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
         self.cpus.get(pin).counters.drains.bump();
         self.give_back(pin, ring, ring.batch);
         self.heed_shortage(pin);
     }
 
     /// Gives the oldest `count` frames of a list back to their zones.
-    fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
+    pub(super) fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
         let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
         for _ in 0..count {
             let Some(pfn) = ring.pop_oldest() else { break };
@@ -440,16 +478,27 @@ impl<P: Platform> PhysicalMemory<P> {
         } else {
             frame.clear(Flags::ZEROED);
         }
-        let cpu = self.cpus.get(pin);
+        self.limbo_now(pin).push(&self.table, pfn);
+        self.count_retired(pin, 1);
+    }
+
+    /// The list for what is retired now.
+    pub(super) fn limbo_now<'a>(&'a self, pin: &'a Pin<'_>) -> &'a Limbo {
+        let limbos = &self.cpus.get(pin).limbo;
         let stamp = self.epochs.stamp();
-        let limbo = &cpu.limbo[stamp.0 as usize % cpu.limbo.len()];
+        let limbo = &limbos[stamp.0 as usize % limbos.len()];
         if limbo.stamp() != stamp {
             // Two epochs older, or more: passed.
             self.release(pin, limbo);
             limbo.set_stamp(stamp);
         }
-        limbo.push(&self.table, pfn);
-        let since = cpu.since_advance.load(Ordering::Relaxed) + 1;
+        limbo
+    }
+
+    /// Counts retirements, and moves the epoch on when there were enough.
+    pub(super) fn count_retired(&self, pin: &Pin<'_>, count: u32) {
+        let cpu = self.cpus.get(pin);
+        let since = cpu.since_advance.load(Ordering::Relaxed) + count;
         if since < self.advance_interval {
             cpu.since_advance.store(since, Ordering::Relaxed);
         } else {
@@ -459,7 +508,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    fn release_passed(&self, pin: &Pin<'_>) {
+    pub(super) fn release_passed(&self, pin: &Pin<'_>) {
         for limbo in &self.cpus.get(pin).limbo {
             if limbo.len() > 0 && self.epochs.passed(limbo.stamp()) {
                 self.release(pin, limbo);
@@ -470,8 +519,15 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Frees the frames of a limbo list whose epoch has passed.
     fn release(&self, pin: &Pin<'_>, limbo: &Limbo) {
         while let Some(pfn) = limbo.pop(&self.table) {
-            self.frame(pfn).init_counts(0, 0);
-            self.free(pin, pfn, 0);
+            let frame = self.frame(pfn);
+            frame.init_counts(0, 0);
+            if frame.kind() == Kind::Table {
+                self.free_table(pin, pfn);
+            } else if frame.has(Flags::ZEROED) {
+                self.free_zeroed(pin, pfn);
+            } else {
+                self.free(pin, pfn, 0);
+            }
         }
     }
 
@@ -479,6 +535,9 @@ impl<P: Platform> PhysicalMemory<P> {
     /// frames whose epoch has passed. For a CPU that idles or goes offline.
     pub fn drain(&self, pin: &Pin<'_>) {
         self.epochs.try_advance();
+        if let Some(keeper) = &self.keeper {
+            keeper.give_up(self, pin);
+        }
         self.release_passed(pin);
         let cpu = self.cpus.get(pin);
         for ring in cpu.rings() {

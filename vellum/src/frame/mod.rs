@@ -12,6 +12,7 @@ mod buddy;
 mod content;
 mod cpu;
 mod inject;
+mod keeper;
 mod memory;
 mod record;
 mod report;
@@ -19,16 +20,20 @@ mod request;
 mod reserve;
 mod site;
 mod table;
+mod zeroed;
 mod zones;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cpu::Ring;
+pub use keeper::Keeper;
 pub use memory::PhysicalMemory;
 pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS};
 pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, ZoneStats};
 pub use request::{FailAt, OutOfMemory, Request};
 pub use site::Site;
+pub use zeroed::FreedTables;
 
 /// Log2 of the frames in the largest block.
 pub const MAX_ORDER: u32 = 10;

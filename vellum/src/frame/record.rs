@@ -279,6 +279,16 @@ impl Frame {
         Counts(self.counts.fetch_sub(ONE_MAP, Ordering::Release))
     }
 
+    /// The only PTE that maps the frame is gone, and nothing else keeps it: both
+    /// go in one step, and the frame is the caller's. False, and nothing
+    /// changed, if there is another mapping or reference.
+    #[inline]
+    pub fn take_last(&self) -> bool {
+        self.counts
+            .compare_exchange(ONE_REF + ONE_MAP, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Takes a reference on a frame that may be on its way out: fails if it
     /// has none.
     #[inline]

@@ -130,8 +130,15 @@ pub struct FrameStats {
     pub failed: u64,
     /// Allocations that took a zone below its low watermark.
     pub below_low: u64,
-    /// Bytes written with zeroes.
+    /// Bytes written with zeroes for who asked for them.
     pub bytes_zeroed: u64,
+    /// Bytes written with zeroes in idle time.
+    pub idle_bytes_zeroed: u64,
+    /// Free frames, in the buddy lists and in those of CPUs, that are known to
+    /// be zero and kept apart.
+    pub zeroed: u64,
+    /// Requests served from them.
+    pub zero_hits: u64,
     /// Bytes copied from frame to frame.
     pub bytes_copied: u64,
     /// Times a pinned caller began to wait for another CPU: for a spin lock, a
@@ -158,6 +165,8 @@ pub struct ZoneStats {
     pub total: u64,
     /// Frames in the buddy lists.
     pub free: u64,
+    /// Those of them that are known to be zero and kept apart.
+    pub zeroed: u64,
     /// Free blocks of each order.
     pub blocks: [u32; super::MAX_ORDER as usize + 1],
     /// The reserve that only urgent requests use, in frames.

@@ -16,7 +16,7 @@ impl<P: Platform> PhysicalMemory<P> {
                 return None;
             }
             let lists = zone.lists.0.get_mut();
-            let pfn = lists.take(table, 0)?;
+            let pfn = lists.take(table, 0, false)?;
             zone.free
                 .store(lists.free(), crate::sync::atomic::Ordering::Relaxed);
             Some(pfn)

@@ -30,11 +30,21 @@ pub enum Site {
     RadixNode,
     /// A node of a PTE chain.
     ChainNode,
+    /// A member of a bundle of forked spaces.
+    Anonmm,
+    /// A node of a page's further addresses.
+    AddressChain,
+    /// An anon_vma.
+    AnonVma,
+    /// A link between a region and an anon_vma.
+    AnonVmaChain,
+    /// A node in the tree of related spaces (`rmap=family`).
+    KinNode,
 }
 
 impl Site {
     /// Every site, in order of its number.
-    pub const ALL: [Site; 13] = [
+    pub const ALL: [Site; 18] = [
         Site::AnonymousPage,
         Site::CopyOnWrite,
         Site::ForkCopy,
@@ -48,5 +58,10 @@ impl Site {
         Site::Object,
         Site::RadixNode,
         Site::ChainNode,
+        Site::Anonmm,
+        Site::AddressChain,
+        Site::AnonVma,
+        Site::AnonVmaChain,
+        Site::KinNode,
     ];
 }

@@ -9,6 +9,7 @@ use crate::testing::{Rng, TestMachine, range, run_on};
 
 mod cpus;
 mod limbo;
+mod zeroed;
 mod zoned;
 
 const SITE: Site = Site::AnonymousPage;

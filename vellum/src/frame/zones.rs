@@ -35,13 +35,16 @@ pub(super) struct ZoneFrames {
     pub(super) lists: CachePadded<SpinLock<FreeLists>>,
     /// [`FreeLists::free`] for readers without the lock.
     pub(super) free: AtomicU64,
+    /// [`FreeLists::zeroed`] likewise.
+    pub(super) zeroed: AtomicU64,
 }
 
 impl ZoneFrames {
-    /// Publishes the number of free frames, before the lock is given up.
+    /// Publishes the numbers of free frames, before the lock is given up.
     #[inline]
     pub(super) fn publish(&self, lists: &FreeLists) {
         self.free.store(lists.free(), Ordering::Relaxed);
+        self.zeroed.store(lists.zeroed(), Ordering::Relaxed);
     }
 
     /// Frames that a request must leave free here.
@@ -194,6 +197,7 @@ fn zone((node, zone, total): (NodeId, Zone, u64), lists: FreeLists) -> ZoneFrame
             high: min + min / 2,
         },
         free: AtomicU64::new(lists.free()),
+        zeroed: AtomicU64::new(0),
         lists: CachePadded(SpinLock::new(lists)),
     }
 }

@@ -105,6 +105,37 @@ impl<'a> Radix<'a> {
         }
     }
 
+    /// Calls `each` for the frames at `range`, ascending, walking once for all
+    /// that one node holds. Needs no lock.
+    #[inline]
+    pub fn each_in(&self, range: core::ops::Range<u64>, mut each: impl FnMut(u64, Pfn)) {
+        let (root, top) = self.root();
+        if top == 0 {
+            return;
+        }
+        let mut index = range.start;
+        let end = range.end.min(reach(top));
+        while index < end {
+            let (mut node, mut height) = (root, top);
+            while height > 1 && !node.is_none() {
+                let slot = self.nodes.get(node).slot(index, height);
+                node = Handle::from_raw(slot.load(Ordering::Acquire));
+                height -= 1;
+            }
+            let next = end.min((index | (reach(1) - 1)) + 1);
+            if !node.is_none() {
+                let leaf = self.nodes.get(node);
+                for at in index..next {
+                    let slot = leaf.slot(at, 1).load(Ordering::Acquire);
+                    if slot != 0 {
+                        each(at, Pfn(slot - 1));
+                    }
+                }
+            }
+            index = next;
+        }
+    }
+
     /// The first frame at or behind `from`, with its index. Needs no lock.
     pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
         let mut index = from;

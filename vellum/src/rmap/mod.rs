@@ -10,14 +10,33 @@
 //! from the frame and goes the other way, so it only *tries* table locks, and
 //! starts over where that fails.
 
+mod addresses;
+mod anon_pages;
+mod anon_vma;
+mod anon_vma_chain;
+mod anonmm;
+mod anonmm2003;
+mod bundle;
+mod bundles;
 mod chains;
+mod family;
+mod file_pages;
 mod partial;
 mod slot;
 
 #[cfg(test)]
+mod anon_tests;
+#[cfg(test)]
+mod anonmm_tests;
+#[cfg(test)]
 mod tests;
 
+pub use anon_vma::AnonVma;
+pub use anon_vma_chain::AnonVmaChain;
+pub use anonmm::Anonmm;
+pub use anonmm2003::Anonmm2003;
 pub use chains::Chains;
+pub use family::Family;
 pub use partial::Partial;
 pub use slot::Slot;
 
@@ -123,8 +142,10 @@ impl<S> RegionRef<'_, S> {
     /// The page with linear index `index`, if it is in the region.
     #[inline]
     pub fn page_of(&self, index: u64) -> Option<Vpn> {
+        // Read without locks, start and end may be of different moments.
         let distance = index.wrapping_sub(self.first);
-        (distance < self.pages.pages()).then(|| self.pages.start.offset(distance))
+        let page = Vpn(self.pages.start.0.wrapping_add(distance));
+        self.pages.contains(page).then_some(page)
     }
 }
 
@@ -243,6 +264,14 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// page by one address that all its spaces share.
     const COPIES_TO_MOVE: bool = false;
 
+    /// Whether the design keeps ranges of regions, so that no fault may be
+    /// inside a region when [`ReverseMap::region_resized`] says that it grows.
+    const KEEPS_RANGES: bool = false;
+
+    /// Whether [`ReverseMap::prepare_move`] is called before private pages that
+    /// several spaces map move within one (mremap).
+    const PREPARES_TO_MOVE: bool = false;
+
     /// What regions embed. It must be as new after [`ReverseMap::region_ended`].
     type Region: Default + Send + Sync + core::fmt::Debug;
     /// What objects embed.
@@ -266,6 +295,17 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         ctx: &mut Self::Ctx,
         count: usize,
     ) -> Result<(), OutOfMemory>;
+
+    /// Makes sure that the entries of `count` private pages that several spaces
+    /// map can be moved under this pin. Called if
+    /// [`ReverseMap::PREPARES_TO_MOVE`].
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing changed.
+    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
+        let _ = (env, count);
+        Ok(())
+    }
 
     /// Makes sure that private pages can be added in `region`. Called before
     /// each that a fault adds, with no spin lock held and the region entered, by
@@ -383,7 +423,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// `tail` will be split off the end of `head`, which still has all pages.
-    /// Faults may be inside `head`. [`ReverseMap::region_resized`] of `head`
+    /// No fault is inside `head`. [`ReverseMap::region_resized`] of `head`
     /// follows when it has lost the pages. The space is locked.
     ///
     /// # Errors
@@ -410,13 +450,14 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         let _ = (env, topology, region);
     }
 
-    /// Whether two neighbouring regions may become one.
+    /// Whether two neighbouring regions may become one. Asked once more when no
+    /// fault is inside either.
     fn regions_mergeable(&self, head: &Self::Region, tail: &Self::Region) -> bool {
         let _ = (head, tail);
         true
     }
 
-    /// `tail`'s pages will be `head`'s; no fault is inside `tail`.
+    /// `tail`'s pages will be `head`'s; no fault is inside either.
     /// [`ReverseMap::region_resized`] of `head` follows, before it has them, and
     /// then [`ReverseMap::region_ended`] of `tail`. The space is locked.
     fn region_merged<P: Platform>(
@@ -476,7 +517,9 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// Hands every entry that maps `frame` to `visitor`, its table locked and
     /// the entry checked. The caller holds a reference to the frame and no
-    /// spin lock. Entries made or removed meanwhile may be missed; when the
+    /// spin lock. Entries made or removed meanwhile may be missed, and a
+    /// design that stops at as many entries as the mapping count said may miss
+    /// another in their place; when the
     /// frame's mappings change meanwhile an entry may be handed out twice.
     fn visit<P: Platform, F: Format>(
         &self,
@@ -501,8 +544,30 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         maps: u32,
     ) -> Result<(), &'static str>;
 
+    /// Checks what the design keeps in a region, while nothing else runs.
+    /// `has_private` says that private pages have been made in it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check_region<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Self::Region>,
+        region: RegionRef<'_, Self::Region>,
+        has_private: bool,
+    ) -> Result<(), &'static str> {
+        let _ = (env, topology, region, has_private);
+        Ok(())
+    }
+
     /// Nodes the design holds for mappings now, for leak checks.
     fn live_nodes(&self) -> u64;
+
+    /// What the design holds for regions and spaces now: nothing once all have
+    /// ended. For leak checks.
+    fn live_groups(&self) -> u64 {
+        0
+    }
 
     /// Checks the design's arenas while nothing else runs; returns the frames
     /// they have.
@@ -510,4 +575,30 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// # Errors
     /// What is wrong.
     fn audit_nodes(&self) -> Result<u64, AuditError>;
+}
+
+/// Evaluates an expression with `$R` as the type of the design that a value of
+/// [`Rmap`](crate::design::Rmap) stands for. The one list of designs beside that
+/// type's.
+#[macro_export]
+macro_rules! with_rmap {
+    ($rmap:expr, $R:ident => $body:expr) => {
+        $crate::with_rmap!(@list $rmap, $R, $body, [
+            Chains
+            Partial
+            Anonmm2003
+            Anonmm
+            AnonVma
+            AnonVmaChain
+            Family
+        ])
+    };
+    (@list $rmap:expr, $R:ident, $body:expr, [$($name:ident)*]) => {
+        match $rmap {
+            $($crate::design::Rmap::$name => {
+                type $R = $crate::rmap::$name;
+                $body
+            })*
+        }
+    };
 }

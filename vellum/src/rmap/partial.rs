@@ -1,91 +1,23 @@
 //! Object-based reverse mapping for file pages, chains for anonymous ones
 //! (`rmap=partial`).
 //!
-//! The design of McCracken's objrmap (2003) with the interval tree that took
-//! the place of its lists: a page of an object keeps nothing but its mapping
-//! count. Whoever looks for its entries asks which regions map that part of
-//! the object, computes the page in each, and reads the tables, until as many
-//! entries are found as the count says.
-
-use core::ops::ControlFlow;
+//! McCracken's objrmap (2003) as `-mm2` of that March had it: `file_pages`
+//! says how pages of objects are found.
 
 use super::chains::Chains;
+use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
 use crate::design::Design;
-use crate::frame::{AuditError, Frame, Kind, OutOfMemory};
+use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::ArenaMaker;
-use crate::sync::{Counter, PerCpu};
 use crate::table::{Format, PteRef};
-
-#[derive(Default)]
-struct CpuState {
-    adds: Counter,
-    duplicates: Counter,
-    removes: Counter,
-    moves: Counter,
-}
 
 /// The `partial` design.
 pub struct Partial {
     anonymous: Chains,
-    cpus: PerCpu<CpuState>,
-}
-
-fn of_object<P: Platform>(env: &Env<'_, P>, run: &Run) -> bool {
-    env.memory.frame(run.frame).kind() == Kind::Object
-}
-
-impl Partial {
-    /// Searches the regions of the frame's object. Returns whether a lock was
-    /// not free, so that entries may have been missed.
-    fn search_regions<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        pfn: Pfn,
-        report: &mut VisitReport,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> bool {
-        let frame: &Frame = env.memory.frame(pfn);
-        let mut wanted = frame.counts().maps();
-        let mut contended = false;
-        topology.regions_of(env.pin, frame.owner(), frame.index(), &mut |space, page| {
-            if wanted == 0 {
-                return ControlFlow::Break(());
-            }
-            let Some(pte) = topology.leaf(env.pin, space, page) else {
-                report.false_probes += 1;
-                return ControlFlow::Continue(());
-            };
-            match Slot::open(env.memory, pte, pfn) {
-                Err(_) => {
-                    report.lock_failures += 1;
-                    contended = true;
-                }
-                Ok(None) => report.false_probes += 1,
-                Ok(Some(slot)) => {
-                    report.hits += 1;
-                    wanted -= 1;
-                    match visitor(&slot) {
-                        Verdict::Keep => {}
-                        Verdict::Unmapped => {
-                            report.unmapped += 1;
-                            frame.remove_mapping();
-                            self.cpus.get(env.pin).removes.bump();
-                        }
-                        Verdict::Stop => {
-                            contended = false;
-                            return ControlFlow::Break(());
-                        }
-                    }
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        contended
-    }
+    files: FilePages,
 }
 
 impl ReverseMap for Partial {
@@ -98,7 +30,7 @@ impl ReverseMap for Partial {
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Partial {
             anonymous: Chains::with_direct(options.direct, cpus, arenas),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            files: FilePages::new(cpus),
         }
     }
 
@@ -132,8 +64,8 @@ impl ReverseMap for Partial {
         place: Place<'_, (), ()>,
         fresh: bool,
     ) {
-        if of_object(env, run) {
-            self.cpus.get(env.pin).adds.add(u64::from(run.count));
+        if is_of_object(env, run.frame) {
+            self.files.add(env, run);
         } else {
             self.anonymous.add(env, ctx, run, place, fresh);
         }
@@ -147,8 +79,8 @@ impl ReverseMap for Partial {
         run: &Run,
         place: Place<'_, (), ()>,
     ) {
-        if of_object(env, run) {
-            self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
+        if is_of_object(env, run.frame) {
+            self.files.duplicate(env, run);
         } else {
             self.anonymous.duplicate(env, ctx, run, place);
         }
@@ -162,8 +94,8 @@ impl ReverseMap for Partial {
         run: &Run,
         place: Place<'_, (), ()>,
     ) {
-        if of_object(env, run) {
-            self.cpus.get(env.pin).removes.add(u64::from(run.count));
+        if is_of_object(env, run.frame) {
+            self.files.remove(env, run);
         } else {
             self.anonymous.remove(env, ctx, run, place);
         }
@@ -177,8 +109,8 @@ impl ReverseMap for Partial {
         to: &Run,
         place: Place<'_, (), ()>,
     ) {
-        if of_object(env, from) {
-            self.cpus.get(env.pin).moves.add(u64::from(from.count));
+        if is_of_object(env, from.frame) {
+            self.files.shift(env, from);
         } else {
             self.anonymous.shift(env, ctx, from, to, place);
         }
@@ -195,13 +127,13 @@ impl ReverseMap for Partial {
     }
 
     fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
-        if !of_object(env, run) {
+        if !is_of_object(env, run.frame) {
             self.anonymous.promote(env, ctx, run, leaf);
         }
     }
 
     fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
-        if !of_object(env, run) {
+        if !is_of_object(env, run.frame) {
             self.anonymous.demote(env, ctx, run, leaf);
         }
     }
@@ -216,21 +148,12 @@ impl ReverseMap for Partial {
         if env.memory.frame(pfn).kind() != Kind::Object {
             return self.anonymous.visit(env, topology, pfn, visitor);
         }
-        let mut report = VisitReport::default();
-        let mut spins = 0;
-        while self.search_regions(env, topology, pfn, &mut report, visitor) {
-            env.pin.relax(spins);
-            spins += 1;
-        }
-        report
+        self.files.visit(env, topology, pfn, visitor)
     }
 
     fn stats(&self) -> RmapStats {
         let mut stats = self.anonymous.stats();
-        stats.adds += self.cpus.sum(|cpu| &cpu.adds);
-        stats.duplicates += self.cpus.sum(|cpu| &cpu.duplicates);
-        stats.removes += self.cpus.sum(|cpu| &cpu.removes);
-        stats.moves += self.cpus.sum(|cpu| &cpu.moves);
+        self.files.add_to(&mut stats);
         stats
     }
 

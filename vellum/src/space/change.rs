@@ -163,14 +163,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             offset: view.index_of(page),
             ..view
         };
-        self.rmap.region_split(
-            &self.env(pin),
-            self,
-            self.region_ref(head),
-            self.region_ref_with(tail, space.handle(), &rest),
-        )?;
         region.gate.close();
         self.wait_out_region(pin, space, head.raw());
+        self.rmap
+            .region_split(
+                &self.env(pin),
+                self,
+                self.region_ref(head),
+                self.region_ref_with(tail, space.handle(), &rest),
+            )
+            .inspect_err(|_| region.gate.open())?;
         if view.object != 0 {
             self.objects.hold(view.object);
         }
@@ -218,13 +220,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !matches {
             return;
         }
-        second.gate.close();
-        self.wait_out_region(pin, space, tail.raw());
+        // Both: a fault in either may be about to set what decides whether they
+        // can be merged.
+        let gates = [(head, first), (tail, second)];
+        for (_, region) in gates {
+            region.gate.close();
+        }
+        for (handle, _) in gates {
+            self.wait_out_region(pin, space, handle.raw());
+        }
+        if !self.rmap.regions_mergeable(&first.rmap, &second.rmap) {
+            for (_, region) in gates {
+                region.gate.open();
+            }
+            return;
+        }
         // Asked anew: a fault may have made a private page until the gate closed.
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
         self.join_regions(pin, space, &space.seq.write(), head, tail);
+        first.gate.open();
     }
 
     /// The space's lock, for a range that the format can map.

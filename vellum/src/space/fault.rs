@@ -20,7 +20,7 @@ use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
-use crate::sync::Pin;
+use crate::sync::{Expected, Pin};
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
 
 /// What resolving a fault took.
@@ -60,6 +60,8 @@ pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(super) tables: Tables<'a, P, F>,
     pub(super) page: Vpn,
     pub(super) access: Access,
+    /// The lowest table there was on the way to the page, and its level.
+    pub(super) lowest: (Pfn, u32),
 }
 
 impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
@@ -74,13 +76,27 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         F::index(self.page, 1)
     }
 
+    /// The table for the page, locked. A leaf that covers more than the page
+    /// may stand in it; its level tells.
+    #[inline]
+    pub(super) fn lock_table(&self, vm: &Vm<P, F, R>) -> Result<LockedTable<'a, F>, OutOfMemory> {
+        let (table, level) = self.lowest;
+        if level == 1
+            && let Some(locked) = self.tables.lock_found(table)
+        {
+            return Ok(locked);
+        }
+        let (table, made) = self.tables.lock_or_make(self.page)?;
+        vm.count_tables(self.pin, self.space, made, 0);
+        Ok(table)
+    }
+
     /// The table for the page, locked, if its entry is still empty.
     pub(super) fn lock_empty(
         &self,
         vm: &Vm<P, F, R>,
     ) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
-        let (table, made) = self.tables.lock_or_make(self.page)?;
-        vm.count_tables(self.pin, self.space, made, 0);
+        let table = self.lock_table(vm)?;
         let empty = table.level() == 1 && table.load(self.index()) == 0;
         Ok(empty.then_some(table))
     }
@@ -105,8 +121,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut spins = 0;
         loop {
             let step = {
-                let pin = self.pin();
-                self.try_fault(&pin, space, page, access)?
+                let pin = self.pin_for_fault(space.handle);
+                let expected = self.announcements.expected(&pin);
+                self.try_fault(&pin, expected, space, page, access)?
             };
             match step {
                 Step::Done(resolved) => return Ok(resolved),
@@ -125,13 +142,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn try_fault(
         &self,
         pin: &Pin<'_>,
+        expected: Option<Expected<'_>>,
         id: SpaceId,
         page: Vpn,
         access: Access,
     ) -> Result<Step, FaultError> {
         let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
         self.load_pinned(pin, space);
-        let entered = match self.enter_region(pin, space, page) {
+        let entered = match self.enter_region(pin, expected, space, page) {
             Lookup::Found(entered) => entered,
             Lookup::Busy => {
                 self.events(pin).fault_retries.bump();
@@ -143,28 +161,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !entered.view.prot.allows(access) {
             return Err(FaultError::Protection);
         }
+        let tables = self.tables(pin, space);
+        let (entry, lowest) = tables.find(page);
         let fault = Fault {
             pin,
             space,
             entered,
-            tables: self.tables(pin, space),
+            tables,
             page,
             access,
+            lowest,
         };
-        self.resolve(&fault)
+        self.resolve(&fault, entry)
     }
 
     #[inline]
-    fn resolve(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+    fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
         self.events(fault.pin).faults.bump();
         let view = &fault.entered.view;
-        let (entry, _) = fault.tables.peek(fault.page);
+        let (_, level) = fault.lowest;
         if F::is_mapped(entry) {
             return self.resolve_present(fault, entry);
         }
         match (view.object, fault.access) {
             (0, Access::Write) => self.map_new_page(fault),
-            (0, _) => self.map_zero_page(fault),
+            (0, _) => self.map_zero_page(fault, level),
             (_, Access::Write) if !view.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
@@ -235,14 +256,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
         let prepared = self.prepare_private(fault, &mut ctx);
-        let (table, made) = match prepared.and_then(|()| fault.tables.lock_or_make(fault.page)) {
+        let table = match prepared.and_then(|()| fault.lock_table(self)) {
             Ok(found) => found,
             Err(error) => {
                 self.rmap.finish(&env, ctx);
                 return Err(error);
             }
         };
-        self.count_tables(fault.pin, fault.space, made, 0);
         let installs = table.level() == 1 && expected(&table);
         if installs {
             let index = fault.index();
@@ -303,17 +323,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First load from a private page without object: the shared zero page.
-    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
-        let Some(table) = fault.lock_empty(self)? else {
-            return Ok(Step::Again);
-        };
+    /// `level` is that of the lowest table on the way to it, as seen a moment ago.
+    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>, level: u32) -> Result<Step, FaultError> {
         let prot: Prot = fault.entered.view.prot.read_only();
-        table.fill(
-            fault.index(),
-            F::leaf(self.zero_page, 1, prot, Marks::ACCESSED),
-        );
-        table.count_made(1);
-        drop(table);
+        let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
+        let made = if level == 1 {
+            0
+        } else {
+            fault.tables.link_leaf(fault.page, leaf)?
+        };
+        self.count_tables(fault.pin, fault.space, made, 0);
+        if made == 0 {
+            let Some(table) = fault.lock_empty(self)? else {
+                return Ok(Step::Again);
+            };
+            table.fill(fault.index(), leaf);
+            table.count_made(1);
+        }
         self.count_resident(fault.pin, fault.space, Resident::Zero, 1);
         self.events(fault.pin).zero_maps.bump();
         Ok(Step::Done(Resolved::Mapped))

@@ -12,6 +12,7 @@ use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKin
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::atomic::{Ordering, fence};
+use crate::sync::bytes;
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
@@ -166,16 +167,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let radix = self.objects.radix(object);
         let mut taken = [(Vpn(0), Pfn::NONE); MAX_AROUND];
         let mut count = 0;
-        for page in window.start.0..window.end.0 {
-            let page = Vpn(page);
-            if table.load(F::index(page, 1)) != 0 {
-                continue;
-            }
-            let Some(frame) = radix.get(view.index_of(page)) else {
-                continue;
-            };
-            if self.memory.frame(frame).try_map() {
+        // All records are asked for before the first is needed.
+        if window.is_empty() {
+            return 0;
+        }
+        let first = view.index_of(window.start);
+        radix.each_in(first..first + window.pages(), |index, frame| {
+            let page = window.start.offset(index - first);
+            if table.load(F::index(page, 1)) == 0 {
+                bytes::prefetch(self.memory.frame(frame));
                 taken[count] = (page, frame);
+                count += 1;
+            }
+        });
+        let candidates = count;
+        count = 0;
+        for candidate in 0..candidates {
+            if self.memory.frame(taken[candidate].1).try_map() {
+                taken[count] = taken[candidate];
                 count += 1;
             }
         }

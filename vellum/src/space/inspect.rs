@@ -1,7 +1,7 @@
 //! What the audit needs to see of a space.
 
 use super::manager::Vm;
-use super::region::RegionView;
+use super::region::{RegionView, Traits};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -63,6 +63,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if !item.gate.is_open() {
                 return wrong("the gate of a region was left closed");
             }
+            let pin = self.pin();
+            let has_private = view.traits.has(Traits::HAS_PRIVATE);
+            let reference = self.region_ref(region);
+            let checked = self
+                .rmap
+                .check_region(&self.env(&pin), self, reference, has_private);
+            if let Err(what) = checked {
+                return wrong(what);
+            }
             end = view.range.end;
             pages += view.range.pages();
             region = tree.next(region);
@@ -95,6 +104,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.page_reads += events.page_reads.get();
             stats.page_writes += events.page_writes.get();
             stats.lost_objects += events.lost_objects.get();
+            stats.lookups += events.lookups.get();
+            stats.lookup_hits += events.lookup_hits.get();
+            stats.lookup_misses += events.lookup_misses.get();
+            stats.lookup_retries += events.lookup_retries.get();
         }
         stats
     }

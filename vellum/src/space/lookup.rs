@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Pin, SharedAccess};
+use crate::sync::{Expected, Pin, SharedAccess};
 use crate::table::Format;
 
 /// A region that cannot change while this exists.
@@ -37,21 +37,42 @@ pub(super) enum Lookup<'a, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// The region of `space` that holds `page`, entered.
+    /// Pins the CPU for a fault in the space with handle `space`, and announces
+    /// the region of the CPU's last fault under the same fence.
+    #[inline]
+    pub(super) fn pin_for_fault(&self, space: u32) -> Pin<'_> {
+        self.memory.pin_with(|cpu| {
+            let last = self.cpus.of(cpu).last_region.load(Ordering::Relaxed);
+            if last != 0 {
+                self.announcements.expect(cpu, region_key(space, last));
+            }
+        })
+    }
+
+    /// The region of `space` that holds `page`, entered. `expected` is what
+    /// [`Vm::pin_for_fault`] announced.
     #[inline]
     pub(super) fn enter_region<'a>(
         &'a self,
         pin: &'a Pin<'_>,
+        expected: Option<Expected<'a>>,
         space: Live<'_, R>,
         page: Vpn,
     ) -> Lookup<'a, R> {
         let last = &self.cpus.get(pin).last_region;
         let cached: RegionHandle<R> = Handle::from_raw(last.load(Ordering::Relaxed));
-        if !cached.is_none()
+        // Whatever comes of it, the announcement has ended before the next one.
+        if let Some(expected) = expected
+            && !cached.is_none()
             && self.region(cached).range().contains(page)
-            && let Some(entered) = self.enter(pin, space, cached, page)
         {
-            return Lookup::Found(entered);
+            let key = region_key(space.handle(), cached.raw());
+            let access = expected.enter(&self.region(cached).gate, key);
+            if let Some(entered) =
+                access.and_then(|access| self.check_entered(access, space, cached, page))
+            {
+                return Lookup::Found(entered);
+            }
         }
         let Some(begun) = space.seq.begin() else {
             return Lookup::Busy;
@@ -82,12 +103,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         handle: RegionHandle<R>,
         page: Vpn,
     ) -> Option<Entered<'a, R>> {
-        let region = self.region(handle);
         let access = self.announcements.enter(
-            &region.gate,
+            &self.region(handle).gate,
             region_key(space.handle(), handle.raw()),
             pin,
         )?;
+        self.check_entered(access, space, handle, page)
+    }
+
+    /// Checks that an announced region whose gate is open is ours and holds
+    /// the page.
+    #[inline]
+    fn check_entered<'a>(
+        &'a self,
+        access: SharedAccess<'a>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        page: Vpn,
+    ) -> Option<Entered<'a, R>> {
+        let region = self.region(handle);
         let view = region.view();
         (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
             handle,

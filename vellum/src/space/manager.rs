@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
@@ -9,7 +10,7 @@ use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::{CreateError, MapError};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::design::{Design, TableSource};
+use crate::design::Design;
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
@@ -17,7 +18,7 @@ use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable};
-use crate::table::{FlushTarget, Format, Fresh, Gather, TablePages, Tables};
+use crate::table::{Chain, FlushTarget, Format, Gather, TablePages, Tables, source_of};
 
 /// Names an address space. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -198,6 +199,10 @@ pub(super) struct Events {
     pub(super) page_reads: Counter,
     pub(super) page_writes: Counter,
     pub(super) lost_objects: Counter,
+    pub(super) lookups: Counter,
+    pub(super) lookup_hits: Counter,
+    pub(super) lookup_misses: Counter,
+    pub(super) lookup_retries: Counter,
 }
 
 /// A virtual-memory manager on platform `P`, with page tables of format `F`
@@ -206,7 +211,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) memory: PhysicalMemory<P>,
     pub(crate) design: Design,
     pub(crate) rmap: R,
-    pub(crate) table_pages: Box<dyn TablePages<P>>,
+    pub(crate) table_pages: Arc<dyn TablePages<P>>,
     pub(crate) spaces: Arena<Space<R>>,
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) objects: Objects<R::Object>,
@@ -244,10 +249,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let zero_page = memory
             .reserve_zeroed()
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
-        let TableSource::Fresh = design.table_source;
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
-            table_pages: Box::new(Fresh),
+            table_pages: source_of(&design, &mut memory),
             spaces: arenas.make(),
             regions: arenas.make(),
             objects: Objects::new(&arenas),
@@ -483,6 +487,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.root.store(Pfn::NONE.0, Ordering::Relaxed);
         let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
         space.generation.store(generation, Ordering::Release);
+        let root = Chain::of(&self.memory, root);
         self.table_pages.retire(&self.memory, pin, root);
         self.spaces.retire(pin, Handle::from_raw(space.handle()));
     }

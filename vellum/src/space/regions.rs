@@ -160,8 +160,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         second.gate.open();
     }
 
-    /// Gives the pages of `tail`, a closed region, to `head`, which lies before
-    /// it, and ends it. The object, if there is one, keeps a user.
+    /// Gives the pages of `tail` to `head`, which lies before it, and ends it.
+    /// Both are closed. The object, if there is one, keeps a user.
     pub(super) fn join_regions(
         &self,
         pin: &Pin<'_>,
@@ -260,6 +260,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region = self.region(handle);
         let view = region.view();
         let grows = range.pages() > view.range.pages();
+        // A fault that saw the new start with the old offset would give its
+        // page the linear index of another.
+        let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
+        if closes {
+            region.gate.close();
+            self.wait_out_region(pin, space, handle.raw());
+        }
         if grows {
             self.tell_resized(pin, handle, range, offset);
         }
@@ -276,6 +283,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         if !grows {
             self.tell_resized(pin, handle, range, offset);
+        }
+        if closes {
+            region.gate.open();
         }
         let growth = range.pages().wrapping_sub(view.range.pages());
         space.account.pages.fetch_add(growth, Ordering::Relaxed);

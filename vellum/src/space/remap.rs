@@ -149,9 +149,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.close_gates(pin, space, kept);
         let handle = self.region_from(space, kept.start);
         let view = self.region(handle).view();
-        if R::COPIES_TO_MOVE
-            && let Err(error) = self.unshare(pin, space, handle, &view)
-        {
+        if let Err(error) = self.prepare_to_move(pin, space, handle, &view) {
             self.open_gates(space, kept);
             let mut gather = self.gather(pin, space);
             self.free_empty_tables(

@@ -51,6 +51,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
     }
 
     fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef> {
+        if space == 0 {
+            // A region that is not yet, or no longer, in a space.
+            return None;
+        }
         let space = self.live_at(space);
         if space.root().is_none() {
             return None;

@@ -12,13 +12,40 @@ use crate::sync::Pin;
 use crate::table::{Format, Span};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Does what the reverse-mapping design needs before the pages of a region
+    /// move within the space, whose lock the caller holds, as it holds the
+    /// region's gate.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the space shows the same memory as before.
+    pub(super) fn prepare_to_move(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        view: &RegionView,
+    ) -> Result<(), OutOfMemory> {
+        if R::COPIES_TO_MOVE {
+            self.unshare(pin, space, handle, view)?;
+        }
+        if R::PREPARES_TO_MOVE {
+            let tables = self.tables(pin, space);
+            let shared = tables
+                .spans(view.range)
+                .map(|span| self.shared(&span).count())
+                .sum();
+            self.rmap.prepare_move(&self.env(pin), shared)?;
+        }
+        Ok(())
+    }
+
     /// Gives the space its own copy of every private page in a region that
     /// others map too. The caller holds the space's lock and has closed the
     /// region's gate, so that no page becomes shared again.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the space shows the same memory as before.
-    pub(super) fn unshare(
+    fn unshare(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
@@ -30,7 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tables = self.tables(pin, space);
         let mut spans = tables.spans(view.range);
         while let Some(span) = spans.next() {
-            let Some(page) = self.first_shared(&span) else {
+            let Some(page) = self.shared(&span).next() else {
                 continue;
             };
             drop(span);
@@ -40,9 +67,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// The first page of a span that shows a private page with several mappings.
-    fn first_shared(&self, span: &Span<'_, F>) -> Option<Vpn> {
-        let is_shared = |&index: &usize| {
+    /// The pages of a span that show private pages with several mappings.
+    fn shared<'s>(&'s self, span: &'s Span<'_, F>) -> impl Iterator<Item = Vpn> + 's {
+        let is_shared = move |&index: &usize| {
             let entry = span.table.load(index);
             if !F::is_mapped(entry) {
                 return false;
@@ -50,8 +77,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let frame = self.memory.frame(F::frame(entry, span.table.level()));
             frame.kind() == Kind::Anonymous && frame.counts().maps() > 1
         };
-        let mut indices = span.first..span.first + span.count;
-        indices.find(is_shared).map(|index| span.table.page(index))
+        let indices = span.first..span.first + span.count;
+        let shared = indices.filter(is_shared);
+        shared.map(|index| span.table.page(index))
     }
 
     fn unshare_page(

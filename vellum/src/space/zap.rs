@@ -172,6 +172,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         } else {
             remove(&run);
             zapped.anonymous += 1;
+            if gather.needs_no_flush() && frame.take_last() {
+                self.rmap.unmapped(&self.env(pin), pfn);
+                self.note_removed(pin, pfn);
+                self.memory.free(pin, pfn, 0);
+                return;
+            }
             // Not by references: those of entries cleared elsewhere last until
             // their flush.
             if frame.remove_mapping().maps() == 1 {

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use super::percpu::CachePadded;
-use crate::platform::CpuSet;
+use crate::platform::{CpuId, CpuSet};
 
 const CLOSED: u32 = 1;
 
@@ -88,6 +88,30 @@ impl Announcements {
         gate.is_open().then_some(access)
     }
 
+    /// Announces a key before it is known that its region will be entered. The
+    /// caller is about to pass a full fence, and then takes the announcement
+    /// over with [`Announcements::expected`].
+    #[inline]
+    pub fn expect(&self, cpu: CpuId, key: u64) {
+        let slot = &self.slots[cpu.0 as usize].0;
+        debug_assert!(
+            slot.load(Ordering::Relaxed) == 0,
+            "a CPU is in one region at a time"
+        );
+        slot.store(key, Ordering::Relaxed);
+    }
+
+    /// What [`Announcements::expect`] announced on this CPU, if it was called.
+    #[inline]
+    pub fn expected(&self, pin: &Pin<'_>) -> Option<Expected<'_>> {
+        let slot = &self.slots[pin.cpu().0 as usize].0;
+        let key = slot.load(Ordering::Relaxed);
+        (key != 0).then(|| Expected {
+            key,
+            access: SharedAccess { slot },
+        })
+    }
+
     /// Waits until no CPU of `cpus` announces a key that `concerns` accepts.
     /// The gates of those regions are closed, so that nobody enters anew.
     pub fn wait_out(&self, cpus: CpuSet, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
@@ -104,6 +128,21 @@ impl Announcements {
                 spins += 1;
             }
         }
+    }
+}
+
+/// An announcement made ahead.
+pub struct Expected<'a> {
+    key: u64,
+    access: SharedAccess<'a>,
+}
+
+impl<'a> Expected<'a> {
+    /// Enters the region with this `gate` and `key`, if it is the one that was
+    /// announced and is not closed; else the announcement ends.
+    #[inline]
+    pub fn enter(self, gate: &RegionGate, key: u64) -> Option<SharedAccess<'a>> {
+        (self.key == key && gate.is_open()).then_some(self.access)
     }
 }
 

@@ -1,4 +1,7 @@
 //! A spin lock in one bit of a 32- or 64-bit word whose other bits are data.
+//!
+//! While the lock is held only its holder changes the word: others do no more
+//! than set the bit that is set already. So unlocking is a plain store.
 
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +17,8 @@ pub trait BitLock {
     /// Takes the lock if it is free.
     fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>>;
 
-    /// Clears the bit, publishing what was done under the lock.
+    /// Clears the bit, publishing what was done under the lock. Whoever
+    /// changes other bits of the word holds the lock.
     fn unlock_bit(&self, bit: u32);
 }
 
@@ -72,7 +76,14 @@ macro_rules! bit_lock {
 
             #[inline]
             fn unlock_bit(&self, bit: u32) {
-                self.fetch_and(!(1 << bit), Ordering::Release);
+                let value = self.load(Ordering::Relaxed) & !(1 << bit);
+                #[cfg(not(vellum_loom))]
+                self.store(value, Ordering::Release);
+                // The model checker lets a store slip in between the two halves
+                // of another thread's failing `try_lock_bit` (tokio-rs/loom#254),
+                // which would undo the unlocking; an exchange it does order.
+                #[cfg(vellum_loom)]
+                self.swap(value, Ordering::Release);
             }
         }
     };
@@ -89,9 +100,7 @@ impl BitGuard<'_, AtomicU64> {
         let value = value & !(1 << self.bit);
         #[cfg(not(vellum_loom))]
         self.word.store(value, Ordering::Release);
-        // The model checker lets a store slip in between the two halves of
-        // another thread's failing `try_lock_bit` (tokio-rs/loom#254), which
-        // would undo the unlocking; an exchange it does order.
+        // As in `unlock_bit`.
         #[cfg(vellum_loom)]
         self.word.swap(value, Ordering::Release);
         core::mem::forget(self);

@@ -30,6 +30,47 @@ pub unsafe fn zero(frame: NonNull<u8>, size: usize) {
     unsafe { frame.as_ptr().write_bytes(0, size) }
 }
 
+/// [`zero`] with stores that pass the caches by, where the processor has such:
+/// for frames that nobody will use soon. They are visible to others by the time
+/// it returns.
+///
+/// # Safety
+/// As for [`zero`], with `size` a multiple of 64 and `frame` aligned to 64.
+#[inline]
+pub unsafe fn zero_around_caches(frame: NonNull<u8>, size: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
+        let start = frame.cast::<__m128i>().as_ptr();
+        // SAFETY: every x86-64 processor has SSE2; the places are those the
+        // caller promises, each aligned to 16.
+        unsafe {
+            let zeroes = _mm_setzero_si128();
+            for place in 0..size / 16 {
+                _mm_stream_si128(start.add(place), zeroes);
+            }
+            // Such stores are ordered by nothing but this.
+            _mm_sfence();
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        zero(frame, size);
+    }
+}
+
+/// Whether all of a frame of `size` bytes is zero.
+///
+/// # Safety
+/// `frame` is the address of `size` readable bytes, a multiple of 8, aligned
+/// to 8, that nobody writes meanwhile.
+pub unsafe fn is_zero(frame: NonNull<u8>, size: usize) -> bool {
+    let start = frame.cast::<u64>().as_ptr();
+    // SAFETY: the caller's promise.
+    (0..size / 8).all(|word| unsafe { start.add(word).read() } == 0)
+}
+
 /// Copies a frame of `size` bytes.
 ///
 /// # Safety

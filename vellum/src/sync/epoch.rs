@@ -44,6 +44,19 @@ impl Epochs {
     /// the proof. Nested pins keep the outer announcement.
     #[inline]
     pub fn enter<'a>(&'a self, host: &'a dyn PinHost, cpu: CpuId, node: NodeId) -> Pin<'a> {
+        self.enter_with(host, cpu, node, || ())
+    }
+
+    /// The same, with something else announced under the same fence, unless
+    /// the pin is nested: then `announce` is not called.
+    #[inline]
+    pub fn enter_with<'a>(
+        &'a self,
+        host: &'a dyn PinHost,
+        cpu: CpuId,
+        node: NodeId,
+        announce: impl FnOnce(),
+    ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
         let outermost = slot.load(Ordering::Relaxed) == 0;
         if outermost {
@@ -51,7 +64,8 @@ impl Epochs {
             // Release, because whoever reads this value, and not the 0 of the
             // pin before it, must still know that pin's reads to be over.
             slot.store(now << 1 | 1, Ordering::Release);
-            // Orders the announcement before every read of the pinned section:
+            announce();
+            // Orders the announcements before every read of the pinned section:
             // `try_advance` has the matching fence between its unlinks and its
             // scan of the announcements.
             fence(Ordering::SeqCst);

@@ -19,7 +19,7 @@ mod seq;
 mod spin;
 mod wait;
 
-pub use announce::{Announcements, RegionGate, SharedAccess};
+pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
 pub use bit::{BitGuard, BitLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};

@@ -4,7 +4,7 @@
 //! CPUs that may hold translations have been flushed. Tables are then retired:
 //! walkers without a lock may read them until their epoch has passed.
 
-use super::pages::TablePages;
+use super::pages::{Chain, TablePages};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
@@ -36,7 +36,7 @@ pub struct Gather<'g, P: Platform> {
     runs: [(Pfn, u32); RUNS],
     used: usize,
     stale: PageRange,
-    tables: Pfn,
+    tables: Chain,
     tables_freed: u32,
 }
 
@@ -57,7 +57,7 @@ impl<'g, P: Platform> Gather<'g, P> {
             runs: [(Pfn::NONE, 0); RUNS],
             used: 0,
             stale: PageRange::default(),
-            tables: Pfn::NONE,
+            tables: Chain::EMPTY,
             tables_freed: 0,
         }
     }
@@ -71,8 +71,10 @@ impl<'g, P: Platform> Gather<'g, P> {
         self
     }
 
-    /// Whether no CPU can hold a translation, now or later.
-    fn needs_no_flush(&self) -> bool {
+    /// Whether no CPU can hold a translation, now or later: what is unmapped is
+    /// free at once.
+    #[inline]
+    pub fn needs_no_flush(&self) -> bool {
         self.live.is_none() && self.target.cpus.is_empty()
     }
 
@@ -149,8 +151,7 @@ impl<'g, P: Platform> Gather<'g, P> {
         // The entry that led to it may be cached, even if none in it was live.
         self.stale(frame.base());
         // The live count of an unlinked table is not needed any more.
-        frame.set_next(self.tables);
-        self.tables = table;
+        self.tables.push(self.memory, table);
         self.tables_freed += 1;
     }
 
@@ -161,7 +162,7 @@ impl<'g, P: Platform> Gather<'g, P> {
 
     /// Flushes and frees what was gathered. No spin lock is held.
     pub fn flush(&mut self) {
-        let has_tables = !self.tables.is_none();
+        let has_tables = !self.tables.is_empty();
         if !self.needs_no_flush() && (has_tables || !self.stale.is_empty()) {
             let cpus = self.cpus();
             if !cpus.is_empty() {
@@ -184,10 +185,9 @@ impl<'g, P: Platform> Gather<'g, P> {
             }
         }
         self.used = 0;
-        while !self.tables.is_none() {
-            let table = self.tables;
-            self.tables = self.memory.frame(table).links().0;
-            self.source.retire(self.memory, self.pin, table);
+        if has_tables {
+            let tables = core::mem::replace(&mut self.tables, Chain::EMPTY);
+            self.source.retire(self.memory, self.pin, tables);
         }
     }
 }

@@ -11,24 +11,28 @@
 //! An empty table is freed by whoever empties it, found by its count of live
 //! entries and not by a scan.
 
+mod aarch64;
 mod format;
 mod gather;
 mod locked;
 mod pages;
 mod pte;
+mod riscv;
 mod walk;
 mod x86_64;
 
 #[cfg(test)]
 mod tests;
 
+pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
 pub use format::{Format, Marks};
 pub use gather::{FlushTarget, Gather};
 pub use locked::{LockedTable, Users};
-pub use pages::{Fresh, TablePages};
+pub use pages::{Chain, Fresh, Quicklist, TablePageStats, TablePages, Wanted, Warm, source_of};
 pub use pte::PteRef;
+pub use riscv::{RiscV, Sv39, Sv48};
 pub use walk::{Span, Spans, Tables};
-pub use x86_64::X86_64;
+pub use x86_64::{X86, X86_64, X86_64La57};
 
 pub(crate) use locked::table_words;
 

@@ -12,7 +12,10 @@ use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::testing::{Rng, TestMachine, run_on};
 
+mod aarch64;
 mod encoding;
+mod formats;
+mod riscv;
 
 type Memory = PhysicalMemory<TestMachine>;
 type SpaceTables<'a> = Tables<'a, TestMachine, X86_64>;

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::format::Format;
 use super::gather::Gather;
 use super::locked::{LockedTable, table_words};
-use super::pages::TablePages;
+use super::pages::{TablePages, Wanted};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
@@ -54,7 +54,15 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         pin: &Pin<'_>,
         owner: u32,
     ) -> Result<Pfn, OutOfMemory> {
-        let root = source.take(memory, pin, Site::RootTable)?;
+        let root = source.take(
+            memory,
+            pin,
+            Wanted {
+                site: Site::RootTable,
+                level: F::LEVELS,
+                entry: 0,
+            },
+        )?;
         memory.frame(root).init_table(owner, F::LEVELS, Vpn(0));
         Ok(root)
     }
@@ -63,13 +71,27 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// locks, so the entry may change at once.
     #[inline]
     pub fn peek(&self, page: Vpn) -> (u64, u32) {
+        let (entry, (_, level)) = self.find(page);
+        (entry, level)
+    }
+
+    /// The same, with the lowest table on the way, for [`Tables::lock_found`].
+    #[inline]
+    pub fn find(&self, page: Vpn) -> (u64, (Pfn, u32)) {
         let (table, level) = self.descend(page);
         let entry = self.word(table, level, page);
         if F::is_mapped(entry) && F::is_leaf(entry, level) {
-            (entry, level)
+            (entry, (table, level))
         } else {
-            (0, level)
+            (0, (table, level))
         }
+    }
+
+    /// Locks a table found under the same pin; `None` if it is not linked any
+    /// more.
+    #[inline]
+    pub fn lock_found(&self, table: Pfn) -> Option<LockedTable<'a, F>> {
+        LockedTable::lock(self.memory, self.pin, table)
     }
 
     #[inline]
@@ -151,8 +173,24 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 }
                 continue;
             }
-            made += self.link(page, table, level, leaf_level)?;
+            made += self.link(page, table, level, leaf_level, 0)?;
         }
+    }
+
+    /// Maps `page` by `leaf` in a new level-1 table, if there is none for it.
+    /// The entry is in the table before the table is linked, with one store: a
+    /// new table is neither locked nor read, so that it need not be in the
+    /// cache. Returns how many tables were made; 0 if the page has a table or
+    /// got one meanwhile, and then nothing was mapped.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was linked.
+    pub fn link_leaf(&self, page: Vpn, leaf: u64) -> Result<u32, OutOfMemory> {
+        let (table, level) = self.descend_to(page, 1);
+        if level == 1 || F::is_mapped(self.word(table, level, page)) {
+            return Ok(0);
+        }
+        self.link(page, table, level, 1, leaf)
     }
 
     #[inline]
@@ -171,12 +209,26 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Makes the tables for `page` below `top`, down to `lowest`, and links
-    /// them with one store.
-    #[cold]
-    fn link(&self, page: Vpn, top: Pfn, top_level: u32, lowest: u32) -> Result<u32, OutOfMemory> {
+    /// them with one store. The entry of the lowest is `leaf`, or empty if
+    /// that is 0.
+    #[inline(never)]
+    fn link(
+        &self,
+        page: Vpn,
+        top: Pfn,
+        top_level: u32,
+        lowest: u32,
+        leaf: u64,
+    ) -> Result<u32, OutOfMemory> {
         let mut spare = [Pfn::NONE; MAX_LEVELS];
         for level in lowest..top_level {
-            match self.source.take(self.memory, self.pin, Site::TablePage) {
+            let wanted = Wanted {
+                site: Site::TablePage,
+                level,
+                entry: F::index(page, level),
+            };
+            let made = self.source.take(self.memory, self.pin, wanted);
+            match made {
                 Ok(table) => spare[level as usize] = table,
                 Err(error) => {
                     self.give_back(&spare);
@@ -187,10 +239,14 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         for level in lowest..top_level {
             let frame = self.memory.frame(spare[level as usize]);
             frame.init_table(self.owner, level, F::table_base(page, level));
-            if level > lowest {
+            let entry = if level > lowest {
+                F::table_entry(spare[level as usize - 1])
+            } else {
+                leaf
+            };
+            if entry != 0 {
                 let words = table_words::<F, P>(self.memory, spare[level as usize]);
-                let below = F::table_entry(spare[level as usize - 1]);
-                words[F::index(page, level)].store(below, Ordering::Relaxed);
+                words[F::index(page, level)].store(entry, Ordering::Relaxed);
                 frame.add_live(1);
             }
         }
@@ -209,15 +265,18 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
 
     /// Empties tables that were prepared but not linked.
     fn scrub(&self, spare: &[Pfn; MAX_LEVELS], page: Vpn, lowest: u32, top_level: u32) {
-        for level in lowest + 1..top_level {
+        for level in lowest..top_level {
             let words = table_words::<F, P>(self.memory, spare[level as usize]);
             words[F::index(page, level)].store(0, Ordering::Relaxed);
         }
     }
 
     fn give_back(&self, spare: &[Pfn; MAX_LEVELS]) {
-        for &table in spare.iter().filter(|table| !table.is_none()) {
-            self.source.give_back(self.memory, self.pin, table);
+        for (level, &table) in spare.iter().enumerate() {
+            if !table.is_none() {
+                let level = level as u32;
+                self.source.give_back(self.memory, self.pin, table, level);
+            }
         }
     }
 
@@ -251,7 +310,12 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// # Errors
     /// [`OutOfMemory`]; the leaf is as it was.
     pub fn split(&self, page: Vpn) -> Result<bool, OutOfMemory> {
-        let table = self.source.take(self.memory, self.pin, Site::TablePage)?;
+        let wanted = Wanted {
+            site: Site::TablePage,
+            level: 1,
+            entry: 0,
+        };
+        let table = self.source.take(self.memory, self.pin, wanted)?;
         let done = self
             .lock(page)
             .filter(|locked| locked.level() > 1)
@@ -278,7 +342,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 true
             });
         if !done {
-            self.source.give_back(self.memory, self.pin, table);
+            self.source.give_back(self.memory, self.pin, table, 1);
         }
         Ok(done)
     }

@@ -1,4 +1,4 @@
-//! x86-64 with 4 levels and 4 KiB pages.
+//! x86-64 with 4 KiB pages: 4 levels, or 5 (LA57).
 //!
 //! Bits as in the AMD64 Architecture Programmer's Manual, volume 2, section
 //! 5.4. Bit 9, which is free for software, marks every entry that holds
@@ -8,8 +8,14 @@
 use super::format::{Format, Marks};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
 
-/// The x86-64 4-level format.
-pub struct X86_64;
+/// x86-64 long mode with `TABLES` levels: 4, or 5 with CR4.LA57 set.
+pub struct X86<const TABLES: u32>;
+
+/// The x86-64 4-level format: 47 bits of address for programs.
+pub type X86_64 = X86<4>;
+
+/// The x86-64 5-level format (LA57): 56 bits of address for programs.
+pub type X86_64La57 = X86<5>;
 
 const PRESENT: u64 = 1 << 0;
 const WRITE: u64 = 1 << 1;
@@ -40,15 +46,22 @@ fn rights(prot: Prot) -> u64 {
     present | write | execute | memory
 }
 
-impl Geometry for X86_64 {
+impl<const TABLES: u32> Geometry for X86<TABLES> {
     const FRAME_SHIFT: u32 = 12;
 }
 
-impl Format for X86_64 {
-    const NAME: &'static str = "x86-64";
-    const LEVELS: u32 = 4;
+impl<const TABLES: u32> Format for X86<TABLES> {
+    const NAME: &'static str = if TABLES == 5 { "x86-64-la57" } else { "x86-64" };
+    const LEVELS: u32 = {
+        assert!(
+            TABLES == 4 || TABLES == 5,
+            "x86-64 tables have 4 or 5 levels"
+        );
+        TABLES
+    };
     const MAX_LEAF_LEVEL: u32 = 3;
-    const USER_END: Vpn = Vpn(1 << 35);
+    // The lower half: bits 47, or 56, and up are zero.
+    const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
 
     #[inline]
     fn table_entry(table: Pfn) -> u64 {

@@ -22,8 +22,11 @@ pub struct AuditReport {
     pub regions: u64,
     /// Live objects.
     pub objects: u64,
-    /// Page tables.
+    /// Page tables in use.
     pub tables: u64,
+    /// Free page tables that their source keeps, or that wait there for their
+    /// epoch.
+    pub free_tables: u64,
     /// Leaf entries that map frames, the zero page aside.
     pub entries: u64,
 }
@@ -114,10 +117,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;
         let found = |kind| frames.of(kind);
+        let kept = self.table_pages.audit(&self.memory);
+        report.free_tables = kept.map_err(inner("free page tables"))?;
         same(
             "frames of page tables",
             0,
-            report.tables,
+            report.tables + report.free_tables,
             found(Kind::Table),
         )?;
         same("frames of arenas", 0, slab_frames, found(Kind::Slab))?;
@@ -135,6 +140,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         )?;
         if mapped == 0 {
             same("nodes of the rmap design", 0, 0, self.rmap.live_nodes())?;
+        }
+        if report.spaces == 0 {
+            same(
+                "what the rmap design keeps for regions and spaces",
+                0,
+                0,
+                self.rmap.live_groups(),
+            )?;
         }
         Ok(report)
     }

@@ -4,6 +4,7 @@
 //! change spaces; here is what looks at everything at once.
 
 mod audit;
+mod idle;
 mod stats;
 
 pub use audit::{AuditFailure, AuditReport};

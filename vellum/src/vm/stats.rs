@@ -6,7 +6,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, RmapStats};
 use crate::slab::ArenaStats;
 use crate::space::Vm;
-use crate::table::Format;
+use crate::table::{Format, TablePageStats};
 
 /// Events since the manager was made, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,6 +51,14 @@ pub struct EventStats {
     pub page_writes: u64,
     /// Objects that ended with pages their backing store did not take.
     pub lost_objects: u64,
+    /// Pages whose entries were looked up by a scan.
+    pub lookups: u64,
+    /// Entries that these lookups found.
+    pub lookup_hits: u64,
+    /// Places they looked at that did not map the page.
+    pub lookup_misses: u64,
+    /// Locks that were not free for them.
+    pub lookup_retries: u64,
 }
 
 /// The arenas of the manager's own nodes.
@@ -77,6 +85,8 @@ pub struct Stats {
     pub rmap: RmapStats,
     /// The manager's own nodes.
     pub memory: MemoryStats,
+    /// The source of page tables.
+    pub tables: TablePageStats,
 }
 
 /// How many entries map each mapped frame.
@@ -110,6 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 objects: self.objects.arena().stats(),
                 radix_nodes: self.objects.nodes().stats(),
             },
+            tables: self.table_pages.stats(&self.memory),
         }
     }
 

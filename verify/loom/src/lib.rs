@@ -2,7 +2,8 @@
 //! every value that a load may return.
 //!
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
-//! folder, the caches and depot of `slab`, the frame record, and the page lock.
+//! folder, the caches and depot of `slab`, the lists of free page tables, the
+//! frame record, the page lock, and the bundles of anonmm.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
 //! models of the protocol with one step left out that must be seen to fail.
@@ -20,11 +21,27 @@ pub mod platform;
 pub mod sync;
 
 #[cfg(test)]
+#[path = "../../../vellum/src/rmap/bundle.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod bundle;
+#[cfg(test)]
 #[path = "../../../vellum/src/slab/cache.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod cache;
+#[cfg(test)]
+#[path = "../../../vellum/src/rmap/family/kin.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod kin;
+#[cfg(test)]
+#[path = "../../../vellum/src/table/pages/lists.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod lists;
 #[path = "../../../vellum/src/object/page_lock.rs"]
 pub mod page_lock;
+#[cfg(test)]
+#[path = "../../../vellum/src/rmap/anon_vma/list.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod relatives;
 
 pub mod frame;
 

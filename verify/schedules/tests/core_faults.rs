@@ -113,7 +113,13 @@ fn split_and_merge<R: ReverseMap>() {
     };
     world.run(&[&split, &touch, &touch]);
     let maps = world.alone(|| world.vm.space_stats(space).unwrap());
-    assert_eq!(maps.regions, 2, "all that was split is merged again");
+    // Parts that had their first stores at the same moment may have anon_vmas of
+    // their own, which keeps them apart.
+    if R::NAME.starts_with("anon_vma") {
+        assert!((2..=6).contains(&maps.regions), "{} regions", maps.regions);
+    } else {
+        assert_eq!(maps.regions, 2, "all that was split is merged again");
+    }
     world.finish(&[space], &[]);
 }
 

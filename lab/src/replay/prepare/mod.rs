@@ -16,7 +16,9 @@ mod tasks;
 mod translate;
 
 use thiserror::Error;
+use vellum_engine::Pages;
 
+use super::fold::DoesNotFit;
 use super::workload::Workload;
 use crate::trace::{Event, Header, TraceError, TraceReader};
 use merge::Merge;
@@ -42,6 +44,8 @@ pub struct Options {
     pub seed: u64,
     /// Fault-around window of the design in pages; explains divergences.
     pub fault_around: u64,
+    /// Pages of the engine; the recorded ones are folded onto them.
+    pub pages: Pages,
 }
 
 impl Default for Options {
@@ -51,6 +55,7 @@ impl Default for Options {
             copies: 1,
             seed: 1,
             fault_around: 16,
+            pages: Pages::X86_64,
         }
     }
 }
@@ -67,6 +72,9 @@ pub enum PrepareError {
         u32::MAX
     )]
     TooLong,
+    /// The engine's address space is too small for a recorded one.
+    #[error(transparent)]
+    DoesNotFit(#[from] DoesNotFit),
     /// An option is out of range.
     #[error("{what} is {given}; it must be between 1 and {most}")]
     Option {

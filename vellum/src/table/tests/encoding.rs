@@ -117,3 +117,18 @@ fn indices_are_nine_bits_of_the_page_number() {
     assert_eq!(X86_64::table_base(page, 1), Vpn(0x7_fffd_ea00));
     assert_eq!((X86_64::FRAME_SIZE, X86_64::ENTRIES), (4096, 512));
 }
+
+/// Intel's manual, volume 3A, section 4.5: with CR4.LA57 the fifth level is
+/// selected by bits 56:48, and its entries have the bits of those below.
+#[test]
+fn five_levels_add_nine_bits_and_change_no_entry() {
+    let page = Vpn(0xab_7fff_dead_b000 >> 12);
+    let index = [5, 4, 3, 2, 1].map(|level| X86_64La57::index(page, level));
+    assert_eq!(index, [0xab, 0xff, 0x1ff, 0xf5, 0xdb]);
+    assert_eq!(X86_64La57::USER_END, Vpn(1 << 44), "56 bits of address");
+    assert_eq!(X86_64::USER_END, Vpn(1 << 35), "47 bits of address");
+    assert_eq!((X86_64La57::LEVELS, X86_64La57::MAX_LEAF_LEVEL), (5, 3));
+    let leaf = X86_64La57::leaf(Pfn(0x12345), 1, Prot::READ_WRITE, Marks::DIRTY);
+    assert_eq!(leaf, NX | 0x1234_5267);
+    assert_eq!(X86_64La57::table_entry(Pfn(0x12345)), 0x1234_5227);
+}

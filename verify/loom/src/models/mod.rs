@@ -1,10 +1,14 @@
 //! One model for each protocol, and what they share.
 
+mod anon_vma;
+mod bundle;
 mod epoch;
 mod handover;
+mod kin;
 mod locks;
 mod page_lock;
 mod region;
+mod tables;
 
 use crate::PREEMPTIONS;
 use crate::platform::{CpuId, NodeId};

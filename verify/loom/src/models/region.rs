@@ -7,8 +7,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{check, pin};
-use crate::platform::CpuSet;
+use super::{Host, check, pin};
+use crate::platform::{CpuId, CpuSet, NodeId};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Announcements, Epochs, RegionGate, SeqCount};
 
@@ -77,6 +77,21 @@ impl Model {
         }
     }
 
+    /// As [`Model::read`], with the region announced together with the epoch,
+    /// before it is looked up.
+    fn read_expected(&self, cpu: u16) {
+        let pin = self.epochs.enter_with(&Host, CpuId(cpu), NodeId(0), || {
+            self.announcements.expect(CpuId(cpu), KEY);
+        });
+        let expected = self.announcements.expected(&pin);
+        if self.find().is_some()
+            && let Some(expected) = expected
+            && let Some(_access) = expected.enter(&self.gate, KEY)
+        {
+            self.work();
+        }
+    }
+
     /// The change, by a writer that has kept readers out.
     fn change(&self) {
         let change = self.seq.write();
@@ -137,6 +152,26 @@ fn a_reader_finds_a_change_that_is_complete() {
         },
         |model| model.write(0, true),
     );
+}
+
+#[test]
+fn a_reader_that_announced_ahead_sees_no_change() {
+    reader_and_writer(|model| model.read_expected(1), |model| model.write(0, true));
+}
+
+#[test]
+fn an_announcement_made_in_vain_ends() {
+    check(|| {
+        let model = Model::new();
+        let pin = model.epochs.enter_with(&Host, CpuId(1), NodeId(0), || {
+            model.announcements.expect(CpuId(1), KEY + 1);
+        });
+        let expected = model.announcements.expected(&pin).unwrap();
+        assert!(expected.enter(&model.gate, KEY).is_none());
+        // Would not return if it still stood.
+        model.gate.close();
+        model.announcements.wait_out(CPUS, &pin, |_| true);
+    });
 }
 
 #[test]

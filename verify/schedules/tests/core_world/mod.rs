@@ -212,14 +212,11 @@ fn seed() -> u64 {
         .unwrap_or(1)
 }
 
-/// Explores a test of every design that the core has.
-pub fn explore_designs(
-    base: u64,
-    chains: impl Fn() + Send + Sync + 'static,
-    partial: impl Fn() + Send + Sync + 'static,
-) {
-    explore_one("chains", base, chains);
-    explore_one("partial", base, partial);
+/// Explores a test of every design that the core has, each by its name.
+pub fn explore_designs(base: u64, tests: &[(&str, fn())]) {
+    for &(name, test) in tests {
+        explore_one(name, base, test);
+    }
 }
 
 fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
@@ -249,7 +246,16 @@ macro_rules! explored {
         $(#[$meta])*
         #[test]
         fn $name() {
-            $crate::core_world::explore_designs($count, $body::<vellum::rmap::Chains>, $body::<vellum::rmap::Partial>);
+            use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Family, Partial};
+            $crate::core_world::explore_designs($count, &[
+                ("chains", $body::<Chains>),
+                ("partial", $body::<Partial>),
+                ("anonmm2003", $body::<Anonmm2003>),
+                ("anonmm", $body::<Anonmm>),
+                ("anon_vma", $body::<AnonVma>),
+                ("anon_vma_chain", $body::<AnonVmaChain>),
+                ("family", $body::<Family>),
+            ]);
         }
     )* };
 }

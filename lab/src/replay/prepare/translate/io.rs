@@ -22,7 +22,8 @@ impl Translator<'_> {
         task: usize,
         file: FileId,
     ) -> Result<(FileSlot, u64), PrepareError> {
-        let pages = self.header.files[file.0 as usize].pages();
+        let recorded = self.header.files[file.0 as usize].pages();
+        let pages = recorded.div_ceil(1 << self.fold_shift());
         let (slot, first_use) = self.files.slot(file, self.copy, pages);
         if first_use {
             let op = Op::FileOpen { file: slot, pages };

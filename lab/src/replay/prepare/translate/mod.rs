@@ -21,6 +21,7 @@ use super::survey::Survey;
 use super::tasks::Task;
 use super::{Options, PrepareError};
 use crate::replay::explain::Expectation;
+use crate::replay::fold::Fold;
 use crate::replay::repairs::Repairs;
 use crate::replay::workload::{Class, Workload};
 use crate::trace::{self, EventKind, Header};
@@ -28,7 +29,8 @@ use crate::trace::{self, EventKind, Header};
 /// Pages of the user half of the address space (47 address bits).
 const USER_PAGES: u64 = 1 << 35;
 
-/// Bytes of a page, as a shift.
+/// Bytes of a page of the events at hand, as a shift: folded ones count the
+/// engine's pages as if they had this size.
 const PAGE_SHIFT: u32 = 12;
 
 type Done = Result<(), PrepareError>;
@@ -51,6 +53,10 @@ pub(super) struct Translator<'a> {
     origin: u32,
     /// Copy of the event at hand.
     copy: u32,
+    /// One for each copy, if the engine's pages are not those recorded.
+    folds: Vec<Fold>,
+    /// Reused: what an event was folded to.
+    folded: Vec<EventKind>,
 }
 
 impl<'a> Translator<'a> {
@@ -69,6 +75,10 @@ impl<'a> Translator<'a> {
             events: 0,
             origin: 0,
             copy: 0,
+            folds: (0..copies)
+                .filter_map(|_| Fold::new(options.pages, header.tasks.len()))
+                .collect(),
+            folded: Vec::new(),
         }
     }
 
@@ -85,7 +95,21 @@ impl<'a> Translator<'a> {
         self.start_if_new(task)?;
         let cpu = self.tasks[task].cpu;
         self.balance.done(task, cpu);
-        self.dispatch(task, next.event.kind)
+        let Some(fold) = self.folds.get_mut(next.copy as usize) else {
+            return self.dispatch(task, next.event.kind);
+        };
+        let mut folded = std::mem::take(&mut self.folded);
+        fold.event(next.event.task, next.event.kind, &mut folded)?;
+        let done = folded
+            .drain(..)
+            .try_for_each(|kind| self.dispatch(task, kind));
+        self.folded = folded;
+        done
+    }
+
+    /// Log2 of the recorded pages in one of the engine's.
+    fn fold_shift(&self) -> u32 {
+        self.folds.first().map_or(0, Fold::shift)
     }
 
     fn dispatch(&mut self, task: usize, kind: EventKind) -> Done {
@@ -142,6 +166,7 @@ impl<'a> Translator<'a> {
             events: self.events,
             copies: self.options.copies,
             fault_around: self.options.fault_around,
+            pages: self.options.pages,
             repairs: self.repairs,
         }
     }

@@ -1,0 +1,34 @@
+//! Benchmarks on the core.
+
+mod families;
+mod files;
+mod forkfault;
+mod primitives;
+mod run;
+pub mod script;
+mod traces;
+
+use super::findings::Findings;
+use super::request::Request;
+use crate::cli::Failure;
+use crate::progress::Interrupt;
+
+/// Runs the benchmark that `request` asks for.
+///
+/// # Errors
+/// A design or a trace is refused, the simulated machine has no memory, an
+/// operation did not do what it should, or the user stopped it before there was
+/// anything to report.
+pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    match request.benchmark.name {
+        "kernbench" => traces::kernbench(request, interrupt),
+        "sdet" => traces::sdet(request, interrupt),
+        "rmap-test" => files::rmap_test(request, interrupt),
+        "shared-file" => files::shared_file(request, interrupt),
+        "fork-family" => families::fork_family(request, interrupt),
+        "mremap-after-fork" => families::mremap_after_fork(request, interrupt),
+        "rmap-primitives" => primitives::run(request, interrupt),
+        "forkfault" => forkfault::run(request, interrupt),
+        other => Err(Failure::usage(format!("{other} does not run on the core"))),
+    }
+}

@@ -1,0 +1,233 @@
+//! From a script to the figures of its phases.
+
+use vellum_engine::EngineError;
+
+use super::script::{NOTE, Script, Timing};
+use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run};
+use crate::bench::request::Request;
+use crate::cli::profiling::attached;
+use crate::cli::{Arenas, Failure};
+use crate::compare::{CompareError, HostClock, Load, Measurement, Settings, measure};
+use crate::progress::Interrupt;
+
+/// What every figure on the core leaves out.
+pub const NOT_MODELLED: &str = "Not in these times: trap and system call entry and exit, real \
+     inter-processor interrupts, cache and TLB misses of user code, devices.";
+
+/// The machine that a script runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Nodes over which CPUs and memory are spread.
+    pub nodes: usize,
+    /// Share of unexplained divergences above which the run is refused.
+    pub divergence_limit: f64,
+}
+
+impl Machine {
+    /// A machine of one node, on which everything must go as the script says.
+    pub const PLAIN: Machine = Machine {
+        nodes: 1,
+        divergence_limit: 0.0,
+    };
+}
+
+/// Measures all designs of `request` on `load`.
+pub fn take(
+    load: &dyn Load,
+    machine: Machine,
+    request: &Request,
+    interrupt: &Interrupt,
+) -> Result<Measurement, Failure> {
+    let settings = Settings {
+        designs: request.designs.clone(),
+        passes: request.passes,
+        slice_us: request.slice_us,
+        seed: request.method.seed,
+        style: request.style,
+        divergence_limit: machine.divergence_limit,
+        by_class: false,
+    };
+    let arenas = Arenas::new(settings.arms(), load.cpus(), request.ram_bytes);
+    let arenas = arenas.on_nodes(machine.nodes);
+    let clock = HostClock::new();
+    let builder = attached(&arenas, request.profiler.as_deref());
+    measure(load, &builder, &clock, &settings, interrupt).map_err(|error| {
+        let code = match &error {
+            CompareError::Empty
+            | CompareError::Engine {
+                source: EngineError::Design(_),
+                ..
+            } => Failure::usage,
+            CompareError::Diverged { .. } => Failure::refuted,
+            CompareError::Interrupted => Failure::interrupted,
+            _ => Failure::failed,
+        };
+        code(Failure::from(error).message().to_owned())
+    })
+}
+
+/// Measures a script and appends what it found as a run called `title`.
+/// Returns whether the user wants no more.
+pub fn add(
+    findings: &mut Findings,
+    title: &str,
+    facts: Vec<String>,
+    script: &Script,
+    machine: Machine,
+    request: &Request,
+    interrupt: &Interrupt,
+) -> Result<bool, Failure> {
+    let measured = match take(script, machine, request, interrupt) {
+        Ok(measured) => measured,
+        // What earlier runs found is worth printing.
+        Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
+            findings.interrupted = true;
+            return Ok(true);
+        }
+        Err(failure) => return Err(failure),
+    };
+    findings.arms = Arm::list(&request.designs, &measured.designs);
+    let mut run = describe(title, facts, &measured);
+    run.figures = figures(script, &measured, request);
+    findings.runs.push(run);
+    findings.interrupted |= measured.interrupted;
+    Ok(measured.interrupted)
+}
+
+/// A run without figures.
+pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> Run {
+    facts.push(format!(
+        "{} operations on {} in {} slices.",
+        crate::report::table::grouped(measured.ops as u64),
+        crate::report::text::plural(measured.cpus, "CPU", "CPUs"),
+        crate::report::table::grouped(measured.slices as u64),
+    ));
+    let arms = measured.designs.len();
+    let counters: Vec<Vec<Vec<(&'static str, u64)>>> = (0..arms)
+        .map(|arm| {
+            let passes = measured.passes.iter();
+            passes.map(|pass| pass.counters[arm].clone()).collect()
+        })
+        .collect();
+    let memory: Vec<Vec<Vec<(&'static str, u64)>>> = (0..arms)
+        .map(|arm| {
+            let passes = measured.passes.iter();
+            let peaks = passes.map(|pass| {
+                let rows = pass.memory[arm].iter();
+                rows.map(|(name, _, peak)| (*name, *peak)).collect()
+            });
+            peaks.collect()
+        })
+        .collect();
+    Run {
+        title: title.to_owned(),
+        facts,
+        passes: measured.passes.len(),
+        counters: findings::rows(&counters),
+        memory: findings::rows(&memory),
+        ..Run::default()
+    }
+}
+
+/// The figures of every timed phase.
+fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Figure> {
+    let phases = script
+        .phases()
+        .iter()
+        .enumerate()
+        .skip(usize::from(NOTE) + 1);
+    let timed = phases.filter(|(_, phase)| phase.units > 0);
+    timed
+        .flat_map(|(number, phase)| match phase.timing {
+            Timing::Slices => {
+                let input = Input {
+                    name: phase.name,
+                    per: phase.per,
+                    units: phase.units as f64,
+                    clock: "thread CPU time",
+                    times: slice_times(measured, number as u16),
+                    spread_units: None,
+                };
+                vec![Figure::of(&input, &request.method)]
+            }
+            Timing::Laps => lap_figures(phase, number as u16, measured, request),
+        })
+        .collect()
+}
+
+/// A phase timed in laps: the first of each pass, which meets a machine on which
+/// nothing has happened, apart from the others.
+fn lap_figures(
+    phase: &super::script::PhaseInfo,
+    number: u16,
+    measured: &Measurement,
+    request: &Request,
+) -> Vec<Figure> {
+    let times = lap_times(measured, number);
+    let laps = times[0][0].len();
+    let each = phase.units as f64 / laps.max(1) as f64;
+    let part = |name: &str, range: std::ops::Range<usize>| {
+        let pick = |pass: &Vec<u64>| pass[range.clone()].to_vec();
+        let pick_all = |passes: &Vec<Vec<u64>>| passes.iter().map(pick).collect();
+        Figure::of(
+            &Input {
+                name,
+                per: phase.per,
+                units: each * range.len() as f64,
+                clock: "monotonic clock",
+                times: times.iter().map(pick_all).collect(),
+                spread_units: (range.len() > 1).then_some(each),
+            },
+            &request.method,
+        )
+    };
+    match laps {
+        0 => Vec::new(),
+        1 => vec![part(phase.name, 0..1)],
+        laps => {
+            let first = format!("{}, first child of a pass", phase.name);
+            vec![part(phase.name, 1..laps), part(&first, 0..1)]
+        }
+    }
+}
+
+/// Times of the slices of a phase, by arm and pass, the clock's cost taken off.
+fn slice_times(measured: &Measurement, phase: u16) -> Vec<Vec<Vec<u64>>> {
+    let clock_ns = measured.clock_ns * measured.cpus as u64;
+    let of_phase = |times: &Vec<u64>| {
+        let slices = times.iter().zip(&measured.phases);
+        let mine = slices.filter(|(_, of)| **of == phase);
+        mine.map(|(ns, _)| ns.saturating_sub(clock_ns).max(1))
+            .collect()
+    };
+    (0..measured.designs.len())
+        .map(|arm| {
+            let passes = measured.passes.iter();
+            passes.map(|pass| of_phase(&pass.cpu_ns[arm])).collect()
+        })
+        .collect()
+}
+
+/// Laps of a phase, by arm and pass, the cost of the notes taken off.
+fn lap_times(measured: &Measurement, phase: u16) -> Vec<Vec<Vec<u64>>> {
+    let mut notes: Vec<u64> = measured
+        .passes
+        .iter()
+        .flat_map(|pass| pass.laps.iter().flatten())
+        .filter(|lap| lap.phase == NOTE)
+        .map(|lap| lap.ns)
+        .collect();
+    notes.sort_unstable();
+    let note_ns = notes.get(notes.len() / 2).copied().unwrap_or(0);
+    (0..measured.designs.len())
+        .map(|arm| {
+            let passes = measured.passes.iter();
+            let of_pass = passes.map(|pass| {
+                let laps = pass.laps[arm].iter().filter(|lap| lap.phase == phase);
+                laps.map(|lap| lap.ns.saturating_sub(note_ns).max(1))
+                    .collect()
+            });
+            of_pass.collect()
+        })
+        .collect()
+}

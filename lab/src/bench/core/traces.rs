@@ -1,0 +1,276 @@
+//! Benchmarks that replay traces under several loads: `kernbench` and `sdet`.
+
+use std::path::PathBuf;
+
+use super::run::{self, Machine};
+use crate::bench::findings::{Arm, Figure, Findings, Input};
+use crate::bench::request::Request;
+use crate::cli::{Failure, OrFail, common_pages, fault_around, shipped_trace};
+use crate::compare::Measurement;
+use crate::progress::{Interrupt, Style};
+use crate::replay::{Options, Workload, prepare};
+use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
+use crate::trace::TraceReader;
+
+/// Share of unexplained divergences above which a run is refused.
+const REPLAYED: Machine = Machine {
+    nodes: 1,
+    divergence_limit: 0.01,
+};
+
+/// What is printed beside every figure called after SDET.
+const DISCLAIMER: &str = "Disclaimer: this is not SDET. SPEC and SDET are trademarks of the \
+     Standard Performance Evaluation Corporation, whose benchmark is another program. The \
+     workload here is like it in shape only; its figures are for research, do not comply with \
+     any rule of that benchmark, and must not be compared with published results of it.";
+
+/// Three loads of a kernel build, with copies of its trace in place of jobs.
+pub fn kernbench(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    let path = one_trace(request, "kernel-build.vellum")?;
+    let mut findings = Findings::default();
+    for (size, title) in [
+        ("light", "make -j N vmlinux, where N = 2 x num_cpus"),
+        ("heavy", "make -j N vmlinux, where N = 16 x num_cpus"),
+        ("unlimited", "make -j vmlinux, maximal tasks"),
+    ] {
+        let copies = request.sizes.get(size) as u32;
+        if copies == 0 {
+            continue;
+        }
+        let workload = load(&path, copies, request)?;
+        let Some(measured) = take(&mut findings, &workload, request, interrupt)? else {
+            break;
+        };
+        let title = format!("{title} (replay, {})", copies_of(copies));
+        let facts = vec![format!("{} of {}.", copies_of(copies), path.display())];
+        let mut run = run::describe(&title, facts, &measured);
+        let cpu = figure(
+            "build",
+            "copy",
+            f64::from(copies),
+            request,
+            &[&measured],
+            |pass| &pass.cpu_ns,
+        );
+        let wall = figure(
+            "wall",
+            "copy",
+            f64::from(copies),
+            request,
+            &[&measured],
+            |pass| &pass.wall_ns,
+        );
+        run.kernbench = kernbench_rows(&findings.arms, &cpu, &wall);
+        run.figures = vec![cpu];
+        findings
+            .blocks
+            .push(kernbench_block::block(&title, &run.kernbench));
+        findings.runs.push(run);
+        if measured.interrupted {
+            findings.interrupted = true;
+            break;
+        }
+    }
+    if findings.runs.is_empty() && !findings.interrupted {
+        return Err(Failure::usage(
+            "every load was left out; give one of the sizes light, heavy and unlimited",
+        ));
+    }
+    findings.notes = vec![
+        "Elapsed: seconds of wall clock in which the slices ran, all copies together. System: \
+         seconds of CPU time in the core. User: 0, because no user code is replayed. A trace has \
+         the parallelism of the build that was recorded; further copies of it stand in for more \
+         jobs at once."
+            .to_owned(),
+        run::NOT_MODELLED.to_owned(),
+    ];
+    Ok(findings)
+}
+
+/// Rows of the block, seconds for all copies together; without the control.
+fn kernbench_rows(arms: &[Arm], cpu: &Figure, wall: &Figure) -> Vec<kernbench_block::Row> {
+    let (control, units) = (arms.len() - 1, cpu.units);
+    let times = cpu.arms.iter().zip(&wall.arms);
+    let rows = arms[..control].iter().zip(times).map(|(arm, (cpu, wall))| {
+        let (elapsed_s, system_s) = (wall.value * units / 1e9, cpu.value * units / 1e9);
+        kernbench_block::Row {
+            label: label(arm),
+            elapsed_s,
+            system_s,
+            user_s: 0.0,
+            cpu_percent: match elapsed_s > 0.0 {
+                true => 100.0 * system_s / elapsed_s,
+                false => 0.0,
+            },
+        }
+    });
+    rows.collect()
+}
+
+/// Throughput of scripts, 1, 2, 4 … at once.
+pub fn sdet(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    let paths = match request.traces.is_empty() {
+        true => vec![shipped_trace("sdet-like.vellum")?],
+        false => request.traces.clone(),
+    };
+    let mut findings = Findings::default();
+    let scripts = request.sizes.at_least_one("scripts");
+    let most = request.sizes.at_least_one("most");
+    let loads = std::iter::successors(Some(1u64), |n| Some(2 * n)).take_while(|n| *n <= most);
+    'loads: for users in loads {
+        let mut measured: Vec<Measurement> = Vec::new();
+        for path in &paths {
+            let copies = users.div_ceil(scripts) as u32;
+            let workload = load(path, copies, request)?;
+            match take(&mut findings, &workload, request, interrupt)? {
+                Some(one) => measured.push(one),
+                None => break 'loads,
+            }
+        }
+        let at_once = users.div_ceil(scripts) * scripts;
+        let units = at_once as f64 * paths.len() as f64;
+        let all: Vec<&Measurement> = measured.iter().collect();
+        let figure = figure("script", "script", units, request, &all, |pass| {
+            &pass.cpu_ns
+        });
+        let title = format!("SDET-like {at_once}");
+        let facts = vec![format!(
+            "{} at once, from {}.",
+            crate::report::text::plural(at_once as usize, "script", "scripts"),
+            crate::report::text::plural(paths.len(), "trace", "traces")
+        )];
+        let mut run = run::describe(&title, facts, &measured[0]);
+        let throughput = throughput(&findings.arms, &figure, measured[0].cpus);
+        let title_of_block = format!("{title}  (see disclaimer)");
+        let rows = sdet_block::rows(&throughput);
+        findings
+            .blocks
+            .push(sdet_block::block(&title_of_block, &rows));
+        run.figures = vec![figure];
+        findings.runs.push(run);
+        if measured.iter().any(|one| one.interrupted) {
+            findings.interrupted = true;
+            break;
+        }
+    }
+    findings.notes = vec![
+        DISCLAIMER.to_owned(),
+        "Results are shown as percentages of the first design. Throughput is scripts an hour of \
+         CPU time in the core; the standard deviation is that of the passes, as a percentage of \
+         their mean."
+            .to_owned(),
+        run::NOT_MODELLED.to_owned(),
+    ];
+    Ok(findings)
+}
+
+/// Scripts an hour in each pass of each design, without the control.
+fn throughput(arms: &[Arm], figure: &Figure, cpus: usize) -> Vec<(String, Vec<f64>)> {
+    let control = arms.len() - 1;
+    let throughput = |ns_each: f64| 3600e9 * cpus as f64 / ns_each;
+    arms[..control]
+        .iter()
+        .zip(&figure.arms)
+        .map(|(arm, figure)| {
+            let runs = figure.passes.iter().map(|ns| throughput(*ns)).collect();
+            (label(arm), runs)
+        })
+        .collect()
+}
+
+/// What fits into the 25 columns of a label.
+fn label(arm: &Arm) -> String {
+    let full = format!("{} {}", arm.label, arm.given);
+    match full.chars().count() {
+        0..=25 => full,
+        _ => arm.label.clone(),
+    }
+}
+
+fn copies_of(copies: u32) -> String {
+    crate::report::text::plural(copies as usize, "copy", "copies")
+}
+
+fn one_trace(request: &Request, shipped: &str) -> Result<PathBuf, Failure> {
+    match request.traces.as_slice() {
+        [] => shipped_trace(shipped),
+        [one] => Ok(one.clone()),
+        _ => Err(Failure::usage(format!(
+            "{} replays one trace; {} were named",
+            request.benchmark.name,
+            request.traces.len()
+        ))),
+    }
+}
+
+fn load(path: &PathBuf, copies: u32, request: &Request) -> Result<Workload, Failure> {
+    if request.style != Style::Quiet {
+        eprintln!("preparing {} of {}", copies_of(copies), path.display());
+    }
+    let trace = TraceReader::open(path).blame_input()?;
+    let windows = request.designs.iter().map(|design| fault_around(design));
+    let options = Options {
+        cpus: request.cpus,
+        copies,
+        seed: request.method.seed,
+        fault_around: windows.max().unwrap_or(1),
+        pages: common_pages(&request.designs)?,
+    };
+    prepare(&trace, &options).blame_input()
+}
+
+/// Measures a load; `None` if the user stopped it and there are results to print.
+fn take(
+    findings: &mut Findings,
+    workload: &Workload,
+    request: &Request,
+    interrupt: &Interrupt,
+) -> Result<Option<Measurement>, Failure> {
+    match run::take(workload, REPLAYED, request, interrupt) {
+        Ok(measured) => {
+            findings.arms = Arm::list(&request.designs, &measured.designs);
+            Ok(Some(measured))
+        }
+        Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
+            findings.interrupted = true;
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The figure of everything measured, the slices of one trace after those of the
+/// other. Passes that not all of them completed are left out.
+fn figure(
+    name: &str,
+    per: &str,
+    units: f64,
+    request: &Request,
+    measured: &[&Measurement],
+    times: fn(&crate::compare::Pass) -> &Vec<Vec<u64>>,
+) -> Figure {
+    let passes = measured
+        .iter()
+        .map(|one| one.passes.len())
+        .min()
+        .unwrap_or(0);
+    let of_arm = |arm: usize| -> Vec<Vec<u64>> {
+        (0..passes)
+            .map(|pass| {
+                let parts = measured.iter();
+                parts
+                    .flat_map(|one| times(&one.passes[pass])[arm].clone())
+                    .collect()
+            })
+            .collect()
+    };
+    let input = Input {
+        name,
+        per,
+        units,
+        clock: "thread CPU time",
+        times: (0..measured[0].designs.len()).map(of_arm).collect(),
+        spread_units: None,
+    };
+    Figure::of(&input, &request.method)
+}

@@ -1,0 +1,236 @@
+//! A program of the host in a process group of its own.
+//!
+//! The group is what makes an interruption complete: when a [`Job`] ends, or is
+//! dropped because the user pressed Ctrl-C, everything that it started and that
+//! is still in its group is killed and waited for. This process becomes the
+//! reaper of orphaned descendants for that purpose.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use super::HostError;
+use crate::progress::Interrupt;
+
+/// How long a wait goes on before it looks whether the user wants to stop.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// CPU time of a program and of all descendants that were waited for.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Usage {
+    /// Seconds in user code.
+    pub user_s: f64,
+    /// Seconds in the kernel.
+    pub system_s: f64,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// CPU time of the whole tree.
+    pub usage: Usage,
+    /// When it ended.
+    pub at: Instant,
+}
+
+/// A running program.
+#[derive(Debug)]
+pub struct Job {
+    pid: libc::pid_t,
+    /// Readable when the program has ended.
+    pidfd: OwnedFd,
+    ended: Option<Ended>,
+}
+
+impl Job {
+    /// Starts `command` as the leader of a new process group.
+    ///
+    /// # Errors
+    /// The program cannot be executed.
+    pub fn start(command: &mut Command) -> io::Result<Job> {
+        // SAFETY: takes integers only.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        let child = command.process_group(0).spawn()?;
+        let pid = child.id() as libc::pid_t;
+        // SAFETY: takes integers only; the child is not waited for yet, so that
+        // the id is its own.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            end_group(pid);
+            return Err(error);
+        }
+        Ok(Job {
+            pid,
+            // SAFETY: the descriptor is new and owned by nobody else.
+            pidfd: unsafe { OwnedFd::from_raw_fd(fd as i32) },
+            ended: None,
+        })
+    }
+
+    /// How it ended; `None` while it runs.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Takes note of the end of a program whose descriptor is readable.
+    fn reap(&mut self) {
+        let at = Instant::now();
+        let (status, usage) = end_group(self.pid);
+        self.ended = Some(Ended { status, usage, at });
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            end_group(self.pid);
+        }
+    }
+}
+
+/// Kills what there is of the group of our child `pid`, which has not been
+/// waited for, and waits for all of it.
+fn end_group(pid: libc::pid_t) -> (ExitStatus, Usage) {
+    let mut status = 0;
+    // SAFETY: an all-zero `rusage` is a valid value of plain integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `pid` names our child until it is waited for, ended or not, so the
+    // group is its own. `status` and `usage` outlive the calls; a null status is
+    // allowed.
+    unsafe {
+        libc::kill(-pid, libc::SIGKILL);
+        while libc::wait4(pid, &mut status, 0, &mut usage) < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+        // Orphans of the group are ours by now, as this process is their reaper.
+        while libc::waitpid(-pid, ptr::null_mut(), 0) > 0
+            || *libc::__errno_location() == libc::EINTR
+        {}
+    }
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let usage = Usage {
+        user_s: seconds(usage.ru_utime),
+        system_s: seconds(usage.ru_stime),
+    };
+    (ExitStatus::from_raw(status), usage)
+}
+
+/// Waits until all `jobs` have ended. `failed` is asked about each that ended
+/// and may end the wait with an error.
+///
+/// # Errors
+/// The user asked to stop, or `failed` said so. Jobs that still run are killed
+/// when they are dropped.
+pub fn finish(
+    jobs: &mut [Job],
+    interrupt: &Interrupt,
+    mut check: impl FnMut(usize, &Ended) -> Result<(), HostError>,
+) -> Result<(), HostError> {
+    loop {
+        let running: Vec<usize> = (0..jobs.len())
+            .filter(|&job| jobs[job].ended.is_none())
+            .collect();
+        if running.is_empty() {
+            return Ok(());
+        }
+        if interrupt.requested() {
+            return Err(HostError::Interrupted);
+        }
+        let entry = |&job: &usize| libc::pollfd {
+            fd: jobs[job].pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut entries: Vec<libc::pollfd> = running.iter().map(entry).collect();
+        // SAFETY: the entries outlive the call, and there are as many as stated.
+        let ready = unsafe {
+            let count = entries.len() as libc::nfds_t;
+            libc::poll(entries.as_mut_ptr(), count, WATCH.as_millis() as i32)
+        };
+        if ready <= 0 {
+            continue;
+        }
+        for (&job, entry) in running.iter().zip(&entries) {
+            if entry.revents != 0 {
+                jobs[job].reap();
+                if let Some(ended) = &jobs[job].ended {
+                    check(job, ended)?;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Job {
+        Job::start(Command::new("sh").args(["-c", script])).expect("sh can be started")
+    }
+
+    #[test]
+    fn the_usage_is_that_of_the_whole_tree() {
+        // Arithmetic in a grandchild.
+        let work = "sh -c 'i=0; while test $i -lt 20000; do i=$((i+1)); done' & wait";
+        let mut jobs = [shell(work)];
+        finish(&mut jobs, &Interrupt::manual(), |_, ended| {
+            assert!(ended.status.success());
+            Ok(())
+        })
+        .expect("nobody interrupts");
+        let usage = jobs[0].ended().expect("it has ended").usage;
+        assert!(usage.user_s + usage.system_s > 0.0, "{usage:?}");
+    }
+
+    #[test]
+    fn dropping_a_job_kills_its_whole_group() {
+        let mut reader = {
+            let (reader, writer) = io::pipe().expect("a pipe");
+            let mut command = Command::new("sh");
+            // A grandchild, orphaned at once, holds the pipe open.
+            command.args(["-c", "(sleep 1000 & echo started; sleep 1000) & wait"]);
+            let job = Job::start(command.stdout(writer)).expect("sh can be started");
+            drop(command);
+            let mut reader = io::BufReader::new(reader);
+            let mut line = String::new();
+            io::BufRead::read_line(&mut reader, &mut line).expect("a line");
+            assert_eq!(line, "started\n");
+            drop(job);
+            reader
+        };
+        // Ends only when nobody has the other end of the pipe any more.
+        let mut rest = String::new();
+        io::Read::read_to_string(&mut reader, &mut rest).expect("the end");
+        assert_eq!(rest, "");
+    }
+
+    #[test]
+    fn an_interruption_ends_the_wait() {
+        let interrupt = Interrupt::manual();
+        interrupt.request();
+        let mut jobs = [shell("sleep 1000")];
+        let ended = finish(&mut jobs, &interrupt, |_, _| Ok(()));
+        assert!(matches!(ended, Err(HostError::Interrupted)));
+    }
+
+    #[test]
+    fn several_programs_are_waited_for_together() {
+        let mut jobs: Vec<Job> = (0..5).map(|code| shell(&format!("exit {code}"))).collect();
+        let mut seen = Vec::new();
+        finish(&mut jobs, &Interrupt::manual(), |job, ended| {
+            seen.push((job, ended.status.code()));
+            Ok(())
+        })
+        .expect("nobody interrupts");
+        seen.sort_unstable();
+        let expected: Vec<_> = (0..5).map(|code| (code, Some(code as i32))).collect();
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,32 @@
+//! Workloads on the host's own kernel: `vellum bench NAME --on linux`.
+//!
+//! Real processes doing real work: kernel builds ([`kernbench`]), scripts of
+//! small commands ([`sdet`]), and the fork-and-fault program ([`forkfault`]).
+//! Times are those of the whole kernel, traps included, and therefore not those
+//! of the core; each result says so. A result has two arms, the kernel and the same
+//! kernel once more ([`interleave`]).
+
+pub mod error;
+mod findings;
+pub mod forkfault;
+pub mod interleave;
+pub mod job;
+pub mod kernbench;
+pub mod scratch;
+pub mod sdet;
+pub mod tools;
+
+pub use error::HostError;
+pub use findings::run;
+pub use interleave::Interleaved;
+
+/// CPUs that this process may use.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Release of the host's kernel, as `uname -r` prints it.
+pub fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "linux".to_owned(), |release| release.trim().to_owned())
+}

@@ -1,0 +1,244 @@
+//! Findings for people, laid out for a terminal 100 columns wide.
+
+use std::fmt::Write;
+
+use super::findings::{ArmFigure, Figure, Findings, Row, Run};
+use super::request::{On, Request};
+use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use crate::report::table::{Table, grouped, marked};
+use crate::report::text::{plural, wrapped};
+
+/// Everything that was found.
+pub fn render(request: &Request, findings: &Findings) -> String {
+    let mut sections = vec![header(request, findings)];
+    sections.extend(findings.runs.iter().map(|run| of_run(run, findings)));
+    sections.extend(findings.blocks.iter().cloned());
+    if !findings.notes.is_empty() {
+        sections.push(findings.notes.iter().map(|note| wrapped(note)).collect());
+    }
+    sections.join("\n")
+}
+
+fn header(request: &Request, findings: &Findings) -> String {
+    let place = match request.on {
+        On::Core => "on the core",
+        On::Linux => "on the host's kernel",
+    };
+    let mut text = format!(
+        "{} {place}: {}\n",
+        request.benchmark.name, request.benchmark.summary
+    );
+    let control = findings.arms.len().saturating_sub(1);
+    for arm in &findings.arms[..control] {
+        let _ = writeln!(text, "  {:<3} {}", arm.label, arm.full);
+    }
+    let _ = writeln!(text, "  A'  as A, once more: the control");
+    let mut facts: Vec<String> = Vec::new();
+    let sizes: Vec<String> = request
+        .sizes
+        .iter()
+        .map(|(n, v)| format!("{n}={v}"))
+        .collect();
+    if !sizes.is_empty() {
+        facts.push(sizes.join(" "));
+    }
+    if request.on == On::Core {
+        facts.push(format!("{} MiB each", grouped(request.ram_bytes >> 20)));
+    }
+    facts.push(plural(request.passes, "pass", "passes"));
+    facts.push(format!("seed {}", request.method.seed));
+    text += &wrapped(&facts.join("; "));
+    if findings.interrupted {
+        text += "INTERRUPTED: the figures are of what was complete\n";
+    }
+    text
+}
+
+fn of_run(run: &Run, findings: &Findings) -> String {
+    let mut text = format!("== {}\n", run.title);
+    for fact in &run.facts {
+        text += &wrapped(fact);
+    }
+    for figure in &run.figures {
+        text.push('\n');
+        text += &of_figure(figure, findings);
+    }
+    for (name, rows, show) in [
+        (
+            "Events in one pass",
+            &run.counters,
+            grouped as fn(u64) -> String,
+        ),
+        ("Memory at the peak (KiB)", &run.memory, |bytes| {
+            grouped(bytes.div_ceil(1024))
+        }),
+    ] {
+        let rows: Vec<&Row> = rows.iter().filter(|row| !is_silent(row)).collect();
+        if !rows.is_empty() {
+            text.push('\n');
+            text += &of_rows(name, &rows, show, findings);
+        }
+    }
+    text
+}
+
+fn is_silent(row: &Row) -> bool {
+    row.values.iter().all(|value| value.unwrap_or(0) == 0)
+}
+
+/// What a time is shown in: divisor and name.
+fn unit(ns: f64) -> (f64, &'static str) {
+    match ns {
+        ns if ns < 1e5 => (1.0, "ns"),
+        ns if ns < 1e8 => (1e3, "us"),
+        ns if ns < 1e10 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+fn of_figure(figure: &Figure, findings: &Findings) -> String {
+    let (divisor, unit) = unit(figure.arms[0].value);
+    let head = format!("{}, {unit} per {}", figure.name, figure.per);
+    let mut table = Table::new(&[
+        &head,
+        "",
+        "95 % interval",
+        "/ A",
+        "95 % interval",
+        "told from",
+        "",
+    ]);
+    for (arm, named) in figure.arms.iter().zip(&findings.arms) {
+        let bounds =
+            |low: Option<f64>, high: Option<f64>, digits: usize, divisor: f64| match (low, high) {
+                (Some(low), Some(high)) => {
+                    format!("{:.digits$} .. {:.digits$}", low / divisor, high / divisor)
+                }
+                _ => "unknown (1 pass)".to_owned(),
+            };
+        let is_base = arm.verdict == "base";
+        let value = format!("{:.2}", arm.value / divisor);
+        table.row(vec![
+            named.label.clone(),
+            marked(value, arm.verdict == "less"),
+            bounds(arm.low, arm.high, 2, divisor),
+            if is_base {
+                String::new()
+            } else {
+                format!("{:.4}", arm.ratio)
+            },
+            match is_base {
+                true => String::new(),
+                false => bounds(arm.ratio_low, arm.ratio_high, 4, 1.0),
+            },
+            match (arm.resolution, arm.verdict) {
+                (Some(share), "less" | "more" | "not-proven") => format!("{:.2} %", share * 100.0),
+                _ => String::new(),
+            },
+            said(arm),
+        ]);
+    }
+    let mut text = table.render(0);
+    let _ = writeln!(
+        text,
+        "{} in a pass; {}{}",
+        plural_of(figure.units, &figure.per),
+        figure.clock,
+        match figure.arms.iter().any(|arm| arm.verdict == "less") {
+            true => "; * proven less than A",
+            false => "",
+        }
+    );
+    text + &spreads(figure, findings)
+}
+
+/// `12 faults`, with the plural of most nouns.
+fn plural_of(units: f64, per: &str) -> String {
+    let count = grouped(units.round() as u64);
+    match (units == 1.0, per.chars().last()) {
+        (true, _) => format!("{count} {per}"),
+        (_, Some('y')) => format!("{count} {}ies", &per[..per.len() - 1]),
+        (_, Some('s' | 'x' | 'h')) => format!("{count} {per}es"),
+        _ => format!("{count} {per}s"),
+    }
+}
+
+/// The verdict on an arm, in words.
+fn said(arm: &ArmFigure) -> String {
+    match arm.verdict {
+        "base" => String::new(),
+        "not-proven" => {
+            let why = match arm.reasons.first() {
+                Some(&"too-few-passes") => {
+                    format!(" (needs {PASSES_FOR_A_VERDICT} passes)")
+                }
+                Some(&"within-control") => " (A strays as far)".to_owned(),
+                _ => String::new(),
+            };
+            format!("no difference proven{why}")
+        }
+        word => word.to_owned(),
+    }
+}
+
+fn spreads(figure: &Figure, findings: &Findings) -> String {
+    let Some(base) = figure.arms[0].spread else {
+        return String::new();
+    };
+    let (divisor, unit) = unit(base.median);
+    let head = format!("spread of {}, {unit}", figure.name);
+    let mut table = Table::new(&[
+        &head, "least", "5 %", "median", "95 %", "99 %", "most", "of",
+    ]);
+    for (arm, named) in figure.arms.iter().zip(&findings.arms) {
+        let Some(spread) = arm.spread else { continue };
+        let mut cells = vec![named.label.clone()];
+        let values = [
+            spread.least,
+            spread.p5,
+            spread.median,
+            spread.p95,
+            spread.p99,
+            spread.most,
+        ];
+        cells.extend(values.map(|ns| format!("{:.1}", ns / divisor)));
+        cells.push(grouped(spread.parts as u64));
+        table.row(cells);
+    }
+    table.render(0)
+}
+
+fn of_rows(name: &str, rows: &[&Row], show: fn(u64) -> String, findings: &Findings) -> String {
+    // The control counts as its design does.
+    let arms = findings.arms.len().saturating_sub(1);
+    let mut head = vec![name];
+    head.extend(findings.arms[..arms].iter().map(|arm| arm.label.as_str()));
+    let mut table = Table::new(&head);
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        let values = row.values.iter().take(arms);
+        cells.extend(values.map(|value| value.map_or_else(|| "-".to_owned(), show)));
+        table.row(cells);
+    }
+    table.render(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_in_a_unit_that_suits_them() {
+        assert_eq!(unit(35.2).1, "ns");
+        assert_eq!(unit(250_000.0).1, "us");
+        assert_eq!(unit(2e9).1, "ms");
+        assert_eq!(unit(44e9).1, "s");
+    }
+
+    #[test]
+    fn plurals() {
+        assert_eq!(plural_of(1.0, "fault"), "1 fault");
+        assert_eq!(plural_of(4096.0, "fault"), "4,096 faults");
+        assert_eq!(plural_of(2.0, "entry"), "2 entries");
+    }
+}

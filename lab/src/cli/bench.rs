@@ -1,0 +1,316 @@
+//! `vellum bench`: named workloads, on the core or on the host's kernel.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::profiling::{ProfileArgs, ProfileReport};
+use super::{Failure, OrFail, size};
+
+use crate::bench::findings::Report;
+use crate::bench::request::{self, On, Request, Sizes};
+use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
+use crate::compare::Method;
+use crate::progress::{Interrupt, Style};
+use crate::report::json;
+use crate::report::table::Table;
+
+/// Confidence of all intervals.
+const CONFIDENCE: f64 = 0.95;
+
+const EXAMPLES: &str = "\
+All designs and a control (the first once more) run side by side, slice by slice, as under
+`vellum compare`; each phase of a benchmark has a figure, an interval and a verdict of its own.
+On the host's kernel there is one design, and its control. docs/workloads.md describes the
+workloads, what they stand for and what they leave out; docs/measuring.md the method.
+
+Examples:
+  vellum bench --list
+  vellum bench fork-family --on core --a rmap=chains --b rmap=partial
+  vellum bench forkfault --variant read --variant cold --size forks=1024
+  vellum bench rmap-test --scale 0.1 --designs rmap=chains --designs rmap=partial
+  vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8 --ram 8G
+  vellum bench sdet --on core --trace traces/sdet-like.vellum --json sdet.json
+  vellum bench rmap-test --profile-out where-it-goes
+  vellum bench kernbench --on linux --tree ~/linux
+
+Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
+3 an operation did not do what it should, 130 interrupted (what is finished is printed).";
+
+/// Run a benchmark under several designs, or on the host's kernel
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// Which benchmark (`--list` describes them)
+    #[arg(required_unless_present = "list", value_parser = names())]
+    name: Option<String>,
+    /// List the benchmarks with their sizes and variants, and end
+    #[arg(long)]
+    list: bool,
+    /// Where it runs
+    #[arg(long, value_enum, default_value_t = On::Core)]
+    on: On,
+    /// Design A, which the others are held against
+    #[arg(long, value_name = "DESIGN", conflicts_with = "designs")]
+    a: Option<String>,
+    /// Design B
+    #[arg(long, value_name = "DESIGN", conflicts_with = "designs")]
+    b: Option<String>,
+    /// A design, as often as there are designs, the base first; instead of --a and --b
+    #[arg(long, value_name = "DESIGN")]
+    designs: Vec<String>,
+    /// One of the benchmark's sizes
+    #[arg(long = "size", value_name = "NAME=NUMBER")]
+    sizes: Vec<String>,
+    /// Multiplies the sizes that are not given
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    scale: f64,
+    /// A variant of the benchmark, or `all` [default: the first]
+    #[arg(long = "variant", value_name = "NAME")]
+    variants: Vec<String>,
+    /// Trace to replay, where the benchmark replays traces
+    #[arg(long = "trace", value_name = "FILE")]
+    traces: Vec<PathBuf>,
+    /// Kernel source tree to build, for kernbench on the host
+    #[arg(long, value_name = "DIRECTORY")]
+    tree: Option<PathBuf>,
+    /// What `make` builds in it [default: vmlinux]
+    #[arg(long, value_name = "TARGET", requires = "tree")]
+    target: Option<String>,
+    /// Passes over the workload; multiples of twice the arms balance the order of execution
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    passes: u16,
+    /// Simulated CPUs, where the benchmark replays traces
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cpus: usize,
+    /// Memory of each simulated machine [default: what the benchmark needs]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    ram: Option<u64>,
+    /// Length of a slice in microseconds of CPU time
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
+    slice: u64,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Seed of orders, shuffles and the bootstrap
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Bootstrap resamples
+    #[arg(long, value_name = "R", default_value_t = 2000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    resamples: u32,
+    #[command(flatten)]
+    profiling: ProfileArgs,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(BENCHMARKS.iter().map(|benchmark| benchmark.name))
+}
+
+/// Runs a benchmark and prints what it found.
+pub fn run(args: BenchArgs) -> Result<(), Failure> {
+    let Some(name) = args.name.as_deref().filter(|_| !args.list) else {
+        io::stdout().lock().write_all(list().as_bytes())?;
+        return Ok(());
+    };
+    let mut request = request(name, &args)?;
+    let output = Output::open(args.json.as_deref())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    if request.on == On::Linux && args.profiling.wanted() {
+        return Err(Failure::usage(
+            "only the core is profiled: use perf record with --on linux, and `vellum diffprofile`",
+        ));
+    }
+    let profiling = args.profiling.start()?;
+    request.profiler = profiling.profiler();
+    let findings = match request.on {
+        On::Core => bench::core::run(&request, &interrupt)?,
+        On::Linux => bench::host::run(&request, &interrupt)?,
+    };
+    let (profile, failed) = match profiling.finish(&request.designs, name).transpose() {
+        Ok(profile) => (profile, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    print(&request, &findings, profile.as_ref(), output)?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    match findings.interrupted {
+        true => Err(Failure::interrupted(
+            "interrupted; what was complete is printed",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
+    let benchmark = bench::find(name).map_err(Failure::usage)?;
+    let runs = match args.on {
+        On::Core => benchmark.core,
+        On::Linux => benchmark.linux,
+    };
+    if !runs {
+        let place = if args.on == On::Core { "linux" } else { "core" };
+        return Err(Failure::usage(format!(
+            "{name} runs only with --on {place}"
+        )));
+    }
+    if !(args.scale > 0.0 && args.scale <= 1e6) {
+        return Err(Failure::usage(format!(
+            "`{}` is no factor for --scale; write a positive number, as in 0.1",
+            args.scale
+        )));
+    }
+    for trace in &args.traces {
+        if !trace.is_file() {
+            return Err(Failure::usage(format!(
+                "{}: no such file; give --trace a recording of `vellum record`",
+                trace.display()
+            )));
+        }
+    }
+    Ok(Request {
+        benchmark,
+        on: args.on,
+        designs: designs(benchmark, args)?,
+        passes: usize::from(args.passes),
+        cpus: args.cpus,
+        ram_bytes: args.ram.unwrap_or(benchmark.ram_bytes),
+        slice_us: args.slice,
+        method: Method {
+            confidence: CONFIDENCE,
+            resamples: args.resamples as usize,
+            seed: args.seed,
+        },
+        sizes: Sizes::new(benchmark, args.scale, &args.sizes).map_err(Failure::usage)?,
+        variants: request::variants(benchmark, &args.variants).map_err(Failure::usage)?,
+        traces: args.traces.clone(),
+        tree: args.tree.clone(),
+        target: args.target.clone(),
+        style: Style::detect(args.quiet),
+        profiler: None,
+    })
+}
+
+/// The designs asked for; those of the benchmark where none is named.
+fn designs(benchmark: &Benchmark, args: &BenchArgs) -> Result<Vec<String>, Failure> {
+    let given = args.a.is_some() || args.b.is_some() || !args.designs.is_empty();
+    if args.on == On::Linux && given {
+        return Err(Failure::usage(
+            "designs are designs of the core: leave them out with --on linux",
+        ));
+    }
+    if !args.designs.is_empty() {
+        return Ok(args.designs.clone());
+    }
+    let defaults = benchmark.designs;
+    let or_default = |design: &Option<String>, index: usize| {
+        let default = defaults[index.min(defaults.len() - 1)];
+        design.clone().unwrap_or_else(|| default.to_owned())
+    };
+    match (&args.a, &args.b) {
+        (None, None) => Ok(defaults.iter().map(|&design| design.to_owned()).collect()),
+        // One design against itself shows how still the machine is.
+        (Some(a), None) => Ok(vec![a.clone()]),
+        (a, b) => Ok(vec![or_default(a, 0), or_default(b, 1)]),
+    }
+}
+
+/// The benchmarks, with their sizes and variants.
+fn list() -> String {
+    let mut text = String::new();
+    for benchmark in BENCHMARKS {
+        let places = match (benchmark.core, benchmark.linux) {
+            (true, true) => "core, linux",
+            (true, false) => "core",
+            _ => "linux",
+        };
+        text += &format!("{} ({places}): {}\n", benchmark.name, benchmark.summary);
+        let sizes = benchmark.sizes.iter();
+        let rows = sizes.map(|size| {
+            vec![
+                format!("  --size {}={}", size.name, size.default),
+                size.summary.to_owned(),
+            ]
+        });
+        let variants = benchmark.variants.iter();
+        let rows = rows.chain(variants.map(|variant| {
+            vec![
+                format!("  --variant {}", variant.name),
+                variant.summary.to_owned(),
+            ]
+        }));
+        text += &Table::lines(rows);
+    }
+    text
+}
+
+/// Where the results go.
+enum Output {
+    Tables,
+    Json,
+    TablesAndFile(PathBuf, json::PendingFile),
+}
+
+impl Output {
+    /// Refuses a file that cannot be written before any time is spent.
+    fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Output::Tables),
+            Some(path) if path == Path::new("-") => Ok(Output::Json),
+            Some(path) => {
+                let file = json::PendingFile::create(path)
+                    .doing(|| format!("writing {}", path.display()))?;
+                Ok(Output::TablesAndFile(path.to_owned(), file))
+            }
+        }
+    }
+}
+
+/// What is printed as JSON.
+#[derive(serde::Serialize)]
+struct Whole<'r> {
+    #[serde(flatten)]
+    report: Report<'r>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'r ProfileReport>,
+}
+
+fn print(
+    request: &Request,
+    findings: &Findings,
+    profile: Option<&ProfileReport>,
+    output: Output,
+) -> Result<(), Failure> {
+    let as_json = || {
+        let report = Report::new(request, findings);
+        json::render(&Whole { report, profile })
+    };
+    let tables = || {
+        let profile = profile.map(|profile| format!("\n{}", profile.text()));
+        text::render(request, findings) + &profile.unwrap_or_default()
+    };
+    let printed = match output {
+        Output::Tables => tables(),
+        Output::Json => as_json()?,
+        Output::TablesAndFile(path, file) => {
+            file.commit(&as_json()?)
+                .doing(|| format!("writing {}", path.display()))?;
+            tables()
+        }
+    };
+    io::stdout().lock().write_all(printed.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! What commands that measure designs share to profile them in the same run.
+//!
+//! A command has [`ProfileArgs`] among its arguments. It calls
+//! [`ProfileArgs::start`], measures with the builder that [`attached`] makes of its
+//! own, and calls [`Profiling::finish`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::ValueHint;
+use serde::Serialize;
+use vellum_engine::{Engine, EngineError};
+
+use super::{Failure, OrFail};
+use crate::compare::Builder;
+use crate::profile::files::PendingDirectory;
+use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler, Samples};
+use crate::profile::{Profile, flame};
+use crate::report::diffprofile::{DiffProfile, Options, diffprofile};
+use crate::report::table::{Table, grouped};
+
+/// Group whose change the control is summed up by.
+const RMAP: &str = "rmap";
+
+/// The profile of a run, if the user asked for one, or why it failed: that must
+/// not keep from printing what was measured.
+pub type Outcome = Option<Result<ProfileReport, Failure>>;
+
+/// Options of a command that can profile what it measures
+#[derive(Args, Clone, Debug)]
+pub struct ProfileArgs {
+    /// Sample where the designs spend their time, and print the difference by function
+    #[arg(long)]
+    profile: bool,
+
+    /// Write a.folded, b.folded, diff.svg and diffprofile.txt to DIR; implies --profile
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    profile_out: Option<PathBuf>,
+
+    /// Samples a second on each thread; each costs some microseconds of measured time
+    #[arg(long, value_name = "HZ", default_value_t = DEFAULT_RATE_HZ,
+          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    profile_rate: u32,
+}
+
+impl ProfileArgs {
+    /// Whether the user asked for a profile.
+    pub fn wanted(&self) -> bool {
+        self.profile || self.profile_out.is_some()
+    }
+
+    /// Gets ready to profile, if the user asked for it.
+    ///
+    /// # Errors
+    /// The output directory cannot be written, or sampling is refused.
+    pub fn start(&self) -> Result<Profiling, Failure> {
+        if !self.wanted() {
+            return Ok(Profiling::default());
+        }
+        let output = self.profile_out.as_ref().map(|path| {
+            let directory = PendingDirectory::create(path);
+            let directory = directory.doing(|| format!("writing {}", path.display()))?;
+            Ok::<_, Failure>((path.clone(), directory))
+        });
+        Ok(Profiling {
+            output: output.transpose()?,
+            profiler: Some(Arc::new(Profiler::start(self.profile_rate)?)),
+        })
+    }
+}
+
+/// Profiling of one command, or none.
+#[derive(Debug, Default)]
+pub struct Profiling {
+    profiler: Option<Arc<Profiler>>,
+    output: Option<(PathBuf, PendingDirectory)>,
+}
+
+impl Profiling {
+    /// What samples engines, for [`attached`].
+    pub fn profiler(&self) -> Option<Arc<Profiler>> {
+        self.profiler.clone()
+    }
+
+    /// Ends sampling, compares the designs' profiles, and writes files if the user
+    /// asked for them. `designs` are those of the arms; one more arm is the
+    /// control. `work` names the workload in headings.
+    pub fn finish(self, designs: &[String], work: &str) -> Outcome {
+        let profiler = self.profiler?;
+        let letters = (b'A'..=b'Z').map(char::from);
+        let mut names: Vec<String> = letters
+            .zip(designs)
+            .map(|(letter, design)| format!("{letter} {design}"))
+            .collect();
+        names.push("A again, the control".to_owned());
+        let report = |samples: Samples| {
+            let report = ProfileReport::new(&samples, work);
+            if let Some((path, directory)) = self.output {
+                let written = directory.commit(&files(&samples, &report, work));
+                written.doing(|| format!("writing {}", path.display()))?;
+            }
+            Ok(report)
+        };
+        let samples = profiler.finish(&names).map_err(Failure::from);
+        Some(samples.and_then(report))
+    }
+}
+
+/// A builder of what `builder` builds, under sampling in the passes if there is a
+/// profiler.
+pub fn attached<'p>(builder: &'p dyn Builder, profiler: Option<&'p Profiler>) -> impl Builder + 'p {
+    Profiled { builder, profiler }
+}
+
+struct Profiled<'p> {
+    builder: &'p dyn Builder,
+    profiler: Option<&'p Profiler>,
+}
+
+impl Builder for Profiled<'_> {
+    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
+        self.builder.build(design, arena)
+    }
+
+    fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
+        self.builder.build_counting(design)
+    }
+
+    fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        let engine = self.builder.observe(arm, engine);
+        match self.profiler {
+            Some(profiler) => profiler.attach(arm, engine),
+            None => engine,
+        }
+    }
+}
+
+/// The designs' profiles compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfileReport {
+    /// Samples a second on each thread that were aimed at.
+    pub rate_hz: u32,
+    /// Samples that did not fit into the buffers.
+    pub lost: u64,
+    /// Each design but the first against the first.
+    pub differences: Vec<DiffProfile>,
+    /// The control against the first design: what the same design shows.
+    pub control: DiffProfile,
+}
+
+impl ProfileReport {
+    fn new(samples: &Samples, work: &str) -> Self {
+        let profiles = &samples.profiles;
+        let against_a = |new: &Profile, letter: &str| {
+            let options = Options {
+                errors: true,
+                title: work.to_owned(),
+                ..Options::new(letter)
+            };
+            diffprofile(&profiles[0], new, &options)
+        };
+        let last = profiles.len() - 1;
+        let designs = profiles[1..last].iter();
+        Self {
+            rate_hz: samples.rate_hz,
+            lost: samples.lost,
+            differences: designs
+                .map(|new| against_a(new, new.name.split(' ').next().unwrap_or_default()))
+                .collect(),
+            control: against_a(&profiles[last], "the control"),
+        }
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for diff in &self.differences {
+            text.push_str(&diff.text());
+            text.push('\n');
+        }
+        text.push_str(&self.control_text());
+        text
+    }
+
+    /// How sure all this is.
+    fn control_text(&self) -> String {
+        let mut table = Table::new(&[
+            "control (A against itself)",
+            "old",
+            "new",
+            "change",
+            "\u{b1}",
+        ]);
+        for change in self
+            .control
+            .group(RMAP)
+            .iter()
+            .copied()
+            .chain([&self.control.total])
+        {
+            table.row(vec![
+                change.name.clone(),
+                grouped(change.old),
+                grouped(change.new),
+                format!("{:+}", change.delta),
+                format!("{:.0}", change.error),
+            ]);
+        }
+        let mut text = table.render(0);
+        text.push_str(&format!(
+            "A tick is a sample; {} a second on each thread were taken at random moments. \u{b1} is \
+             one standard error;\n`*` marks changes of more than two. docs/profiles.md says what \
+             that can and cannot tell.\n",
+            grouped(self.rate_hz.into())
+        ));
+        if self.lost > 0 {
+            text.push_str(&format!(
+                "{} samples were lost: lower --profile-rate.\n",
+                grouped(self.lost)
+            ));
+        }
+        text
+    }
+}
+
+/// The files of a profile: stacks of each design, and the differences.
+fn files(samples: &Samples, report: &ProfileReport, work: &str) -> Vec<(String, String)> {
+    let profiles = &samples.profiles;
+    let designs = &profiles[..profiles.len() - 1];
+    let letters: Vec<char> = ('a'..='z').take(designs.len()).collect();
+    let mut files = vec![("diffprofile.txt".to_owned(), report.text())];
+    for (letter, profile) in letters.iter().zip(designs) {
+        files.push((format!("{letter}.folded"), profile.folded()));
+    }
+    for (letter, new) in letters.iter().zip(designs).skip(1) {
+        let name = match designs.len() {
+            2 => "diff.svg".to_owned(),
+            _ => format!("diff-{letter}.svg"),
+        };
+        files.push((name, flame::svg(&profiles[0], new, work)));
+    }
+    files
+}

@@ -1,0 +1,116 @@
+//! `vellum reproduce`: the published measurements, made again.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::ValueHint;
+
+use super::{Failure, OrFail, shipped_trace};
+use crate::progress::{Interrupt, Style};
+use crate::report::json;
+use crate::reproduce::bench::Setting;
+use crate::reproduce::{self, model::Reproduction};
+
+const EXAMPLES: &str = "\
+Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-based) and March
+2004 (four schemes): kernbench, SDET, profiles, the share of singletons, rmap-test.
+Source 1: page-table quicklists, R. Holt, August 2004, and the figures of 2007.
+
+Each published table is printed with ours beside it. Where ours has the other sign, or is more than
+twice or less than half, the output says so; docs/reproductions.md explains it.
+
+Examples:
+  vellum reproduce 0 --quick
+  vellum reproduce 0 --json source0.json
+  vellum reproduce 1 -n 12
+
+Exit codes: 0 reproduced (whatever the figures), 1 a table could not be measured, 2 unusable
+arguments or traces, 130 interrupted (complete tables are printed).";
+
+/// Run a published comparison again and print each of its tables with ours beside it
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReproduceArgs {
+    /// Number of the source
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    source: u8,
+    /// Small workloads and few passes: shows that it works, proves nothing
+    #[arg(long)]
+    quick: bool,
+    /// Passes of each measurement [default: 6; 2 with --quick]
+    #[arg(short = 'n', long, value_name = "PASSES",
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    passes: Option<u16>,
+    /// Directory of the shipped traces [default: traces/ of the source tree]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    traces: Option<PathBuf>,
+    /// Seed of the order of execution and of the bootstrap
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Reproduces, prints.
+pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
+    let pending = match args.json.as_deref() {
+        Some(path) if path != Path::new("-") => {
+            let file = json::PendingFile::create(path);
+            Some((path, file.doing(|| format!("writing {}", path.display()))?))
+        }
+        _ => None,
+    };
+    let setting = Setting {
+        passes: usize::from(args.passes.unwrap_or(if args.quick { 2 } else { 6 })),
+        quick: args.quick,
+        seed: args.seed,
+        style: Style::detect(args.quiet),
+        traces: traces(args.traces)?,
+    };
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let result = reproduce::run(args.source, &setting, &interrupt)?;
+    let as_json = serde_json::to_string_pretty(&result)? + "\n";
+    let printed = match (&args.json, pending) {
+        (_, Some((path, file))) => {
+            file.commit(&as_json)
+                .doing(|| format!("writing {}", path.display()))?;
+            result.render()
+        }
+        (Some(_), None) => as_json,
+        (None, None) => result.render(),
+    };
+    io::stdout().lock().write_all(printed.as_bytes())?;
+    ending(&result)
+}
+
+fn ending(result: &Reproduction) -> Result<(), Failure> {
+    if result.interrupted {
+        return Err(Failure::interrupted(format!(
+            "interrupted after {} tables",
+            result.sections.len()
+        )));
+    }
+    match result.failures() {
+        0 => Ok(()),
+        n => Err(Failure::failed(format!(
+            "{n} of {} sections could not be measured",
+            result.sections.len()
+        ))),
+    }
+}
+
+/// The directory of the shipped traces.
+fn traces(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    match given {
+        Some(directory) => Ok(directory),
+        None => {
+            let trace = shipped_trace("kernel-build.vellum")?;
+            Ok(trace.parent().unwrap_or(Path::new(".")).to_owned())
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Our side: benchmarks and replays, as `vellum bench` runs them.
+
+use std::path::PathBuf;
+
+use crate::bench::findings::{ArmFigure, Figure};
+use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
+use crate::cli::Failure;
+use crate::compare::Method;
+use crate::progress::{Interrupt, Style};
+use crate::report::kernbench;
+
+use super::judge::Change;
+
+/// Confidence of all intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// Bootstrap resamples.
+const RESAMPLES: usize = 2000;
+
+/// Microseconds of a slice.
+const SLICE_US: u64 = 1000;
+
+/// How everything is measured.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Passes of each measurement.
+    pub passes: usize,
+    /// Small workloads, to see that everything works.
+    pub quick: bool,
+    /// Seed of everything drawn.
+    pub seed: u64,
+    /// How to show progress.
+    pub style: Style,
+    /// Directory of the shipped traces.
+    pub traces: PathBuf,
+}
+
+/// One benchmark to run.
+#[derive(Clone, Debug)]
+pub struct Job<'j> {
+    /// Name of the benchmark.
+    pub name: &'j str,
+    /// Designs in option syntax; the first is the base.
+    pub designs: Vec<String>,
+    /// Sizes that differ from the benchmark's own, as `name=number`.
+    pub sizes: Vec<String>,
+    /// Multiplies the sizes that scale.
+    pub scale: f64,
+    /// Variants; none for the first.
+    pub variants: Vec<String>,
+    /// Traces to replay.
+    pub traces: Vec<PathBuf>,
+    /// Memory of each simulated machine, if not the benchmark's own.
+    pub ram_bytes: Option<u64>,
+}
+
+impl<'j> Job<'j> {
+    /// `name` with its own sizes on `designs`.
+    pub fn new(name: &'j str, designs: &[String]) -> Self {
+        Self {
+            name,
+            designs: designs.to_vec(),
+            sizes: Vec::new(),
+            scale: 1.0,
+            variants: Vec::new(),
+            traces: Vec::new(),
+            ram_bytes: None,
+        }
+    }
+}
+
+impl Setting {
+    /// Runs `job` on the core or on the host.
+    ///
+    /// # Errors
+    /// As the benchmark's.
+    pub fn run(&self, job: &Job<'_>, on: On, interrupt: &Interrupt) -> Result<Findings, Failure> {
+        if interrupt.requested() {
+            return Err(Failure::interrupted("interrupted"));
+        }
+        let benchmark = bench::find(job.name).map_err(Failure::usage)?;
+        let request = Request {
+            benchmark,
+            on,
+            designs: job.designs.clone(),
+            passes: self.passes,
+            cpus: 1,
+            ram_bytes: job.ram_bytes.unwrap_or(benchmark.ram_bytes),
+            slice_us: SLICE_US,
+            method: Method {
+                confidence: CONFIDENCE,
+                resamples: RESAMPLES,
+                seed: self.seed,
+            },
+            sizes: Sizes::new(benchmark, job.scale, &job.sizes).map_err(Failure::usage)?,
+            variants: request::variants(benchmark, &job.variants).map_err(Failure::usage)?,
+            traces: job.traces.clone(),
+            tree: None,
+            target: None,
+            style: self.style,
+            profiler: None,
+        };
+        match on {
+            On::Core => bench::core::run(&request, interrupt),
+            On::Linux => bench::host::run(&request, interrupt),
+        }
+    }
+
+    /// A shipped trace.
+    ///
+    /// # Errors
+    /// It is not where it should be.
+    pub fn trace(&self, name: &str) -> Result<PathBuf, Failure> {
+        let path = self.traces.join(name);
+        match path.is_file() {
+            true => Ok(path),
+            false => Err(Failure::usage(format!(
+                "{}: there is no such trace; name the directory of the shipped traces with --traces",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Values that option `name` can have here.
+pub fn values_of(name: &str) -> &'static [&'static str] {
+    let option = vellum_engine::options().iter();
+    let mut option = option.filter(|option| option.name == name);
+    option.next().map_or(&[], |option| option.values)
+}
+
+/// The value of option `name` in the default design.
+pub fn default_of(name: &str) -> &'static str {
+    let option = vellum_engine::options().iter();
+    let mut option = option.filter(|option| option.name == name);
+    option.next().map_or("", |option| option.default)
+}
+
+/// Those of `wanted` that option `name` can have here, and those that not.
+pub fn available<'w>(name: &str, wanted: &[&'w str]) -> (Vec<&'w str>, Vec<&'w str>) {
+    let known = values_of(name);
+    wanted.iter().partition(|value| known.contains(value))
+}
+
+/// The figure called `name` of a run.
+///
+/// # Errors
+/// The run has none; the text says which it has.
+pub fn figure<'r>(run: &'r Run, name: &str) -> Result<&'r Figure, Failure> {
+    let found = run.figures.iter().find(|figure| figure.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = run.figures.iter().map(|f| f.name.as_str()).collect();
+        Failure::failed(format!(
+            "the run `{}` has no figure `{name}`; it has {}",
+            run.title,
+            names.join(", ")
+        ))
+    })
+}
+
+/// By how much an arm's time differs from the first arm's.
+pub fn change(arm: &ArmFigure) -> Change {
+    Change::of_ratio(arm.ratio, arm.ratio_low.zip(arm.ratio_high))
+}
+
+/// The same as throughput: less time is more of it.
+pub fn throughput_change(arm: &ArmFigure) -> Change {
+    let bounds = arm.ratio_low.zip(arm.ratio_high);
+    Change::of_ratio(
+        1.0 / arm.ratio,
+        bounds.map(|(low, high)| (1.0 / high, 1.0 / low)),
+    )
+}
+
+/// The time of one unit under an arm: the median where single parts were timed,
+/// which a preemption does not move, and else the estimate.
+pub fn typical(arm: &ArmFigure) -> f64 {
+    arm.spread.map_or(arm.value, |spread| spread.median)
+}
+
+/// Sample standard deviation of an arm's passes, in percent of their mean.
+pub fn deviation_percent(arm: &ArmFigure) -> Option<f64> {
+    let n = arm.passes.len() as f64;
+    let mean = arm.passes.iter().sum::<f64>() / n;
+    let squares: f64 = arm.passes.iter().map(|value| (value - mean).powi(2)).sum();
+    (n > 1.0).then(|| 100.0 * (squares / (n - 1.0)).sqrt() / mean)
+}
+
+/// `design` without the option it is about: `rmap=chains` as `chains`.
+pub fn short(design: &str) -> &str {
+    design.split_once('=').map_or(design, |(_, value)| value)
+}
+
+/// The kernbench block of a run, its rows named by `labels`.
+pub fn kernbench_block(title: &str, run: &Run, labels: &[String]) -> String {
+    let rows: Vec<kernbench::Row> = run
+        .kernbench
+        .iter()
+        .zip(labels)
+        .map(|(row, label)| kernbench::Row {
+            label: label.clone(),
+            ..row.clone()
+        })
+        .collect();
+    kernbench::block(title, &rows)
+}

@@ -1,0 +1,138 @@
+//! Sampling profiles of two designs, beside the published diffprofiles.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use vellum_engine::{Engine, EngineError};
+
+use super::zero::Task;
+use crate::cli::{Arenas, Failure, OrFail};
+use crate::compare::{Builder, HostClock, Settings, measure};
+use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler};
+use crate::replay::{self, prepare};
+use crate::report::diffprofile::{self, diffprofile};
+use crate::report::text::plural;
+use crate::trace::TraceReader;
+
+/// Memory of each simulated machine, in bytes.
+const RAM: u64 = 2 << 30;
+
+/// Scripts at once under the profile of sdet.
+const SCRIPTS: u32 = 16;
+
+/// Our profile of one workload.
+pub struct Ours {
+    /// Heading of the table.
+    pub heading: String,
+    /// The lines, in the published format.
+    pub lines: String,
+    /// What became of the rmap group.
+    pub rmap: String,
+    /// What to make of it.
+    pub says: String,
+}
+
+/// Profiles `designs`, old and new, on a kernel build and on scripts.
+///
+/// # Errors
+/// A trace is missing, the replay failed, or sampling is refused.
+pub fn take(task: &Task<'_>, designs: &[String]) -> Result<[Ours; 2], Failure> {
+    let scripts = if task.setting.quick { 2 } else { SCRIPTS };
+    Ok([
+        of_workload(task, designs, "kernbench", task.build.to_owned(), 1)?,
+        of_workload(
+            task,
+            designs,
+            "sdet",
+            task.setting.trace("sdet-like.vellum")?,
+            scripts,
+        )?,
+    ])
+}
+
+/// Builds what another builder builds, under sampling in the passes.
+struct Sampled<'s> {
+    builder: &'s Arenas,
+    profiler: &'s Profiler,
+}
+
+impl Builder for Sampled<'_> {
+    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
+        self.builder.build(design, arena)
+    }
+
+    fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        self.profiler.attach(arm, self.builder.observe(arm, engine))
+    }
+}
+
+fn of_workload(
+    task: &Task<'_>,
+    designs: &[String],
+    name: &str,
+    trace: PathBuf,
+    copies: u32,
+) -> Result<Ours, Failure> {
+    let setting = task.setting;
+    let options = replay::Options {
+        copies,
+        seed: setting.seed,
+        ..replay::Options::default()
+    };
+    let workload = prepare(&TraceReader::open(&trace).blame_input()?, &options).blame_input()?;
+    let settings = Settings {
+        designs: designs.to_vec(),
+        passes: setting.passes,
+        slice_us: 1000,
+        seed: setting.seed,
+        style: setting.style,
+        divergence_limit: 0.01,
+        by_class: false,
+    };
+    let arenas = Arenas::new(settings.arms(), 1, RAM);
+    let profiler = Profiler::start(DEFAULT_RATE_HZ)?;
+    let sampled = Sampled {
+        builder: &arenas,
+        profiler: &profiler,
+    };
+    measure(
+        &workload,
+        &sampled,
+        &HostClock::new(),
+        &settings,
+        task.interrupt,
+    )
+    .map_err(|error| match task.interrupt.requested() {
+        true => Failure::interrupted("interrupted"),
+        false => Failure::from(error),
+    })?;
+    let mut names = designs.to_vec();
+    names.push("control".to_owned());
+    let samples = profiler.finish(&names)?;
+    let short = super::bench::short(&designs[1]).to_owned();
+    let options = diffprofile::Options {
+        title: name.to_owned(),
+        ..diffprofile::Options::new(short)
+    };
+    let difference = diffprofile(&samples.profiles[0], &samples.profiles[1], &options);
+    let rmap = difference.group("rmap");
+    Ok(Ours {
+        heading: format!(
+            "ours: {} samples a second; {}",
+            samples.rate_hz,
+            plural(setting.passes, "pass", "passes")
+        ),
+        lines: difference.text(),
+        rmap: match rmap {
+            Some(rmap) => format!(
+                "{:+} ticks of {} (+/- {:.0})",
+                rmap.delta, difference.total.old, rmap.error
+            ),
+            None => "no ticks".to_owned(),
+        },
+        says: match rmap.is_some_and(|rmap| rmap.is_significant()) {
+            true => "ours more than two standard errors".to_owned(),
+            false => "ours within two standard errors".to_owned(),
+        },
+    })
+}

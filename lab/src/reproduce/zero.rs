@@ -1,0 +1,446 @@
+//! Source 0: reverse mapping, partial against full object-based (March 2003), and
+//! the four schemes of March 2004.
+
+use super::bench::{self, Job, Setting};
+use super::judge::Change;
+use super::model::{Comparison, Section};
+use super::published::{self, Kernbench, ProfileLine, RmapTest};
+use super::{formats, profiles};
+use crate::bench::{Findings, On, Run};
+use crate::cli::Failure;
+use crate::progress::Interrupt;
+use crate::report::table::{Table, grouped};
+use crate::trace::TraceReader;
+use crate::trace::model::Model;
+
+/// Changes of a published kernbench below this are taken as noise, in percent:
+/// the posts give no deviation, and their author calls such changes none.
+const KERNBENCH_NOISE: f64 = 1.0;
+
+/// Changes of a throughput whose deviation was not published that are noise, in
+/// percent: what SDET deviated by from 4 scripts on in 2003.
+const SDET_NOISE: f64 = 1.5;
+
+/// Memory of each simulated machine in the replays, in bytes; less of it where
+/// only a part is replayed.
+const RAM: u64 = 2 << 30;
+const QUICK_RAM: u64 = RAM / 2;
+
+/// Designs that came later or are ours, shown beside the published four.
+const LATER: &[&str] = &["anon_vma_chain"];
+
+/// What a section works with.
+pub struct Task<'t> {
+    /// How to measure.
+    pub setting: &'t Setting,
+    /// Whether to stop.
+    pub interrupt: &'t Interrupt,
+    /// The kernel build's trace, or the part of it that is replayed.
+    pub build: &'t std::path::Path,
+}
+
+/// A function that makes one section.
+pub type Make = fn(&Task<'_>, &mut Section) -> Result<(), Failure>;
+
+/// The sections in order: title, sources, how each is made.
+pub const SECTIONS: &[(&str, &[published::Source], Make)] = &[
+    (
+        "kernbench, March 2003",
+        &[published::MARCH_2003],
+        kernbench_2003,
+    ),
+    (
+        "kernbench, March 2004",
+        &[published::MARCH_2004],
+        kernbench_2004,
+    ),
+    ("SDET, March 2003", &[published::MARCH_2003], sdet_2003),
+    ("SDET, March 2004", &[published::MARCH_2004], sdet_2004),
+    ("diffprofiles", &[published::MARCH_2003], diffprofiles),
+    ("singletons", &[published::MARCH_2003], singletons),
+    (
+        "rmap-test",
+        &[published::RMAP_TEST_2003, published::RMAP_TEST_2004],
+        rmap_test,
+    ),
+];
+
+/// The designs of a published table that this build has, in option syntax. Those
+/// that it has not become rows without a figure.
+fn designs(wanted: &[&'static str], section: &mut Section) -> Vec<&'static str> {
+    let (there, missing) = bench::available("rmap", wanted);
+    for design in missing {
+        let why = format!("this build has no rmap={design}");
+        section
+            .comparisons
+            .push(Comparison::missing(design, "-".to_owned(), why));
+    }
+    there
+}
+
+fn options(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("rmap={name}")).collect()
+}
+
+fn kernbench_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    kernbench(task, section, &published::DESIGNS_2003, &[], &|load| {
+        published::KERNBENCH_2003[load].to_vec()
+    })
+}
+
+fn kernbench_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    kernbench(task, section, &published::DESIGNS_2004, LATER, &|load| {
+        published::KERNBENCH_2004[load].to_vec()
+    })
+}
+
+/// The wanted designs that exist, then those of `later` and the default.
+fn with_later(
+    wanted: &[&'static str],
+    later: &[&'static str],
+    section: &mut Section,
+) -> Vec<&'static str> {
+    let mut all = designs(wanted, section);
+    let default = bench::default_of("rmap");
+    let (later, _) = bench::available("rmap", later);
+    for design in later.into_iter().chain([default]) {
+        // The comparison of 2003 is of two kernels; nothing is added to it.
+        if wanted.len() > 2 && !all.contains(&design) {
+            all.push(design);
+        }
+    }
+    all
+}
+
+fn kernbench(
+    task: &Task<'_>,
+    section: &mut Section,
+    wanted: &[&'static str],
+    later: &[&'static str],
+    published: &dyn Fn(usize) -> Vec<Kernbench>,
+) -> Result<(), Failure> {
+    for (load, title) in published::LOADS.iter().enumerate() {
+        let table = formats::kernbench(title, &published(load));
+        section.tables.push(("published".to_owned(), table));
+    }
+    section.method.push(
+        "copies of the recorded kernel build at once stand for the load; System is CPU time in \
+         the core, Elapsed the wall clock of the replay; no user code runs"
+            .to_owned(),
+    );
+    let all = with_later(wanted, later, section);
+    if all.len() < 2 {
+        return Err(Failure::failed(
+            "there are not two of the designs to compare",
+        ));
+    }
+    let mut job = Job::new("kernbench", &options(&all));
+    job.traces = vec![task.build.to_owned()];
+    job.ram_bytes = Some(if task.setting.quick { QUICK_RAM } else { RAM });
+    let findings = task.setting.run(&job, On::Core, task.interrupt)?;
+    for (load, run) in findings.runs.iter().enumerate() {
+        let labels: Vec<String> = all.iter().map(|name| (*name).to_owned()).collect();
+        let block = bench::kernbench_block(published::LOADS[load.min(2)], run, &labels);
+        section.tables.push((format!("ours: {}", run.title), block));
+        let rows = published(load.min(2));
+        for (arm, design) in all.iter().enumerate().skip(1) {
+            let ours = bench::change(main_arm(run, arm)?);
+            let what = format!("{}: System, {design} against {}", loads(load), all[0]);
+            let place = wanted.iter().position(|name| name == design);
+            let base = wanted.iter().position(|name| *name == all[0]);
+            section.comparisons.push(match (place, base) {
+                (Some(place), Some(base)) => {
+                    let (old, new) = (rows[base].system_s, rows[place].system_s);
+                    let published = Change::between(old, new, KERNBENCH_NOISE);
+                    Comparison::of_changes(what, published, ours)
+                }
+                _ => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+            });
+        }
+    }
+    interrupted(&findings)
+}
+
+/// The arm of the first figure of a run: the time of the whole.
+fn main_arm(run: &Run, arm: usize) -> Result<&crate::bench::findings::ArmFigure, Failure> {
+    let figure = run.figures.first();
+    let arm = figure.and_then(|figure| figure.arms.get(arm));
+    arm.ok_or_else(|| Failure::failed(format!("the run `{}` has no figure", run.title)))
+}
+
+fn interrupted(findings: &Findings) -> Result<(), Failure> {
+    match findings.interrupted {
+        true => Err(Failure::interrupted("interrupted")),
+        false => Ok(()),
+    }
+}
+
+fn loads(load: usize) -> &'static str {
+    ["2 x CPUs", "16 x CPUs", "unlimited"][load.min(2)]
+}
+
+fn sdet_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    let published: Vec<Vec<(f64, Option<f64>)>> = published::SDET_2003
+        .iter()
+        .map(|rows| rows.iter().map(|(mean, sd)| (*mean, Some(*sd))).collect())
+        .collect();
+    let kernels = ["2.5.65-mm2", "2.5.65-mm3"];
+    sdet(
+        task,
+        section,
+        &published::DESIGNS_2003,
+        &kernels,
+        &published,
+    )
+}
+
+fn sdet_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    let published: Vec<Vec<(f64, Option<f64>)>> = published::SDET_2004
+        .iter()
+        .map(|row| row.iter().map(|mean| (*mean, None)).collect())
+        .collect();
+    let kernels = ["virgin", "partial", "hugh", "anon_vma"];
+    sdet(
+        task,
+        section,
+        &published::DESIGNS_2004,
+        &kernels,
+        &published,
+    )
+}
+
+fn sdet(
+    task: &Task<'_>,
+    section: &mut Section,
+    wanted: &[&'static str],
+    kernels: &[&str],
+    published: &[Vec<(f64, Option<f64>)>],
+) -> Result<(), Failure> {
+    section.method.push(
+        "copies of one recorded script at once, sdet-like and not SDET (a registered benchmark of \
+         SPEC); throughput is scripts for CPU time in the core"
+            .to_owned(),
+    );
+    let all = with_later(wanted, LATER, section);
+    if all.len() < 2 {
+        return Err(Failure::failed(
+            "there are not two of the designs to compare",
+        ));
+    }
+    let mut job = Job::new("sdet", &options(&all));
+    job.traces = vec![task.setting.trace("sdet-like.vellum")?];
+    let most = if task.setting.quick { 2 } else { 128 };
+    job.sizes = vec![format!("most={most}")];
+    job.ram_bytes = task.setting.quick.then_some(QUICK_RAM);
+    let findings = task.setting.run(&job, On::Core, task.interrupt)?;
+    let tables = published.iter().zip(published::SDET_SCRIPTS);
+    for ((published, scripts), run) in tables.zip(&findings.runs) {
+        let rows = published.iter().zip(kernels);
+        let rows = rows.map(|((mean, sd), kernel)| ((*kernel).to_owned(), *mean, *sd));
+        let ours = all.iter().enumerate().map(|(arm, design)| {
+            let arm = main_arm(run, arm)?;
+            let percent = 100.0 / arm.ratio;
+            Ok(((*design).to_owned(), percent, bench::deviation_percent(arm)))
+        });
+        let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
+        let beside = formats::beside(
+            &formats::sdet("SDET", scripts, &rows.collect::<Vec<_>>()),
+            &formats::sdet("SDET-like", scripts, &ours),
+        );
+        section
+            .tables
+            .push(("published, and ours".to_owned(), beside));
+        for (arm, design) in all.iter().enumerate().skip(1) {
+            let ours = bench::throughput_change(main_arm(run, arm)?);
+            let what = format!("N = {scripts}: {design} against {}", all[0]);
+            let place = wanted.iter().position(|name| name == design);
+            let base = wanted.iter().position(|name| *name == all[0]);
+            section.comparisons.push(match (place, base) {
+                (Some(place), Some(base)) => {
+                    let ((old, old_sd), (new, new_sd)) = (published[base], published[place]);
+                    let noise = match old_sd.zip(new_sd) {
+                        Some((old, new)) => old.hypot(new),
+                        None => SDET_NOISE,
+                    };
+                    Comparison::of_changes(what, Change::between(old, new, noise), ours)
+                }
+                _ => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+            });
+        }
+    }
+    interrupted(&findings)
+}
+
+fn diffprofiles(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    let (kernbench, sdet) = (
+        published::DIFFPROFILE_KERNBENCH,
+        published::DIFFPROFILE_SDET,
+    );
+    for (what, profile) in [("kernbench", kernbench), ("sdet", sdet)] {
+        let heading = format!("published: diffprofile ({what}, + worse in -mm3)");
+        section
+            .tables
+            .push((heading, formats::diffprofile(profile)));
+    }
+    let there = designs(&published::DESIGNS_2003, section);
+    let ours = match there.len() {
+        2 => profiles::take(task, &options(&there)),
+        _ => Err(Failure::failed("there are not two designs to profile")),
+    };
+    let share = |profile: &[ProfileLine], group: &[&str]| {
+        let ticks = published::group_sum(profile, group);
+        let total = published::total_ticks(profile).unwrap_or(f64::NAN);
+        (ticks, 100.0 * ticks as f64 / total)
+    };
+    let mut rows = Vec::new();
+    for (what, profile) in [("kernbench", kernbench), ("sdet", sdet)] {
+        let (ticks, percent) = share(profile, published::RMAP_GROUP);
+        rows.push((what, format!("{ticks:+} ticks ({percent:+.2} % of all)")));
+        let (ticks, _) = share(profile, published::SET_PAGE_DIRTY_GROUP);
+        let what = format!("{what}: set_page_dirty under both its names");
+        let why = "one function that was renamed: no change".to_owned();
+        let row = Comparison::missing(what, format!("{ticks:+} ticks"), why);
+        section.comparisons.push(row);
+    }
+    match ours {
+        Ok(profiles) => {
+            for ((what, published), ours) in rows.into_iter().zip(profiles) {
+                section.tables.push((ours.heading, ours.lines));
+                section.comparisons.push(Comparison::beside(
+                    format!("{what}: sum of the rmap group"),
+                    published,
+                    ours.rmap,
+                    &ours.says,
+                ));
+            }
+            Ok(())
+        }
+        Err(failure) => {
+            for (what, published) in rows {
+                let what = format!("{what}: sum of the rmap group");
+                let row = Comparison::missing(what, published, "not profiled, see below");
+                section.comparisons.push(row);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// The share of anonymous pages that never had more than one mapper, in each
+/// shipped trace.
+fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    section.method.push(
+        "anonymous pages of a recorded workload that never had a second mapper; the published \
+         share is of mappings at one moment"
+            .to_owned(),
+    );
+    let setting = task.setting;
+    let traces = [
+        task.build.to_owned(),
+        setting.trace("snapshot-server.vellum")?,
+        setting.trace("sdet-like.vellum")?,
+    ];
+    for path in traces {
+        let trace = TraceReader::open(&path)?;
+        let mut model = Model::default();
+        for event in trace.events() {
+            if task.interrupt.requested() {
+                return Err(Failure::interrupted("interrupted"));
+            }
+            model.take(&event?);
+        }
+        let totals = model.totals();
+        let single = totals.anonymous - totals.shared_by_fork;
+        let share = 100.0 * single as f64 / totals.anonymous.max(1) as f64;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let what = format!("singletons, {name}");
+        let published = format!("{:.0} %", 100.0 * published::SINGLETON_SHARE);
+        let ours = format!("{share:.1} % of {}", grouped(totals.anonymous));
+        // The shares that are not singletons are what designs differ by.
+        let others = (100.0 - share) / (100.0 * (1.0 - published::SINGLETON_SHARE));
+        let mut row = Comparison::beside(what, published, ours, "agrees");
+        if !(0.5..=2.0).contains(&others) {
+            row.says = format!("DISAGREES: {others:.2} x as many are shared");
+            row.disagrees = true;
+        }
+        section.comparisons.push(row);
+    }
+    Ok(())
+}
+
+/// Who the schemes with a search tree are here, beside the one with chains.
+const TREES: &[&str] = &[
+    "partial",
+    "anonmm2003",
+    "anonmm",
+    "anon_vma",
+    "anon_vma_chain",
+];
+
+fn rmap_test(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    section.method.push(
+        "published are system seconds of a machine under memory pressure; here a scanner looks up \
+         every page of the file, and the whole is mapping, touching, looking up and unmapping"
+            .to_owned(),
+    );
+    let all = with_later(&["chains", "partial", "anonmm2003"], TREES, section);
+    let mut job = Job::new("rmap-test", &options(&all));
+    if task.setting.quick {
+        job.scale = 0.1;
+        job.sizes = vec!["pages=60".to_owned()];
+    }
+    let findings = task.setting.run(&job, On::Core, task.interrupt)?;
+    let cases = published::RMAP_TEST.iter().zip(&published::RMAP_TEST_TREE);
+    for ((list, tree), run) in cases.zip(&findings.runs) {
+        let shape = |case: &RmapTest| {
+            let (tasks, regions, pages) = case.shape;
+            format!(
+                "{} x {} x {pages}",
+                grouped(tasks.into()),
+                grouped(regions.into())
+            )
+        };
+        let shape = shape(list);
+        section
+            .tables
+            .push((format!("ours: {}", run.title), phases(run, &all)));
+        // All phases together, in nanoseconds.
+        let whole = |arm: usize| -> f64 {
+            let figures = run.figures.iter();
+            figures
+                .map(|figure| figure.arms[arm].value * figure.units)
+                .sum()
+        };
+        for (arm, design) in all.iter().enumerate().skip(1) {
+            let ours = whole(arm) / whole(0);
+            let what = format!("{shape}: {design} (tree) / chains");
+            let published = tree
+                .tree_s
+                .map_or(f64::NAN, |tree_s| tree_s / tree.chains_s);
+            section
+                .comparisons
+                .push(Comparison::of_times(what, published, ours));
+        }
+        let times = list.list.0 / list.chains_s;
+        section.comparisons.push(Comparison::missing(
+            format!("{shape}: list of regions / chains"),
+            format!("{times:.2} x"),
+            "every scheme here searches a tree",
+        ));
+    }
+    interrupted(&findings)
+}
+
+/// Nanoseconds of one unit of each phase by design.
+fn phases(run: &Run, designs: &[&str]) -> String {
+    let mut header = vec!["ns"];
+    header.extend(designs);
+    let mut table = Table::new(&header);
+    for figure in &run.figures {
+        let mut cells = vec![format!("{}, per {}", figure.name, figure.per)];
+        let arms = figure.arms.iter().take(designs.len());
+        cells.extend(arms.map(|arm| format!("{:.1}", arm.value)));
+        table.row(cells);
+    }
+    table.render(0)
+}

@@ -1,0 +1,508 @@
+//! `vellum bench` as a user meets it: every workload on the core, end to end, at a
+//! small scale.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use vellum_lab::bench::BENCHMARKS;
+use vellum_lab::trace::{
+    Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
+};
+
+fn vellum(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    let output = command.args(arguments).output();
+    output.expect("the program was built and can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A directory of the test's own, removed with everything in it at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let name = format!("vellum-bench-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a fresh directory");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing depends on it being gone.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a benchmark at a small scale with two passes; returns its JSON.
+fn measured(arguments: &[&str]) -> Value {
+    let mut all = vec!["bench"];
+    all.extend(arguments);
+    all.extend(["-n", "2", "--quiet", "--json", "-", "--resamples", "100"]);
+    let output = vellum(&all);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "--quiet is quiet");
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["schema"], "vellum-bench/1");
+    assert_eq!(value["benchmark"], arguments[0]);
+    value
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+/// The figure called `name` of run `run`.
+fn figure<'v>(value: &'v Value, run: usize, name: &str) -> &'v Value {
+    let figures = list(&value["runs"][run]["figures"]);
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.unwrap_or_else(|| panic!("no figure {name} in {figures:#?}"))
+}
+
+fn counter(value: &Value, run: usize, name: &str, arm: usize) -> u64 {
+    let rows = list(&value["runs"][run]["counters"]);
+    let found = rows.iter().find(|row| row["name"] == name);
+    let row = found.unwrap_or_else(|| panic!("no counter {name}"));
+    row["values"][arm].as_u64().expect("counted")
+}
+
+/// Every figure of every run has a time above zero for each of `arms`.
+fn has_figures(value: &Value, arms: usize) {
+    assert_eq!(list(&value["arms"]).len(), arms);
+    for run in list(&value["runs"]) {
+        let figures = list(&run["figures"]);
+        assert!(!figures.is_empty(), "{run:#}");
+        for figure in figures {
+            assert_eq!(list(&figure["arms"]).len(), arms, "{figure:#}");
+            for arm in list(&figure["arms"]) {
+                assert!(
+                    arm["value"].as_f64().is_some_and(|ns| ns > 0.0),
+                    "{figure:#}"
+                );
+                assert_eq!(list(&arm["passes"]).len(), 2);
+            }
+            assert_eq!(figure["arms"][0]["verdict"], "base");
+            assert_eq!(figure["arms"][arms - 1]["verdict"], "control");
+        }
+    }
+}
+
+#[test]
+fn forkfault_times_fork_faults_and_exit_of_the_published_program() {
+    let value = measured(&[
+        "forkfault",
+        "--size",
+        "forks=16",
+        "--ram",
+        "64M",
+        "--designs",
+        "rmap=chains",
+        "--designs",
+        "rmap=partial",
+        "--designs",
+        "rmap=chains,direct=off",
+    ]);
+    has_figures(&value, 4);
+    assert_eq!(value["arms"][3]["label"], "A'");
+    for arm in 0..4 {
+        assert_eq!(counter(&value, 0, "forks", arm), 16);
+        assert_eq!(counter(&value, 0, "faults", arm), 16 * 32);
+        assert_eq!(counter(&value, 0, "zero-page maps", arm), 16 * 32);
+        assert!(
+            counter(&value, 0, "tables made", arm) >= 16 * 32,
+            "every fault needs a table"
+        );
+    }
+    let fault = figure(&value, 0, "fault");
+    assert_eq!(fault["units"], 15.0 * 32.0, "the first child is apart");
+    assert_eq!(fault["arms"][0]["spread"]["parts"], 2 * 15);
+    assert_eq!(
+        figure(&value, 0, "fault, first child of a pass")["units"],
+        32.0
+    );
+    assert_eq!(figure(&value, 0, "fork")["units"], 15.0);
+}
+
+#[test]
+fn forkfault_runs_in_every_variant() {
+    let value = measured(&[
+        "forkfault",
+        "--variant",
+        "all",
+        "--size",
+        "forks=3",
+        "--ram",
+        "64M",
+    ]);
+    has_figures(&value, 3);
+    let titles: Vec<&str> = list(&value["runs"])
+        .iter()
+        .filter_map(|run| run["title"].as_str()?.split(':').next())
+        .collect();
+    let forkfault = BENCHMARKS.iter().find(|b| b.name == "forkfault");
+    let variants = forkfault.expect("there is one").variants;
+    assert_eq!(titles, variants.iter().map(|v| v.name).collect::<Vec<_>>());
+    let run = |name: &str| titles.iter().position(|title| *title == name).expect("ran");
+    assert_eq!(counter(&value, run("write"), "zero fills", 0), 3 * 32);
+    assert_eq!(counter(&value, run("migrate"), "faults", 0), 3 * 32);
+    assert_eq!(counter(&value, run("fork-exec"), "exits", 0), 2 * 3);
+}
+
+#[test]
+fn rmap_test_looks_every_page_up_in_every_task() {
+    let value = measured(&[
+        "rmap-test",
+        "--size",
+        "tasks=3",
+        "--size",
+        "regions=4",
+        "--size",
+        "pages=40",
+        "--size",
+        "wide-regions=50",
+        "--ram",
+        "64M",
+    ]);
+    has_figures(&value, 3);
+    for arm in 0..3 {
+        assert_eq!(counter(&value, 0, "pages looked up", arm), 160);
+        assert_eq!(counter(&value, 0, "lookup hits", arm), 3 * 160);
+        assert_eq!(counter(&value, 1, "lookup hits", arm), 50 * 7);
+    }
+    assert_eq!(figure(&value, 1, "scan")["units"], 350.0);
+    let notes = value["notes"].to_string();
+    assert!(notes.contains("scanner"), "{notes}");
+}
+
+#[test]
+fn fork_family_tells_lookups_of_parent_and_child_apart() {
+    let value = measured(&[
+        "fork-family",
+        "--size",
+        "children=5",
+        "--size",
+        "pages=8",
+        "--size",
+        "shared=4",
+        "--ram",
+        "64M",
+    ]);
+    has_figures(&value, 3);
+    for arm in 0..3 {
+        assert_eq!(counter(&value, 0, "copies on write", arm), 5 * 8);
+        // 10 visits of the parent's 8 pages, each child's 8, 4 shared by 6.
+        assert_eq!(counter(&value, 0, "pages looked up", arm), 80 + 40 + 4);
+        assert_eq!(counter(&value, 0, "lookup hits", arm), 80 + 40 + 4 * 6);
+    }
+    assert_eq!(figure(&value, 0, "lookup of a child's page")["units"], 40.0);
+    assert_eq!(
+        figure(&value, 0, "lookup of a parent's page")["units"],
+        80.0
+    );
+}
+
+#[test]
+fn mremap_after_fork_finds_pages_at_each_of_their_addresses() {
+    let value = measured(&[
+        "mremap-after-fork",
+        "--size",
+        "children=4",
+        "--size",
+        "pages=24",
+        "--ram",
+        "64M",
+    ]);
+    has_figures(&value, 3);
+    for arm in 0..3 {
+        assert_eq!(counter(&value, 0, "pages looked up", arm), 24);
+        assert_eq!(counter(&value, 0, "lookup hits", arm), 24 * 5);
+    }
+    assert_eq!(figure(&value, 0, "mremap")["units"], 48.0);
+}
+
+#[test]
+fn shared_file_has_regions_that_map_less_than_they_might() {
+    let value = measured(&[
+        "shared-file",
+        "--size",
+        "regions=40",
+        "--size",
+        "pages=16",
+        "--ram",
+        "64M",
+        "--a",
+        "rmap=chains",
+        "--b",
+        "rmap=partial",
+    ]);
+    has_figures(&value, 3);
+    for arm in 0..3 {
+        assert_eq!(counter(&value, 0, "lookup hits", arm), 4 * 40);
+    }
+    let probes = |arm| counter(&value, 0, "lookup false probes", arm);
+    assert_eq!(probes(0), 0, "chains know every entry");
+    // 40 regions might map each of 16 pages; a search may end at the last hit.
+    assert!(probes(1) > 4 * 40, "{}", probes(1));
+}
+
+#[test]
+fn rmap_primitives_counts_an_add_a_duplicate_and_a_remove_for_each_page() {
+    let value = measured(&[
+        "rmap-primitives",
+        "--size",
+        "pages=64",
+        "--size",
+        "rounds=2",
+        "--ram",
+        "64M",
+    ]);
+    has_figures(&value, 3);
+    assert_eq!(counter(&value, 0, "rmap duplicates", 0), 2 * 64);
+    assert_eq!(figure(&value, 0, "fork")["units"], 128.0);
+}
+
+const PAGE: u64 = 4096;
+
+/// A process that forks a child; both write to some pages.
+fn write_trace(path: &str) {
+    let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
+    for (pid, parent) in [(1, None), (2, Some(TaskId(0)))] {
+        let process = pid;
+        let task = Task {
+            pid,
+            process,
+            parent,
+        };
+        writer.header_mut().tasks.push(task);
+    }
+    let mut time_us = 0;
+    let mut push = |task: u32, kind: EventKind| {
+        time_us += 1;
+        let task = TaskId(task);
+        let event = Event {
+            time_us,
+            task,
+            kind,
+        };
+        writer.push(&event).expect("a consistent event");
+    };
+    let start = 0x1000_0000;
+    let write = |page: u64, present| EventKind::Fault {
+        address: start + page * PAGE,
+        access: Access::Write,
+        kernel: false,
+        present,
+    };
+    push(
+        0,
+        EventKind::Map {
+            address: start,
+            length: 64 * PAGE,
+            prot: Prot(3),
+            shared: false,
+            grows_down: false,
+            file: None,
+            offset: 0,
+            origin: MapOrigin::Mmap,
+        },
+    );
+    for page in 0..64 {
+        push(0, write(page, false));
+    }
+    // SIGCHLD: a fork.
+    let clone_flags = 17;
+    let child = TaskId(1);
+    push(0, EventKind::Create { child, clone_flags });
+    for page in 0..32 {
+        push(1, write(page, true));
+    }
+    push(1, EventKind::Exit);
+    push(0, EventKind::Wait { child });
+    push(0, EventKind::Exit);
+    writer.finish().expect("written");
+}
+
+#[test]
+fn kernbench_prints_a_block_for_each_of_three_loads() {
+    let scratch = Scratch::new("kernbench");
+    let trace = scratch.path("fork.vellum");
+    write_trace(&trace);
+    let value = measured(&["kernbench", "--trace", &trace, "--ram", "64M"]);
+    has_figures(&value, 3);
+    let blocks: Vec<&str> = list(&value["blocks"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert_eq!(blocks.len(), 3);
+    for (block, copies) in blocks.iter().zip(["1 copy", "2 copies", "4 copies"]) {
+        let lines: Vec<&str> = block.lines().collect();
+        assert!(lines[0].starts_with("Kernbench: (make -j"), "{block}");
+        assert!(
+            lines[0].ends_with(&format!("(replay, {copies}))")),
+            "{block}"
+        );
+        let header = "                              Elapsed      System        User         CPU";
+        assert_eq!(lines[1], header);
+        assert_eq!(lines.len(), 4, "one row for each design");
+        assert!(lines[2].starts_with("            A rmap=chains"), "{block}");
+        assert_eq!(lines[2].len(), 25 + 4 * 12);
+    }
+    for (run, copies) in [1, 2, 4].into_iter().enumerate() {
+        assert_eq!(counter(&value, run, "forks", 0), copies);
+    }
+}
+
+#[test]
+fn sdet_prints_percentages_of_the_first_design_with_the_disclaimer() {
+    let scratch = Scratch::new("sdet");
+    let trace = scratch.path("script.vellum");
+    write_trace(&trace);
+    let value = measured(&[
+        "sdet", "--trace", &trace, "--trace", &trace, "--size", "most=4", "--ram", "64M",
+    ]);
+    has_figures(&value, 3);
+    let blocks: Vec<&str> = list(&value["blocks"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    for (block, users) in blocks.iter().zip([1, 2, 4]) {
+        let lines: Vec<&str> = block.lines().collect();
+        assert_eq!(lines[0], format!("SDET-like {users}  (see disclaimer)"));
+        assert_eq!(
+            lines[1],
+            "                           Throughput    Std. Dev"
+        );
+        assert!(
+            lines[2].starts_with("            A rmap=chains       100.0%"),
+            "{block}"
+        );
+        assert_eq!(lines[2].len(), 25 + 2 * 13);
+    }
+    assert_eq!(blocks.len(), 3);
+    let notes = value["notes"].to_string();
+    assert!(notes.contains("this is not SDET"), "{notes}");
+}
+
+#[test]
+fn tables_name_designs_phases_and_verdicts() {
+    let output = vellum(&[
+        "bench",
+        "fork-family",
+        "--scale",
+        "0.01",
+        "--ram",
+        "64M",
+        "-n",
+        "5",
+        "--quiet",
+        "--resamples",
+        "100",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for part in [
+        "fork-family on the core: ",
+        "  A   rmap=chains,",
+        "  B   rmap=partial,",
+        "  A'  as A, once more: the control",
+        "children=10 pages=1 shared=1 visits=10; 64 MiB each; 5 passes; seed 1",
+        "lookup of a child's page, ns per lookup",
+        "told from",
+        "Events in one pass",
+        "Memory at the peak (KiB)",
+        "Not in these times",
+    ] {
+        assert!(printed.contains(part), "{part} is missing in\n{printed}");
+    }
+    assert!(
+        printed
+            .lines()
+            .skip(4)
+            .all(|line| line.chars().count() <= 140),
+        "{printed}"
+    );
+}
+
+#[test]
+fn what_does_not_exist_is_refused_naming_what_does() {
+    for (arguments, named) in [
+        (vec!["bench", "quake"], "rmap-test"),
+        (vec!["bench"], "NAME"),
+        (vec!["bench", "rmap-test", "--on", "linux"], "--on core"),
+        (vec!["bench", "rmap-test", "--on", "mars"], "linux"),
+        (
+            vec!["bench", "rmap-test", "--size", "forks=1"],
+            "wide-regions",
+        ),
+        (
+            vec!["bench", "rmap-test", "--variant", "read"],
+            "no variants",
+        ),
+        (vec!["bench", "forkfault", "--variant", "odd"], "migrate"),
+        (vec!["bench", "forkfault", "--scale", "-1"], "--scale"),
+        (
+            vec!["bench", "forkfault", "--size", "stride=9999999999"],
+            "address space",
+        ),
+        (
+            vec![
+                "bench",
+                "fork-family",
+                "--a",
+                "rmap=telepathy",
+                "--scale",
+                "0.01",
+            ],
+            "chains",
+        ),
+        (
+            vec!["bench", "kernbench", "--trace", "/no/such.vellum"],
+            "/no/such.vellum",
+        ),
+        (
+            vec!["bench", "kernbench", "--on", "linux", "--a", "rmap=chains"],
+            "--on linux",
+        ),
+    ] {
+        let output = vellum(&arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(named), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_memory_is_an_error_that_names_the_option() {
+    let output = vellum(&["bench", "fork-family", "--ram", "8M", "-n", "1", "--quiet"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("--ram"), "{message}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn the_list_has_every_benchmark_with_its_sizes() {
+    let output = vellum(&["bench", "--list"]);
+    assert_eq!(output.status.code(), Some(0));
+    let printed = text(&output.stdout);
+    for benchmark in BENCHMARKS {
+        assert!(
+            printed.contains(&format!("{} (", benchmark.name)),
+            "{printed}"
+        );
+        for size in benchmark.sizes {
+            let line = format!("--size {}={}", size.name, size.default);
+            assert!(printed.contains(&line), "{line} in {printed}");
+        }
+    }
+}

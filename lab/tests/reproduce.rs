@@ -1,0 +1,185 @@
+//! `vellum reproduce`: the published figures are what was published, and the
+//! command prints them with ours beside them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use vellum_lab::report::kernbench;
+use vellum_lab::reproduce::{formats, published};
+
+fn vellum(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let output = command.args(arguments).output();
+    output.expect("the program was built and can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Sums that were worked out from the post by hand.
+#[test]
+fn groups_of_the_published_profiles_add_up() {
+    let kernbench = published::DIFFPROFILE_KERNBENCH;
+    let sdet = published::DIFFPROFILE_SDET;
+    let rmap = published::RMAP_GROUP;
+    assert_eq!(published::group_sum(kernbench, rmap), 122);
+    assert_eq!(published::group_sum(sdet, rmap), -1937);
+    let dirty = published::SET_PAGE_DIRTY_GROUP;
+    assert_eq!(published::group_sum(kernbench, dirty), -2);
+    assert_eq!(published::group_sum(sdet, dirty), 16);
+    let total = published::total_ticks(sdet).expect("there is a total");
+    assert!((total - 648_600.0).abs() < 1.0, "{total}");
+}
+
+#[test]
+fn published_profiles_are_in_order_and_their_signs_fit() {
+    for profile in [
+        published::DIFFPROFILE_KERNBENCH,
+        published::DIFFPROFILE_SDET,
+    ] {
+        assert!(profile.windows(2).all(|pair| pair[0].0 >= pair[1].0));
+        for (ticks, percent, name) in profile {
+            // What the old kernel lacked counts as 0 %.
+            assert!(
+                *percent == 0.0 || (*ticks > 0) == (*percent > 0.0),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn cpu_percent_of_the_published_tables_follows_from_their_times() {
+    for row in published::KERNBENCH_2003.iter().flatten() {
+        let (user, cpu) = row.user_and_cpu.expect("the post has it");
+        let follows = 100.0 * (row.system_s + user) / row.elapsed_s;
+        assert!((follows - cpu).abs() < 0.01 * cpu, "{row:?}: {follows}");
+    }
+}
+
+/// What later texts say about the tables of March 2004.
+#[test]
+fn most_of_the_published_gain_was_in_the_first_step() {
+    for load in published::KERNBENCH_2004 {
+        let change = |old: usize, new: usize| 1.0 - load[new].system_s / load[old].system_s;
+        assert!((0.16..0.24).contains(&change(0, 1)), "{}", change(0, 1));
+        assert!(change(1, 2) < 0.04 && change(1, 3) < 0.04);
+    }
+    assert_eq!(published::SDET_2004[7], [100.0, 123.1, 124.7, 123.9]);
+    let [tasks, wide] = published::RMAP_TEST;
+    assert_eq!((tasks.list.0 / tasks.chains_s).round(), 13.0);
+    assert_eq!((wide.list.0 / wide.chains_s).round(), 39.0);
+}
+
+#[test]
+fn a_published_block_is_printed_as_the_report_prints_ours() {
+    let rows = published::KERNBENCH_2003[0];
+    let as_rows = rows.map(|row| kernbench::Row {
+        label: row.label.to_owned(),
+        elapsed_s: row.elapsed_s,
+        system_s: row.system_s,
+        user_s: row.user_and_cpu.expect("the post has it").0,
+        cpu_percent: row.user_and_cpu.expect("the post has it").1,
+    });
+    let title = published::LOADS[0];
+    assert_eq!(
+        formats::kernbench(title, &rows),
+        kernbench::block(title, &as_rows)
+    );
+}
+
+#[test]
+fn only_sources_that_there_are_can_be_reproduced() {
+    let output = vellum(&["reproduce", "7"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = vellum(&["reproduce", "0", "--quick", "--traces", "/no/such/place"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("--traces"), "says what to do: {message}");
+}
+
+fn quick(source: &str) -> (String, Value) {
+    let name = format!("vellum-reproduce-{source}-{}.json", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let path = file.display().to_string();
+    let output = vellum(&[
+        "reproduce",
+        source,
+        "--quick",
+        "-n",
+        "1",
+        "--quiet",
+        "--json",
+        &path,
+    ]);
+    let printed = text(&output.stdout);
+    let json = std::fs::read_to_string(&file).unwrap_or_default();
+    let _ = std::fs::remove_file(&file);
+    let report: Value = serde_json::from_str(&json).unwrap_or_default();
+    let failed: Vec<&Value> = (report["sections"].as_array().into_iter().flatten())
+        .filter(|section| !section["failed"].is_null())
+        .collect();
+    assert!(failed.is_empty(), "{failed:#?}\n{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(report["schema"], "vellum-reproduce/1");
+    (printed, report)
+}
+
+fn titles(report: &Value) -> Vec<&str> {
+    let sections = report["sections"].as_array().into_iter().flatten();
+    sections
+        .filter_map(|section| section["title"].as_str())
+        .collect()
+}
+
+#[test]
+fn source_0_has_every_published_table_with_ours_beside_it() {
+    let (printed, report) = quick("0");
+    assert_eq!(
+        titles(&report),
+        [
+            "kernbench, March 2003",
+            "kernbench, March 2004",
+            "SDET, March 2003",
+            "SDET, March 2004",
+            "diffprofiles",
+            "singletons",
+            "rmap-test"
+        ]
+    );
+    for line in [
+        "               2.5.65-mm2       44.04       80.63      566.83     1469.25\n",
+        "                  partial       44.84       85.75\n",
+        "      -330    -0.2% total\n",
+        "     -6486    -1.0% total\n",
+        "SDET 1  (see disclaimer)",
+        "QUICK",
+    ] {
+        assert!(printed.contains(line), "{line:?} in\n{printed}");
+    }
+    let kernbench = &report["sections"][1]["comparisons"];
+    let row = kernbench.as_array().into_iter().flatten();
+    let mut row = row.filter(|row| row["what"] == "2 x CPUs: System, partial against chains");
+    let row = row.next().expect("the main result of 2004");
+    assert_eq!(row["published"], "-16.3 % (-17.3 to -15.3)");
+    assert!(row["ours"].is_string(), "{row}");
+}
+
+#[test]
+fn source_1_has_the_claim_the_calls_and_the_host() {
+    let (printed, report) = quick("1");
+    assert_eq!(
+        titles(&report),
+        [
+            "forkfault",
+            "cost of a call",
+            "whole workloads",
+            "the host's kernel"
+        ]
+    );
+    assert!(printed.contains("9.00 x"), "{printed}");
+    assert!(printed.contains("2700 / 1300 ns"), "{printed}");
+    assert!(printed.contains("ns per fault"), "{printed}");
+}

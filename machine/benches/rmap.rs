@@ -1,0 +1,228 @@
+//! What reverse mapping itself costs an entry: adding it for a new page,
+//! duplicating it at fork, removing it, under every design.
+//!
+//! The calls are those that faults, forks and unmappings make, on 512 frames of
+//! one table, hot and uncontended; nothing else is in the loop but the mapping
+//! count that goes with each, which is measured without a design as well.
+//!
+//! `cargo bench -p vellum-machine --bench rmap`
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use vellum::addr::{PageRange, Pfn, Vpn};
+use vellum::design::{Design, OPTIONS};
+use vellum::frame::{Kind, PhysicalMemory, Request, Site};
+use vellum::platform::CpuId;
+use vellum::rmap::{Env, Place, RegionRef, ReverseMap, Run, Topology};
+use vellum::slab::ArenaMaker;
+use vellum::sync::Pin;
+use vellum::table::PteRef;
+use vellum::with_rmap;
+use vellum_machine::{Arena, Machine, MachineConfig};
+
+const FRAMES: usize = 512;
+const ROUNDS: usize = 401;
+const START: Vpn = Vpn(0x10_0000);
+
+/// Two regions, parent and child, that touch no other.
+struct Regions<S>([S; 2]);
+
+impl<S> Regions<S> {
+    fn at(&self, which: usize) -> RegionRef<'_, S> {
+        RegionRef {
+            handle: which as u32 + 1,
+            space: which as u32 + 1,
+            pages: PageRange::new(START, FRAMES as u64),
+            first: START.0,
+            state: &self.0[which],
+        }
+    }
+}
+
+impl<S> Topology<S> for Regions<S> {
+    fn regions_of(
+        &self,
+        _pin: &Pin<'_>,
+        _object: u32,
+        _index: u64,
+        _visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+    ) {
+    }
+
+    fn leaf(&self, _pin: &Pin<'_>, _space: u32, _page: Vpn) -> Option<PteRef> {
+        None
+    }
+
+    fn region(&self, handle: u32) -> RegionRef<'_, S> {
+        self.at(handle as usize - 1)
+    }
+
+    fn siblings(&self, _pin: &Pin<'_>, _space: u32, _page: Vpn) -> [Option<RegionRef<'_, S>>; 2] {
+        [None, None]
+    }
+}
+
+/// Nanoseconds of each phase: one sample a round, for one entry.
+#[derive(Default)]
+struct Phases([Vec<f64>; 4]);
+
+impl Phases {
+    fn time(&mut self, phase: usize, work: impl FnOnce()) {
+        let start = Instant::now();
+        work();
+        self.0[phase].push(start.elapsed().as_nanos() as f64 / FRAMES as f64);
+    }
+
+    fn print(mut self, name: &str) {
+        print!("{name:<24}");
+        for samples in &mut self.0 {
+            samples.sort_by(f64::total_cmp);
+            let (median, low) = (samples[samples.len() / 2], samples[0]);
+            print!("{median:>8.1} ({low:>5.1})");
+        }
+        println!();
+    }
+}
+
+struct Bench<'a> {
+    env: Env<'a, Arc<Machine>>,
+    frames: Vec<Pfn>,
+    /// Frame numbers of two tables; their entries are named, not used.
+    tables: [Pfn; 2],
+}
+
+impl Bench<'_> {
+    fn run(&self, which: usize, index: usize) -> Run {
+        let pte = PteRef {
+            table: self.tables[which],
+            index: index as u16,
+        };
+        Run::single(self.frames[index], pte, START.offset(index as u64))
+    }
+
+    /// The mapping counts alone, as the core keeps them for every design.
+    fn counts(&self) {
+        let mut phases = Phases::default();
+        let memory = self.env.memory;
+        for _ in 0..ROUNDS {
+            let each = |work: &dyn Fn(Pfn)| self.frames.iter().for_each(|&frame| work(frame));
+            phases.time(0, || each(&|frame| memory.frame(frame).init_counts(1, 1)));
+            phases.time(1, || {
+                each(&|frame| {
+                    memory.frame(frame).add_mapping();
+                });
+            });
+            let unmap = |frame: Pfn| {
+                memory.frame(frame).remove_mapping();
+                memory.frame(frame).put();
+            };
+            phases.time(2, || each(&unmap));
+            phases.time(3, || {
+                each(&|frame| {
+                    memory.frame(frame).take_last();
+                });
+            });
+        }
+        phases.print("(mapping count alone)");
+    }
+
+    fn design<R: ReverseMap>(&self, name: &str, rmap: &R) {
+        let env = &self.env;
+        let memory = env.memory;
+        let spaces = [R::Space::default(), R::Space::default()];
+        let regions = Regions([R::Region::default(), R::Region::default()]);
+        let mut ctx = R::Ctx::default();
+        rmap.space_executed(env, &spaces[0], 1).expect("memory");
+        rmap.space_forked(env, &spaces[0], &spaces[1], 2)
+            .expect("memory");
+        rmap.prepare_private(env, &regions, regions.at(0))
+            .expect("memory");
+        rmap.region_forked(env, &regions, regions.at(0), regions.at(1))
+            .expect("memory");
+        let place = |which: usize| Place {
+            space: which as u32 + 1,
+            space_state: &spaces[which],
+            region: &regions.0[which],
+            bias: 0,
+        };
+        let mut phases = Phases::default();
+        for _ in 0..ROUNDS {
+            rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
+            phases.time(0, || {
+                for index in 0..FRAMES {
+                    memory.frame(self.frames[index]).init_counts(1, 1);
+                    rmap.add(env, &mut ctx, &self.run(0, index), place(0), true);
+                }
+            });
+            rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
+            phases.time(1, || {
+                for index in 0..FRAMES {
+                    memory.frame(self.frames[index]).add_mapping();
+                    rmap.duplicate(env, &mut ctx, &self.run(1, index), place(1));
+                }
+            });
+            phases.time(2, || {
+                for index in 0..FRAMES {
+                    rmap.remove(env, &mut ctx, &self.run(1, index), place(1));
+                    memory.frame(self.frames[index]).remove_mapping();
+                    memory.frame(self.frames[index]).put();
+                }
+            });
+            phases.time(3, || {
+                for index in 0..FRAMES {
+                    rmap.remove(env, &mut ctx, &self.run(0, index), place(0));
+                    memory.frame(self.frames[index]).take_last();
+                    rmap.unmapped(env, self.frames[index]);
+                }
+            });
+        }
+        rmap.finish(env, ctx);
+        phases.print(name);
+        for which in [1, 0] {
+            rmap.region_ended(env, &regions, regions.at(which));
+            rmap.space_ended(env, &spaces[which]);
+        }
+    }
+}
+
+fn main() {
+    let arena = Arena::new(64 << 20).expect("memory");
+    let machine = Machine::new(MachineConfig::new(64 << 20), arena).expect("a machine");
+    let machine = Arc::new(machine);
+    machine.run_on(CpuId(0), || {
+        let memory = PhysicalMemory::new(Arc::clone(&machine)).expect("memory");
+        let pin = memory.pin();
+        let request = Request::page(Site::AnonymousPage);
+        let frame = || memory.alloc(&pin, request).expect("memory");
+        let tables = [frame(), frame()];
+        let frames: Vec<Pfn> = (0..FRAMES).map(|_| frame()).collect();
+        for &frame in &frames {
+            memory.frame(frame).set_kind(Kind::Anonymous);
+        }
+        let env = Env {
+            memory: &memory,
+            pin: &pin,
+        };
+        let bench = Bench {
+            env,
+            frames,
+            tables,
+        };
+        println!("ns an entry, median (fastest), mapping count included; hot, one CPU");
+        println!(
+            "{:<24}{:>16}{:>16}{:>16}{:>16}",
+            "", "add", "duplicate", "remove one of 2", "remove the last"
+        );
+        bench.counts();
+        let option = OPTIONS.iter().find(|option| option.name == "rmap");
+        for name in option.expect("the option exists").values {
+            let design = Design::parse(&format!("rmap={name}")).expect("a design");
+            // SAFETY: the arenas become part of the design made here, which is
+            // used with `memory` alone and dropped before it.
+            let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
+            with_rmap!(design.rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
+        }
+    });
+}

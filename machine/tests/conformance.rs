@@ -1,0 +1,370 @@
+//! Every reverse-mapping design against page tables: a visit of a frame finds
+//! the entries that a scan of all tables finds, each once, whatever happened
+//! before; a visitor that stops sees no more, and entries that one clears are
+//! gone for the next.
+//!
+//! The designs are those of the `rmap` option, each as it is and with what
+//! changes how it works. `VELLUM_CASES` sets the number of cases of each,
+//! `VELLUM_SEED` the only one to run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use vellum::addr::{Access, Pfn, Prot, Vpn};
+use vellum::design::OPTIONS;
+use vellum::frame::Kind;
+use vellum::platform::CpuId;
+use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
+use vellum::space::{MapRequest, Placement, Traits};
+use vellum::table::X86_64;
+use vellum::{Design, ObjectId, SpaceId, Vm, with_rmap};
+use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
+
+const CPUS: u16 = 3;
+/// Where checks run.
+const CPU: CpuId = CpuId(0);
+const FRAMES: u64 = 6000;
+const MOST_SPACES: usize = 8;
+/// Where regions are mapped: at borders of tables and away from them.
+const AREAS: [u64; 4] = [480, 2040, (1 << 18) - 24, 1 << 27];
+const AREA: u64 = 64;
+
+/// What changes how some design works; others do not mind.
+const VARIANTS: [&str; 4] = [
+    "",
+    "direct=off,kinstamp=off,forkcopy=all",
+    "hint=off,faultaround=1",
+    "hint=off,kinstamp=off",
+];
+
+type Manager<R> = Vm<Machine, X86_64, R>;
+/// Handle of the space, and page.
+type Entries = BTreeSet<(u32, u64)>;
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+struct World<R: ReverseMap> {
+    vm: Arc<Manager<R>>,
+    spaces: Vec<SpaceId>,
+    objects: Vec<ObjectId>,
+    rng: Rng,
+}
+
+fn manager<R: ReverseMap>(design: &str, arena: &Arc<Arena>) -> Manager<R> {
+    let mut config = MachineConfig::new(FRAMES * 4096);
+    config.cpus = usize::from(CPUS);
+    config.store = Arc::new(PatternStore::new(4096, |store, page| store << 32 | page));
+    let machine = Machine::new(config, Arc::clone(arena)).unwrap();
+    Vm::new(machine, Design::parse(design).unwrap()).unwrap()
+}
+
+fn arena() -> Arc<Arena> {
+    let mut config = MachineConfig::new(FRAMES * 4096);
+    config.cpus = usize::from(CPUS);
+    Arena::new(config.arena_bytes().unwrap()).unwrap()
+}
+
+impl<R: ReverseMap> World<R> {
+    fn new(vm: Manager<R>, seed: u64) -> Self {
+        let vm = Arc::new(vm);
+        let manager = Arc::clone(&vm);
+        let _guard = manager.platform().enter(CPU);
+        let objects = vec![
+            vm.create_file(1, 40).unwrap(),
+            vm.create_shared_memory(40).unwrap(),
+        ];
+        let spaces = vec![vm.create_space().unwrap()];
+        let rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc0f0);
+        World {
+            vm,
+            spaces,
+            objects,
+            rng,
+        }
+    }
+
+    /// Every entry of every table, by the frame it maps.
+    fn scan(&self) -> BTreeMap<Pfn, Entries> {
+        let mut all: BTreeMap<Pfn, Entries> = BTreeMap::new();
+        for id in &self.spaces {
+            let scanned = self.vm.for_each_leaf(*id, |page, frame, _, _| {
+                let kind = self.vm.memory().frame(frame).kind();
+                if matches!(kind, Kind::Anonymous | Kind::Object) {
+                    let entry = (id.to_bits() as u32, page.0);
+                    assert!(all.entry(frame).or_default().insert(entry));
+                }
+            });
+            scanned.unwrap();
+        }
+        all
+    }
+
+    /// Visits a frame; returns what was handed out, in order.
+    fn visit(
+        &self,
+        frame: Pfn,
+        mut verdict: impl FnMut(usize) -> Verdict,
+    ) -> (Vec<(u32, u64)>, VisitReport) {
+        let pin = self.vm.pin();
+        let env = Env {
+            memory: self.vm.memory(),
+            pin: &pin,
+        };
+        let mut met = Vec::new();
+        let report = self
+            .vm
+            .rmap()
+            .visit::<_, X86_64>(&env, &*self.vm, frame, &mut |slot| {
+                let verdict = verdict(met.len());
+                met.push((slot.space(), slot.page().0));
+                if verdict == Verdict::Unmapped {
+                    slot.clear();
+                }
+                verdict
+            });
+        assert_eq!(report.hits as usize, met.len());
+        for _ in 0..report.unmapped {
+            self.vm.memory().put(&pin, frame);
+        }
+        (met, report)
+    }
+
+    fn compare(&mut self) -> Result<(), String> {
+        for (frame, entries) in self.scan() {
+            let maps = self.vm.memory().frame(frame).counts().maps();
+            if maps as usize != entries.len() {
+                return Err(format!("{frame:?}: count {maps}, entries {entries:?}"));
+            }
+            let (met, _) = self.visit(frame, |_| Verdict::Keep);
+            let found: Entries = met.iter().copied().collect();
+            if found != entries || met.len() != entries.len() {
+                return Err(format!("{frame:?}: visited {met:?}, entries {entries:?}"));
+            }
+            let stop = self.rng.below(entries.len() as u64) as usize;
+            let (met, _) = self.visit(frame, |nth| {
+                if nth == stop {
+                    Verdict::Stop
+                } else {
+                    Verdict::Keep
+                }
+            });
+            if met.len() != stop + 1 || !met.iter().all(|entry| entries.contains(entry)) {
+                return Err(format!("{frame:?}: {met:?} with a stop at {stop}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears some entries of each frame through visits. Counts of spaces are
+    /// the visitor's business, so audits are over until the spaces have ended.
+    fn clear_some(&mut self) -> Result<(), String> {
+        for (frame, mut entries) in self.scan() {
+            let count = entries.len();
+            let clears: Vec<bool> = (0..count).map(|_| self.rng.below(3) == 0).collect();
+            // The frame outlives its last entry for as long as we look.
+            assert!(self.vm.memory().frame(frame).try_get());
+            let (met, report) = self.visit(frame, |nth| {
+                if clears.get(nth).copied().unwrap_or(false) {
+                    Verdict::Unmapped
+                } else {
+                    Verdict::Keep
+                }
+            });
+            let cleared = met.iter().zip(&clears).filter(|(_, clear)| **clear);
+            let cleared: Entries = cleared.map(|(entry, _)| *entry).collect();
+            let right = met.len() == count && report.unmapped as usize == cleared.len();
+            entries.retain(|entry| !cleared.contains(entry));
+            let (after, _) = self.visit(frame, |_| Verdict::Keep);
+            let found: Entries = after.iter().copied().collect();
+            let maps = self.vm.memory().frame(frame).counts().maps();
+            self.vm.memory().put(&self.vm.pin(), frame);
+            if !right || found != entries || maps as usize != entries.len() {
+                return Err(format!(
+                    "{frame:?}: visited {met:?}, cleared {cleared:?}, then {after:?}, count {maps}"
+                ));
+            }
+        }
+        self.compare()
+    }
+
+    fn page(&mut self) -> u64 {
+        self.rng.pick(&AREAS) + self.rng.below(AREA)
+    }
+
+    fn map(&mut self, cpu: CpuId, space: SpaceId) {
+        let (page, pages) = (self.page(), 1 + self.rng.below(20));
+        let prot = self
+            .rng
+            .pick(&[Prot::READ_WRITE, Prot::READ_WRITE, Prot::READ]);
+        let object = self.rng.pick(&self.objects);
+        let request = match self.rng.below(4) {
+            0 | 1 => MapRequest::anonymous(pages, prot),
+            kind => MapRequest {
+                traits: if kind == 2 {
+                    Traits::SHARED
+                } else {
+                    Traits::NONE
+                },
+                ..MapRequest::object(object, self.rng.below(30), pages, prot)
+            },
+        };
+        let request = request.at(Placement::Fixed(Vpn(page)));
+        let _ = self.on(cpu, |vm| vm.map(space, &request));
+    }
+
+    /// One random operation. Whether it succeeds is nobody's business here.
+    fn step(&mut self) {
+        let cpu = CpuId(self.rng.below(u64::from(CPUS)) as u16);
+        let place = self.rng.below(self.spaces.len() as u64) as usize;
+        let space = self.spaces[place];
+        let (page, pages) = (Vpn(self.page()), 1 + self.rng.below(16));
+        match self.rng.below(24) {
+            0..=2 if self.spaces.len() < MOST_SPACES => {
+                let child = self.on(cpu, |vm| vm.fork(space));
+                self.spaces.extend(child);
+            }
+            3 if self.spaces.len() < MOST_SPACES => {
+                let new = self.on(cpu, |vm| vm.create_space());
+                self.spaces.extend(new);
+            }
+            0 | 4 => {
+                self.on(cpu, |vm| vm.exit(space)).unwrap();
+                self.spaces.swap_remove(place);
+                if self.spaces.is_empty() {
+                    let new = self.on(cpu, |vm| vm.create_space());
+                    self.spaces.extend(new);
+                }
+            }
+            5 => {
+                let _ = self.on(cpu, |vm| vm.unmap(space, page, pages));
+            }
+            6 | 7 => {
+                let prot = self.rng.pick(&[Prot::READ, Prot::READ_WRITE]);
+                let _ = self.on(cpu, |vm| vm.protect(space, page, pages, prot));
+            }
+            8..=10 => {
+                let target = Placement::Fixed(Vpn(self.page()));
+                let target = self.rng.pick(&[target, Placement::Anywhere]);
+                let new = 1 + self.rng.below(16);
+                let _ = self.on(cpu, |vm| vm.remap(space, page, pages, new, target));
+            }
+            11 => {
+                let (object, length) = (self.rng.pick(&self.objects), 20 + self.rng.below(20));
+                let shorter = self.rng.below(40);
+                self.on(cpu, |vm| {
+                    vm.truncate(object, shorter).unwrap();
+                    vm.truncate(object, length).unwrap();
+                });
+            }
+            12..=14 => self.map(cpu, space),
+            _ => {
+                let access = self.rng.pick(&[Access::Read, Access::Write, Access::Write]);
+                for touched in page.0..page.0 + pages {
+                    let _ = self.on(cpu, |vm| vm.fault(space, touched << 12, access));
+                }
+            }
+        }
+    }
+
+    fn on<T>(&self, cpu: CpuId, work: impl FnOnce(&Manager<R>) -> T) -> T {
+        let _guard = self.vm.platform().enter(cpu);
+        work(&self.vm)
+    }
+
+    /// Checks on a CPU, and says when.
+    fn check(
+        &mut self,
+        when: &str,
+        check: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let vm = Arc::clone(&self.vm);
+        let _guard = vm.platform().enter(CPU);
+        check(self).map_err(|error| format!("{when}: {error}"))
+    }
+
+    fn audit(&mut self) -> Result<(), String> {
+        let audited = self.vm.audit();
+        audited.map(drop).map_err(|failure| failure.to_string())
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for round in 0..12 {
+            (0..25).for_each(|_| self.step());
+            self.check(&format!("round {round}"), |world| {
+                world.compare().and_then(|()| world.audit())
+            })?;
+        }
+        for round in 0..3 {
+            self.check(&format!("clearing, round {round}"), Self::clear_some)?;
+            (0..15).for_each(|_| self.step());
+            self.check(&format!("after clearing, round {round}"), Self::compare)?;
+        }
+        while !self.spaces.is_empty() {
+            let place = self.rng.below(self.spaces.len() as u64) as usize;
+            let space = self.spaces.swap_remove(place);
+            self.on(CPU, |vm| vm.exit(space)).unwrap();
+            self.check("exits", Self::compare)?;
+        }
+        for object in std::mem::take(&mut self.objects) {
+            self.on(CPU, |vm| vm.release_object(object)).unwrap();
+        }
+        self.check("in the end", |world| {
+            world.audit()?;
+            let rmap = world.vm.rmap();
+            match (rmap.live_nodes(), rmap.live_groups()) {
+                (0, 0) => Ok(()),
+                left => Err(format!("nodes and groups left: {left:?}")),
+            }
+        })
+    }
+}
+
+fn conforms<R: ReverseMap>(design: &str, seed: u64, arena: &Arc<Arena>) {
+    let mut world = World::new(manager::<R>(design, arena), seed);
+    if let Err(error) = world.run() {
+        panic!("{design}, seed {seed} (VELLUM_SEED={seed} repeats it): {error}");
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
+    )
+}
+
+#[test]
+fn visits_find_what_tables_hold() {
+    let arena = arena();
+    let rmap = OPTIONS.iter().find(|option| option.name == "rmap").unwrap();
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(8),
+    };
+    for name in rmap.values {
+        for seed in seeds.clone() {
+            let design = format!("rmap={name},{}", VARIANTS[seed as usize % VARIANTS.len()]);
+            let parsed = Design::parse(&design).unwrap();
+            with_rmap!(parsed.rmap, R => conforms::<R>(&design, seed, &arena));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Sources of page tables on machines with several CPUs and nodes: what they
+//! keep is bounded, accounted for, and at home.
+
+use std::sync::Arc;
+
+use vellum::addr::{Access, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::Partial;
+use vellum::space::{MapRequest, Placement};
+use vellum::table::X86_64;
+use vellum::{Design, SpaceId, Vm};
+use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
+
+type Manager = Vm<Machine, X86_64, Partial>;
+
+const EVERY: [&str; 8] = [
+    "ptepage=fresh",
+    "ptepage=noted",
+    "ptepage=quicklist",
+    "ptepage=quicklist,quicklevels=separate",
+    "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total",
+    "ptepage=zeroaware",
+    "ptepage=warm",
+    "ptepage=depot",
+];
+
+/// Pages that one leaf table maps.
+const TABLE: u64 = 512;
+const START: u64 = 8 * TABLE;
+
+fn manager(design: &str, cpus: usize, nodes: usize, mib: u64) -> Manager {
+    let config = MachineConfig {
+        cpus,
+        nodes,
+        ..MachineConfig::new(mib << 20)
+    };
+    let options = ArenaOptions {
+        huge_pages: false,
+        prefault: false,
+    };
+    let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
+    let machine = Machine::new(config, arena).unwrap();
+    Vm::new(machine, Design::parse(design).unwrap()).unwrap()
+}
+
+fn on<T>(vm: &Manager, cpu: u16, work: impl FnOnce() -> T) -> T {
+    vm.platform().run_on(CpuId(cpu), work)
+}
+
+/// A space with a region of `tables` leaf tables.
+fn space_of(vm: &Manager, tables: u64) -> SpaceId {
+    let space = vm.create_space().unwrap();
+    let request = MapRequest::anonymous(tables * TABLE, Prot::READ_WRITE);
+    let request = request.at(Placement::Fixed(Vpn(START)));
+    vm.map(space, &request).unwrap();
+    space
+}
+
+/// A load for each of the tables `tables`, none of them at the first entry.
+fn touch(vm: &Manager, space: SpaceId, tables: std::ops::Range<u64>) {
+    for table in tables {
+        let page = START + table * TABLE + table % TABLE;
+        vm.fault(space, page << 12, Access::Read).unwrap();
+    }
+}
+
+/// Every CPU idles until it has nothing left to do.
+fn idle_all(vm: &Manager, cpus: u16) {
+    for _ in 0..3 {
+        for cpu in 0..cpus {
+            on(vm, cpu, || while vm.idle() {});
+        }
+    }
+}
+
+/// The SplitMix64 sequence.
+struct Rng(u64);
+
+impl Rng {
+    fn new(seed: u64) -> Rng {
+        let given = std::env::var("VELLUM_SEED").ok();
+        let seed = given.and_then(|text| text.parse().ok()).unwrap_or(seed);
+        println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
+        Rng(seed)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ word >> 31) % end
+    }
+}
+
+/// The most that one CPU may keep: a sixteenth of its node's memory, 25 tables
+/// at least.
+fn bound(vm: &Manager, nodes: u64) -> u64 {
+    (vm.memory().stats().total / nodes / 16).max(25)
+}
+
+/// Tables that the CPUs and depots of a machine keep never exceed what the
+/// watermark allows, whatever comes and goes where, and every frame is in one
+/// place throughout.
+#[test]
+fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
+    const CPUS: u16 = 8;
+    const NODES: u64 = 4;
+    for design in EVERY {
+        let vm = manager(design, usize::from(CPUS), NODES as usize, 24);
+        let is_bounded = !design.contains("quickmark=total");
+        let per_cpu = bound(&vm, NODES);
+        let depots = if design.contains("depot") { NODES } else { 0 };
+        let places = u64::from(CPUS) + depots;
+        let mut rng = Rng::new(4);
+        let mut spaces: Vec<(SpaceId, u64)> = Vec::new();
+        for step in 0..3000 {
+            // A space is used wherever it happens to be: it migrates.
+            let cpu = rng.below(u64::from(CPUS)) as u16;
+            let draw = rng.below(100);
+            on(&vm, cpu, || match draw {
+                0..20 if spaces.len() < 24 => {
+                    let tables = 1 + rng.below(40);
+                    spaces.push((space_of(&vm, tables), tables));
+                }
+                0..40 if !spaces.is_empty() && spaces.len() < 24 => {
+                    let (space, tables) = spaces[rng.below(spaces.len() as u64) as usize];
+                    spaces.push((vm.fork(space).unwrap(), tables));
+                }
+                0..70 if !spaces.is_empty() => {
+                    let (space, tables) = spaces[rng.below(spaces.len() as u64) as usize];
+                    let first = rng.below(tables);
+                    touch(&vm, space, first..tables);
+                }
+                0..92 if !spaces.is_empty() => {
+                    let nth = rng.below(spaces.len() as u64) as usize;
+                    vm.exit(spaces.swap_remove(nth).0).unwrap();
+                }
+                92..95 => {
+                    vm.idle();
+                    vm.zero_idle(16);
+                }
+                95 => vm.relieve(),
+                _ => {}
+            });
+            let stats = vm.stats().tables;
+            if is_bounded {
+                assert!(
+                    stats.held_peak <= places * per_cpu,
+                    "{design}, step {step}: {} tables kept at once, {places} places may keep \
+                     {per_cpu} each",
+                    stats.held_peak
+                );
+            }
+            if !design.contains("blind") {
+                assert_eq!(stats.trapped, 0, "{design}, step {step}");
+            }
+            if step % 100 == 0 {
+                on(&vm, 0, || {
+                    let report = vm
+                        .audit()
+                        .unwrap_or_else(|error| panic!("{design}, step {step}: {error}"));
+                    assert_eq!(report.free_tables, stats.held + stats.waiting, "{design}");
+                });
+            }
+        }
+        for (space, _) in spaces {
+            on(&vm, rng.below(u64::from(CPUS)) as u16, || {
+                vm.exit(space).unwrap()
+            });
+        }
+        idle_all(&vm, CPUS);
+        let report = on(&vm, 0, || vm.audit().unwrap());
+        let stats = vm.stats().tables;
+        assert_eq!((report.tables, report.spaces), (0, 0), "{design}");
+        assert_eq!(report.free_tables, stats.held + stats.waiting, "{design}");
+        // CPUs that go offline keep nothing.
+        for cpu in 0..CPUS {
+            on(&vm, cpu, || assert_eq!(vm.offline(), 0, "{design}"));
+        }
+        let stats = vm.stats();
+        assert_eq!(
+            (stats.tables.held, stats.tables.waiting),
+            (0, 0),
+            "{design}"
+        );
+        let free = on(&vm, 0, || vm.audit().unwrap()).free_tables;
+        assert_eq!(free, 0, "{design}");
+    }
+}
+
+/// Forks on node 0, exits on node 1: what each design leaves there.
+fn migrated(design: &str) -> (Manager, u64) {
+    const TABLES: u64 = 40;
+    let vm = manager(design, 2, 2, 32);
+    for _ in 0..8 {
+        let space = on(&vm, 0, || {
+            let space = space_of(&vm, TABLES);
+            touch(&vm, space, 0..TABLES);
+            space
+        });
+        on(&vm, 1, || vm.exit(space).unwrap());
+    }
+    idle_all(&vm, 2);
+    // Frames of the other node, in whatever list of this CPU's.
+    let trapped = on(&vm, 1, || {
+        let stats = vm.stats();
+        vm.audit().unwrap();
+        stats.tables.trapped
+    });
+    (vm, trapped)
+}
+
+#[test]
+fn tables_of_a_migrated_space_go_home_and_without_the_fix_are_trapped() {
+    for design in EVERY {
+        let (vm, trapped) = migrated(design);
+        println!("{design}: {trapped} tables of node 0 kept on node 1");
+        if design.contains("blind") {
+            assert!(trapped >= 40, "{design}: {trapped} tables trapped");
+            continue;
+        }
+        assert_eq!(trapped, 0, "{design}");
+        let stats = vm.stats().tables;
+        assert!(stats.remote_frees >= 8 * 40, "{design}: {stats:?}");
+        // And nothing of node 0 waits in the lists of CPU 1 either: it can have
+        // all of the node's memory.
+        on(&vm, 0, || {
+            let pin = vm.pin();
+            let free = vm.memory().zone_stats(0, &pin).free;
+            drop(pin);
+            vm.relieve();
+            let pin = vm.pin();
+            let zone = vm.memory().zone_stats(0, &pin);
+            assert!(
+                zone.free >= free && zone.total - zone.free < 400,
+                "{design}: {zone:?}"
+            );
+        });
+    }
+}
+
+/// The loop of the program of 2004: after the first rounds nothing is zeroed
+/// for tables, but by the design that has to.
+#[test]
+fn strided_faults_find_their_tables_zeroed() {
+    for design in EVERY {
+        let vm = manager(design, 1, 1, 32);
+        on(&vm, 0, || {
+            let parent = space_of(&vm, 32);
+            let round = || {
+                let child = vm.fork(parent).unwrap();
+                touch(&vm, child, 0..32);
+                vm.exit(child).unwrap();
+            };
+            for _ in 0..8 {
+                round();
+            }
+            let before = vm.stats().tables;
+            for _ in 0..32 {
+                round();
+            }
+            let after = vm.stats().tables;
+            let taken = after.taken - before.taken;
+            assert_eq!(taken, 32 * (32 + 3), "{design}");
+            let zeroed = after.bytes_zeroed - before.bytes_zeroed;
+            if design == "ptepage=fresh" {
+                assert_eq!(zeroed, taken * 4096);
+                assert_eq!(after.hits, 0);
+            } else {
+                assert_eq!(zeroed, 0, "{design}");
+                assert_eq!(after.hits - before.hits, taken, "{design}");
+            }
+            vm.exit(parent).unwrap();
+        });
+    }
+}
+
+/// An allocation that finds no memory gets what the CPU keeps for tables.
+#[test]
+fn kept_tables_are_memory_to_whoever_is_short() {
+    for design in EVERY {
+        let vm = manager(design, 1, 1, 16);
+        on(&vm, 0, || {
+            let space = space_of(&vm, 300);
+            touch(&vm, space, 0..300);
+            vm.exit(space).unwrap();
+            let kept = vm.stats().tables;
+            let keeps = !["fresh", "noted", "zeroaware"]
+                .iter()
+                .any(|name| design.contains(name));
+            assert_eq!(kept.held + kept.waiting > 0, keeps, "{design}: {kept:?}");
+            let request = vellum::frame::Request::page(vellum::frame::Site::AnonymousPage);
+            let mut frames = Vec::new();
+            // The epochs of what waits pass between the pins.
+            for _ in 0..3 {
+                while let Ok(frame) = vm.memory().alloc(&vm.pin(), request.urgent()) {
+                    frames.push(frame);
+                }
+            }
+            let stats = vm.stats();
+            assert_eq!(
+                (stats.tables.held, stats.tables.waiting),
+                (0, 0),
+                "{design}"
+            );
+            assert_eq!(stats.frames.free + stats.frames.cached, 0, "{design}");
+            for frame in frames {
+                vm.memory().put(&vm.pin(), frame);
+            }
+        });
+    }
+}
+
+/// Threads on all CPUs fault and unmap, each other's spaces too, while idle
+/// work is done between.
+#[test]
+fn threads_that_unmap_each_others_tables_lose_none() {
+    const CPUS: u16 = 4;
+    for design in EVERY {
+        let vm = Arc::new(manager(design, usize::from(CPUS), 2, 64));
+        let spaces: Vec<SpaceId> = (0..CPUS)
+            .map(|cpu| on(&vm, cpu, || space_of(&vm, 24)))
+            .collect();
+        std::thread::scope(|scope| {
+            for cpu in 0..CPUS {
+                let (vm, spaces) = (Arc::clone(&vm), &spaces);
+                scope.spawn(move || {
+                    let mut rng = Rng(u64::from(cpu));
+                    for round in 0..300 {
+                        // Pins may not nest over threads: one CPU each.
+                        on(&vm, cpu, || {
+                            let space = spaces[rng.below(u64::from(CPUS)) as usize];
+                            let first = rng.below(24);
+                            // While a thread of the host stands still pinned,
+                            // nothing that is retired can be used again.
+                            for table in first..24 {
+                                let address = (START + table * TABLE) << 12;
+                                let done = vm.fault(space, address, Access::Read);
+                                let short = Err(vellum::space::FaultError::OutOfMemory);
+                                assert!(done.is_ok() || done == short, "{done:?}");
+                            }
+                            let pages = (24 - first) * TABLE;
+                            let dropped = vellum::space::Advice::DontNeed;
+                            vm.advise(space, Vpn(START + first * TABLE), pages, dropped)
+                                .unwrap();
+                            match round % 16 {
+                                0 => drop(vm.idle()),
+                                5 => drop(vm.zero_idle(4)),
+                                9 => vm.relieve(),
+                                _ => {}
+                            }
+                        });
+                    }
+                });
+            }
+        });
+        on(&vm, 0, || {
+            for space in spaces {
+                vm.exit(space).unwrap();
+            }
+            let report = vm
+                .audit()
+                .unwrap_or_else(|error| panic!("{design}: {error}"));
+            assert_eq!((report.tables, report.entries), (0, 0), "{design}");
+        });
+    }
+}

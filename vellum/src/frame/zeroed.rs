@@ -1,0 +1,258 @@
+//! Free frames that are known to be zero.
+//!
+//! A freed page table is all zero. What the allocator makes of that is
+//! [`FreedTables`]: nothing, as Linux does; a mark in the frame's record, which
+//! spares the next user the zeroing if it wants zeroes and happens to get the
+//! frame; or, after Jack Steiner's proposal of 2004, the frame goes to lists of
+//! zero frames, which requests for zeroes are served from first and others
+//! last. Zero frames are free frames: every count of free memory has them, and
+//! any request can get them.
+
+use super::cpu::{CpuFrames, Ring, TableCounters};
+use super::memory::PhysicalMemory;
+use super::record::{Flags, Kind};
+use super::request::Request;
+use crate::addr::Pfn;
+use crate::platform::{CpuId, Platform};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, bytes};
+
+/// Log2 of the frames that idle time zeroes at once.
+const IDLE_ORDER: u32 = 4;
+
+/// What is known of a page table when it is free again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreedTables {
+    /// Nothing.
+    Plain,
+    /// That it is zero, in its record.
+    Noted,
+    /// That it is zero, and it is kept apart from frames that are not.
+    KeptApart,
+}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Sets what becomes of freed page tables, before there are any.
+    pub fn set_freed_tables(&mut self, freed: FreedTables) {
+        self.freed_tables = freed;
+        if freed == FreedTables::KeptApart {
+            for zone in &mut self.zones.all {
+                zone.lists.0.get_mut().keep_zeroed();
+            }
+            for cpu in self.cpus.iter_mut() {
+                cpu.keep_zeroed();
+            }
+        }
+    }
+
+    /// A frame known to be zero, of this CPU's list or of the zone that fills
+    /// it, handed out. Not inlined, for `alloc` to stay small enough to be.
+    #[inline(never)]
+    pub(super) fn take_zeroed(
+        &self,
+        pin: &Pin<'_>,
+        cpu: &CpuFrames,
+        request: &Request,
+    ) -> Option<Pfn> {
+        let (ring, zone) = cpu.zeroed_for(request.zone)?;
+        let pfn = ring
+            .pop()
+            .or_else(|| self.refill_zeroed(pin, ring, zone, request))?;
+        if let Some(next) = ring.youngest() {
+            bytes::prefetch(self.frame(next));
+        }
+        cpu.counters.allocs.bump();
+        cpu.counters.zero_hits.bump();
+        self.check_zero(pin, pfn);
+        Some(self.hand_out(pin, pfn, request))
+    }
+
+    #[cold]
+    fn refill_zeroed(
+        &self,
+        pin: &Pin<'_>,
+        ring: &Ring,
+        number: u16,
+        request: &Request,
+    ) -> Option<Pfn> {
+        let zone = self.zones.get(number);
+        if zone.zeroed.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
+        let mut lists = zone.lists.lock(pin);
+        let spare = lists.free().saturating_sub(floor).min(lists.zeroed());
+        let count = spare.min(u64::from(ring.batch)) as u32;
+        let taken = lists.take_frames(&self.table, count, true, |pfn| ring.push(pfn));
+        self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
+        drop(lists);
+        if taken > 0 {
+            self.cpus.get(pin).counters.refills.bump();
+        }
+        ring.pop()
+    }
+
+    /// Frees a single frame whose bytes are all zero, which is remembered; else
+    /// as [`PhysicalMemory::free`].
+    pub fn free_zeroed(&self, pin: &Pin<'_>, pfn: Pfn) {
+        let frame = self.frame(pfn);
+        self.check_zero(pin, pfn);
+        frame.set_kind_with(frame.kind(), Flags::ZEROED);
+        let cpu = self.cpus.get(pin);
+        let Some(ring) = cpu.zeroed_of(frame.zone() as u16) else {
+            return self.free(pin, pfn, 0);
+        };
+        cpu.counters.frees.bump();
+        frame.set_cached();
+        if ring.len() >= ring.high {
+            self.make_room(pin, ring);
+        }
+        ring.push(pfn);
+    }
+
+    /// Frees a page table that nobody can see any more. All its entries are zero.
+    pub(crate) fn free_table(&self, pin: &Pin<'_>, table: Pfn) {
+        if !self.is_home(pin, table) {
+            self.table_counters(pin).remote_frees.bump();
+        }
+        match self.freed_tables {
+            FreedTables::Plain => self.free(pin, table, 0),
+            FreedTables::Noted | FreedTables::KeptApart => self.free_zeroed(pin, table),
+        }
+    }
+
+    /// Frees page tables when nobody who is pinned at this moment can still
+    /// see them: [`PhysicalMemory::retire`] for frames of kind `Table` that
+    /// each `next` leads to from `first` on.
+    pub(crate) fn retire_tables(&self, pin: &Pin<'_>, first: Pfn, next: impl Fn(Pfn) -> Pfn) {
+        let limbo = self.limbo_now(pin);
+        let (mut table, mut count) = (first, 0);
+        while !table.is_none() {
+            debug_assert!(self.frame(table).kind() == Kind::Table);
+            let after = next(table);
+            limbo.push(&self.table, table);
+            table = after;
+            count += 1;
+        }
+        self.count_retired(pin, count);
+    }
+
+    /// In debug builds, proves that a frame said to be zero is.
+    pub(crate) fn check_zero(&self, pin: &Pin<'_>, pfn: Pfn) {
+        if cfg!(debug_assertions) {
+            let size = self.frame_size();
+            let is_zero = self.with_bytes(pin, pfn, |frame| {
+                // SAFETY: the frame is memory of `frame_size` bytes, aligned to
+                // it, and the caller is its only user.
+                unsafe { bytes::is_zero(frame, size) }
+            });
+            debug_assert!(is_zero, "{pfn:?} is said to be zero and is not");
+        }
+    }
+
+    /// Whether a low frame is of the zone that this CPU's low frames come from:
+    /// of its node, or the nearest node with low memory.
+    #[inline]
+    pub fn is_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
+        self.frame(pfn).zone() == usize::from(self.cpus.get(pin).low_zone)
+    }
+
+    /// The zone that a CPU's low frames come from, by number.
+    pub fn home_zone_of(&self, cpu: CpuId) -> usize {
+        usize::from(self.cpus.of(cpu).low_zone)
+    }
+
+    /// Frames free in that zone, those in CPUs' lists not counted.
+    #[inline]
+    pub fn home_free(&self, pin: &Pin<'_>) -> u64 {
+        let zone = self.zones.get(self.cpus.get(pin).low_zone);
+        zone.free.load(Ordering::Relaxed)
+    }
+
+    /// Counts of what sources of page tables do on this CPU.
+    #[inline]
+    pub(crate) fn table_counters<'a>(&'a self, pin: &'a Pin<'_>) -> &'a TableCounters {
+        &self.cpus.get(pin).counters.tables
+    }
+
+    /// The same of every CPU.
+    pub(crate) fn all_table_counters(&self) -> impl Iterator<Item = &TableCounters> {
+        self.cpus.iter().map(|cpu| &cpu.counters.tables)
+    }
+
+    /// Bytes that this CPU has zeroed so far for who asked for zeroes.
+    #[inline]
+    pub(crate) fn bytes_zeroed(&self, pin: &Pin<'_>) -> u64 {
+        self.cpus.get(pin).counters.bytes_zeroed.get()
+    }
+
+    /// Retired frames that wait on this CPU for their epoch.
+    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
+        let limbo = self.cpus.get(pin).limbo.iter();
+        limbo.map(|limbo| u64::from(limbo.len())).sum()
+    }
+
+    /// For a CPU that idles: moves the epoch on, frees what has passed, and
+    /// gives frames that were freed on this CPU and belong to other nodes back
+    /// to them.
+    pub fn send_home(&self, pin: &Pin<'_>) {
+        self.epochs.try_advance();
+        self.release_passed(pin);
+        let remote = &self.cpus.get(pin).remote;
+        if remote.len() > 0 {
+            self.give_back(pin, remote, remote.len());
+        }
+    }
+
+    /// For a CPU that idles: zeroes up to `budget` free frames of its node,
+    /// around the caches, until half of the free memory is zero. Does nothing
+    /// where zero frames are not kept apart. Returns the frames zeroed.
+    pub fn zero_idle(&self, pin: &Pin<'_>, budget: u32) -> u32 {
+        let cpu = self.cpus.get(pin);
+        if cpu.zeroed.is_none() {
+            return 0;
+        }
+        let zones = [cpu.high_zone, cpu.low_zone];
+        let mut left = budget;
+        for number in zones.into_iter().filter(|&number| number != u16::MAX) {
+            while left > 0 {
+                let zeroed = self.zero_block(pin, number, left);
+                if zeroed == 0 {
+                    break;
+                }
+                left -= zeroed;
+            }
+        }
+        budget - left
+    }
+
+    /// Zeroes one free block of at most `most` frames; 0 if there is none that
+    /// should be.
+    fn zero_block(&self, pin: &Pin<'_>, number: u16, most: u32) -> u32 {
+        let zone = self.zones.get(number);
+        let mut lists = zone.lists.lock(pin);
+        if lists.free() <= zone.info.high || lists.zeroed() * 2 >= lists.free() {
+            return 0;
+        }
+        let order = most.ilog2().min(IDLE_ORDER);
+        let Some((block, order)) = lists.take_plain(&self.table, order) else {
+            return 0;
+        };
+        zone.publish(&lists);
+        drop(lists);
+        let size = self.frame_size();
+        for index in 0..1 << order {
+            self.with_bytes(pin, block.offset(index), |frame| {
+                // SAFETY: the frame is memory of `frame_size` bytes, aligned
+                // to it; it is out of the free lists, so this is its only user.
+                unsafe { bytes::zero_around_caches(frame, size) }
+            });
+        }
+        let counters = &self.cpus.get(pin).counters;
+        counters.idle_zeroed.add((size as u64) << order);
+        let mut lists = zone.lists.lock(pin);
+        lists.give(&self.table, block, order, true);
+        zone.publish(&lists);
+        1 << order
+    }
+}

@@ -1,0 +1,588 @@
+//! Spaces by descent: a private page names the space that made it
+//! (`rmap=family`).
+//!
+//! Whoever maps a private page is the space that made it or descends from it
+//! by fork, and shows it at the same address. So a page keeps a name, its
+//! **owner**, which is the node of a space in the tree of its relatives
+//! ([`kin`]), and its page number; nothing is kept for an entry, a region or a
+//! copied page, and fork makes one node. A lookup searches the owner's space
+//! and then its descendants, the latest first, until it has found as many
+//! entries as the mapping count says. A child's pages name the child, so their
+//! lookup does not see its siblings.
+//!
+//! Three things make the search short; each can be left out, to be measured:
+//!
+//! * **Turning**, as in anonmm (Dickins 2003): a store that finds its page
+//!   mapped by nobody else makes the storing space the owner.
+//! * **Stamps** (`kinstamp=on`): a page remembers how many forks its owner had
+//!   made before it; children born earlier cannot have it, and stand last.
+//! * **Hints** (`hint=on`, [`hint`]): a page remembers one entry. Most pages
+//!   are mapped once; for them it is all there is to find, in files too.
+//!
+//! Pages of objects are found through the regions that map the object
+//! (`file_pages`), where a hint does not do.
+//!
+//! # Why a lookup finds every entry
+//! The owner of a page is an ancestor of every space that maps it, or that
+//! space: a page is made by its owner; fork maps it in a child of a space that
+//! maps it; turning and moving re-point it where nobody else maps it; and the
+//! tree keeps relations when spaces end (statement K of [`kin`]). All map it
+//! at its index: fork keeps addresses, and mremap moves a private page only
+//! when nobody else maps it ([`ReverseMap::COPIES_TO_MOVE`]). A page that is
+//! re-pointed during a search is mapped once and named anew: the search sees
+//! the name change and starts over. `check_frame` checks the first statement
+//! for hints; a visit that finds as many entries as are counted proves both.
+//!
+//! # Locks
+//! Table lock on the one side, the family's lock on the other: nobody who holds
+//! a table lock takes a family's. A search holds the family's lock and tries
+//! table locks; one that is not free it tries again, which cannot block
+//! anybody, and counts.
+
+mod check;
+mod hint;
+mod kin;
+#[cfg(test)]
+mod tests;
+
+use self::hint::{Hints, LAST_STAMP, Name, STAMP_SHIFT, entry_of};
+use self::kin::{Families, Kin, Nodes};
+use super::file_pages::{FilePages, is_of_object};
+use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::addr::Pfn;
+use crate::design::Design;
+use crate::frame::{AuditError, Frame, Kind, OutOfMemory, Site};
+use crate::platform::Platform;
+use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Counter, PerCpu, Pin};
+use crate::table::{Format, PteRef};
+
+impl Item for Kin {
+    const SITE: Site = Site::KinNode;
+
+    fn vacant() -> Self {
+        Kin::vacant()
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl Nodes for Arena<Kin> {
+    #[inline]
+    fn node(&self, handle: u32) -> &Kin {
+        self.get(Handle::from_raw(handle))
+    }
+}
+
+/// What a space embeds: its node's handle, and above it the stamp for pages it
+/// makes, where the frame's word has it. Written while no fault is inside.
+#[derive(Debug, Default)]
+pub struct SpaceKin(AtomicU64);
+
+impl SpaceKin {
+    #[inline]
+    fn word(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, node: u32, stamp: u32) {
+        let word = u64::from(node) | u64::from(stamp) << STAMP_SHIFT;
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    fn node(&self) -> u32 {
+        self.word() as u32
+    }
+
+    fn stamp(&self) -> u32 {
+        (self.word() >> STAMP_SHIFT) as u32
+    }
+}
+
+#[derive(Default)]
+struct CpuState {
+    /// The node this CPU counts pages for, or 0, and what it has counted.
+    counting: AtomicU32,
+    counted: AtomicU64,
+    adds: Counter,
+    duplicates: Counter,
+    removes: Counter,
+    moves: Counter,
+    turns: Counter,
+    node_allocs: Counter,
+    node_frees: Counter,
+    locks: Counter,
+    spaces_searched: Counter,
+}
+
+/// The `family` design.
+pub struct Family {
+    nodes: Arena<Kin>,
+    families: Families,
+    files: FilePages,
+    cpus: PerCpu<CpuState>,
+    hints: Hints,
+    last_stamp: u32,
+}
+
+/// One visit of a frame.
+struct Visit<'v, 'a, P: Platform, F> {
+    env: &'v Env<'a, P>,
+    pfn: Pfn,
+    frame: &'v Frame,
+    /// Entries still to be found.
+    wanted: u32,
+    stopped: bool,
+    report: VisitReport,
+    visitor: &'v mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+}
+
+impl<P: Platform, F> Visit<'_, '_, P, F> {
+    fn is_over(&self) -> bool {
+        self.stopped || self.wanted == 0
+    }
+}
+
+impl Family {
+    /// Counts pages that name `node` from now on, or no more: `change` is
+    /// modulo 2^64.
+    #[inline]
+    fn count_pages(&self, pin: &Pin<'_>, node: u32, change: u64) {
+        let cpu = self.cpus.get(pin);
+        if cpu.counting.load(Ordering::Relaxed) != node {
+            self.count_for(pin, node);
+        }
+        let counted = cpu.counted.load(Ordering::Relaxed).wrapping_add(change);
+        cpu.counted.store(counted, Ordering::Relaxed);
+    }
+
+    /// This CPU settles what it has counted and goes on with `node`, or with none.
+    #[cold]
+    fn count_for(&self, pin: &Pin<'_>, node: u32) {
+        let cpu = self.cpus.get(pin);
+        let old = cpu.counting.load(Ordering::Relaxed);
+        if node != 0 {
+            self.nodes.node(node).pages.hold();
+        }
+        cpu.counting.store(node, Ordering::Relaxed);
+        let counted = cpu.counted.load(Ordering::Relaxed);
+        cpu.counted.store(0, Ordering::Relaxed);
+        if old != 0 && self.nodes.node(old).pages.settle(counted) {
+            self.nodes.free(pin, Handle::from_raw(old));
+        }
+    }
+
+    fn new_node<P: Platform>(&self, env: &Env<'_, P>) -> Result<u32, OutOfMemory> {
+        let node = self.nodes.alloc(env.pin, env.memory)?;
+        self.cpus.get(env.pin).node_allocs.bump();
+        Ok(node.raw())
+    }
+
+    /// Makes the space of `place` the owner of frames that only it maps.
+    fn own<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        place: &Place<'_, (), SpaceKin>,
+        is_new: bool,
+    ) {
+        let word = place.space_state.word();
+        let owner = word as u32;
+        let stamp = word >> STAMP_SHIFT << STAMP_SHIFT;
+        for step in 0..run.count {
+            let frame = env.memory.frame(run.frame.offset(step << run.order));
+            let old = frame.owner();
+            let page = run.page.offset(u64::from(step) << run.order);
+            frame.set_owner(owner);
+            if is_new || frame.index() != page.0 {
+                frame.set_index(page.0, 0);
+            }
+            let hint = self.hints.bits(run.pte.offset(step));
+            frame.rmap().store(stamp | hint, Ordering::Release);
+            if !is_new && old != owner {
+                self.count_pages(env.pin, old, u64::MAX);
+                self.count_pages(env.pin, owner, 1);
+            }
+        }
+        if is_new {
+            self.count_pages(env.pin, owner, u64::from(run.count));
+        }
+    }
+
+    /// The frames of a run.
+    #[inline]
+    fn for_run<P: Platform>(env: &Env<'_, P>, run: &Run, mut each: impl FnMut(&Frame, PteRef)) {
+        for step in 0..run.count {
+            let frame = env.memory.frame(run.frame.offset(step << run.order));
+            each(frame, run.pte.offset(step));
+        }
+    }
+
+    /// Looks at an entry that may map the frame, waiting for its table.
+    fn try_entry<P: Platform, F: Format>(&self, visit: &mut Visit<'_, '_, P, F>, pte: PteRef) {
+        let env = visit.env;
+        let mut spins = 0;
+        let slot = loop {
+            match Slot::<F>::open(env.memory, pte, visit.pfn) {
+                Ok(Some(slot)) => break slot,
+                Ok(None) => {
+                    visit.report.false_probes += 1;
+                    return;
+                }
+                Err(_) => {
+                    // Its holder waits for nothing that we hold.
+                    visit.report.lock_failures += 1;
+                    env.pin.relax(spins);
+                    spins += 1;
+                }
+            }
+        };
+        visit.report.hits += 1;
+        visit.wanted = visit.wanted.saturating_sub(1);
+        match (visit.visitor)(&slot) {
+            Verdict::Keep => self.note_kept(visit.frame, pte),
+            Verdict::Stop => visit.stopped = true,
+            Verdict::Unmapped => {
+                visit.report.unmapped += 1;
+                self.cpus.get(env.pin).removes.bump();
+                self.hints.forget(visit.frame, pte);
+                let before = visit.frame.remove_mapping();
+                if before.maps() == 1 && visit.frame.kind() == Kind::Anonymous {
+                    self.unmapped(env, visit.pfn);
+                }
+            }
+        }
+    }
+
+    /// A visit met an entry, whose table is locked. If it is the only one, the
+    /// next visit is spared the search.
+    fn note_kept(&self, frame: &Frame, pte: PteRef) {
+        if frame.counts().maps() == 1 {
+            self.hints.remember(frame, pte);
+        }
+    }
+
+    /// Searches the family of the frame's owner, leaving out the entry `seen`.
+    fn search<P: Platform, F: Format>(
+        &self,
+        topology: &dyn Topology<()>,
+        visit: &mut Visit<'_, '_, P, F>,
+        name: Name,
+        seen: Option<PteRef>,
+    ) {
+        let pin = visit.env.pin;
+        let cpu = self.cpus.get(pin);
+        cpu.locks.bump();
+        let Some(family) = self.families.lock(&self.nodes, name.owner, pin) else {
+            return;
+        };
+        if Name::of(visit.frame) != name {
+            return;
+        }
+        family.spaces(name.owner, name.stamp, |space| {
+            cpu.spaces_searched.bump();
+            match topology.leaf(pin, space, name.page) {
+                Some(pte) if Some(pte) == seen => {}
+                Some(pte) => self.try_entry(visit, pte),
+                None => visit.report.false_probes += 1,
+            }
+            !visit.is_over()
+        });
+    }
+
+    fn visit_private<P: Platform, F: Format>(
+        &self,
+        topology: &dyn Topology<()>,
+        visit: &mut Visit<'_, '_, P, F>,
+    ) {
+        loop {
+            let name = Name::of(visit.frame);
+            visit.wanted = visit.frame.counts().maps();
+            if visit.wanted == 0 {
+                return;
+            }
+            let seen = entry_of(visit.frame);
+            if let Some(pte) = seen {
+                self.try_entry(visit, pte);
+            }
+            if !visit.is_over() {
+                self.search(topology, visit, name, seen);
+            }
+            if visit.is_over() || Name::of(visit.frame) == name {
+                return;
+            }
+        }
+    }
+
+    fn visit_file<P: Platform, F: Format>(
+        &self,
+        topology: &dyn Topology<()>,
+        visit: &mut Visit<'_, '_, P, F>,
+    ) {
+        visit.wanted = visit.frame.counts().maps();
+        if visit.wanted == 1
+            && let Some(pte) = entry_of(visit.frame)
+        {
+            self.try_entry(visit, pte);
+        }
+        if visit.is_over() {
+            return;
+        }
+        let (frame, visitor) = (visit.frame, &mut *visit.visitor);
+        let report = self
+            .files
+            .visit(visit.env, topology, visit.pfn, &mut |slot| {
+                let verdict = visitor(slot);
+                match verdict {
+                    Verdict::Keep => self.note_kept(frame, slot.pte()),
+                    Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
+                    Verdict::Stop => {}
+                }
+                verdict
+            });
+        visit.report.merge(report);
+    }
+}
+
+impl ReverseMap for Family {
+    const NAME: &'static str = "family";
+    const COPIES_TO_MOVE: bool = true;
+    type Region = ();
+    type Object = ();
+    type Space = SpaceKin;
+    type Ctx = ();
+
+    fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
+        Family {
+            nodes: arenas.make(),
+            families: Families::new(),
+            files: FilePages::new(cpus),
+            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            hints: Hints::new(options.hint),
+            last_stamp: if options.kin_stamp { LAST_STAMP } else { 0 },
+        }
+    }
+
+    #[inline]
+    fn prepare<P: Platform>(
+        &self,
+        _env: &Env<'_, P>,
+        (): &mut (),
+        _count: usize,
+    ) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
+    #[inline]
+    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
+
+    #[inline]
+    fn add<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        place: Place<'_, (), SpaceKin>,
+        fresh: bool,
+    ) {
+        if is_of_object(env, run.frame) {
+            self.files.add(env, run);
+            Self::for_run(env, run, |frame, pte| self.hints.remember(frame, pte));
+            return;
+        }
+        self.cpus.get(env.pin).adds.add(u64::from(run.count));
+        debug_assert!(fresh, "a private page comes to others by fork only");
+        self.own(env, run, &place, true);
+    }
+
+    #[inline]
+    fn duplicate<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, (), SpaceKin>,
+    ) {
+        self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
+    }
+
+    #[inline]
+    fn remove<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        _place: Place<'_, (), SpaceKin>,
+    ) {
+        self.cpus.get(env.pin).removes.add(u64::from(run.count));
+        Self::for_run(env, run, |frame, pte| self.hints.forget(frame, pte));
+    }
+
+    #[inline]
+    fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let owner = env.memory.frame(frame).owner();
+        self.count_pages(env.pin, owner, u64::MAX);
+    }
+
+    fn shift<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        from: &Run,
+        to: &Run,
+        place: Place<'_, (), SpaceKin>,
+    ) {
+        if is_of_object(env, from.frame) {
+            self.files.shift(env, from);
+            Self::for_run(env, from, |frame, pte| {
+                let moved = to.pte.offset(u32::from(pte.index - from.pte.index));
+                self.hints.rename(frame, pte, moved);
+            });
+            return;
+        }
+        self.cpus.get(env.pin).moves.add(u64::from(from.count));
+        self.own(env, to, &place, false);
+    }
+
+    fn turn<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        place: Place<'_, (), SpaceKin>,
+    ) {
+        self.cpus.get(env.pin).turns.add(u64::from(run.count));
+        self.own(env, run, &place, false);
+    }
+
+    fn promote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+        Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, leaf));
+    }
+
+    fn demote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+        Self::for_run(env, run, |frame, pte| self.hints.rename(frame, leaf, pte));
+    }
+
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &SpaceKin,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let node = self.new_node(env)?;
+        kin::found(self.nodes.node(node), node, handle);
+        space.set(node, 0);
+        Ok(())
+    }
+
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &SpaceKin,
+        child: &SpaceKin,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let node = self.new_node(env)?;
+        let (above, forks) = (parent.node(), parent.stamp());
+        self.cpus.get(env.pin).locks.bump();
+        let family = self.families.lock(&self.nodes, above, env.pin);
+        debug_assert!(family.is_some(), "a space that lives has a node");
+        if let Some(family) = family {
+            family.fork(above, node, handle, forks);
+        }
+        parent.set(above, (forks + 1).min(self.last_stamp));
+        child.set(node, 0);
+        Ok(())
+    }
+
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceKin) {
+        let node = space.node();
+        let cpu = self.cpus.get(env.pin);
+        self.count_for(env.pin, 0);
+        cpu.locks.bump();
+        if let Some(family) = self.families.lock(&self.nodes, node, env.pin) {
+            family.end(
+                node,
+                || cpu.node_frees.bump(),
+                |gone| self.nodes.free(env.pin, Handle::from_raw(gone)),
+            );
+        }
+        space.set(0, 0);
+    }
+
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        let mut visit = Visit {
+            env,
+            pfn: frame,
+            frame: env.memory.frame(frame),
+            wanted: 0,
+            stopped: false,
+            report: VisitReport::default(),
+            visitor,
+        };
+        if is_of_object(env, frame) {
+            self.visit_file(topology, &mut visit);
+        } else {
+            self.visit_private(topology, &mut visit);
+        }
+        visit.report
+    }
+
+    fn stats(&self) -> RmapStats {
+        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
+        let mut stats = RmapStats {
+            adds: sum(|cpu| &cpu.adds),
+            duplicates: sum(|cpu| &cpu.duplicates),
+            removes: sum(|cpu| &cpu.removes),
+            moves: sum(|cpu| &cpu.moves),
+            turns: sum(|cpu| &cpu.turns),
+            node_allocs: sum(|cpu| &cpu.node_allocs),
+            node_frees: sum(|cpu| &cpu.node_frees),
+            locks: sum(|cpu| &cpu.locks),
+            nodes_searched: sum(|cpu| &cpu.spaces_searched),
+            bytes: self.live_groups() * size_of::<Kin>() as u64,
+            peak_bytes: self.nodes.stats().peak * size_of::<Kin>() as u64,
+        };
+        self.files.add_to(&mut stats);
+        stats
+    }
+
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str> {
+        let frame = env.memory.frame(frame);
+        if maps == 0 && entry_of(frame).is_some() {
+            return Err("a frame that nothing maps has a hint");
+        }
+        if maps > 0 && frame.kind() == Kind::Anonymous {
+            self.check_private(env, frame)?;
+        }
+        Ok(())
+    }
+
+    fn live_nodes(&self) -> u64 {
+        0
+    }
+
+    fn live_groups(&self) -> u64 {
+        let allocs = self.cpus.sum(|cpu| &cpu.node_allocs);
+        allocs.wrapping_sub(self.cpus.sum(|cpu| &cpu.node_frees))
+    }
+
+    fn audit_nodes(&self) -> Result<u64, AuditError> {
+        let census = self.nodes.audit()?;
+        Ok(census.chunks + census.directory)
+    }
+}

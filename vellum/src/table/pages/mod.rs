@@ -1,0 +1,158 @@
+//! Where page-table pages come from.
+//!
+//! A page table is all zero when its last entry is gone, so a freed one can
+//! serve again without being zeroed. Whether it pays to keep such pages, and
+//! where, is the question that the designs here answer in their own ways; see
+//! docs/table-pages.md.
+//!
+//! | `ptepage=` | a table comes from | and goes to |
+//! |---|---|---|
+//! | `fresh` | the allocator, zeroed | the allocator, which forgets that it is zero |
+//! | `noted` | the allocator, zeroed unless its record says that it is zero | the allocator, which notes it |
+//! | `quicklist` | a list of this CPU, through the pages' first words | that list |
+//! | `zeroaware` | the allocator's zero frames | those |
+//! | `warm` | a stack of this CPU | it, and its coldest go to the allocator |
+//! | `depot` | a stack of this CPU, else a batch of the node's depot | it, and its coldest go to the depot |
+//!
+//! None of them makes a table available before the translations through it
+//! have been flushed (that is the gather's part) and its epoch has passed: until
+//! then a walker without a lock may read it, and must not take the link of a
+//! list for an entry.
+
+mod fresh;
+mod keep;
+pub(crate) mod lists;
+mod quicklist;
+mod warm;
+
+#[cfg(test)]
+mod tests;
+
+pub use fresh::Fresh;
+pub use lists::Chain;
+pub use quicklist::Quicklist;
+pub use warm::Warm;
+
+use alloc::sync::Arc;
+
+use crate::addr::Pfn;
+use crate::design::{Design, TableSource};
+use crate::frame::{AuditError, FreedTables, Keeper, OutOfMemory, PhysicalMemory, Site};
+use crate::platform::Platform;
+use crate::sync::Pin;
+
+/// What a table is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Who asks.
+    pub site: Site,
+    /// Level of the table.
+    pub level: u32,
+    /// The entry that will be filled first. The table after this one will
+    /// probably be wanted for the same: regular strides are what makes many
+    /// tables in a row.
+    pub entry: usize,
+}
+
+/// A source of zero-filled frames for page tables.
+///
+/// As a [`Keeper`] it frees everything it keeps for the CPU.
+pub trait TablePages<P: Platform>: Keeper<P> {
+    /// A frame whose every byte is zero, in the [`crate::platform::Zone::Low`]
+    /// zone. Of the record, whatever it holds, all is for the caller to set
+    /// ([`crate::frame::Frame::init_table`]).
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn take(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        wanted: Wanted,
+    ) -> Result<Pfn, OutOfMemory>;
+
+    /// Takes back a table that was never linked: nobody else has seen it. All
+    /// its entries are zero.
+    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, level: u32);
+
+    /// Takes back tables that were unlinked and flushed. Walkers without a
+    /// lock may still read them until their epoch has passed; all their
+    /// entries are zero.
+    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain);
+
+    /// For a CPU that idles: frees some of what is kept beyond the design's
+    /// watermark. Returns how many tables were freed; 0 if nothing is left to do.
+    fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32;
+
+    /// Tables that wait on this CPU for their epoch, in the source.
+    fn waiting_here(&self, pin: &Pin<'_>) -> u64;
+
+    /// What was done so far and is kept now. Approximate while CPUs are at work.
+    fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats;
+
+    /// Checks every table kept or waiting for its epoch, and returns how many
+    /// there are. All are frames of kind `Table`, and neither linked nor
+    /// referenced. Nobody may be at work meanwhile.
+    ///
+    /// # Errors
+    /// The first one that is not as it should be.
+    fn audit(&self, memory: &PhysicalMemory<P>) -> Result<u64, AuditError>;
+}
+
+/// Counts of one source. Tables, unless it says bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TablePageStats {
+    /// Handed out.
+    pub taken: u64,
+    /// Of those, handed out without zeroing.
+    pub hits: u64,
+    /// Bytes zeroed for the others.
+    pub bytes_zeroed: u64,
+    /// Given to the allocator by a CPU of another node than the frame's.
+    pub remote_frees: u64,
+    /// Given to the allocator because the source kept too many.
+    pub trimmed: u64,
+    /// Kept now, beside the allocator's free memory.
+    pub held: u64,
+    /// The sum over CPUs and depots of the most that each has kept.
+    pub held_peak: u64,
+    /// Kept now by CPUs of other nodes than the frames'.
+    pub trapped: u64,
+    /// Waiting now for their epoch, in the source.
+    pub waiting: u64,
+}
+
+impl TablePageStats {
+    /// The counts that every source has.
+    fn counted<P: Platform>(memory: &PhysicalMemory<P>) -> TablePageStats {
+        let mut stats = TablePageStats::default();
+        for counters in memory.all_table_counters() {
+            stats.taken += counters.taken.get();
+            stats.hits += counters.taken.get() - counters.misses.get();
+            stats.bytes_zeroed += counters.bytes_zeroed.get();
+            stats.remote_frees += counters.remote_frees.get();
+            stats.trimmed += counters.trimmed.get();
+        }
+        stats
+    }
+}
+
+/// The source that a design names, made known to the memory it works on.
+pub fn source_of<P: Platform>(
+    design: &Design,
+    memory: &mut PhysicalMemory<P>,
+) -> Arc<dyn TablePages<P>> {
+    memory.set_freed_tables(match design.table_source {
+        TableSource::Noted => FreedTables::Noted,
+        TableSource::ZeroAware => FreedTables::KeptApart,
+        _ => FreedTables::Plain,
+    });
+    let source: Arc<dyn TablePages<P>> = match design.table_source {
+        TableSource::Fresh | TableSource::Noted | TableSource::ZeroAware => return Arc::new(Fresh),
+        TableSource::Quicklist => Arc::new(Quicklist::new(design.quicklist, memory)),
+        TableSource::Warm => Arc::new(Warm::new(memory)),
+        TableSource::Depot => Arc::new(Warm::with_depots(memory)),
+    };
+    memory.set_keeper(Arc::clone(&source) as Arc<dyn Keeper<P>>);
+    source
+}

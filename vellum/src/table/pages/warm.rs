@@ -1,0 +1,321 @@
+//! Stacks of free tables, warm at one end and cold at the other.
+//!
+//! Two things are unlike quicklists. A stack holds frame numbers, so a table
+//! that enters or leaves is not touched: if it has left the cache, that costs
+//! its next user one miss instead of two or three. And what is given up is the
+//! cold end, a batch at a time, not the table that was in use last.
+
+use alloc::boxed::Box;
+
+use super::lists::{Chain, Depot, Waiting};
+use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
+use crate::addr::Pfn;
+use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
+use crate::platform::Platform;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{CachePadded, PerCpu, Pin, bytes};
+
+/// Most tables of a stack, whatever is free.
+const MOST: u32 = 2048;
+/// Most tables of a stack that has a depot behind it.
+const MOST_WITH_DEPOT: u32 = 4 * Depot::BATCH;
+
+struct WarmCpu {
+    /// The zone whose tables are kept.
+    home: usize,
+    stack: Ring,
+    waiting: Waiting,
+    peak: AtomicU32,
+}
+
+/// `ptepage=warm` and `ptepage=depot`.
+///
+/// `depot` puts between the stack and the allocator what Jeff Bonwick put
+/// between the CPU's magazines and the slab (2001): batches that any CPU of the
+/// node can take. It is for tables that are freed on another CPU than the one
+/// that needs the next, the case that David Miller held against quicklists.
+pub struct Warm {
+    cpus: PerCpu<WarmCpu>,
+    /// One for each zone, of which those serve that are some CPU's home; or none.
+    depots: Box<[CachePadded<Depot>]>,
+}
+
+impl Warm {
+    /// Empty stacks for every CPU of `memory`, the allocator behind them.
+    pub fn new<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+        Warm {
+            cpus: PerCpu::new(memory.platform().cpus(), |cpu| WarmCpu {
+                home: memory.home_zone_of(cpu),
+                stack: Ring::new(Depot::BATCH, MOST),
+                waiting: Waiting::new(),
+                peak: AtomicU32::new(0),
+            }),
+            depots: Box::default(),
+        }
+    }
+
+    /// Empty stacks, and a depot for each zone.
+    pub fn with_depots<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+        let zones = 0..memory.zone_count();
+        Warm {
+            depots: zones.map(|_| CachePadded(Depot::new())).collect(),
+            ..Warm::new(memory)
+        }
+    }
+
+    /// The depot of this CPU's node, if the design has depots.
+    fn depot(&self, pin: &Pin<'_>) -> Option<&Depot> {
+        self.depots
+            .get(self.cpus.get(pin).home)
+            .map(|depot| &depot.0)
+    }
+
+    /// Most tables of the stack of a CPU of this node.
+    fn limit<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+        let most = if self.depots.is_empty() {
+            MOST
+        } else {
+            MOST_WITH_DEPOT
+        };
+        keep::node_limit(memory, pin).min(most)
+    }
+
+    fn settle<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        cpu: &WarmCpu,
+        mut tables: Chain,
+    ) {
+        if tables.is_empty() {
+            return;
+        }
+        let limit = self.limit(memory, pin);
+        while let Some(table) = tables.pop(memory) {
+            self.put(memory, pin, cpu, table, limit);
+        }
+    }
+
+    #[inline]
+    fn put<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        cpu: &WarmCpu,
+        table: Pfn,
+        limit: u32,
+    ) {
+        if memory.frame(table).zone() != cpu.home {
+            return keep::free(memory, pin, table);
+        }
+        if cpu.stack.len() >= limit {
+            self.spill(memory, pin, cpu);
+        }
+        keep::enter(memory, pin, table);
+        cpu.stack.push(table);
+        let now = cpu.stack.len();
+        if now > cpu.peak.load(Ordering::Relaxed) {
+            cpu.peak.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the coldest batch to the depot, or to the allocator if there is
+    /// none or it is full.
+    #[cold]
+    fn spill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
+        let mut batch = Chain::EMPTY;
+        while batch.count() < Depot::BATCH
+            && let Some(table) = cpu.stack.pop_oldest()
+        {
+            batch.push(memory, table);
+        }
+        let limit = keep::node_limit(memory, pin);
+        match self.depot(pin) {
+            Some(depot) if batch.count() == Depot::BATCH && depot.len() + Depot::BATCH <= limit => {
+                depot.push(memory, batch, pin);
+            }
+            _ => {
+                self.give(memory, pin, batch);
+            }
+        }
+    }
+
+    /// Gives tables that nobody can see to the allocator; returns how many.
+    fn give<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        mut tables: Chain,
+    ) -> u32 {
+        let count = tables.count();
+        let trimmed = &memory.table_counters(pin).trimmed;
+        trimmed.add(u64::from(count));
+        while let Some(table) = tables.pop(memory) {
+            keep::free(memory, pin, table);
+        }
+        count
+    }
+
+    /// Finds a table when the stack is empty.
+    #[cold]
+    fn refill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
+        if cpu.waiting.len() > 0 {
+            let tables = keep::passed(memory, &cpu.waiting);
+            self.settle(memory, pin, cpu, tables);
+            if cpu.stack.len() > 0 {
+                return;
+            }
+        }
+        let depot = self.depot(pin);
+        if let Some(mut batch) = depot.and_then(|depot| depot.pop(memory, pin)) {
+            while let Some(table) = batch.pop(memory) {
+                cpu.stack.push(table);
+            }
+        }
+    }
+}
+
+impl<P: Platform> Keeper<P> for Warm {
+    fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
+        let cpu = self.cpus.get(pin);
+        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        let mut tables = Chain::EMPTY;
+        while let Some(table) = cpu.stack.pop_oldest() {
+            tables.push(memory, table);
+        }
+        self.give(memory, pin, tables);
+        if let Some(depot) = self.depot(pin) {
+            while let Some(batch) = depot.pop(memory, pin) {
+                self.give(memory, pin, batch);
+            }
+        }
+    }
+}
+
+impl<P: Platform> TablePages<P> for Warm {
+    fn take(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        wanted: Wanted,
+    ) -> Result<Pfn, OutOfMemory> {
+        let cpu = self.cpus.get(pin);
+        if cpu.stack.len() == 0 {
+            self.refill(memory, pin, cpu);
+            if cpu.stack.len() == 0 {
+                return Fresh::zeroed(memory, pin, wanted.site);
+            }
+        }
+        if memory.fail_now(wanted.site) {
+            return Err(OutOfMemory);
+        }
+        let table = cpu.stack.pop().ok_or(OutOfMemory)?;
+        if let Some(next) = cpu.stack.youngest() {
+            bytes::prefetch(memory.frame(next));
+            keep::prefetch(memory, next, wanted.entry);
+        }
+        memory.check_zero(pin, table);
+        memory.table_counters(pin).taken.bump();
+        Ok(table)
+    }
+
+    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {
+        let cpu = self.cpus.get(pin);
+        let limit = if cpu.stack.len() < keep::LEAST {
+            keep::LEAST
+        } else {
+            self.limit(memory, pin)
+        };
+        self.put(memory, pin, cpu, table, limit);
+    }
+
+    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
+        let cpu = self.cpus.get(pin);
+        for passed in keep::retire(memory, &cpu.waiting, tables) {
+            self.settle(memory, pin, cpu, passed);
+        }
+    }
+
+    fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+        let cpu = self.cpus.get(pin);
+        memory.epochs().try_advance();
+        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        let excess = cpu.stack.len().saturating_sub(self.limit(memory, pin));
+        let mut tables = Chain::EMPTY;
+        for _ in 0..excess.min(keep::TRIM) {
+            if let Some(table) = cpu.stack.pop_oldest() {
+                tables.push(memory, table);
+            }
+        }
+        if tables.is_empty()
+            && let Some(depot) = self.depot(pin)
+            && depot.len() > keep::node_limit(memory, pin)
+            && let Some(batch) = depot.pop(memory, pin)
+        {
+            return self.give(memory, pin, batch);
+        }
+        self.give(memory, pin, tables)
+    }
+
+    fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
+        u64::from(self.cpus.get(pin).waiting.len())
+    }
+
+    fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats {
+        let mut stats = TablePageStats::counted(memory);
+        for cpu in self.cpus.iter() {
+            stats.held += u64::from(cpu.stack.len());
+            stats.held_peak += u64::from(cpu.peak.load(Ordering::Relaxed));
+            stats.waiting += u64::from(cpu.waiting.len());
+        }
+        for depot in &self.depots {
+            stats.held += u64::from(depot.len());
+            stats.held_peak += u64::from(depot.peak());
+        }
+        stats
+    }
+
+    fn audit(&self, memory: &PhysicalMemory<P>) -> Result<u64, AuditError> {
+        let mut found = 0;
+        for cpu in self.cpus.iter() {
+            for table in cpu.stack.frames() {
+                keep::audit_kept(memory, table, false)?;
+                found += 1;
+            }
+            found += keep::audit_waiting(memory, &cpu.waiting)?;
+        }
+        let pin = memory.pin();
+        for depot in &self.depots {
+            found += self.audit_depot(memory, &pin, depot)?;
+        }
+        Ok(found)
+    }
+}
+
+impl Warm {
+    /// Checks the tables of a depot, batch by batch.
+    fn audit_depot<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        depot: &Depot,
+    ) -> Result<u64, AuditError> {
+        let mut found = 0;
+        for mut batch in depot.batches(memory, pin) {
+            while let Some(table) = batch.pop(memory) {
+                keep::audit_kept(memory, table, false)?;
+                found += 1;
+            }
+            if found > depot.len() {
+                break;
+            }
+        }
+        if found != depot.len() {
+            return Err(AuditError {
+                place: AuditPlace::Arena,
+                what: "a depot's count of page tables is not that of its batches",
+            });
+        }
+        Ok(u64::from(found))
+    }
+}

@@ -1,0 +1,154 @@
+//! RISC-V Sv39 and Sv48, with 4 KiB pages.
+//!
+//! Bits as in the RISC-V Instruction Set Manual, volume II (privileged
+//! architecture), sections "Sv39" and "Sv48", and of the extensions Svpbmt
+//! (memory types) and Svadu: hardware sets A and D (`menvcfg.ADUE` set). A hart
+//! that traps instead (Svade) is not supported.
+//!
+//! | format | levels | bits for programs | larger leaves         |
+//! |--------|--------|-------------------|-----------------------|
+//! | Sv39   | 3      | 38                | 2 MiB, 1 GiB          |
+//! | Sv48   | 4      | 47                | 2 MiB, 1 GiB, 512 GiB |
+//!
+//! W without R is reserved and never made: stores imply loads. An entry with V
+//! set and R, W and X clear leads to a table, so a leaf that forbids all access
+//! has V clear too; hardware then ignores the rest. The lower of the two bits
+//! left to software (8) marks every entry that holds something.
+
+use super::format::{Format, Marks};
+use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
+
+/// RISC-V paging with `TABLES` levels: 3 or 4.
+pub struct RiscV<const TABLES: u32>;
+
+/// RISC-V with 39-bit addresses, of which programs have 38 bits.
+pub type Sv39 = RiscV<3>;
+/// RISC-V with 48-bit addresses, of which programs have 47 bits.
+pub type Sv48 = RiscV<4>;
+
+const VALID: u64 = 1 << 0;
+const READ: u64 = 1 << 1;
+const WRITE: u64 = 1 << 2;
+const EXECUTE: u64 = 1 << 3;
+const USER: u64 = 1 << 4;
+const ACCESSED: u64 = 1 << 6;
+const DIRTY: u64 = 1 << 7;
+/// Software (RSW): the entry holds something.
+const MAPPED: u64 = 1 << 8;
+const FRAME_SHIFT: u32 = 10;
+const FRAME_MASK: u64 = (1 << 54) - (1 << FRAME_SHIFT);
+/// Svpbmt: 0 is the type of the physical memory, 1 NC (non-cacheable, idempotent,
+/// weakly ordered), 2 IO (non-cacheable, strongly ordered).
+const MEMORY_SHIFT: u32 = 61;
+const MEMORY: u64 = 3 << MEMORY_SHIFT;
+
+const ANY: u64 = READ | WRITE | EXECUTE;
+const RIGHTS: u64 = VALID | ANY | MEMORY;
+
+fn rights(prot: Prot) -> u64 {
+    let valid = if prot.is_none() { 0 } else { VALID };
+    let data = prot.can_read() || prot.can_write();
+    let read = if data { READ } else { 0 };
+    let write = if prot.can_write() { WRITE } else { 0 };
+    let execute = if prot.can_execute() { EXECUTE } else { 0 };
+    let memory: u64 = match prot.memory_type() {
+        MemoryType::WriteBack => 0,
+        MemoryType::WriteCombining => 1,
+        MemoryType::Uncached => 2,
+    };
+    valid | read | write | execute | memory << MEMORY_SHIFT
+}
+
+impl<const TABLES: u32> Geometry for RiscV<TABLES> {
+    const FRAME_SHIFT: u32 = 12;
+}
+
+impl<const TABLES: u32> Format for RiscV<TABLES> {
+    const NAME: &'static str = if TABLES == 3 { "sv39" } else { "sv48" };
+    const LEVELS: u32 = {
+        assert!(TABLES == 3 || TABLES == 4, "Sv39 has 3 levels, Sv48 has 4");
+        TABLES
+    };
+    // A leaf may stand at every level.
+    const MAX_LEAF_LEVEL: u32 = TABLES;
+    // The lower half: the upper bits are copies of bit 38 or 47.
+    const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
+
+    #[inline]
+    fn table_entry(table: Pfn) -> u64 {
+        // U, A, D and the memory type are reserved here.
+        u64::from(table.0) << FRAME_SHIFT | VALID | MAPPED
+    }
+
+    #[inline]
+    fn leaf(frame: Pfn, _level: u32, prot: Prot, marks: Marks) -> u64 {
+        let entry = u64::from(frame.0) << FRAME_SHIFT | USER | MAPPED | rights(prot);
+        Self::with_marks(entry, marks)
+    }
+
+    #[inline]
+    fn is_mapped(entry: u64) -> bool {
+        entry & MAPPED != 0
+    }
+
+    #[inline]
+    fn is_leaf(entry: u64, level: u32) -> bool {
+        level == 1 || entry & (VALID | ANY) != VALID
+    }
+
+    #[inline]
+    fn frame(entry: u64, _level: u32) -> Pfn {
+        Pfn(((entry & FRAME_MASK) >> FRAME_SHIFT) as u32)
+    }
+
+    #[inline]
+    fn prot(entry: u64, _level: u32) -> Prot {
+        let memory = match (entry & MEMORY) >> MEMORY_SHIFT {
+            0 => MemoryType::WriteBack,
+            1 => MemoryType::WriteCombining,
+            _ => MemoryType::Uncached,
+        };
+        let mut prot = Prot::NONE;
+        for (bit, right) in [
+            (READ, Prot::READ),
+            (WRITE, Prot::WRITE),
+            (EXECUTE, Prot::EXECUTE),
+        ] {
+            if entry & bit != 0 {
+                prot = prot.union(right);
+            }
+        }
+        prot.with_type(memory)
+    }
+
+    #[inline]
+    fn is_writable(entry: u64) -> bool {
+        // W is set only with V and R.
+        entry & WRITE != 0
+    }
+
+    #[inline]
+    fn marks(entry: u64) -> Marks {
+        Marks {
+            accessed: entry & ACCESSED != 0,
+            dirty: entry & DIRTY != 0,
+        }
+    }
+
+    #[inline]
+    fn write_protect(entry: u64) -> u64 {
+        entry & !WRITE
+    }
+
+    #[inline]
+    fn with_marks(entry: u64, marks: Marks) -> u64 {
+        let accessed = if marks.accessed { ACCESSED } else { 0 };
+        let dirty = if marks.dirty { DIRTY } else { 0 };
+        entry & !(ACCESSED | DIRTY) | accessed | dirty
+    }
+
+    #[inline]
+    fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
+        entry & !RIGHTS | rights(prot)
+    }
+}

@@ -1,0 +1,238 @@
+//! The tables of one space, in every format.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::addr::Prot;
+
+/// One test for each format.
+macro_rules! on_every_format {
+    ($($check:ident),*) => {
+        on_every_format!(@ x86_64, X86_64, $($check),*);
+        on_every_format!(@ la57, X86_64La57, $($check),*);
+        on_every_format!(@ aarch64_4k, Aarch64_4K, $($check),*);
+        on_every_format!(@ aarch64_16k, Aarch64_16K, $($check),*);
+        on_every_format!(@ aarch64_64k, Aarch64_64K, $($check),*);
+        on_every_format!(@ sv39, Sv39, $($check),*);
+        on_every_format!(@ sv48, Sv48, $($check),*);
+    };
+    (@ $module:ident, $format:ty, $($check:ident),*) => {
+        mod $module {
+            use super::*;
+            $(#[test] fn $check() { super::$check::<$format>(); })*
+        }
+    };
+}
+
+on_every_format!(
+    tables_are_made_and_freed_from_the_leaf_to_the_root,
+    random_edits_match_a_map,
+    leaves_stand_at_every_level_that_allows_them_and_split,
+    edits_of_a_leaf_touch_nothing_else
+);
+
+type Of<'a, F> = Tables<'a, TestMachine, F>;
+
+fn machine<F: Format>() -> Memory {
+    run_on(0);
+    let frames = 64 << 20 >> F::FRAME_SHIFT;
+    PhysicalMemory::new(TestMachine::with_frames(2, frames, F::FRAME_SHIFT)).unwrap()
+}
+
+fn tables_of<'a, F: Format>(memory: &'a Memory, pin: &'a Pin<'_>) -> Of<'a, F> {
+    let root = Of::<F>::make_root(memory, &Fresh, pin, 7).unwrap();
+    Tables::new(memory, &Fresh, pin, root, 7)
+}
+
+fn leaf_of<F: Format>(frame: u32) -> u64 {
+    F::leaf(Pfn(frame), 1, Prot::READ_WRITE, Marks::default())
+}
+
+fn fill_of<F: Format>(tables: &Of<'_, F>, page: u64, frame: u32) -> u32 {
+    let (table, made) = tables.lock_or_make(Vpn(page)).unwrap();
+    table.fill(F::index(Vpn(page), 1), leaf_of::<F>(frame));
+    table.count_made(1);
+    made
+}
+
+fn clear_of<F: Format>(tables: &Of<'_, F>, memory: &Memory, pin: &Pin<'_>, range: PageRange) {
+    let mut gather = gather(memory, pin);
+    for span in tables.spans(range) {
+        let mut cleared = 0;
+        for index in span.first..span.first + span.count {
+            if span.table.load(index) != 0 {
+                gather.stale(span.table.page(index));
+                span.table.clear(index, Users::Hardware);
+                cleared += 1;
+            }
+        }
+        span.table.count_cleared(cleared);
+        tables.unlink_if_empty(span.table, &mut gather);
+    }
+}
+
+fn everything<F: Format>() -> PageRange {
+    PageRange {
+        start: Vpn(0),
+        end: F::USER_END,
+    }
+}
+
+fn tables_are_made_and_freed_from_the_leaf_to_the_root<F: Format>() {
+    let memory = machine::<F>();
+    let pin = memory.pin();
+    let tables = tables_of::<F>(&memory, &pin);
+    let last = F::USER_END.0 - 1;
+    let entries = F::ENTRIES as u64;
+    assert_eq!(fill_of(&tables, 5, 1), F::LEVELS - 1);
+    assert_eq!(fill_of(&tables, entries - 1, 2), 0, "the same table");
+    assert_eq!(fill_of(&tables, entries, 3), 1, "the next one");
+    assert_eq!(
+        fill_of(&tables, last, 4),
+        F::LEVELS - 1,
+        "the last page there is"
+    );
+    for (page, frame) in [(5, 1), (entries - 1, 2), (entries, 3), (last, 4)] {
+        assert_eq!(tables.peek(Vpn(page)), (leaf_of::<F>(frame), 1));
+    }
+    assert_eq!(tables.peek(Vpn(6)).0, 0);
+    let table = tables.lock(Vpn(last)).unwrap();
+    assert_eq!((table.level(), table.live()), (1, 1));
+    assert_eq!(table.page(F::ENTRIES - 1), Vpn(last));
+    drop(table);
+    assert_eq!(used(&memory), 2 * u64::from(F::LEVELS));
+    clear_of(&tables, &memory, &pin, everything::<F>());
+    assert_eq!(used(&memory), 1, "the root stays");
+}
+
+/// Places around the borders of tables at each level.
+fn borders<F: Format>() -> Vec<u64> {
+    let mut bases = std::vec![0, F::ENTRIES as u64 - 20, F::USER_END.0 - 600];
+    bases.extend((2..F::LEVELS).map(|level| F::pages_at(level + 1) - 20));
+    bases
+}
+
+fn random_edits_match_a_map<F: Format>() {
+    let memory = machine::<F>();
+    let pin = memory.pin();
+    let tables = tables_of::<F>(&memory, &pin);
+    let mut rng = Rng::new(5);
+    let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+    let bases = borders::<F>();
+    for step in 0..1000 {
+        let page = bases[rng.below(bases.len())] + rng.below(560) as u64;
+        if rng.below(3) > 0 {
+            if let std::collections::btree_map::Entry::Vacant(entry) = model.entry(page) {
+                fill_of(&tables, page, step + 1);
+                entry.insert(step + 1);
+            }
+        } else {
+            let range = PageRange::new(Vpn(page), 1 + rng.below(200) as u64);
+            clear_of(
+                &tables,
+                &memory,
+                &pin,
+                range.intersection(everything::<F>()),
+            );
+            model.retain(|other, _| !range.contains(Vpn(*other)));
+        }
+        let probe = bases[rng.below(bases.len())] + rng.below(560) as u64;
+        let wanted = model.get(&probe).map_or(0, |&frame| leaf_of::<F>(frame));
+        assert_eq!(tables.peek(Vpn(probe)).0, wanted);
+        let needed: BTreeSet<(u32, u64)> = (1..F::LEVELS)
+            .flat_map(|level| {
+                model
+                    .keys()
+                    .map(move |page| (level, page / F::pages_at(level + 1)))
+            })
+            .collect();
+        assert_eq!(used(&memory), 1 + needed.len() as u64, "step {step}");
+    }
+    let mut found = BTreeMap::new();
+    for span in tables.spans(everything::<F>()) {
+        for index in span.first..span.first + span.count {
+            let entry = span.table.load(index);
+            if entry != 0 {
+                found.insert(span.table.page(index).0, F::frame(entry, 1).0);
+            }
+        }
+    }
+    assert_eq!(found, model);
+}
+
+fn leaves_stand_at_every_level_that_allows_them_and_split<F: Format>() {
+    let memory = machine::<F>();
+    let pin = memory.pin();
+    let tables = tables_of::<F>(&memory, &pin);
+    // Leaves of a size whose frames a frame number can count.
+    let countable = |level: &u32| F::pages_at(*level) <= 1 << 26;
+    for level in (2..=F::MAX_LEAF_LEVEL).filter(countable) {
+        let pages = F::pages_at(level);
+        let (table, _) = tables.lock_or_make_at(Vpn(pages), level).unwrap();
+        let frame = Pfn(pages as u32);
+        let entry = F::leaf(frame, level, Prot::READ_EXECUTE, Marks::ACCESSED);
+        table.fill(F::index(Vpn(pages), level), entry);
+        table.count_made(1);
+        drop(table);
+        assert_eq!(tables.peek(Vpn(2 * pages - 1)), (entry, level));
+        let page = Vpn(pages + 77);
+        for below in (1..level).rev() {
+            assert_eq!(tables.split(page), Ok(true));
+            let (entry, found) = tables.peek(page);
+            assert_eq!(found, below);
+            let size = F::pages_at(below);
+            assert_eq!(u64::from(F::frame(entry, below).0), page.0 / size * size);
+            assert_eq!(F::prot(entry, below), Prot::READ_EXECUTE);
+            assert_eq!(F::marks(entry), Marks::ACCESSED);
+        }
+        clear_of(&tables, &memory, &pin, everything::<F>());
+        assert_eq!(used(&memory), 1);
+    }
+}
+
+/// Each change of a leaf changes what it is to change, whatever else it says.
+fn edits_of_a_leaf_touch_nothing_else<F: Format>() {
+    let prots = (0..8).map(Prot::from_bits);
+    let marks = [(false, false), (true, false), (false, true), (true, true)];
+    let marks = marks.map(|(accessed, dirty)| Marks { accessed, dirty });
+    let levels = 1..=F::MAX_LEAF_LEVEL.min(3);
+    for level in levels {
+        let frame = Pfn(F::pages_at(level) as u32);
+        for prot in prots.clone() {
+            for from in marks {
+                let entry = F::leaf(frame, level, prot, from);
+                assert!(F::is_mapped(entry) && F::is_leaf(entry, level));
+                assert_eq!(F::frame(entry, level), frame);
+                assert_eq!(F::marks(entry), from);
+                let given = F::prot(entry, level);
+                assert_eq!(given.can_write(), prot.can_write());
+                assert_eq!(given.can_execute(), prot.can_execute());
+                assert!(given.can_read() || !prot.can_read());
+                assert_eq!(given.is_none(), prot.is_none());
+                let protected = F::write_protect(entry);
+                assert!(!F::is_writable(protected) && F::is_leaf(protected, level));
+                assert_eq!(
+                    (F::frame(protected, level), F::marks(protected)),
+                    (frame, from)
+                );
+                for to in marks {
+                    let changed = F::with_marks(entry, to);
+                    assert_eq!(changed, F::leaf(frame, level, prot, to));
+                }
+                for to in prots.clone() {
+                    let changed = F::with_prot(entry, level, to);
+                    assert_eq!(
+                        changed,
+                        F::leaf(frame, level, to, from),
+                        "{prot:?} to {to:?}"
+                    );
+                }
+            }
+        }
+    }
+    let table = F::table_entry(Pfn(0xabcdef));
+    for level in 2..=F::LEVELS {
+        assert!(F::is_mapped(table) && !F::is_leaf(table, level));
+        assert_eq!(F::frame(table, level), Pfn(0xabcdef));
+    }
+}

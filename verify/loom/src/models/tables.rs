@@ -1,0 +1,169 @@
+//! Page tables on their way from use into a list, and from CPU to CPU.
+
+use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{check, pin};
+use crate::addr::Pfn;
+use crate::lists::{Chain, Depot, TableFrames, Waiting, WordList};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Epochs, Pin};
+
+const TABLES: u32 = 4;
+/// What a table holds in its next life.
+const NEXT_LIFE: u64 = 0xfeed_0000;
+
+/// Tables with one entry each, and a word that leads to table 0.
+struct Model {
+    epochs: Epochs,
+    linked: AtomicU32,
+    links: Vec<AtomicU64>,
+    entries: Vec<AtomicU64>,
+    /// What a CPU knows of a table that it has for itself.
+    owned: Vec<UnsafeCell<u32>>,
+    depot: Depot,
+}
+
+impl TableFrames for Model {
+    fn link(&self, table: Pfn) -> &AtomicU64 {
+        &self.links[table.0 as usize]
+    }
+
+    fn first_entry(&self, table: Pfn) -> &AtomicU64 {
+        &self.entries[table.0 as usize]
+    }
+}
+
+impl Model {
+    fn new() -> Arc<Model> {
+        Arc::new(Model {
+            epochs: Epochs::new(2),
+            linked: AtomicU32::new(1),
+            links: (0..TABLES).map(|_| AtomicU64::new(0)).collect(),
+            entries: (0..TABLES).map(|_| AtomicU64::new(0)).collect(),
+            owned: (0..TABLES).map(|_| UnsafeCell::new(0)).collect(),
+            depot: Depot::new(),
+        })
+    }
+
+    /// A walk without locks: what it finds in table 0 is an entry of that table.
+    fn walk(&self, walks: &Tally) {
+        let _pin = pin(&self.epochs, 1);
+        if self.linked.load(Ordering::Acquire) == 1 {
+            let entry = self.entries[0].load(Ordering::Relaxed);
+            assert_eq!(entry, 0, "a walker took a list's link for an entry");
+            walks.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn touch(&self, table: Pfn) {
+        self.owned[table.0 as usize].with_mut(|value| {
+            // SAFETY: the model checker verifies that nobody else has the table.
+            unsafe { *value += 1 }
+        });
+    }
+}
+
+/// A walker against a CPU that unlinks table 0, and lists it when its epoch has
+/// passed, or `at_once`; then the table is used anew.
+fn walker_and_list(at_once: bool) {
+    let tallies = std::sync::Arc::new((Tally::new(0), Tally::new(0)));
+    let seen = tallies.clone();
+    check(move || {
+        let model = Model::new();
+        let walker = {
+            let (model, tallies) = (model.clone(), tallies.clone());
+            thread::spawn(move || model.walk(&tallies.0))
+        };
+        let (waiting, list) = (Waiting::new(), WordList::new());
+        // Another table, so that there is something to link to.
+        list.push(&*model, Pfn(1));
+        {
+            let _pin = pin(&model.epochs, 0);
+            model.linked.store(0, Ordering::Relaxed);
+            let tables = Chain::of(&*model, Pfn(0));
+            if at_once {
+                list.push(&*model, Pfn(0));
+            } else {
+                assert!(waiting.add(&*model, &model.epochs, tables).is_empty());
+            }
+        }
+        for _ in 0..2 {
+            model.epochs.try_advance();
+        }
+        let mut passed = waiting.passed(&model.epochs);
+        if let Some(table) = passed.pop(&*model) {
+            assert_eq!((table, waiting.len()), (Pfn(0), 0));
+            list.push(&*model, table);
+            assert_eq!(list.pop(&*model), Some(table));
+            assert_eq!(model.entries[0].load(Ordering::Relaxed), 0);
+            model.entries[0].store(NEXT_LIFE, Ordering::Relaxed);
+            tallies.1.fetch_add(1, SeqCst);
+        }
+        walker.join().unwrap();
+    });
+    assert!(seen.0.load(SeqCst) > 0, "the table was never walked");
+    assert!(seen.1.load(SeqCst) > 0, "the table was never used anew");
+}
+
+#[test]
+fn a_walker_never_reads_the_link_of_a_listed_table() {
+    walker_and_list(false);
+}
+
+#[test]
+#[should_panic(expected = "took a list's link for an entry")]
+fn a_table_listed_before_its_epoch_shows_its_link() {
+    walker_and_list(true);
+}
+
+/// Takes every batch of the depot.
+fn take_all(model: &Model, pin: &Pin<'_>) -> Vec<Pfn> {
+    let mut taken = Vec::new();
+    while let Some(mut batch) = model.depot.pop(model, pin) {
+        while let Some(table) = batch.pop(model) {
+            model.touch(table);
+            assert_eq!(model.entries[table.0 as usize].load(Ordering::Relaxed), 0);
+            taken.push(table);
+        }
+    }
+    taken
+}
+
+#[test]
+fn every_table_of_a_depot_is_taken_once() {
+    assert_eq!(2 * Depot::BATCH, TABLES);
+    let moved = std::sync::Arc::new(Tally::new(0));
+    let sum = moved.clone();
+    check(move || {
+        let model = Model::new();
+        let work = |model: &Model, cpu: u16| {
+            let pin = pin(&model.epochs, cpu);
+            let mut batch = Chain::EMPTY;
+            for table in 0..Depot::BATCH {
+                let table = Pfn(u32::from(cpu) * Depot::BATCH + table);
+                model.touch(table);
+                batch.push(model, table);
+            }
+            model.depot.push(model, batch, &pin);
+            take_all(model, &pin)
+        };
+        let other = {
+            let model = model.clone();
+            thread::spawn(move || work(&model, 1))
+        };
+        let mut all = work(&model, 0);
+        let others = other.join().unwrap();
+        let foreign = others.iter().filter(|table| table.0 < Depot::BATCH);
+        sum.fetch_add(foreign.count() as u32, SeqCst);
+        all.extend(others);
+        all.extend(take_all(&model, &pin(&model.epochs, 0)));
+        all.sort_unstable();
+        assert_eq!(all, (0..TABLES).map(Pfn).collect::<Vec<_>>());
+        assert_eq!(model.depot.len(), 0);
+    });
+    assert!(moved.load(SeqCst) > 0, "no table went to the other CPU");
+}

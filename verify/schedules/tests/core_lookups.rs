@@ -1,0 +1,138 @@
+//! Lookups through reverse mapping beside what changes regions and families.
+
+mod core_world;
+
+use core_world::{RW, World, at};
+use vellum::addr::{PageRange, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::Placement;
+
+const ZERO: CpuId = CpuId(0);
+const PAGES: PageRange = PageRange {
+    start: Vpn(0x1000),
+    end: Vpn(0x1004),
+};
+
+explored! {
+    pages_are_found_while_relatives_come_and_go: 60 => families;
+    pages_are_found_while_their_region_is_cut_and_merged: 60 => cuts;
+    pages_that_move_are_found_where_they_come_to_rest: 60 => moves;
+    first_stores_beside_each_other_share_what_they_set_up: 60 => first_stores;
+}
+
+/// A space with four private pages.
+fn four_pages<R: ReverseMap>(world: &World<R>) -> vellum::SpaceId {
+    world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, 0x1000, 4);
+        for page in 0x1000..0x1004 {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+        }
+        space
+    })
+}
+
+/// Every page of a space that keeps its entries is found at least there.
+fn scan<R: ReverseMap>(world: &World<R>, space: vellum::SpaceId) {
+    for _ in 0..3 {
+        let report = world.vm.scan_space(space, PAGES).unwrap();
+        assert_eq!(report.pages, 4);
+        assert!(report.hits >= 4, "a page was not found: {report:?}");
+    }
+}
+
+fn families<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "");
+    let space = four_pages(&world);
+    let look = |_| scan(&world, space);
+    let fork = |cpu: CpuId| {
+        for _ in 0..2 {
+            let child = world.vm.fork(space).unwrap();
+            world.store(cpu, child, at(0x1001, 1), 7).unwrap();
+            let grandchild = world.vm.fork(child).unwrap();
+            world.vm.exit(child).unwrap();
+            world.store(cpu, grandchild, at(0x1001, 1), 8).unwrap();
+            let own = PageRange::new(Vpn(0x1001), 1);
+            let report = world.vm.scan_space(grandchild, own).unwrap();
+            assert!(report.hits >= 1, "{report:?}");
+            world.vm.exit(grandchild).unwrap();
+        }
+    };
+    world.run(&[&look, &fork, &fork]);
+    world.finish(&[space], &[]);
+}
+
+fn cuts<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = four_pages(&world);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let look = |_| scan(&world, space);
+    let cut = |_| {
+        for _ in 0..3 {
+            for prot in [RW.union(Prot::EXECUTE), RW] {
+                world.vm.protect(space, Vpn(0x1001), 2, prot).unwrap();
+            }
+        }
+    };
+    world.run(&[&look, &cut]);
+    world.finish(&[space, child], &[]);
+}
+
+fn moves<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let space = four_pages(&world);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let look = |_| {
+        for _ in 0..3 {
+            world.vm.scan_space(child, PAGES).unwrap();
+            world.vm.scan_space(space, PAGES).unwrap();
+        }
+    };
+    let shift = |_| {
+        for (from, to) in [(0x1001, 0x3000), (0x3000, 0x1001)] {
+            let fixed = Placement::Fixed(Vpn(to));
+            world.vm.remap(space, Vpn(from), 2, 2, fixed).unwrap();
+        }
+    };
+    let store = |cpu: CpuId| {
+        for page in 0x1000..0x1004 {
+            world.store(cpu, child, at(page, 1), 5).unwrap();
+        }
+    };
+    world.run(&[&look, &shift, &store]);
+    world.alone(|| {
+        for id in [space, child] {
+            let report = world.vm.scan_space(id, PAGES).unwrap();
+            assert!(report.pages == 4 && report.hits >= 4, "{report:?}");
+        }
+    });
+    world.finish(&[space, child], &[]);
+}
+
+/// First stores to two regions that could be one, one of them cut and merged
+/// meanwhile.
+fn first_stores<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, 0x1000, 4);
+        let prot = RW.union(Prot::EXECUTE);
+        world.vm.protect(space, Vpn(0x1002), 2, prot).unwrap();
+        space
+    });
+    let merge = |_| {
+        world.vm.protect(space, Vpn(0x1002), 2, RW).unwrap();
+        world.vm.protect(space, Vpn(0x1001), 2, Prot::READ).unwrap();
+        world.vm.protect(space, Vpn(0x1001), 2, RW).unwrap();
+    };
+    // Stores that meet the moment without the right are tried again.
+    let patient = |cpu: CpuId| {
+        for page in 0x1000..0x1004 {
+            while world.store(cpu, space, at(page, 2), 4).is_err() {}
+        }
+    };
+    world.run(&[&patient, &patient, &merge]);
+    world.alone(|| scan(&world, space));
+    world.finish(&[space], &[]);
+}

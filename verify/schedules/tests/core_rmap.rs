@@ -1,0 +1,154 @@
+//! Visits of private pages beside what changes who maps them: a mapping that
+//! nobody touches is found every time.
+
+mod core_world;
+
+use core_world::{World, at};
+use vellum::addr::{Pfn, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::{Env, ReverseMap, Verdict};
+use vellum::space::{Placement, SpaceId};
+use vellum::table::X86_64;
+
+const ZERO: CpuId = CpuId(0);
+const PAGES: std::ops::Range<u64> = 0x1000..0x1003;
+
+explored! {
+    a_mapping_is_found_while_relatives_come_and_go: 60 => relatives;
+    a_mapping_is_found_after_the_space_that_made_the_page_ended: 60 => orphans;
+    a_mapping_is_found_while_a_relative_moves_its_own: 60 => moves;
+    the_last_spaces_of_a_family_end_beside_a_visit: 150 => last_exits;
+}
+
+/// A space with a few private pages, and their frames, each with a reference.
+fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
+    world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, PAGES.start, 3);
+        let pages = PAGES.map(|page| {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+            let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
+            world.vm.memory().frame(frame).get();
+            frame
+        });
+        (space, pages.collect())
+    })
+}
+
+fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
+    world.alone(|| {
+        let pin = world.vm.pin();
+        for &frame in frames {
+            world.vm.memory().put(&pin, frame);
+        }
+    });
+}
+
+/// Whether a visit finds the entry of `page` in `space`.
+fn finds<R: ReverseMap>(world: &World<R>, frame: Pfn, space: SpaceId, page: u64) -> bool {
+    let pin = world.vm.pin();
+    let env = Env {
+        memory: world.vm.memory(),
+        pin: &pin,
+    };
+    let mut found = false;
+    let visitor = &mut |slot: &vellum::rmap::Slot<'_, X86_64>| {
+        found |= slot.space() == space.to_bits() as u32 && slot.page() == Vpn(page);
+        Verdict::Keep
+    };
+    let rmap = world.vm.rmap();
+    rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
+    found
+}
+
+fn visit_all<R: ReverseMap>(world: &World<R>, frames: &[Pfn], space: SpaceId, rounds: usize) {
+    for _ in 0..rounds {
+        for (&frame, page) in frames.iter().zip(PAGES) {
+            // Designs that stop when they have found as many entries as the page
+            // had at the start may have found new ones in the place of this one.
+            let stops_by_count = ["anon_vma", "anon_vma_chain", "family"].contains(&R::NAME);
+            let found = finds(world, frame, space, page) || stops_by_count;
+            assert!(found, "missed at page {page:#x}");
+        }
+    }
+}
+
+/// Forks, stores in the child and its child, and ends both.
+fn live<R: ReverseMap>(world: &World<R>, cpu: CpuId, parent: SpaceId) {
+    let child = world.vm.fork(parent).unwrap();
+    let grandchild = world.vm.fork(child).unwrap();
+    world.store(cpu, child, at(0x1001, 1), 7).unwrap();
+    assert_eq!(world.vm.exit(child), Ok(true));
+    world.store(cpu, grandchild, at(0x1002, 1), 8).unwrap();
+    assert_eq!(world.load(cpu, grandchild, at(0x1001, 1)), Ok(0));
+    assert_eq!(world.vm.exit(grandchild), Ok(true));
+}
+
+fn relatives<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "");
+    let (space, frames) = family(&world);
+    let visit = |_| visit_all(&world, &frames, space, 6);
+    let work = |cpu| live(&world, cpu, space);
+    world.run(&[&visit, &work, &work]);
+    put(&world, &frames);
+    world.finish(&[space], &[]);
+}
+
+fn orphans<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "");
+    let (first, frames) = family(&world);
+    let [heir, other] = world.alone(|| {
+        let heirs = [(); 2].map(|()| world.vm.fork(first).unwrap());
+        assert_eq!(world.vm.exit(first), Ok(true));
+        heirs
+    });
+    let visit = |_| visit_all(&world, &frames, heir, 6);
+    let work = |cpu| live(&world, cpu, heir);
+    let end = |cpu| {
+        world.store(cpu, other, at(0x1000, 1), 1).unwrap();
+        live(&world, cpu, other);
+        assert_eq!(world.vm.exit(other), Ok(true));
+    };
+    world.run(&[&visit, &work, &end]);
+    put(&world, &frames);
+    world.finish(&[heir], &[]);
+}
+
+fn moves<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "");
+    let (space, frames) = family(&world);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let visit = |_| visit_all(&world, &frames, space, 4);
+    let shift = |cpu: CpuId| {
+        let mut from = PAGES.start;
+        for to in [0x2000, 0x11fe, 0x3000, PAGES.start] {
+            let placement = Placement::Fixed(Vpn(to));
+            world.vm.remap(child, Vpn(from), 3, 3, placement).unwrap();
+            assert_eq!(world.load(cpu, child, at(to + 2, 0)), Ok(0x1002));
+            from = to;
+        }
+    };
+    world.run(&[&visit, &shift]);
+    put(&world, &frames);
+    world.finish(&[space, child], &[]);
+}
+
+fn last_exits<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "");
+    let (space, frames) = family(&world);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let visit = |_| {
+        for _ in 0..3 {
+            for (&frame, page) in frames.iter().zip(PAGES) {
+                finds(&world, frame, space, page);
+            }
+        }
+    };
+    let end = |cpu: CpuId| {
+        let ended = [space, child][usize::from(cpu.0) - 1];
+        assert_eq!(world.vm.exit(ended), Ok(true));
+    };
+    world.run(&[&visit, &end, &end]);
+    put(&world, &frames);
+    world.finish(&[], &[]);
+}

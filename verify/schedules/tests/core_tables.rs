@@ -1,0 +1,132 @@
+//! Page tables that are unlinked, listed and used anew beside walks, for every
+//! source of them.
+
+mod core_world;
+
+use core_world::{World, at, explore_designs};
+use vellum::addr::Vpn;
+use vellum::platform::CpuId;
+use vellum::rmap::Partial;
+use vellum::space::Advice;
+
+const ZERO: CpuId = CpuId(0);
+/// Pages that one leaf table maps.
+const TABLE: u64 = 512;
+const START: u64 = 8 * TABLE;
+
+/// Each `ptepage` under the schedules of `$body`.
+macro_rules! every_source {
+    ($($name:ident: $count:expr => $body:ident;)*) => { $(
+        #[test]
+        fn $name() {
+            explore_designs($count, &[
+                ("fresh", || $body("ptepage=fresh")),
+                ("quicklist", || $body("ptepage=quicklist")),
+                ("quicklist of 2004", || $body(
+                    "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total"
+                )),
+                ("zeroaware", || $body("ptepage=zeroaware")),
+                ("warm", || $body("ptepage=warm")),
+                ("depot", || $body("ptepage=depot")),
+            ]);
+        }
+    )* };
+}
+
+every_source! {
+    a_walk_never_follows_a_listed_table: 60 => walk_and_unmap;
+    tables_of_exiting_children_are_used_anew_elsewhere: 40 => exit_and_fault;
+}
+
+/// Two CPUs make and drop the same tables, a third walks them with and without
+/// the hardware's help: all it ever sees is zeroes, through the zero page or
+/// through nothing.
+fn walk_and_unmap(design: &str) {
+    let world = World::<Partial>::new(3, 256, design);
+    let (space, zero_page) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, START, 3 * TABLE);
+        // Tables that are listed already, so that links lead somewhere.
+        for table in 0..3 {
+            world
+                .load(ZERO, space, at(START + table * TABLE, 0))
+                .unwrap();
+        }
+        let (zero_page, _) = world.vm.translate(space, Vpn(START)).unwrap();
+        let dropped = Advice::DontNeed;
+        world
+            .vm
+            .advise(space, Vpn(START), 3 * TABLE, dropped)
+            .unwrap();
+        for _ in 0..3 {
+            world.drain();
+        }
+        (space, zero_page)
+    });
+    let change = |cpu: CpuId| {
+        for round in 0..4 {
+            for table in 0..2 {
+                let page = START + table * TABLE;
+                assert_eq!(world.load(cpu, space, at(page, 1)), Ok(0));
+            }
+            let dropped = Advice::DontNeed;
+            world
+                .vm
+                .advise(space, Vpn(START), 2 * TABLE, dropped)
+                .unwrap();
+            if round == 2 {
+                world.vm.idle();
+            }
+        }
+    };
+    let walk = |cpu: CpuId| {
+        for _ in 0..6 {
+            for table in 0..2 {
+                // The first entry: where a quicklist has its link.
+                let page = Vpn(START + table * TABLE);
+                if let Some((frame, _)) = world.vm.translate(space, page) {
+                    assert_eq!(frame, zero_page, "a link was taken for an entry");
+                }
+            }
+            assert_eq!(world.load(cpu, space, at(START + TABLE, 2)), Ok(0));
+        }
+    };
+    world.run(&[&change, &change, &walk]);
+    world.finish(&[space], &[]);
+}
+
+/// Children end on one CPU while others fault tables in and memory is given back.
+fn exit_and_fault(design: &str) {
+    let world = World::<Partial>::new(3, 400, design);
+    let (parent, children) = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        world.anonymous(parent, START, 4 * TABLE);
+        let children = [(); 3].map(|()| {
+            let child = world.vm.fork(parent).unwrap();
+            for table in 0..4 {
+                world
+                    .store(ZERO, child, at(START + table * TABLE, 0), 7)
+                    .unwrap();
+            }
+            child
+        });
+        (parent, children)
+    });
+    let exits = |_: CpuId| {
+        for child in children {
+            assert_eq!(world.vm.exit(child), Ok(true));
+        }
+    };
+    let faults = |cpu: CpuId| {
+        for round in 0..3 {
+            for table in 0..4 {
+                let address = at(START + table * TABLE, u64::from(cpu.0));
+                world.store(cpu, parent, address, round).unwrap();
+                assert_eq!(world.load(cpu, parent, address), Ok(round));
+            }
+            world.vm.relieve();
+        }
+    };
+    world.run(&[&exits, &faults, &faults]);
+    world.finish(&[parent], &[]);
+}

@@ -48,6 +48,13 @@ impl RadixNode {
     fn slot(&self, index: u64, height: u32) -> &AtomicU32 {
         &self.slots[(index >> (BITS * (height - 1))) as usize & (SLOTS - 1)]
     }
+
+    /// The frame at `index`, in a node at height 1.
+    #[inline]
+    fn frame(&self, index: u64) -> Option<Pfn> {
+        let slot = self.slot(index, 1).load(Ordering::Acquire);
+        (slot != 0).then(|| Pfn(slot - 1))
+    }
 }
 
 /// Indices below which a tree of `height` ends.
@@ -81,54 +88,41 @@ impl<'a> Radix<'a> {
         self.root.store(word, Ordering::Release);
     }
 
-    /// The frame at `index`. Needs no lock.
+    /// The node that holds the frames around `index`, if there is one.
     #[inline]
-    pub fn get(&self, index: u64) -> Option<Pfn> {
+    fn leaf(&self, index: u64) -> Option<&'a RadixNode> {
         let (mut node, mut height) = self.root();
         if height == 0 || index >= reach(height) {
             return None;
         }
-        loop {
-            let slot = self
-                .nodes
-                .get(node)
-                .slot(index, height)
-                .load(Ordering::Acquire);
-            if slot == 0 {
+        while height > 1 {
+            let slot = self.nodes.get(node).slot(index, height);
+            node = Handle::from_raw(slot.load(Ordering::Acquire));
+            if node.is_none() {
                 return None;
             }
-            if height == 1 {
-                return Some(Pfn(slot - 1));
-            }
-            node = Handle::from_raw(slot);
             height -= 1;
         }
+        Some(self.nodes.get(node))
+    }
+
+    /// The frame at `index`. Needs no lock.
+    #[inline]
+    pub fn get(&self, index: u64) -> Option<Pfn> {
+        self.leaf(index)?.frame(index)
     }
 
     /// Calls `each` for the frames at `range`, ascending, walking once for all
     /// that one node holds. Needs no lock.
     #[inline]
     pub fn each_in(&self, range: core::ops::Range<u64>, mut each: impl FnMut(u64, Pfn)) {
-        let (root, top) = self.root();
-        if top == 0 {
-            return;
-        }
         let mut index = range.start;
-        let end = range.end.min(reach(top));
-        while index < end {
-            let (mut node, mut height) = (root, top);
-            while height > 1 && !node.is_none() {
-                let slot = self.nodes.get(node).slot(index, height);
-                node = Handle::from_raw(slot.load(Ordering::Acquire));
-                height -= 1;
-            }
-            let next = end.min((index | (reach(1) - 1)) + 1);
-            if !node.is_none() {
-                let leaf = self.nodes.get(node);
+        while index < range.end {
+            let next = range.end.min((index | (reach(1) - 1)) + 1);
+            if let Some(leaf) = self.leaf(index) {
                 for at in index..next {
-                    let slot = leaf.slot(at, 1).load(Ordering::Acquire);
-                    if slot != 0 {
-                        each(at, Pfn(slot - 1));
+                    if let Some(frame) = leaf.frame(at) {
+                        each(at, frame);
                     }
                 }
             }

@@ -25,7 +25,7 @@ use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::ArenaMaker;
 use crate::sync::{Counter, PerCpu};
-use crate::table::{Format, PteRef};
+use crate::table::Format;
 
 #[derive(Default)]
 struct CpuState {
@@ -58,20 +58,6 @@ impl ReverseMap for Anonmm {
             cpus: PerCpu::new(cpus, |_| CpuState::default()),
         }
     }
-
-    /// There is nothing that an entry needs.
-    #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        _env: &Env<'_, P>,
-        (): &mut (),
-        _count: usize,
-    ) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-
-    #[inline]
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
 
     #[inline]
     fn add<P: Platform>(
@@ -160,10 +146,6 @@ impl ReverseMap for Anonmm {
     ) {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
-
-    fn promote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
-
-    fn demote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
 
     fn space_executed<P: Platform>(
         &self,

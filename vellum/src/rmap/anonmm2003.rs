@@ -34,7 +34,7 @@ use crate::platform::Platform;
 use crate::slab::{ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Counter, PerCpu};
-use crate::table::{Format, PteRef};
+use crate::table::Format;
 
 const LOCK_BIT: u32 = 63;
 const CHAINED: u64 = 1 << 62;
@@ -198,9 +198,6 @@ impl ReverseMap for Anonmm2003 {
     }
 
     #[inline]
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
-
-    #[inline]
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -292,10 +289,6 @@ impl ReverseMap for Anonmm2003 {
             guard.unlock_with(word);
         }
     }
-
-    fn promote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
-
-    fn demote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
 
     fn space_executed<P: Platform>(
         &self,

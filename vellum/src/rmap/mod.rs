@@ -289,12 +289,16 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing changed.
+    #[inline]
     fn prepare<P: Platform>(
         &self,
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
         count: usize,
-    ) -> Result<(), OutOfMemory>;
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, ctx, count);
+        Ok(())
+    }
 
     /// Makes sure that the entries of `count` private pages that several spaces
     /// map can be moved under this pin. Called if
@@ -327,7 +331,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// Ends an operation: gives back what was prepared and not used.
-    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: Self::Ctx);
+    #[inline]
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: Self::Ctx) {
+        let _ = (env, ctx);
+    }
 
     /// The frame's entries will be added to or removed soon: what is needed
     /// for that may be brought near.
@@ -400,11 +407,16 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// A run of `1 << order` frames is now mapped by one larger leaf at `leaf`
     /// instead of by the entries of `run`. Never fails, never allocates.
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef);
+    /// Nothing is to do for a design that keeps nothing for single entries.
+    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef) {
+        let _ = (env, ctx, run, leaf);
+    }
 
     /// The reverse of [`ReverseMap::promote`]: `prepare` was called for the
     /// run's frames.
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef);
+    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef) {
+        let _ = (env, ctx, run, leaf);
+    }
 
     /// `child` is fork's copy of `parent`; its entries are not copied yet. The
     /// parent's space is locked, and no fault is inside its regions.

@@ -43,7 +43,7 @@ use crate::frame::{AuditError, AuditPlace, OutOfMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::AtomicU32;
-use crate::table::{Format, PteRef};
+use crate::table::Format;
 
 impl Item for Relatives {
     const SITE: Site = Site::AnonVma;
@@ -186,16 +186,6 @@ impl ReverseMap for AnonVma {
     }
 
     #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        _env: &Env<'_, P>,
-        (): &mut (),
-        _count: usize,
-    ) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-
-    #[inline]
     fn prepare_private<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -207,9 +197,6 @@ impl ReverseMap for AnonVma {
         }
         self.attach(env, topology, region)
     }
-
-    #[inline]
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
 
     #[inline]
     fn add<P: Platform>(
@@ -273,10 +260,6 @@ impl ReverseMap for AnonVma {
     ) {
         self.pages.here(env).turns.add(u64::from(run.count));
     }
-
-    fn promote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
-
-    fn demote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
 
     fn region_forked<P: Platform>(
         &self,

@@ -46,7 +46,7 @@ use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Batch, Handle};
 use crate::sync::atomic::Ordering;
-use crate::table::{Format, PteRef};
+use crate::table::Format;
 use crate::tree::Spans;
 
 type Region<'r> = RegionRef<'r, Memberships>;
@@ -282,16 +282,6 @@ impl ReverseMap for AnonVmaChain {
     }
 
     #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        _env: &Env<'_, P>,
-        (): &mut (),
-        _count: usize,
-    ) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-
-    #[inline]
     fn prepare_private<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -303,9 +293,6 @@ impl ReverseMap for AnonVmaChain {
         }
         self.attach(env, topology, region)
     }
-
-    #[inline]
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
 
     #[inline]
     fn add<P: Platform>(
@@ -378,10 +365,6 @@ impl ReverseMap for AnonVmaChain {
         }
         self.pages.here(env).turns.add(u64::from(run.count));
     }
-
-    fn promote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
-
-    fn demote<P: Platform>(&self, _env: &Env<'_, P>, (): &mut (), _run: &Run, _leaf: PteRef) {}
 
     fn region_forked<P: Platform>(
         &self,

@@ -367,19 +367,6 @@ impl ReverseMap for Family {
     }
 
     #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        _env: &Env<'_, P>,
-        (): &mut (),
-        _count: usize,
-    ) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-
-    #[inline]
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
-
-    #[inline]
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,

@@ -39,8 +39,9 @@ pub trait Threaded {
     /// The order of items; equal keys are allowed.
     fn key(item: &Self::Item) -> u64;
 
-    /// Recomputes what an item knows about its subtree.
-    fn refresh(item: &Self::Item, left: Option<&Self::Item>, right: Option<&Self::Item>);
+    /// Recomputes what an item knows about its subtree, from itself and from
+    /// what its children know. Returns whether any of it changed.
+    fn refresh(item: &Self::Item, left: Option<&Self::Item>, right: Option<&Self::Item>) -> bool;
 }
 
 /// A tree: the arena of its items and the word that names its root.
@@ -138,13 +139,15 @@ impl<'a, K: Threaded> Tree<'a, K> {
         }
     }
 
-    /// Recomputes height and sums of one item from its children.
-    fn fix(&self, handle: Link<K>) {
+    /// Recomputes height and sums of one item from its children. Returns
+    /// whether any of them changed.
+    fn fix(&self, handle: Link<K>) -> bool {
         let (left, right) = (self.left(handle), self.right(handle));
         let height = self.height(left).max(self.height(right)) + 1;
+        let old = self.links(handle).height.load(Ordering::Relaxed);
         self.links(handle).height.store(height, Ordering::Relaxed);
         let child = |link: Link<K>| (!link.is_none()).then(|| self.item(link));
-        K::refresh(self.item(handle), child(left), child(right));
+        K::refresh(self.item(handle), child(left), child(right)) || height != old
     }
 
     fn rotate_left(&self, top: Link<K>) -> Link<K> {
@@ -169,10 +172,13 @@ impl<'a, K: Threaded> Tree<'a, K> {
         pivot
     }
 
-    /// Restores balance and sums from `handle` up to the root.
+    /// Restores balance and sums from `handle`, which changed or whose child
+    /// did, upwards as far as they change: an item depends on what its children
+    /// know, and on nothing else below it.
     fn rebalance(&self, mut handle: Link<K>) {
+        let start = handle;
         while !handle.is_none() {
-            self.fix(handle);
+            let mut changed = self.fix(handle) || handle == start;
             let (left, right) = (self.left(handle), self.right(handle));
             let (left_height, right_height) = (self.height(left), self.height(right));
             if left_height > right_height + 1 {
@@ -180,11 +186,16 @@ impl<'a, K: Threaded> Tree<'a, K> {
                     self.rotate_left(left);
                 }
                 handle = self.rotate_right(handle);
+                changed = true;
             } else if right_height > left_height + 1 {
                 if self.height(self.right(right)) < self.height(self.left(right)) {
                     self.rotate_right(right);
                 }
                 handle = self.rotate_left(handle);
+                changed = true;
+            }
+            if !changed {
+                break;
             }
             handle = self.parent(handle);
         }
@@ -245,6 +256,11 @@ impl<'a, K: Threaded> Tree<'a, K> {
         self.set_left(heir, left);
         self.relink(parent, handle, heir);
         self.rebalance(start);
+        // What the heir knew was of its old place, so that stopping before it,
+        // or at it, would mean nothing.
+        if start != heir {
+            self.rebalance(heir);
+        }
     }
 
     /// Brings sums up to date after the item changed, its key keeping its place.

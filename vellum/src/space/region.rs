@@ -246,7 +246,7 @@ impl<R: ReverseMap> Threaded for ByAddress<R> {
         item.start.load(Ordering::Relaxed)
     }
 
-    fn refresh(item: &Region<R>, left: Option<&Region<R>>, right: Option<&Region<R>>) {
+    fn refresh(item: &Region<R>, left: Option<&Region<R>>, right: Option<&Region<R>>) -> bool {
         let range = item.range();
         let mut widest = 0;
         let mut lowest = range.start.0;
@@ -261,8 +261,10 @@ impl<R: ReverseMap> Threaded for ByAddress<R> {
             widest = widest.max(right.widest()).max(gap);
             highest = right.highest();
         }
+        let known = (item.lowest(), item.highest(), item.widest());
         item.lowest.store(lowest, Ordering::Relaxed);
         item.highest.store(highest, Ordering::Relaxed);
         item.widest.store(widest, Ordering::Relaxed);
+        known != (lowest, highest, widest)
     }
 }

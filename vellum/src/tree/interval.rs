@@ -39,12 +39,14 @@ impl<T: Spans> Threaded for ByIndex<T> {
         item.first_index()
     }
 
-    fn refresh(item: &T, left: Option<&T>, right: Option<&T>) {
+    fn refresh(item: &T, left: Option<&T>, right: Option<&T>) -> bool {
         let below = [left, right].into_iter().flatten();
         let largest = below.map(largest_end).fold(item.end_index(), u64::max);
+        let known = largest_end(item);
         item.interval()
             .largest_end
             .store(largest, Ordering::Relaxed);
+        known != largest
     }
 }
 

@@ -37,10 +37,10 @@ impl Threaded for ByKey {
     fn key(item: &Thing) -> u64 {
         item.key.load(Ordering::Relaxed)
     }
-    fn refresh(item: &Thing, left: Option<&Thing>, right: Option<&Thing>) {
+    fn refresh(item: &Thing, left: Option<&Thing>, right: Option<&Thing>) -> bool {
         let below = [left, right].into_iter().flatten();
         let size: u64 = below.map(|child| child.size.load(Ordering::Relaxed)).sum();
-        item.size.store(size + 1, Ordering::Relaxed);
+        item.size.swap(size + 1, Ordering::Relaxed) != size + 1
     }
 }
 

@@ -23,6 +23,7 @@ mod family;
 mod file_pages;
 mod partial;
 mod slot;
+mod types;
 
 #[cfg(test)]
 mod anon_tests;
@@ -39,187 +40,15 @@ pub use chains::Chains;
 pub use family::Family;
 pub use partial::Partial;
 pub use slot::Slot;
+pub use types::{Env, Place, RegionRef, RmapStats, Run, Verdict, VisitReport};
 
 use core::ops::ControlFlow;
 
-use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{AuditError, OutOfMemory, PhysicalMemory};
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
-
-/// What every call of a design may use.
-pub struct Env<'a, P: Platform> {
-    /// Frames and their records.
-    pub memory: &'a PhysicalMemory<P>,
-    /// The CPU the caller is pinned to.
-    pub pin: &'a Pin<'a>,
-}
-
-/// Consecutive entries of one level-1 table that map consecutive frames.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// First frame.
-    pub frame: Pfn,
-    /// Number of frames.
-    pub count: u32,
-    /// Log2 of the frames that each entry maps.
-    pub order: u32,
-    /// First entry.
-    pub pte: PteRef,
-    /// First page.
-    pub page: Vpn,
-}
-
-impl Run {
-    /// One entry that maps one frame.
-    #[inline]
-    pub const fn single(frame: Pfn, pte: PteRef, page: Vpn) -> Run {
-        Run {
-            frame,
-            count: 1,
-            order: 0,
-            pte,
-            page,
-        }
-    }
-}
-
-/// The region and space an entry belongs to, as far as designs need them.
-#[derive(Debug)]
-pub struct Place<'r, S, T> {
-    /// Handle of the space.
-    pub space: u32,
-    /// The design's state in the space.
-    pub space_state: &'r T,
-    /// The design's state in the region.
-    pub region: &'r S,
-    /// Linear index of page 0, wrapping; see [`Place::linear`].
-    pub bias: u64,
-}
-
-impl<S, T> Place<'_, S, T> {
-    /// Linear index of `page`: the page of the object that the region shows
-    /// there; in a region without object, the page that the memory was first
-    /// mapped at. It survives fork, split, merge and mremap.
-    #[inline]
-    pub fn linear(&self, page: Vpn) -> u64 {
-        page.0.wrapping_add(self.bias)
-    }
-}
-
-impl<S, T> Clone for Place<'_, S, T> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S, T> Copy for Place<'_, S, T> {}
-
-/// A region as a value, for events that concern regions.
-#[derive(Debug)]
-pub struct RegionRef<'r, S> {
-    /// Its handle, for [`Topology::region`]. Never 0.
-    pub handle: u32,
-    /// Handle of its space.
-    pub space: u32,
-    /// Its pages.
-    pub pages: PageRange,
-    /// Linear index of its first page; see [`Place::linear`].
-    pub first: u64,
-    /// The design's state in it.
-    pub state: &'r S,
-}
-
-impl<S> RegionRef<'_, S> {
-    /// Linear index after that of its last page.
-    #[inline]
-    pub fn end(&self) -> u64 {
-        self.first + self.pages.pages()
-    }
-
-    /// The page with linear index `index`, if it is in the region.
-    #[inline]
-    pub fn page_of(&self, index: u64) -> Option<Vpn> {
-        // Read without locks, start and end may be of different moments.
-        let distance = index.wrapping_sub(self.first);
-        let page = Vpn(self.pages.start.0.wrapping_add(distance));
-        self.pages.contains(page).then_some(page)
-    }
-}
-
-impl<S> Clone for RegionRef<'_, S> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for RegionRef<'_, S> {}
-
-/// Counts of one design, summed over CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RmapStats {
-    /// Entries added for a first or further mapping.
-    pub adds: u64,
-    /// Entries added by fork.
-    pub duplicates: u64,
-    /// Entries removed.
-    pub removes: u64,
-    /// Entries moved to another place.
-    pub moves: u64,
-    /// Pages that became exclusive to the writer again.
-    pub turns: u64,
-    /// Nodes taken for chains.
-    pub node_allocs: u64,
-    /// Nodes given back.
-    pub node_frees: u64,
-    /// Locks of frames taken.
-    pub locks: u64,
-    /// Chain nodes read while searching for an entry to remove.
-    pub nodes_searched: u64,
-    /// Bytes of nodes in use.
-    pub bytes: u64,
-    /// Highest number of such bytes.
-    pub peak_bytes: u64,
-}
-
-/// What a visit met.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct VisitReport {
-    /// Entries found and handed to the visitor.
-    pub hits: u32,
-    /// Places looked at that did not map the frame.
-    pub false_probes: u32,
-    /// Locks that were not free, each a reason to start over.
-    pub lock_failures: u32,
-    /// Entries the visitor cleared.
-    pub unmapped: u32,
-}
-
-impl VisitReport {
-    /// Adds the counts of another visit.
-    pub fn merge(&mut self, other: VisitReport) {
-        self.hits += other.hits;
-        self.false_probes += other.false_probes;
-        self.lock_failures += other.lock_failures;
-        self.unmapped += other.unmapped;
-    }
-}
-
-/// What a visitor did with a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The entry still maps the frame; go on.
-    Keep,
-    /// The visitor cleared the entry through the slot; go on. The entry's
-    /// reference to the frame passes to the visitor, who drops it after the
-    /// flush.
-    Unmapped,
-    /// The entry still maps the frame; the visitor has seen enough.
-    Stop,
-}
 
 /// How a design reaches what lies in layers below it. Everything is read
 /// without locks: what comes back may be of a moment ago, and a region may be

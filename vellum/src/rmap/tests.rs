@@ -8,7 +8,7 @@ use super::chains::ENTRIES_PER_NODE;
 use super::*;
 use crate::addr::Prot;
 use crate::design::Design;
-use crate::frame::{FailAt, Kind, Request, Site};
+use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
 use crate::slab::ArenaMaker;
 use crate::table::{Fresh, Marks, Tables, Users, X86_64};
 use crate::testing::{Rng, TestMachine, run_on};

@@ -1,8 +1,9 @@
 //! The audit of `anon_vma_chain`: trees, and sums over all of them.
 
-use super::{AnonVma, AnonVmaChain};
+use super::{AnonVma, AnonVmaChain, Region, range};
 use crate::frame::{AuditError, AuditPlace};
 use crate::slab::Handle;
+use crate::sync::atomic::Ordering;
 
 /// What an audit counted.
 #[derive(Default)]
@@ -76,5 +77,48 @@ impl AnonVmaChain {
         census.children += u64::from(anon_vma.children());
         census.with_parent += u64::from(anon_vma.parent() != 0);
         Ok(())
+    }
+
+    /// Checks the anon_vma that a mapped private frame names.
+    pub(super) fn audit_owner(&self, owner: u32) -> Result<(), &'static str> {
+        match self.anon_vmas.try_get(Handle::from_raw(owner)) {
+            Some(anon_vma) if !anon_vma.is_unused() => Ok(()),
+            _ => Err("a private page names an anon_vma that no region has"),
+        }
+    }
+
+    /// Checks the links of a region.
+    pub(super) fn audit_links(
+        &self,
+        region: &Region<'_>,
+        has_private: bool,
+    ) -> Result<(), &'static str> {
+        let own = region.state.own();
+        if own == 0 {
+            return match region.state.first_link().is_none() {
+                false => Err("a region has links and no anon_vma of its own"),
+                true if has_private => Err("a region with private pages has no anon_vma"),
+                true => Ok(()),
+            };
+        }
+        if region.state.heir.load(Ordering::Relaxed) != 0 {
+            return Err("a region was left half merged");
+        }
+        let mut owns = false;
+        for (_, link) in self.links_of(region.state) {
+            if link.region() != region.handle || !link.has_range(range(region)) {
+                return Err("a link of a region is another's, or of other pages");
+            }
+            let anon_vma = self.anon_vmas.try_get(Handle::from_raw(link.anon_vma()));
+            if anon_vma.is_none_or(AnonVma::is_unused) {
+                return Err("a region is linked to an anon_vma that has ended");
+            }
+            owns |= link.anon_vma() == own;
+        }
+        if owns {
+            Ok(())
+        } else {
+            Err("a region is not linked to its own anon_vma")
+        }
     }
 }

@@ -547,11 +547,7 @@ impl ReverseMap for AnonVmaChain {
         if maps == 0 || is_of_object(env, frame) {
             return Ok(());
         }
-        let owner = Handle::from_raw(env.memory.frame(frame).owner());
-        match self.anon_vmas.try_get(owner) {
-            Some(anon_vma) if !anon_vma.is_unused() => Ok(()),
-            _ => Err("a private page names an anon_vma that no region has"),
-        }
+        self.audit_owner(env.memory.frame(frame).owner())
     }
 
     fn check_region<P: Platform>(
@@ -561,33 +557,7 @@ impl ReverseMap for AnonVmaChain {
         region: Region<'_>,
         has_private: bool,
     ) -> Result<(), &'static str> {
-        let own = region.state.own();
-        if own == 0 {
-            return match region.state.first_link().is_none() {
-                false => Err("a region has links and no anon_vma of its own"),
-                true if has_private => Err("a region with private pages has no anon_vma"),
-                true => Ok(()),
-            };
-        }
-        if region.state.heir.load(Ordering::Relaxed) != 0 {
-            return Err("a region was left half merged");
-        }
-        let mut owns = false;
-        for (_, link) in self.links_of(region.state) {
-            if link.region() != region.handle || !link.has_range(range(&region)) {
-                return Err("a link of a region is another's, or of other pages");
-            }
-            let anon_vma = self.anon_vmas.try_get(Handle::from_raw(link.anon_vma()));
-            if anon_vma.is_none_or(AnonVma::is_unused) {
-                return Err("a region is linked to an anon_vma that has ended");
-            }
-            owns |= link.anon_vma() == own;
-        }
-        if owns {
-            Ok(())
-        } else {
-            Err("a region is not linked to its own anon_vma")
-        }
+        self.audit_links(&region, has_private)
     }
 
     fn live_nodes(&self) -> u64 {

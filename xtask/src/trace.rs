@@ -10,6 +10,9 @@ use clap::Subcommand;
 use vellum_lab::bench::host::scratch::Scratch;
 use vellum_lab::bench::host::{sdet, tools};
 
+/// Shipped traces are compressed once and downloaded often.
+const SHIPPED_LEVEL: &str = "19";
+
 /// A shipped trace.
 #[derive(Subcommand)]
 pub enum Recipe {
@@ -65,7 +68,10 @@ pub fn run(recipe: &Recipe) -> Result<(), String> {
             let own = std::env::current_exe().map_err(|error| error.to_string())?;
             let output = traces.join("snapshot-server.vellum");
             let mut record = Command::new(&vellum);
-            record.arg("record").arg("-o").arg(&output).arg("--");
+            record
+                .args(["record", "--level", SHIPPED_LEVEL, "-o"])
+                .arg(&output)
+                .arg("--");
             // A relative name, so that the trace does not tell where it was made.
             record.arg(Path::new(".").join(own.file_name().unwrap_or_default()));
             record.args(["workload", "snapshot-server"]);
@@ -91,7 +97,10 @@ fn sdet(vellum: &Path, traces: &Path, script: usize, seed: u64) -> Result<(), St
     let shell = sdet::shell(&prepare("recorded")?);
     let output = traces.join("sdet-like.vellum");
     let mut record = Command::new(vellum);
-    record.arg("record").arg("-o").arg(&output).arg("--");
+    record
+        .args(["record", "--level", SHIPPED_LEVEL, "-o"])
+        .arg(&output)
+        .arg("--");
     record.arg(shell.get_program()).args(shell.get_args());
     for (name, value) in shell.get_envs() {
         match value {
@@ -133,7 +142,8 @@ fn kernel_build(
     }
     step(make(&source).arg("clean"))?;
     let output = traces.join("kernel-build.vellum");
-    step(record.arg("-o").arg(&output).args(["--", "make", "-j4"]))?;
+    record.args(["--level", SHIPPED_LEVEL, "-o"]).arg(&output);
+    step(record.args(["--", "make", "-j4"]))?;
     show(vellum, &output)
 }
 

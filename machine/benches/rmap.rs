@@ -42,12 +42,12 @@ impl<S> Regions<S> {
 }
 
 impl<S> Topology<S> for Regions<S> {
-    fn regions_of(
+    fn mappings_of(
         &self,
         _pin: &Pin<'_>,
         _object: u32,
         _index: u64,
-        _visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+        _visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
     ) {
     }
 

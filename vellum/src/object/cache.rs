@@ -127,7 +127,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         handle: u32,
     ) -> ObjectRegions<'a, T> {
         let object = self.get(handle);
-        ObjectRegions::new(arena, &object.regions_lock, &object.regions)
+        ObjectRegions::new(
+            arena,
+            &object.regions_lock,
+            &object.regions,
+            &object.last_region,
+        )
     }
 
     /// The page at `index` if it is cached, with a reference for the caller,

@@ -85,6 +85,8 @@ pub struct Object<S> {
     cached: AtomicU64,
     cache_lock: AtomicU32,
     regions_lock: AtomicU32,
+    /// Where the last search for regions ended.
+    last_region: AtomicU32,
     regions: AtomicU32,
     link: AtomicU32,
     /// Held by writes that may extend the object, and by truncations.
@@ -106,6 +108,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cached: AtomicU64::new(0),
             cache_lock: AtomicU32::new(0),
             regions_lock: AtomicU32::new(0),
+            last_region: AtomicU32::new(0),
             regions: AtomicU32::new(0),
             link: AtomicU32::new(0),
             size_lock: SleepLock::default(),

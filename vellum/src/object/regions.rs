@@ -8,7 +8,7 @@
 use core::ops::ControlFlow;
 
 use crate::slab::{Arena, Handle};
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{BitLock, Pin};
 use crate::tree::IntervalTree;
 
@@ -20,14 +20,30 @@ const LOCK_BIT: u32 = 0;
 pub struct ObjectRegions<'a, T: MappedBy> {
     lock: &'a AtomicU32,
     tree: IntervalTree<'a, T>,
+    /// The region at which the last search ended, under the lock: consecutive
+    /// pages are mostly looked for in turn.
+    last: &'a AtomicU32,
 }
 
 impl<'a, T: MappedBy> ObjectRegions<'a, T> {
-    pub(super) fn new(arena: &'a Arena<T>, lock: &'a AtomicU32, root: &'a AtomicU32) -> Self {
+    pub(super) fn new(
+        arena: &'a Arena<T>,
+        lock: &'a AtomicU32,
+        root: &'a AtomicU32,
+        last: &'a AtomicU32,
+    ) -> Self {
         ObjectRegions {
             lock,
             tree: IntervalTree::new(arena, root),
+            last,
         }
+    }
+
+    fn take_out(&self, region: Handle<T>) {
+        if self.last.load(Ordering::Relaxed) == region.raw() {
+            self.last.store(0, Ordering::Relaxed);
+        }
+        self.tree.remove(region);
     }
 
     /// A region maps the object from now on.
@@ -39,13 +55,13 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// A region maps the object no more.
     pub fn remove(&self, pin: &Pin<'_>, region: Handle<T>) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.remove(region);
+        self.take_out(region);
     }
 
     /// Changes the part of the object that a region maps.
     pub fn change(&self, pin: &Pin<'_>, region: Handle<T>, change: impl FnOnce()) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.remove(region);
+        self.take_out(region);
         change();
         self.tree.insert(region);
     }
@@ -54,7 +70,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// the second. Whoever looks finds each page in one region.
     pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.remove(head);
+        self.take_out(head);
         change();
         self.tree.insert(head);
         self.tree.insert(tail);
@@ -64,24 +80,42 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// both mapped.
     pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.remove(tail);
-        self.tree.remove(head);
+        self.take_out(tail);
+        self.take_out(head);
         change();
         self.tree.insert(head);
     }
 
-    /// Calls `visit` for every region that maps a page in `first..end`, until
-    /// it breaks. The lock is held: `visit` may try table locks, and wait for
+    /// Calls `visit` for every region that maps a page in `first..end`, in no
+    /// order, until it breaks. The lock is held: `visit` may try table locks, and wait for
     /// nothing.
     pub fn overlapping(
         &self,
         pin: &Pin<'_>,
         first: u64,
         end: u64,
-        visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
+        mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.overlapping(first, end, visit);
+        let mut last = Handle::from_raw(self.last.load(Ordering::Relaxed));
+        if !last.is_none() {
+            let region = self.tree.item(last);
+            if region.first_index() >= end || region.end_index() <= first {
+                last = Handle::NONE;
+            } else if visit(last, region).is_break() {
+                return;
+            }
+        }
+        self.tree.overlapping(first, end, |handle, region| {
+            if handle == last {
+                return ControlFlow::Continue(());
+            }
+            let flow = visit(handle, region);
+            if flow.is_break() {
+                self.last.store(handle.raw(), Ordering::Relaxed);
+            }
+            flow
+        });
     }
 
     /// Checks the tree while nothing else runs; returns its size.

@@ -180,8 +180,9 @@ impl MappedBy for Extent {
 fn stabbing_finds_what_a_search_of_all_finds() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let (lock, root) = (AtomicU32::new(0), AtomicU32::new(0));
-    let regions = ObjectRegions::new(&arena, &lock, &root);
+    let words: [AtomicU32; 3] = Default::default();
+    let [lock, root, last] = &words;
+    let regions = ObjectRegions::new(&arena, lock, root, last);
     let mut rng = Rng::new(6);
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
     for step in 0..3000 {
@@ -213,6 +214,11 @@ fn stabbing_finds_what_a_search_of_all_finds() {
             }
             _ => {}
         }
+        // A search that ends early must not change what the next one finds.
+        regions.overlapping(&pin, first, end, |_, _| match rng.below(3) {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
         let mut found = Vec::new();
         regions.overlapping(&pin, first, end, |handle, _| {
             found.push(handle.raw());
@@ -236,8 +242,9 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
     const ITEMS: u64 = 4096;
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let (lock, root) = (AtomicU32::new(0), AtomicU32::new(0));
-    let regions = ObjectRegions::new(&arena, &lock, &root);
+    let words: [AtomicU32; 3] = Default::default();
+    let [lock, root, last] = &words;
+    let regions = ObjectRegions::new(&arena, lock, root, last);
     let pin = memory.pin();
     for number in 0..ITEMS {
         let handle = arena.alloc(&pin, &memory).unwrap();

@@ -54,14 +54,15 @@ use crate::table::{Format, PteRef};
 /// without locks: what comes back may be of a moment ago, and a region may be
 /// another one by now. Whoever uses it checks the entry it leads to.
 pub trait Topology<S> {
-    /// Calls `visit` with the space and page of every region that maps page
-    /// `index` of the object with handle `object`, until it breaks.
-    fn regions_of(
+    /// Calls `visit` for every region that maps page `index` of the object with
+    /// handle `object`, until it breaks: with the level-1 entry for that page, or
+    /// nothing if there is no table for it. Reads tables without locks.
+    fn mappings_of(
         &self,
         pin: &Pin<'_>,
         object: u32,
         index: u64,
-        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
     );
 
     /// The level-1 entry for `page` in the space with handle `space`, if there

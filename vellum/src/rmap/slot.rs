@@ -3,7 +3,8 @@
 use crate::addr::{Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
-use crate::table::{Contended, Format, LockedTable, Marks, PteRef, Users};
+use crate::sync::bytes;
+use crate::table::{Contended, Format, LockedTable, Marks, PteRef, Users, table_words};
 
 /// A page-table entry that maps the visited frame. Whoever edits it does so here.
 pub struct Slot<'a, F> {
@@ -12,6 +13,14 @@ pub struct Slot<'a, F> {
 }
 
 impl<'a, F: Format> Slot<'a, F> {
+    /// Asks for what [`Slot::open`] will need. Locking keeps a processor from
+    /// running ahead, so that it pays to ask for several before the first lock.
+    #[inline]
+    pub(super) fn prefetch<P: Platform>(memory: &'a PhysicalMemory<P>, pte: PteRef) {
+        bytes::prefetch(memory.frame(pte.table));
+        bytes::prefetch(&table_words::<F, P>(memory, pte.table)[pte.index as usize]);
+    }
+
     /// Locks the table of `pte` if that needs no waiting, and checks that the
     /// entry maps `frame`; `Ok(None)` if it does not.
     pub(super) fn open<P: Platform>(

@@ -33,14 +33,15 @@ struct Places<'a> {
 }
 
 impl Topology<()> for Places<'_> {
-    fn regions_of(
+    fn mappings_of(
         &self,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         _object: u32,
         _index: u64,
-        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
     ) {
-        let _ = self.pages.iter().try_for_each(|&page| visit(1, page));
+        let leaves = self.pages.iter().map(|&page| self.leaf(pin, 1, page));
+        let _ = { leaves }.try_for_each(visit);
     }
 
     fn leaf(&self, _pin: &Pin<'_>, _space: u32, page: Vpn) -> Option<PteRef> {

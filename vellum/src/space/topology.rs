@@ -32,12 +32,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> {
-    fn regions_of(
+    fn mappings_of(
         &self,
         pin: &Pin<'_>,
         object: u32,
         index: u64,
-        visit: &mut dyn FnMut(u32, Vpn) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
     ) {
         if object == 0 {
             // The page has left its object, and so every mapping.
@@ -46,7 +46,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
         let regions = self.objects.regions(&self.regions, object);
         regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
             let page = region.range().start.offset(index - region.first_index());
-            visit(region.space(), page)
+            visit(self.leaf(pin, region.space(), page))
         });
     }
 

@@ -69,6 +69,12 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
         }
     }
 
+    /// The item.
+    #[inline]
+    pub fn item(&self, handle: Handle<T>) -> &'a T {
+        self.tree.item(handle)
+    }
+
     /// Inserts an item that is in no interval tree, behind those that begin
     /// where it does.
     pub fn insert(&self, handle: Handle<T>) {

@@ -44,26 +44,32 @@ impl Item for Node {
 }
 
 impl Node {
+    #[inline]
     pub(super) fn first(&self) -> usize {
         self.first.load(Ordering::Relaxed) as usize
     }
 
+    #[inline]
     pub(super) fn set_first(&self, first: usize) {
         self.first.store(first as u32, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(super) fn entry(&self, index: usize) -> PteRef {
         PteRef::unpack(self.entries[index].load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(super) fn set_entry(&self, index: usize, pte: PteRef) {
         self.entries[index].store(pte.pack(), Ordering::Relaxed);
     }
 
+    #[inline]
     pub(super) fn next(&self) -> Handle<Node> {
         Handle::from_raw(self.next.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(super) fn set_next(&self, next: Handle<Node>) {
         self.next.store(next.raw(), Ordering::Relaxed);
     }
@@ -77,6 +83,7 @@ pub(super) enum State {
     Chain(Handle<Node>),
 }
 
+#[inline]
 pub(super) fn decode(word: u64) -> State {
     match word & KIND {
         DIRECT => State::Direct(PteRef::unpack(word & PTE_MASK)),
@@ -85,11 +92,13 @@ pub(super) fn decode(word: u64) -> State {
     }
 }
 
+#[inline]
 pub(super) fn direct(pte: PteRef) -> u64 {
     DIRECT | pte.pack()
 }
 
 /// A chain word with the generation after that of `old`.
+#[inline]
 pub(super) fn chain(head: Handle<Node>, old: u64) -> u64 {
     let generation = if old & CHAIN != 0 {
         (old >> GENERATION_SHIFT) + 1

@@ -55,7 +55,6 @@ fn map_error(error: MapError) -> OpError {
         MapError::NotMapped => OpError::NoRegion,
         MapError::BadRange | MapError::Occupied | MapError::NoGap => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
-        MapError::Io => OpError::Io,
     }
 }
 

@@ -71,8 +71,6 @@ pub enum MapError {
     Limit,
     /// No frame, table or node could be had.
     OutOfMemory,
-    /// The backing store failed.
-    Io,
 }
 
 impl fmt::Display for MapError {
@@ -86,7 +84,6 @@ impl fmt::Display for MapError {
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::OutOfMemory => "out of memory",
-            MapError::Io => "the backing store failed",
         })
     }
 }
@@ -96,12 +93,6 @@ impl core::error::Error for MapError {}
 impl From<OutOfMemory> for MapError {
     fn from(_: OutOfMemory) -> Self {
         MapError::OutOfMemory
-    }
-}
-
-impl From<IoError> for MapError {
-    fn from(_: IoError) -> Self {
-        MapError::Io
     }
 }
 

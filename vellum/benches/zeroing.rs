@@ -1,0 +1,126 @@
+//! Zeroing a page with ordinary stores and with stores that pass the caches by:
+//! nanoseconds a page for the zeroing alone, and with what its user pays then to
+//! write one line, or all, of it. Each in sets of pages that fit the near caches,
+//! the far one, or none, in random order.
+//!
+//! The rows of a set are interleaved, forth and back. Run with `cargo bench -p
+//! vellum --bench zeroing`.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::hint::black_box;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+use vellum::sync::bytes;
+
+const PAGE_BYTES: usize = 4096;
+const LINE_BYTES: usize = 64;
+/// 512 MiB of pages.
+const PAGES: usize = 1 << 17;
+/// Pages of each set: 256 KiB, 4 MiB, 32 MiB, 512 MiB.
+const SETS: [usize; 4] = [64, 1024, 8192, PAGES];
+/// Lines of each page that its user writes.
+const USES: [usize; 3] = [0, 1, 64];
+const ROUNDS: usize = 9;
+/// Pages of a round at least.
+const ROUND_PAGES: usize = 1 << 15;
+
+/// Memory of the host, in large pages where it has them.
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Memory {
+    fn new() -> Memory {
+        let layout = Layout::from_size_align(PAGES * PAGE_BYTES, 2 << 20).expect("a valid layout");
+        // SAFETY: the layout is not of size 0.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).expect("512 MiB of memory");
+        // Written once: what is measured is not the host's page faults.
+        // SAFETY: the memory is of that size, and nobody else's.
+        unsafe { start.as_ptr().write_bytes(1, layout.size()) };
+        Memory { start, layout }
+    }
+
+    fn page(&self, number: u32) -> NonNull<u8> {
+        assert!((number as usize) < PAGES);
+        // SAFETY: the page lies in the memory.
+        unsafe { self.start.add(number as usize * PAGE_BYTES) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Zeroes each page of `order` and writes `lines` lines of it; nanoseconds a page.
+fn round(memory: &Memory, order: &[u32], around_caches: bool, lines: usize) -> f64 {
+    let repeats = ROUND_PAGES.div_ceil(order.len());
+    let begun = Instant::now();
+    for &number in (0..repeats).flat_map(|_| order) {
+        let page = memory.page(number);
+        // SAFETY: a page of the memory, aligned to its size, used by nobody else.
+        unsafe {
+            if around_caches {
+                bytes::zero_around_caches(page, PAGE_BYTES);
+            } else {
+                bytes::zero(page, PAGE_BYTES);
+            }
+        }
+        for line in 0..lines {
+            // The line of a single write is another one in each page.
+            let at = (number as usize * 7 + line) % (PAGE_BYTES / LINE_BYTES) * LINE_BYTES;
+            // SAFETY: inside the page, and aligned.
+            unsafe { page.add(at).cast::<u64>().write_volatile(1) };
+        }
+        black_box(page);
+    }
+    begun.elapsed().as_nanos() as f64 / (repeats * order.len()) as f64
+}
+
+/// The numbers below `pages` in a random order, always the same one.
+fn shuffled(pages: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..pages as u32).collect();
+    let mut state = 1u64;
+    for index in (1..pages).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(index, (state >> 33) as usize % (index + 1));
+    }
+    order
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn main() {
+    let memory = Memory::new();
+    println!("ns a page, median of {ROUNDS} rounds");
+    println!(
+        "{:>12}{:>16}{:>12}{:>16}",
+        "pages in use", "lines written", "ordinary", "around caches"
+    );
+    for set in SETS {
+        let order = shuffled(set);
+        for lines in USES {
+            let mut times = [Vec::new(), Vec::new()];
+            // The first round warms up.
+            for number in 0..=ROUNDS {
+                for which in [number % 2, 1 - number % 2] {
+                    let time = round(&memory, &order, which == 1, lines);
+                    if number > 0 {
+                        times[which].push(time);
+                    }
+                }
+            }
+            let [ordinary, around] = times.each_mut().map(|times| median(times));
+            println!("{set:>12}{lines:>16}{ordinary:>12.1}{around:>16.1}");
+        }
+    }
+}

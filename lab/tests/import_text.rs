@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use vellum_lab::import::{Format, Imported, Options, Report, import_text};
-use vellum_lab::trace::{Access, Event, EventKind};
+use vellum_lab::import::{Format, ImportError, Imported, Input, Options, Report, import_text};
+use vellum_lab::progress::{Interrupt, Progress, Style};
+use vellum_lab::trace::{Access, Event, EventKind, TraceWriter};
 
 const PAGE: u64 = 4096;
 const FIXTURES: [(&str, Format); 6] = [
@@ -499,6 +500,33 @@ fn damaged_text_ends_in_a_trace_or_an_error() {
             }
         }
     }
+}
+
+#[test]
+fn an_interrupted_import_leaves_nothing_behind() {
+    let name = format!("vellum-import-interrupted-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let interrupt = Interrupt::manual();
+    interrupt.request();
+    let input = Input::new(
+        "text",
+        Box::new(std::io::Cursor::new(fixture("strace.txt"))),
+    );
+    let mut writer = TraceWriter::create(directory.join("t.vellum"), 1).unwrap();
+    let mut progress = Progress::new(Style::Quiet, "importing", 0, "bytes");
+    let options = Options::default();
+    let result = vellum_lab::import::import(
+        vec![input],
+        &options,
+        &mut writer,
+        &mut progress,
+        &interrupt,
+    );
+    assert!(matches!(result, Err(ImportError::Interrupted)));
+    drop(writer);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

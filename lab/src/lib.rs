@@ -3,6 +3,8 @@
 pub mod bench;
 pub mod cli;
 pub mod compare;
+pub mod export;
+pub mod import;
 pub mod profile;
 pub mod progress;
 pub mod record;

@@ -204,7 +204,7 @@ fn written_and_truncated_files_keep_their_identity() {
             .map(|(_, at)| *at)
             .max()
     };
-    assert!(furthest("read to") <= Some(16384), "{story:?}");
+    assert_eq!(furthest("read to"), Some(16384), "{story:?}");
 }
 
 #[test]

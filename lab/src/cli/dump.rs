@@ -7,6 +7,7 @@ use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
+use crate::export::perf_script;
 use crate::trace::{
     Access, Event, EventKind, FileId, Header, MapOrigin, Prot, TaskId, TraceReader,
 };
@@ -19,7 +20,8 @@ Examples:
   vellum dump build.vellum | less
   vellum dump build.vellum --kind map --kind unmap --task 17
   vellum dump build.vellum --from 2.5 --to 2.6
-  vellum dump build.vellum --pid 4711 | grep libc";
+  vellum dump build.vellum --pid 4711 | grep libc
+  vellum dump build.vellum --perf-script | vellum import - -o again.vellum";
 
 /// Print the events of a trace as text
 #[derive(Args, Debug)]
@@ -48,6 +50,11 @@ pub struct DumpArgs {
     /// Only events before this time
     #[arg(long, value_name = "SECONDS")]
     to: Option<f64>,
+
+    /// Print the whole trace as `perf script` would, for `vellum import`
+    /// (for a part of it, use `vellum cut` first)
+    #[arg(long, conflicts_with_all = ["kind", "task", "pid", "from", "to"])]
+    perf_script: bool,
 }
 
 /// Kinds of event by the names that the listing uses.
@@ -138,6 +145,9 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let (from, to) = (micros(args.from)?, args.to.map(micros).transpose()?);
     let trace = TraceReader::open(&args.trace).blame_input()?;
     let header = trace.header();
+    if args.perf_script {
+        return print_perf_script(&trace);
+    }
     for task in &args.task {
         if *task as usize >= header.tasks.len() {
             let tasks = header.tasks.len();
@@ -164,6 +174,26 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         }
     }
     out.flush()?;
+    Ok(())
+}
+
+fn print_perf_script(trace: &TraceReader) -> Result<(), Failure> {
+    let out = BufWriter::new(io::stdout().lock());
+    let mut writer = perf_script::Writer::new(out, trace.header())?;
+    for event in trace.events() {
+        writer.take(&event.blame_input()?)?;
+    }
+    let losses = writer.finish()?;
+    if losses.events > 0 {
+        let count = losses.events;
+        eprintln!(
+            "vellum: {count} events are more than perf script can say; they will not come back equal"
+        );
+    }
+    if losses.renamed > 0 {
+        let count = losses.renamed;
+        eprintln!("vellum: {count} tasks have other ids in the text: theirs were in use");
+    }
     Ok(())
 }
 

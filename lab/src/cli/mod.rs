@@ -27,7 +27,9 @@ pub mod cut;
 pub mod designs;
 pub mod diffprofile;
 pub mod dump;
+pub mod export;
 pub mod host_forkfault;
+pub mod import;
 pub mod info;
 pub mod profiling;
 pub mod record;
@@ -83,6 +85,8 @@ commands! {
     Info => info::InfoArgs,
     Dump => dump::DumpArgs,
     Cut => cut::CutArgs,
+    Import => import::ImportArgs,
+    Export => export::ExportArgs,
     Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
     Bench => bench::BenchArgs,

@@ -108,9 +108,16 @@ impl Files {
             .retain(|(other, page), _| *other != file || page * PAGE < size);
     }
 
-    /// Fills in every file's length at first sight.
-    pub fn settle(&self, table: &mut [File], began: SystemTime) {
+    /// Fills in every file's length at first sight. Without the time at which the
+    /// recording `began` the files themselves are not looked at, and what was
+    /// mapped is taken to have been there.
+    pub fn settle(&self, table: &mut [File], began: Option<SystemTime>) {
         for (file, life) in table.iter_mut().zip(&self.lives) {
+            let Some(began) = began else {
+                let own = life.truncated || life.mapped <= life.have;
+                file.size = life.need.max(if own { 0 } else { life.mapped });
+                continue;
+            };
             file.size = match stat_size(file, began) {
                 Some(size) => size.max(life.need),
                 // Shared memory and the like live on nameless devices; their
@@ -158,7 +165,7 @@ mod tests {
         files.truncated(read, 0);
         files.used(read, 9 * PAGE);
         files.mapped(shared, 2 * PAGE);
-        files.settle(&mut table, SystemTime::now());
+        files.settle(&mut table, Some(SystemTime::now()));
         let sizes: Vec<u64> = table.iter().map(|file| file.size / PAGE).collect();
         assert_eq!(sizes, [3, 0, 2]);
     }

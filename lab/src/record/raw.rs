@@ -1,6 +1,7 @@
 //! The kernel's records, taken apart.
 
 use super::error::RecordError;
+use super::sample::Sample;
 
 /// One record of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Body<'a> {
     Lost { count: u64 },
     /// A tracepoint: its number and its fields.
     Sample { id: u16, raw: &'a [u8] },
+    /// A tracepoint that somebody else has taken apart.
+    Event(Sample<'a>),
     /// Something that is of no interest.
     Other,
 }

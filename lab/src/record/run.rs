@@ -96,7 +96,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         progress.advance(bytes as u64);
         translator.take(record)
     })?;
-    let noticed = translator.finish(run.began);
+    let noticed = translator.finish(Some(run.began));
     progress.finish();
     if noticed.lost > 0 && !options.allow_lost {
         return Err(RecordError::Lost {

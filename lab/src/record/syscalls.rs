@@ -143,6 +143,8 @@ impl Call {
             | number::MREMAP
             | number::MADVISE
             | number::SHMDT => Call::Range { args },
+            // Recordings have its beginning only where another tool made them.
+            number::EXECVE | number::EXECVEAT => Call::Exec,
             number::MLOCK | number::MLOCKALL | number::MLOCK2 => {
                 unseen.locked += 1;
                 Call::None

@@ -40,7 +40,7 @@ mod file;
 mod header;
 mod kind;
 mod reader;
-mod rules;
+pub(crate) mod rules;
 mod streams;
 mod tables;
 mod varint;

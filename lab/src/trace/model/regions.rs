@@ -53,6 +53,16 @@ impl Regions {
         (page < *end).then_some((*first, *end, region))
     }
 
+    /// First page and page after the last of the mapping that holds `page`, or
+    /// of the first one behind it.
+    pub fn next_from(&self, page: u64) -> Option<(u64, u64)> {
+        if let Some((first, end, _)) = self.find(page) {
+            return Some((first, end));
+        }
+        let (first, (end, _)) = self.map.range(page..).next()?;
+        Some((*first, *end))
+    }
+
     /// The mapping that holds `page`, extended downwards to it if it is a stack
     /// that begins above with nothing in between.
     pub fn find_or_grow(&mut self, page: u64) -> Option<Region> {

@@ -1,0 +1,162 @@
+//! `vellum import`: a trace from what other tools printed.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::ValueHint;
+
+use super::{Failure, OrFail};
+use crate::import::{self, DEFAULT_TOUCH_LIMIT, Format, ImportError, Input, Options, Report};
+use crate::progress::{Interrupt, Progress, Style};
+use crate::trace::{DEFAULT_LEVEL, TraceWriter};
+
+const EXAMPLES: &str = "\
+What the text is follows from its lines unless --from says it. Lines that the trace lacks are
+listed by reason with their numbers; --strict makes them an error. What each importer takes,
+and what it has to make up, is in docs/import-export.md.
+
+Text to import is made like this (the whole list of events is in docs/import-export.md):
+  perf record -d -e exceptions:page_fault_user,syscalls:sys_enter_mmap,… -- make
+  perf script --show-task-events --show-mmap-events > perf.txt
+  strace -f -ttt -y --seccomp-bpf -e trace=%memory,%process,%desc -o strace.txt make
+  valgrind --tool=lackey --trace-mem=yes --log-file=lackey.txt ls
+
+Examples:
+  vellum import perf.txt -o build.vellum
+  vellum import strace.txt -o build.vellum --touch-limit 64
+  strace -f -ttt -y make 2>&1 >/dev/null | vellum import - -o build.vellum --from strace
+  vellum import lackey.txt -o ls.vellum --strict";
+
+/// Make a trace of text that perf script, strace or valgrind's lackey printed
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// The text; `-` is standard input. Several files are one run: parts of a
+    /// perf script, files of `strace -ff`, processes under lackey
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+
+    /// Write the trace to TRACE
+    #[arg(short, long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+
+    /// Which tool printed the text
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    from: Option<Format>,
+
+    /// Fail if any line cannot be used
+    #[arg(long)]
+    strict: bool,
+
+    /// strace: touch at most this many pages of a mapping when it appears
+    /// (strace sees no faults); 0 touches none
+    #[arg(long, value_name = "PAGES", default_value_t = DEFAULT_TOUCH_LIMIT)]
+    touch_limit: u64,
+
+    /// How hard to compress the trace, from 1 (fast) to 22 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL,
+          value_parser = clap::value_parser!(i32).range(1..=22))]
+    level: i32,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Imports.
+pub fn run(args: ImportArgs) -> Result<(), Failure> {
+    let stdin = args.files.iter().filter(|path| is_stdin(path)).count();
+    if stdin > 1 {
+        return Err(Failure::usage("standard input (-) can be read only once"));
+    }
+    for path in &args.files {
+        if !is_stdin(path) && same_file(path, &args.output) {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "{path}: the trace would replace the text"
+            )));
+        }
+    }
+    if fs::metadata(&args.output).is_ok_and(|metadata| !metadata.is_file()) {
+        let path = args.output.display();
+        return Err(Failure::usage(format!("{path}: not a regular file")));
+    }
+    let interrupt = Interrupt::on_ctrl_c()?;
+    let mut inputs = Vec::new();
+    let mut bytes = 0;
+    for path in &args.files {
+        let (input, length) = open(path)?;
+        inputs.push(input);
+        bytes += length;
+    }
+    let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let options = Options {
+        format: args.from,
+        touch_limit: args.touch_limit,
+    };
+    let mut writer = TraceWriter::create(&args.output, args.level)?;
+    let style = Style::detect(args.quiet);
+    let mut progress = Progress::new(style, "importing", bytes, "bytes");
+    let result = import::import(inputs, &options, &mut writer, &mut progress, &interrupt);
+    progress.finish();
+    let (format, report) = result.map_err(failure)?;
+    if args.strict && report.skips() > 0 {
+        let (skips, list) = (report.skips(), skipped(&report, &names));
+        return Err(Failure::usage(format!(
+            "{skips} lines could not be used, and --strict was given; nothing was written\n{list}"
+        )));
+    }
+    let (events, size) = writer.finish()?;
+    if !args.quiet {
+        for line in report.text(&names) {
+            eprintln!("vellum: {line}");
+        }
+        let (output, mb) = (args.output.display(), size as f64 / 1e6);
+        let (lines, tool) = (report.lines, format.name());
+        eprintln!("vellum: {output}: {events} events of {lines} lines of {tool} text, {mb:.1} MB");
+    }
+    Ok(())
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (fs::canonicalize(a), fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// An input and its length, 0 if that is not known.
+fn open(path: &Path) -> Result<(Input, u64), Failure> {
+    if is_stdin(path) {
+        let reader = BufReader::new(io::stdin());
+        return Ok((Input::new("standard input", Box::new(reader)), 0));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).blame_input().doing(|| &name)?;
+    let metadata = file.metadata().blame_input().doing(|| &name)?;
+    if metadata.is_dir() {
+        return Err(Failure::usage(format!("{name}: it is a directory")));
+    }
+    let reader = BufReader::with_capacity(1 << 16, file);
+    Ok((Input::new(name, Box::new(reader)), metadata.len()))
+}
+
+fn failure(error: ImportError) -> Failure {
+    match error {
+        ImportError::Format(_) | ImportError::Nothing { .. } => Failure::usage(error.to_string()),
+        ImportError::Interrupted => Failure::interrupted(error.to_string()),
+        other => other.into(),
+    }
+}
+
+fn skipped(report: &Report, names: &[String]) -> String {
+    let lines = report.text(names).into_iter();
+    let lines: Vec<String> = lines.filter(|line| line.starts_with("skipped")).collect();
+    lines.join("\n")
+}

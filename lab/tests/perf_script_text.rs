@@ -1,0 +1,244 @@
+//! A trace printed as `perf script` would print it comes back as it was.
+
+mod support;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::generate;
+use vellum_lab::export::perf_script::{Losses, Writer};
+use vellum_lab::import::{Format, Imported, Options, import_text};
+use vellum_lab::trace::{Event, EventKind, FileId, Header, TaskId, TraceReader};
+
+const PAGE: u64 = 4096;
+
+type Trace = (Header, Vec<Event>);
+
+/// One-to-one and the same throughout.
+#[derive(Default)]
+struct Renaming(HashMap<u32, u32>, HashMap<u32, u32>);
+
+impl Renaming {
+    fn same(&mut self, a: u32, b: u32) -> bool {
+        *self.0.entry(a).or_insert(b) == b && *self.1.entry(b).or_insert(a) == a
+    }
+}
+
+/// Whether two traces are the same but for the numbers of tasks, files and names.
+fn assert_equal((header_a, a): &Trace, (header_b, b): &Trace) {
+    let (mut tasks, mut files, mut names) = (
+        Renaming::default(),
+        Renaming::default(),
+        Renaming::default(),
+    );
+    assert_eq!(a.len(), b.len());
+    for (index, (x, y)) in a.iter().zip(b).enumerate() {
+        assert_eq!(x.time_us, y.time_us, "event {index}: {x:?} {y:?}");
+        assert!(tasks.same(x.task.0, y.task.0), "event {index}: {x:?} {y:?}");
+        let mut file = |file: FileId| {
+            let back = *files.1.entry(file.0).or_insert_with(|| {
+                let wanted = &header_b.files[file.0 as usize];
+                let found = header_a
+                    .files
+                    .iter()
+                    .position(|other| (other.device, other.inode) == (wanted.device, wanted.inode));
+                found.expect("the file was there before") as u32
+            });
+            FileId(back)
+        };
+        let kind = match y.kind {
+            EventKind::Create { child, clone_flags } => {
+                let EventKind::Create { child: other, .. } = x.kind else {
+                    panic!("event {index}: {x:?} {y:?}");
+                };
+                assert!(tasks.same(other.0, child.0), "event {index}");
+                EventKind::Create {
+                    child: other,
+                    clone_flags,
+                }
+            }
+            EventKind::Wait { child } => EventKind::Wait {
+                child: TaskId(tasks.1[&child.0]),
+            },
+            EventKind::Exec { name } => {
+                let EventKind::Exec { name: other } = x.kind else {
+                    panic!("event {index}: {x:?} {y:?}");
+                };
+                assert!(names.same(other, name), "event {index}");
+                assert_eq!(
+                    header_a.strings[other as usize],
+                    header_b.strings[name as usize]
+                );
+                x.kind
+            }
+            EventKind::Map {
+                address,
+                length,
+                prot,
+                shared,
+                grows_down,
+                file: Some(of),
+                offset,
+                origin,
+            } => EventKind::Map {
+                address,
+                length,
+                prot,
+                shared,
+                grows_down,
+                file: Some(file(of)),
+                offset,
+                origin,
+            },
+            EventKind::MapAround {
+                file: of,
+                first,
+                last,
+            } => EventKind::MapAround {
+                file: file(of),
+                first,
+                last,
+            },
+            EventKind::FileRead {
+                file: of,
+                offset,
+                length,
+            } => EventKind::FileRead {
+                file: file(of),
+                offset,
+                length,
+            },
+            EventKind::FileWrite {
+                file: of,
+                offset,
+                length,
+            } => EventKind::FileWrite {
+                file: file(of),
+                offset,
+                length,
+            },
+            EventKind::Truncate { file: of, size } => EventKind::Truncate {
+                file: file(of),
+                size,
+            },
+            other => other,
+        };
+        assert_eq!(x.kind, kind, "event {index}");
+    }
+    for (of_b, of_a) in &files.1 {
+        assert_eq!(
+            header_b.files[*of_b as usize],
+            header_a.files[*of_a as usize]
+        );
+    }
+    for (of_a, of_b) in &tasks.0 {
+        let (a, b) = (
+            &header_a.tasks[*of_a as usize],
+            &header_b.tasks[*of_b as usize],
+        );
+        assert_eq!((a.pid, a.process), (b.pid, b.process));
+    }
+    assert_eq!(header_a.environment, header_b.environment);
+    assert_eq!(header_a.invisible, header_b.invisible);
+    assert_eq!(
+        (header_a.lost, header_a.duration_us),
+        (header_b.lost, header_b.duration_us)
+    );
+}
+
+/// Prints a trace and reads it back.
+fn there_and_back((header, events): &Trace) -> (Trace, Losses) {
+    let mut text = Vec::new();
+    let mut writer = Writer::new(&mut text, header).unwrap();
+    for event in events {
+        writer.take(event).unwrap();
+    }
+    let losses = writer.finish().unwrap();
+    let (format, imported, report) = import_text(&text, &Options::default()).unwrap();
+    assert_eq!(format, Format::PerfScript);
+    assert_eq!(report.skipped, []);
+    (whole(&imported), losses)
+}
+
+fn whole(imported: &Imported) -> Trace {
+    let events = imported.events().to_vec();
+    let header = Header {
+        events: events.len() as u64,
+        duration_us: events.last().map_or(0, |event| event.time_us),
+        ..imported.header().clone()
+    };
+    (header, events)
+}
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A part of a shipped trace.
+fn cut(from: &str, to: &str) -> Trace {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
+    let name = format!("vellum-perf-script-{}-{from}.vellum", std::process::id());
+    let scratch = Scratch(std::env::temp_dir().join(name));
+    let status = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .arg("cut")
+        .args([&shipped, Path::new("-o"), &scratch.0])
+        .args(["--from", from, "--to", to, "--level", "1", "--quiet"])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let trace = TraceReader::open(&scratch.0).unwrap();
+    let events = trace.events().map(|event| event.unwrap()).collect();
+    (trace.header().clone(), events)
+}
+
+#[test]
+fn cuts_of_a_shipped_trace_come_back_equal() {
+    // But for the first, cuts begin with tasks that have a heap, mappings and
+    // resident pages.
+    for (from, to) in [("0", "9"), ("1.0", "1.6"), ("3.3", "3.9")] {
+        let trace = cut(from, to);
+        let (again, losses) = there_and_back(&trace);
+        assert_eq!(losses, Losses::default(), "{from} to {to}");
+        assert_equal(&trace, &again);
+        // What was numbered anew keeps its numbers.
+        assert_eq!(there_and_back(&again).0, again, "{from} to {to}");
+    }
+}
+
+/// Makes of a transfer one that the kernel could report: pages are read, and
+/// folios of a power of two pages written.
+fn as_the_kernel_does(event: &mut Event) {
+    match &mut event.kind {
+        EventKind::FileRead { offset, length, .. } => {
+            *length += *offset % PAGE;
+            *offset -= *offset % PAGE;
+        }
+        EventKind::FileWrite { offset, length, .. } => {
+            *offset -= *offset % PAGE;
+            *length = length.div_ceil(PAGE).next_power_of_two() * PAGE;
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn random_workloads_come_back_equal() {
+    for seed in 0..12 {
+        let mut recording = generate::workload(seed, 1500);
+        for (number, file) in recording.header.files.iter_mut().enumerate() {
+            file.inode = 1 + number as u64;
+        }
+        recording.events.iter_mut().for_each(as_the_kernel_does);
+        recording.header.duration_us = recording.events.last().map_or(0, |event| event.time_us);
+        let trace = (recording.header, recording.events);
+        let (again, losses) = there_and_back(&trace);
+        eprintln!("seed {seed}");
+        assert_eq!(losses, Losses::default());
+        assert_equal(&trace, &again);
+    }
+}

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cli;
 pub mod compare;
+pub mod linux;
 pub mod profile;
 pub mod progress;
 pub mod record;

@@ -9,6 +9,7 @@
 #![no_std]
 #![no_main]
 
+mod memory;
 mod protocol;
 mod sys;
 mod work;

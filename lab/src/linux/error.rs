@@ -15,7 +15,7 @@ pub enum LinuxError {
     Unsupported(String),
     /// Something is where the recording has a mapping.
     #[error(
-        "{what} needs {:#x}-{:#x}, where this kernel has {:#x}-{:#x} ({name}); the trace cannot be \
+        "{what} needs {:#x}-{:#x}, where {:#x}-{:#x} is taken ({name}); the trace cannot be \
          replayed on the host's kernel",
         .wanted.0, .wanted.1, .found.0, .found.1
     )]

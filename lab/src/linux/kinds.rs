@@ -79,10 +79,14 @@ pub struct BothKinds {
     pub core_ns: u64,
 }
 
+/// Operations below which a kind is not judged: their time is that of the clock.
+pub const JUDGED_FROM: u64 = 100;
+
 impl BothKinds {
-    /// The core is slower than the host without its entry costs.
+    /// The core is slower than the host without its entry costs, and there are
+    /// enough operations to tell.
     pub fn core_is_slower(&self) -> bool {
-        self.core_ns > self.host.after_ns()
+        self.host.ops >= JUDGED_FROM && self.core_ns > self.host.after_ns()
     }
 }
 

@@ -18,8 +18,9 @@ mod files;
 pub mod kinds;
 mod memory;
 pub mod plan;
+mod process;
 #[path = "../../../stub/src/protocol.rs"]
-mod protocol;
+pub mod protocol;
 pub mod report;
 pub mod saved;
 pub mod series;

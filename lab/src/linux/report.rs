@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::coverage::{self, Row};
 use super::entry::EntryCost;
 use super::environment::Environment;
-use super::kinds::{BothKinds, HostKind};
+use super::kinds::{BothKinds, HostKind, JUDGED_FROM};
 use super::saved::Saved;
 use super::summary::{Against, Apart, HostTimes, middle};
 use crate::compare::{B, Reason, Verdict};
@@ -290,7 +290,9 @@ impl HostComparison {
             table.row(row);
         }
         let verdict = match slower.is_empty() {
-            true => "The core is faster in every kind.\n".to_owned(),
+            true => {
+                format!("The core is faster in every kind that has {JUDGED_FROM} operations.\n")
+            }
             false => format!("The core is SLOWER in: {}.\n", slower.join(", ")),
         };
         table.render(0) + &verdict

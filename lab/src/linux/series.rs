@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::sys::Pinned;
 use super::tree::{self, Mode, Replayed};
 use super::{LinuxError, supported};
+use crate::bench::host::HostError;
 use crate::bench::host::forkfault::Helper;
 use crate::compare::order::orders;
 use crate::progress::{Interrupt, Progress, Style};
@@ -142,7 +143,7 @@ pub fn measure(
                     series.core_ns.push(core_ns);
                 }
             }
-            Err(LinuxError::Interrupted) if pass > 0 => {
+            Err(LinuxError::Interrupted | LinuxError::Host(HostError::Interrupted)) if pass > 0 => {
                 series.interrupted = true;
                 break;
             }

@@ -1,5 +1,4 @@
 //! Replays on the host's own kernel, as a user meets them.
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -343,7 +342,7 @@ fn the_host_stands_beside_a_design_with_its_coverage() {
         "trap and system call entry",
         "fault-around",
         "no difference proven (",
-        "a pass, not a slice",
+        "the unit of the statistics",
     ] {
         assert!(said.contains(part), "`{part}` is missing in\n{said}");
     }
@@ -373,7 +372,7 @@ fn a_mapping_in_the_stubs_place_is_an_error_that_names_both_ranges() {
     let output = vellum(&["replay", &trace, "--on", "linux", "--quiet"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    for part in ["0xffffffff000-0x1000000f000", "0x100000000000-", "stub"] {
+    for part in ["0xffffffff000-0x10000000f000", "0x100000000000-", "stub"] {
         assert!(said.contains(part), "`{part}` is missing in {said}");
     }
     assert!(output.stdout.is_empty());
@@ -514,13 +513,13 @@ fn a_killed_driver_leaves_no_process_and_no_file() {
     let scratch = Scratch::new("linux-killed");
     let trace = scratch.path("story.vellum");
     write_story(&trace);
-    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV] {
+    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGABRT] {
         let mut running = started(Path::new(&trace));
         let pid = running.0.id();
         // SAFETY: the process is our child and was not waited for.
         unsafe { libc::kill(pid as libc::pid_t, signal) };
         let status = running.0.wait().expect("it is our child");
-        assert!(!status.success());
+        assert!(!status.success(), "{status:?} after signal {signal}");
         eventually("the end of all processes", || stubs_of(pid).is_empty());
         eventually("the end of all files", || scratch_of(pid).is_empty());
     }
@@ -549,6 +548,6 @@ fn a_killed_process_of_the_tree_is_an_error_and_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(5));
     };
     assert_eq!(status.code(), Some(1));
-    assert_eq!(stubs_of(pid), []);
+    assert!(stubs_of(pid).is_empty());
     assert!(scratch_of(pid).is_empty());
 }

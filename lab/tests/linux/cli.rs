@@ -314,6 +314,37 @@ fn a_whole_story_runs_on_this_kernel_and_is_refused_nothing() {
 }
 
 #[test]
+fn a_cut_of_a_shipped_trace_faults_here_as_it_did_where_it_was_recorded() {
+    let scratch = Scratch::new("linux-shipped");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
+    let cut = scratch.path("cut.vellum");
+    let shipped = shipped.display().to_string();
+    let output = vellum(&[
+        "cut", &shipped, "-o", &cut, "--from", "1", "--to", "3", "--level", "1",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = vellum(&["replay", &cut, "--on", "linux", "--quiet", "--json", "-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["times"]["refused"], 0, "{report:#}");
+    let kinds = report["kinds"].as_array().expect("kinds");
+    let touches = kinds
+        .iter()
+        .find(|row| row["kind"] == "fault")
+        .expect("faults");
+    let touches = touches["ops"].as_u64().expect("a number");
+    let faults = report["times"]["host"]["faults"][0]
+        .as_u64()
+        .expect("a number");
+    // Another kernel may map more or fewer pages around a fault.
+    assert!(touches > 1000, "{touches}");
+    assert!(
+        faults.abs_diff(touches) * 10 < touches,
+        "{faults} of {touches}"
+    );
+}
+
+#[test]
 fn the_host_stands_beside_a_design_with_its_coverage() {
     let scratch = Scratch::new("linux-compare");
     let trace = scratch.path("story.vellum");

@@ -329,6 +329,9 @@ fn verdict_text(verdict: &Verdict, ratio: &Figure) -> String {
     }
 }
 
+/// Time of a kind below which a ratio to it says nothing.
+const LEAST_NS: u64 = 100_000;
+
 /// Two saved results.
 #[derive(Clone, Debug, Serialize)]
 pub struct SavedComparison {
@@ -364,49 +367,29 @@ impl SavedComparison {
         let size = |of: &Saved| format!("{} MiB", grouped(of.environment.memory >> 20));
         let passes = |of: &Saved| of.times.host.net_ns.len().to_string();
         let entry = |of: &Saved| format!("{:.0} / {:.0}", of.entry.trap_ns, of.entry.syscall_ns);
-        let rows: [(&str, String, String); 9] = [
+        let rows: [(&str, String, String); 5] = [
             (
                 "kernel",
                 a.environment.kernel.clone(),
                 b.environment.kernel.clone(),
             ),
-            (
-                "build",
-                a.environment.build.clone(),
-                b.environment.build.clone(),
-            ),
             ("CPU", a.environment.cpu.clone(), b.environment.cpu.clone()),
             ("memory", size(a), size(b)),
-            (
-                "huge pages",
-                a.environment.huge_pages.clone(),
-                b.environment.huge_pages.clone(),
-            ),
-            (
-                "config",
-                a.environment.config.clone(),
-                b.environment.config.clone(),
-            ),
-            (
-                "boot",
-                a.environment.boot.clone(),
-                b.environment.boot.clone(),
-            ),
             ("passes", passes(a), passes(b)),
             ("trap / system call, ns", entry(a), entry(b)),
         ];
         for (name, a, b) in rows {
-            let differs = if a == b { "" } else { "differs" };
-            hosts.row(vec![name.to_owned(), a, b, differs.to_owned()]);
+            hosts.row(vec![name.to_owned(), a, b]);
         }
         text += &hosts.render(0);
-        text += &difference(
-            "command line",
-            &a.environment.command_line,
-            &b.environment.command_line,
-        );
-        let joined = |of: &Saved| of.environment.mitigations.join("; ");
-        text += &difference("mitigations", &joined(a), &joined(b));
+        let (of_a, of_b) = (&a.environment, &b.environment);
+        text += &difference("build", &of_a.build, &of_b.build);
+        text += &difference("configuration", &of_a.config, &of_b.config);
+        text += &difference("command line", &of_a.command_line, &of_b.command_line);
+        text += &difference("huge pages", &of_a.huge_pages, &of_b.huge_pages);
+        let joined = |of: &Environment| of.mitigations.join("; ");
+        text += &difference("mitigations", &joined(of_a), &joined(of_b));
+        text += &difference("boot", &of_a.boot, &of_b.boot);
         let mut times = Table::new(&[
             "CPU time of the events",
             "seconds",
@@ -458,7 +441,10 @@ impl SavedComparison {
                 a.kind.clone(),
                 format!("{:.1}", a_ns as f64 / 1e6),
                 format!("{:.1}", b_ns as f64 / 1e6),
-                format!("{:.3}", b_ns as f64 / a_ns.max(1) as f64),
+                match a_ns < LEAST_NS {
+                    true => "-".to_owned(),
+                    false => format!("{:.3}", b_ns as f64 / a_ns as f64),
+                },
             ]);
         }
         table.render(0)

@@ -107,14 +107,14 @@ impl Saved {
     /// # Errors
     /// It cannot be read, or is not what [`Saved::render`] wrote.
     pub fn open(path: &Path) -> Result<Saved, LinuxError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(LinuxError::io(format!("reading {}", path.display())))?;
+        let bytes =
+            std::fs::read(path).map_err(LinuxError::io(format!("reading {}", path.display())))?;
         let refused = |what: String| LinuxError::Saved {
             path: path.to_owned(),
             what,
         };
         let how = "write one with `vellum replay TRACE --on linux --save FILE`";
-        let value: serde_json::Value = serde_json::from_str(&text)
+        let value: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|error| refused(format!("not a saved result, or damaged ({error}); {how}")))?;
         match value.get("schema").and_then(serde_json::Value::as_str) {
             Some(SCHEMA) => {}

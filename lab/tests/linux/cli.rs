@@ -467,6 +467,9 @@ fn saved_results_that_are_damaged_or_foreign_are_refused() {
     };
     refuses("cut.json", &whole[..whole.len() / 2], "damaged");
     refuses("text.json", "a text", "not a saved result");
+    let side = format!("linux:{trace}");
+    let output = vellum(&["compare", "--a", &side, "--b", &side]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     refuses(
         "other.json",
         "{\"schema\": \"vellum-linux/0\"}",

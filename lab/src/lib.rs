@@ -5,6 +5,7 @@ pub mod cli;
 pub mod compare;
 pub mod export;
 pub mod import;
+pub mod linux;
 pub mod profile;
 pub mod progress;
 pub mod record;

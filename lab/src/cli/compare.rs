@@ -8,10 +8,11 @@ use clap::Args;
 use vellum_engine::{Pages, pages_of};
 
 use super::arenas::Arenas;
+use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::{Failure, OrFail, profiling, size};
 
-use crate::compare::{Analysis, CompareError, HostClock, Measurement, Settings, measure};
+use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
 use crate::profile::sample::Profiler;
 use crate::progress::{Interrupt, Style};
 use crate::replay::{Options, Workload, prepare};
@@ -40,6 +41,8 @@ Examples:
   vellum compare traces/kernel-build.vellum --copies 4 --ram 4G --json report.json
   vellum compare traces/kernel-build.vellum --profile-out where-it-goes
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
+  vellum compare traces/kernel-build.vellum --a linux --b rmap=chains         this machine's kernel
+  vellum compare --a linux:6.12.json --b linux:6.18.json     results saved by `replay --on linux`
 
 Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or trace,
 3 the replay diverged from the recording, 130 interrupted (what is finished is printed).";
@@ -50,12 +53,16 @@ Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or
 pub struct CompareArgs {
     /// Trace to replay [default: traces/kernel-build.vellum of the source tree]
     trace: Option<PathBuf>,
-    /// Design A (`vellum designs` lists the options)
+    /// Design A (`vellum designs` lists the options); `linux` is this machine's own kernel,
+    /// `linux:FILE` a saved result of one (docs/host-kernel.md)
     #[arg(long, value_name = "DESIGN", default_value = "rmap=chains")]
     a: String,
-    /// Design B
+    /// Design B, or `linux:FILE`
     #[arg(long, value_name = "DESIGN", default_value = "rmap=partial")]
     b: String,
+    /// With `--a linux`: directory for scratch files [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
     /// Passes over the workload; multiples of 6 balance the order of execution
     #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -95,6 +102,9 @@ pub struct CompareArgs {
 
 /// Prepares the trace, measures, prints.
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
+    if let Some(done) = with_host(&args) {
+        return done;
+    }
     let path = match &args.trace {
         Some(path) => path.clone(),
         None => shipped_trace(DEFAULT_TRACE)?,
@@ -123,6 +133,51 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         ))),
         false => Ok(()),
     }
+}
+
+/// Carries out a comparison in which a host's kernel takes part; `None` if none does.
+fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
+    let method = Method {
+        confidence: CONFIDENCE,
+        resamples: args.resamples as usize,
+        seed: args.seed,
+    };
+    let json = args.json.as_deref();
+    Some(match (Side::of(&args.a), Side::of(&args.b)) {
+        (Side::Design, Side::Design) => return None,
+        (Side::Saved(a), Side::Saved(b)) => host::saved(&a, &b, json, &method),
+        (Side::Host, Side::Design) => against_core(args, method),
+        _ => Err(Failure::usage(
+            "the host's kernel is compared as `--a linux --b DESIGN`, and saved results with each \
+             other as `--a linux:FILE --b linux:FILE`",
+        )),
+    })
+}
+
+fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
+    if args.cpus > 1 || args.copies > 1 || args.profiling.wanted() {
+        let text = "the host's kernel replays one copy on one CPU and is not profiled: leave out \
+                    --cpus, --copies and --profile with --a linux";
+        return Err(Failure::usage(text));
+    }
+    let trace = match &args.trace {
+        Some(path) => path.clone(),
+        None => shipped_trace(DEFAULT_TRACE)?,
+    };
+    let request = host::Request {
+        trace,
+        passes: usize::from(args.passes),
+        scratch: args.scratch.clone(),
+        json: args.json.clone(),
+        seed: args.seed,
+        quiet: args.quiet,
+    };
+    let core = host::Core {
+        design: args.b.clone(),
+        ram: args.ram,
+        method,
+    };
+    host::against_core(&request, &core)
 }
 
 fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failure> {

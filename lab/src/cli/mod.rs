@@ -10,6 +10,7 @@
 
 mod arenas;
 mod failure;
+mod host;
 
 use std::process::ExitCode;
 

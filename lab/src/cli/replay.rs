@@ -9,7 +9,8 @@ use clap::builder::ValueHint;
 use vellum_engine::{Engine, EngineError};
 
 use super::arenas::Arenas;
-use super::{Failure, OrFail, size};
+use super::{Failure, OrFail, host, size};
+use crate::bench::request::On;
 use crate::compare::Builder;
 use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::report::Report;
@@ -31,6 +32,8 @@ Examples:
   vellum replay traces/kernel-build.vellum --verify          check every page against a model
   vellum replay traces/kernel-build.vellum --cpus 4 --copies 8 --ram 8G
   vellum replay build.vellum --json - | jq .divergences
+  vellum replay build.vellum --on linux                      real processes on this machine's kernel
+  vellum replay build.vellum --on linux -n 6 --save 6.18.json
 
 Exit codes: 0 replayed, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
 recording, or its verification or audit failed, 130 interrupted.";
@@ -42,6 +45,19 @@ pub struct ReplayArgs {
     /// The trace
     #[arg(value_hint = ValueHint::FilePath)]
     trace: PathBuf,
+    /// Where it runs: on the core, or on this machine's own kernel (docs/host-kernel.md)
+    #[arg(long, value_enum, default_value_t = On::Core)]
+    on: On,
+    /// With `--on linux`: passes
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    passes: u16,
+    /// With `--on linux`: directory for scratch files [default: /dev/shm]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    scratch: Option<PathBuf>,
+    /// With `--on linux`: save the result for `vellum compare --a linux:FILE`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    save: Option<PathBuf>,
     /// The design (`vellum designs` lists the options)
     #[arg(long, value_name = "DESIGN", default_value = "")]
     design: String,
@@ -75,8 +91,47 @@ pub struct ReplayArgs {
 
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
+    if args.on == On::Linux {
+        return on_linux(args);
+    }
+    if args.save.is_some() || args.scratch.is_some() || args.passes > 1 {
+        let text = "--save, --scratch and --passes belong to --on linux (`vellum compare` makes \
+                    several passes on the core)";
+        return Err(Failure::usage(text));
+    }
     let arenas = Arenas::new(1, usize::from(args.cpus), args.ram).prefaulted();
     run_on(args, &|design| arenas.build(design, 0))
+}
+
+/// Replays on the host's kernel.
+fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
+    let core_only = [
+        (!args.design.is_empty(), "--design"),
+        (args.cpus > 1, "--cpus"),
+        (args.copies > 1, "--copies"),
+        (args.verify, "--verify"),
+        (args.audit, "--audit"),
+    ];
+    let given: Vec<&str> = core_only
+        .iter()
+        .filter(|(given, _)| *given)
+        .map(|(_, name)| *name)
+        .collect();
+    if !given.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} cannot be had on the host's kernel: leave it out with --on linux",
+            given.join(", ")
+        )));
+    }
+    let request = host::Request {
+        trace: args.trace,
+        passes: usize::from(args.passes),
+        scratch: args.scratch,
+        json: args.json,
+        seed: args.seed,
+        quiet: args.quiet,
+    };
+    host::replay(&request, args.save.as_deref())
 }
 
 /// Makes an engine of a design.

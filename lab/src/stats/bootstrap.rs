@@ -125,13 +125,25 @@ impl Bootstrap {
         self.interval(pairs.map(|(over, under)| over / under).collect())
     }
 
-    fn interval(&self, mut values: Vec<f64>) -> Interval {
-        values.sort_by(f64::total_cmp);
-        let tail = expanded_tail(self.passes, self.confidence);
-        Interval {
-            low: quantile(&values, tail),
-            high: quantile(&values, 1.0 - tail),
-        }
+    /// The interval of the total of arm `over` divided by that of arm `under` of
+    /// another measurement, whose passes were drawn by themselves.
+    pub fn ratio_apart(&self, over: usize, other: &Bootstrap, under: usize) -> Interval {
+        let pairs = self.totals[over].iter().zip(&other.totals[under]);
+        let ratios = pairs.map(|(over, under)| over / under).collect();
+        interval(ratios, self.passes.min(other.passes), self.confidence)
+    }
+
+    fn interval(&self, values: Vec<f64>) -> Interval {
+        interval(values, self.passes, self.confidence)
+    }
+}
+
+fn interval(mut values: Vec<f64>, passes: usize, confidence: f64) -> Interval {
+    values.sort_by(f64::total_cmp);
+    let tail = expanded_tail(passes, confidence);
+    Interval {
+        low: quantile(&values, tail),
+        high: quantile(&values, 1.0 - tail),
     }
 }
 

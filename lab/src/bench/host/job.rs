@@ -25,6 +25,8 @@ pub struct Usage {
     pub user_s: f64,
     /// Seconds in the kernel.
     pub system_s: f64,
+    /// Page faults that needed no input.
+    pub faults: u64,
 }
 
 /// How a program ended.
@@ -73,6 +75,11 @@ impl Job {
         })
     }
 
+    /// Its process id, and that of its group.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
     /// How it ended; `None` while it runs.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
@@ -117,6 +124,7 @@ fn end_group(pid: libc::pid_t) -> (ExitStatus, Usage) {
     let usage = Usage {
         user_s: seconds(usage.ru_utime),
         system_s: seconds(usage.ru_stime),
+        faults: usage.ru_minflt.max(0) as u64,
     };
     (ExitStatus::from_raw(status), usage)
 }

@@ -1,0 +1,346 @@
+//! `--on linux`, `--a linux`: replays on the host's own kernel, for the commands
+//! `replay` and `compare`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vellum_engine::Engine;
+
+use super::arenas::Arenas;
+use super::{Failure, OrFail, fault_around};
+use crate::bench::host::forkfault::Helper;
+use crate::compare::clock::empty_interval_ns;
+use crate::compare::crew::{CLASSES, Crew, Grain};
+use crate::compare::{Builder, ClassTime, HostClock, Method};
+use crate::linux::environment::Environment;
+use crate::linux::kinds::{both_rows, host_rows};
+use crate::linux::report::{HostComparison, SavedComparison, replay_text};
+use crate::linux::saved::{Saved, TraceId};
+use crate::linux::series::{self, Series};
+use crate::linux::summary::{Against, Apart, HostTimes};
+use crate::linux::{LinuxError, Plan, Settings, plan, supported};
+use crate::progress::{Interrupt, Style};
+use crate::replay::{self, Options, Workload, prepare};
+use crate::report::json::{self, PendingFile};
+use crate::trace::TraceReader;
+
+/// What to compare with what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The host's kernel, now.
+    Host,
+    /// A result of a host, saved.
+    Saved(PathBuf),
+    /// A design of the core.
+    Design,
+}
+
+impl Side {
+    /// What an argument of `--a` or `--b` means.
+    pub fn of(argument: &str) -> Side {
+        match argument.strip_prefix("linux") {
+            Some("") => Side::Host,
+            Some(rest) if rest.starts_with(':') => Side::Saved(rest[1..].into()),
+            _ => Side::Design,
+        }
+    }
+}
+
+/// What both commands can be told.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The trace.
+    pub trace: PathBuf,
+    /// Passes.
+    pub passes: usize,
+    /// Where scratch files go.
+    pub scratch: Option<PathBuf>,
+    /// Where the result is written as JSON; `-` prints it instead of the tables.
+    pub json: Option<PathBuf>,
+    /// Seed.
+    pub seed: u64,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// A trace, ready for the host.
+struct Prepared {
+    id: TraceId,
+    workload: Workload,
+    plan: Plan,
+}
+
+fn load(path: &Path, fault_around: u64, style: Style) -> Result<Prepared, Failure> {
+    supported().map_err(LinuxError::into_failure)?;
+    if style != Style::Quiet {
+        eprintln!("preparing {}", path.display());
+    }
+    let trace = TraceReader::open(path).blame_input()?;
+    let options = Options {
+        fault_around,
+        ..Options::default()
+    };
+    let workload = prepare(&trace, &options).blame_input()?;
+    if workload.ops() == 0 {
+        return Err(Failure::usage(format!(
+            "{}: the workload has no operations",
+            path.display()
+        )));
+    }
+    let plan = plan(&trace, &workload).map_err(LinuxError::into_failure)?;
+    let id = TraceId::of(&trace).map_err(LinuxError::into_failure)?;
+    Ok(Prepared { id, workload, plan })
+}
+
+fn settings(request: &Request, control: bool) -> Result<Settings, Failure> {
+    Ok(Settings {
+        passes: request.passes,
+        control,
+        seed: request.seed,
+        scratch: request.scratch.clone(),
+        style: Style::detect(request.quiet),
+        helper: Helper::this().map_err(|error| error.into_failure())?,
+    })
+}
+
+/// The host's side of a series.
+fn result(prepared: &Prepared, series: &Series) -> Saved {
+    let plan = &prepared.plan;
+    let clock_ns = empty_interval_ns(&HostClock::new());
+    Saved {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        trace: prepared.id.clone(),
+        ops: plan.ops,
+        environment: Environment::here(),
+        cpu: series.cpu,
+        entry: series.entry.clone(),
+        times: HostTimes::of(series, plan),
+        kinds: host_rows(
+            &series.kinds,
+            &plan.ops_by_class,
+            &plan.entries,
+            &series.entry,
+            clock_ns,
+        ),
+    }
+}
+
+/// What the plan left out or changed.
+fn notes(plan: &Plan) -> Vec<String> {
+    let note = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    [
+        note(
+            plan.refused,
+            "accesses left out: the recording refused them",
+        ),
+        note(
+            plan.waits_left_out,
+            "waits left out: for processes of others, or for threads",
+        ),
+        note(
+            plan.vforks_loosened,
+            "vforks without waiting: the recorded parent went on",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// `vellum replay TRACE --on linux`.
+///
+/// # Errors
+/// The trace cannot be used, or the replay failed.
+pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
+    let output = Output::open(request.json.as_deref())?;
+    let pending = match save {
+        Some(path) => Some(pending(path)?),
+        None => None,
+    };
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(request.quiet);
+    let prepared = load(&request.trace, Options::default().fault_around, style)?;
+    let settings = settings(request, save.is_some())?;
+    let series = series::measure(&prepared.plan, &settings, None, &interrupt)
+        .map_err(LinuxError::into_failure)?;
+    let saved = result(&prepared, &series);
+    if let (Some(file), Some(path)) = (pending, save) {
+        file.commit(&saved.render()?)
+            .doing(|| format!("writing {}", path.display()))?;
+    }
+    let text = replay_text(&saved, &notes(&prepared.plan));
+    output.print(text, &saved)?;
+    ended(series.interrupted, saved.times.own_ns.len(), request.passes)
+}
+
+fn ended(interrupted: bool, done: usize, wanted: usize) -> Result<(), Failure> {
+    match interrupted {
+        false => Ok(()),
+        true => Err(Failure::interrupted(format!(
+            "interrupted after {done} of {wanted} passes"
+        ))),
+    }
+}
+
+/// What a comparison with the core needs beside the request.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// The design.
+    pub design: String,
+    /// Memory of the simulated machine.
+    pub ram: u64,
+    /// How intervals are drawn.
+    pub method: Method,
+}
+
+/// `vellum compare TRACE --a linux --b DESIGN`.
+///
+/// # Errors
+/// As [`replay`], or the design is refused.
+pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
+    let output = Output::open(request.json.as_deref())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(request.quiet);
+    let arenas = Arenas::new(1, 1, core.ram).prefaulted();
+    let build = || {
+        let engine = arenas.build(&core.design, 0);
+        engine.map_err(|error| match error {
+            vellum_engine::EngineError::Design(text) => Failure::usage(text),
+            vellum_engine::EngineError::Machine(text) => Failure::failed(text),
+        })
+    };
+    let design = build()?.design();
+    if vellum_engine::pages_of(&core.design).is_ok_and(|pages| pages.shift != 12) {
+        let text = "the host's kernel has pages of 4 KiB: take a design with pages of that size";
+        return Err(Failure::usage(text));
+    }
+    let prepared = load(&request.trace, fault_around(&core.design), style)?;
+    let workload = &prepared.workload;
+    let core_classes = by_class(workload, build()?);
+    let mut pass = || {
+        let engine =
+            build().map_err(|failure| LinuxError::Unsupported(failure.message().into()))?;
+        let replayed = replay::run(workload, engine.as_ref(), |_| !interrupt.requested());
+        if interrupt.requested() {
+            return Err(LinuxError::Interrupted);
+        }
+        let divergences = &replayed.divergences;
+        match divergences.unexplained() * 100 > replayed.ops {
+            false => Ok(replayed.core_ns),
+            true => Err(LinuxError::Unsupported(format!(
+                "the core: {} of {} operations went otherwise than recorded; `vellum replay` shows \
+                 them (more memory: --ram)",
+                divergences.unexplained(),
+                replayed.ops
+            ))),
+        }
+    };
+    let settings = settings(request, true)?;
+    let series = series::measure(&prepared.plan, &settings, Some(&mut pass), &interrupt)
+        .map_err(LinuxError::into_failure)?;
+    let host = result(&prepared, &series);
+    let times = &host.times;
+    let against =
+        |host: &[u64], control: &[u64]| Against::new(host, control, &series.core_ns, &core.method);
+    let before = against(&times.host.net_ns, &times.control.net_ns);
+    let after = against(&times.host.after_ns, &times.control.after_ns);
+    let clock_ns = empty_interval_ns(&HostClock::new());
+    let kinds = both_rows(host.kinds.clone(), &core_classes, clock_ns);
+    let report = HostComparison::new(
+        host,
+        design,
+        series.core_ns.clone(),
+        (before, after),
+        kinds,
+        (series.interrupted, request.seed),
+    );
+    output.print(report.text(), &report)?;
+    ended(series.interrupted, series.core_ns.len(), request.passes)
+}
+
+/// The core's time by class, from a replay of its own.
+fn by_class(workload: &Workload, engine: Box<dyn Engine>) -> [ClassTime; CLASSES] {
+    let engine: Arc<dyn Engine> = engine.into();
+    let clock = HostClock::new();
+    Crew::with(workload, &clock, |crew| {
+        let mut classes = [ClassTime::default(); CLASSES];
+        for slice in workload.slices(replay::run::SLICE_OPS) {
+            let reading = crew.execute(&engine, &slice, Grain::ByClass);
+            for (sum, part) in classes.iter_mut().zip(&reading.classes) {
+                sum.cpu_ns += part.cpu_ns;
+                sum.intervals += part.intervals;
+                sum.ops += part.ops;
+            }
+        }
+        classes
+    })
+}
+
+/// `vellum compare --a linux:FILE --b linux:FILE`.
+///
+/// # Errors
+/// A file is refused, or they are of different traces.
+pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result<(), Failure> {
+    let output = Output::open(json)?;
+    let open = |path: &Path| Saved::open(path).map_err(LinuxError::into_failure);
+    let (of_a, of_b) = (open(a)?, open(b)?);
+    if !of_a.trace.is_same(&of_b.trace) {
+        return Err(Failure::usage(format!(
+            "{} is of {} (crc32 {}), {} of {} (crc32 {}): results can be compared if they are of the \
+             same trace",
+            a.display(),
+            of_a.trace.path,
+            of_a.trace.crc32,
+            b.display(),
+            of_b.trace.path,
+            of_b.trace.crc32,
+        )));
+    }
+    let times = |of: &Saved| {
+        (
+            of.times.host.net_ns.clone(),
+            of.times.control.net_ns.clone(),
+        )
+    };
+    let ((a_host, a_control), (b_host, b_control)) = (times(&of_a), times(&of_b));
+    let apart = Apart::new([&a_host, &a_control], [&b_host, &b_control], method)
+        .map_err(LinuxError::into_failure)?;
+    let report = SavedComparison::new(of_a, of_b, apart);
+    output.print(report.text(), &report)
+}
+
+/// Where the results go.
+enum Output {
+    Tables,
+    Json,
+    TablesAndFile(PathBuf, PendingFile),
+}
+
+fn pending(path: &Path) -> Result<PendingFile, Failure> {
+    PendingFile::create(path).doing(|| format!("writing {}", path.display()))
+}
+
+impl Output {
+    fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Output::Tables),
+            Some(path) if path == Path::new("-") => Ok(Output::Json),
+            Some(path) => Ok(Output::TablesAndFile(path.to_owned(), pending(path)?)),
+        }
+    }
+
+    fn print(self, text: String, data: &impl serde::Serialize) -> Result<(), Failure> {
+        let printed = match self {
+            Output::Tables => text,
+            Output::Json => json::render(data)?,
+            Output::TablesAndFile(path, file) => {
+                file.commit(&json::render(data)?)
+                    .doing(|| format!("writing {}", path.display()))?;
+                text
+            }
+        };
+        io::stdout().lock().write_all(printed.as_bytes())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! From passes to figures, intervals and a verdict.
+//!
+//! Three quantities, each a value for every pass:
+//! * *gross*: CPU time of the whole process tree;
+//! * *net*: gross without what the same tree took empty in the same pass;
+//! * *after*: net without what entering the kernel costs (faults times the cost of
+//!   a trap, calls times that of a system call).
+//!
+//! Totals are medians over the passes; intervals are drawn over passes as for any
+//! comparison ([`crate::stats`]).
+
+use serde::{Deserialize, Serialize};
+
+use super::LinuxError;
+use super::entry::EntryCost;
+use super::plan::Plan;
+use super::series::Series;
+use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use crate::compare::{A, B, CONTROL, Contrast, Method, Reason, Verdict};
+use crate::report::model::Figure;
+use crate::stats::{Bootstrap, Interval, Samples, median};
+
+/// Times of one replayed arm by pass, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// CPU time of the whole tree.
+    pub gross_ns: Vec<u64>,
+    /// Without the replay's own.
+    pub net_ns: Vec<u64>,
+    /// And without entering the kernel.
+    pub after_ns: Vec<u64>,
+    /// Page faults beyond those of the empty tree.
+    pub faults: Vec<u64>,
+    /// Elapsed time.
+    pub wall_ns: Vec<u64>,
+}
+
+/// The host's side of a series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostTimes {
+    /// The host.
+    pub host: Times,
+    /// The host once more; empty without a control.
+    pub control: Times,
+    /// The empty tree: the replay's own cost, by pass.
+    pub own_ns: Vec<u64>,
+    /// System calls about memory and files in one pass.
+    pub calls: u64,
+    /// Batches handed over in one pass.
+    pub batches: u64,
+    /// Operations that the host refused in the first pass.
+    pub refused: u64,
+}
+
+impl HostTimes {
+    /// What `series` says.
+    pub fn of(series: &Series, plan: &Plan) -> HostTimes {
+        let calls = plan.entries.iter().map(|entries| entries.calls).sum();
+        let times = |arm: &[super::tree::Replayed]| {
+            let mut times = Times::default();
+            for (one, empty) in arm.iter().zip(&series.empty) {
+                let net = one.cpu_ns.saturating_sub(empty.cpu_ns);
+                let faults = one.faults.saturating_sub(empty.faults);
+                let entered = series.entry.of(faults, calls) as u64;
+                times.gross_ns.push(one.cpu_ns);
+                times.net_ns.push(net);
+                times.after_ns.push(net.saturating_sub(entered));
+                times.faults.push(faults);
+                times.wall_ns.push(one.wall_ns);
+            }
+            times
+        };
+        HostTimes {
+            host: times(&series.full),
+            control: times(&series.control),
+            own_ns: series.empty.iter().map(|empty| empty.cpu_ns).collect(),
+            calls,
+            batches: series.full.first().map_or(0, |pass| pass.batches),
+            refused: series.full.first().map_or(0, |pass| pass.refused),
+        }
+    }
+
+    /// What entering the kernel came to, median over the passes, in nanoseconds.
+    pub fn entered_ns(&self, entry: &EntryCost) -> f64 {
+        middle(&self.host.faults).map_or(0.0, |faults| entry.of(faults as u64, self.calls))
+    }
+}
+
+/// The median of nanoseconds or counts.
+pub fn middle(values: &[u64]) -> Option<f64> {
+    let values: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+    median(&values)
+}
+
+fn samples(passes: &[u64]) -> Samples {
+    let rows: Vec<&[u64]> = passes.iter().map(std::slice::from_ref).collect();
+    Samples::from_passes(&rows)
+}
+
+/// One quantity of the host against the core.
+#[derive(Clone, Debug, Serialize)]
+pub struct Against {
+    /// The host, in nanoseconds.
+    pub host_ns: Figure,
+    /// The host once more.
+    pub control_ns: Figure,
+    /// The core.
+    pub core_ns: Figure,
+    /// Core divided by host.
+    pub ratio: Figure,
+    /// Host once more divided by host.
+    pub control_ratio: Figure,
+    /// The smallest relative difference that could have been told, as a share.
+    pub resolution: Option<f64>,
+    /// The answer; `a` is the host, `b` the core.
+    #[serde(skip)]
+    pub verdict: Verdict,
+}
+
+impl Against {
+    /// Of passes of the host, the host once more, and the core.
+    pub fn new(host: &[u64], control: &[u64], core: &[u64], method: &Method) -> Against {
+        let arms = [samples(host), samples(core), samples(control)];
+        let contrast = Contrast::new(&arms, method);
+        Against {
+            host_ns: contrast.totals[A].into(),
+            core_ns: contrast.totals[B].into(),
+            control_ns: contrast.totals[CONTROL].into(),
+            ratio: contrast.ratios[B].into(),
+            control_ratio: contrast.ratios[CONTROL].into(),
+            resolution: contrast.resolutions[B],
+            verdict: contrast.verdicts[B].clone(),
+        }
+    }
+}
+
+/// Two saved series against each other: nothing of them ran at the same time, so
+/// that passes are drawn for each by itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Apart {
+    /// Of A, in nanoseconds.
+    pub a_ns: Figure,
+    /// Of B.
+    pub b_ns: Figure,
+    /// B divided by A.
+    pub ratio: Figure,
+    /// Each series' control divided by itself.
+    pub control_ratios: [Figure; 2],
+    /// The answer.
+    #[serde(skip)]
+    pub verdict: Verdict,
+}
+
+impl Apart {
+    /// Of the times of A and B, each with its control.
+    ///
+    /// # Errors
+    /// A series has no pass or no control.
+    pub fn new(a: [&[u64]; 2], b: [&[u64]; 2], method: &Method) -> Result<Apart, LinuxError> {
+        let complete =
+            |[host, control]: [&[u64]; 2]| !host.is_empty() && host.len() == control.len();
+        if !complete(a) || !complete(b) {
+            let what = "a saved result has no complete pass with its control";
+            return Err(LinuxError::Unsupported(what.into()));
+        }
+        let draw = |[host, control]: [&[u64]; 2], seed| {
+            let arms = [samples(host), samples(control)];
+            let arms: Vec<&Samples> = arms.iter().collect();
+            Bootstrap::new(&arms, method.resamples, method.confidence, seed).ok()
+        };
+        let (of_a, of_b) = (draw(a, method.seed), draw(b, method.seed.wrapping_add(1)));
+        let figure = |value, interval: Option<Interval>| Figure {
+            value,
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+        };
+        let total = |passes: &[u64]| samples(passes).total();
+        let drawn = |of: &Option<Bootstrap>, arm| of.as_ref().map(|of| of.total(arm));
+        let ratio = match (&of_a, &of_b) {
+            (Some(of_a), Some(of_b)) => Some(of_b.ratio_apart(0, of_a, 0)),
+            _ => None,
+        };
+        let control = |[host, control]: [&[u64]; 2], of: &Option<Bootstrap>| {
+            let interval = of.as_ref().map(|of| of.ratio(1, 0));
+            figure(total(control) / total(host), interval)
+        };
+        let value = total(b[0]) / total(a[0]);
+        let controls = [&of_a, &of_b].map(|of| of.as_ref().map(|of| of.ratio(1, 0)));
+        let passes = a[0].len().min(b[0].len());
+        Ok(Apart {
+            a_ns: figure(total(a[0]), drawn(&of_a, 0)),
+            b_ns: figure(total(b[0]), drawn(&of_b, 0)),
+            verdict: verdict(value, ratio, &controls, passes),
+            ratio: figure(value, ratio),
+            control_ratios: [control(a, &of_a), control(b, &of_b)],
+        })
+    }
+}
+
+fn verdict(
+    value: f64,
+    ratio: Option<Interval>,
+    controls: &[Option<Interval>],
+    passes: usize,
+) -> Verdict {
+    let mut reasons = Vec::new();
+    if passes < PASSES_FOR_A_VERDICT {
+        reasons.push(Reason::TooFewPasses);
+    }
+    if let Some(ratio) = ratio {
+        if ratio.contains(1.0) {
+            reasons.push(Reason::IncludesOne);
+        }
+        if controls
+            .iter()
+            .flatten()
+            .any(|control| ratio.overlaps(control))
+        {
+            reasons.push(Reason::WithinControl);
+        }
+    }
+    match reasons.is_empty() {
+        false => Verdict::NotProven(reasons),
+        true if value < 1.0 => Verdict::Difference { less: B },
+        true => Verdict::Difference { less: A },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METHOD: Method = Method {
+        confidence: 0.95,
+        resamples: 500,
+        seed: 1,
+    };
+
+    #[test]
+    fn two_saved_series_differ_only_beyond_their_controls() {
+        let a = [1000, 1010, 990, 1005, 995, 1000];
+        let control = [1004, 1002, 993, 1001, 999, 1003];
+        let faster = a.map(|ns| ns * 8 / 10);
+        let fasters = control.map(|ns| ns * 8 / 10);
+        let apart = Apart::new([&a, &control], [&faster, &fasters], &METHOD).expect("complete");
+        assert_eq!(apart.verdict, Verdict::Difference { less: B });
+        assert!((apart.ratio.value - 0.8).abs() < 0.01, "{:?}", apart.ratio);
+        let same = Apart::new([&a, &control], [&control, &a], &METHOD).expect("complete");
+        assert!(matches!(same.verdict, Verdict::NotProven(_)));
+        let short = Apart::new([&a[..2], &control[..2]], [&faster, &fasters], &METHOD);
+        assert_eq!(
+            short.expect("complete").verdict,
+            Verdict::NotProven(vec![Reason::TooFewPasses])
+        );
+        assert!(Apart::new([&a, &[]], [&a, &control], &METHOD).is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! Replays on the host's own kernel: the plan, and the commands as a user meets them.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod cli;
+mod plan;

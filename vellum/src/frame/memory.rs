@@ -22,7 +22,7 @@ use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SpinGuard, bytes};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, bytes};
 
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;

@@ -42,7 +42,7 @@ const PEERS: &[&str] = &[
     "page_table_multiarch",
     "x86_64",
 ];
-const PASSES: usize = 201;
+const PASSES: usize = 101;
 const QUICK_PASSES: usize = 21;
 
 /// Measures Vellum beside its peers

@@ -21,8 +21,8 @@ const WORTH: &[(&str, &str)] = &[
     ),
     (
         "frame: free one of half of all, allocate one",
-        "The record of a frame freed at random has to be fetched from memory, where a stack has none and a bitmap of 32 KiB stays \
-         in the cache. Who frees a page has just had its record in hand for the reference count.",
+        "The record of a frame freed at random has to be fetched from memory, where others keep a number, a bit or a smaller \
+         record. Who frees a page has just had its record in hand for the reference count.",
     ),
     (
         "block of 512 frames: allocate and free",

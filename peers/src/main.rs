@@ -48,7 +48,8 @@ const QUICK_PASSES: usize = 21;
 /// Measures Vellum beside its peers
 #[derive(Parser)]
 #[command(
-    name = "cargo xtask peers",
+    name = "peers",
+    bin_name = "cargo xtask peers",
     after_help = "Examples:\n  \
         cargo xtask peers                            everything, about two minutes after the build\n  \
         cargo xtask peers --quick --only tables      page tables, fewer passes\n  \

@@ -330,12 +330,15 @@ impl<'a, K: Threaded> Tree<'a, K> {
             if place.is_none() {
                 break;
             }
-            if K::key(self.item(place)) <= key {
-                best = place;
-                place = self.right(place);
-            } else {
-                place = self.left(place);
-            }
+            // Both children are read before the keys are compared, so that
+            // there is a choice to make and no branch to guess.
+            let item = self.item(place);
+            let links = K::links(item);
+            let left = links.left.load(Ordering::Relaxed);
+            let right = links.right.load(Ordering::Relaxed);
+            let goes_right = K::key(item) <= key;
+            best = if goes_right { place } else { best };
+            place = Handle::from_raw(if goes_right { right } else { left });
         }
         best
     }

@@ -1,5 +1,6 @@
 //! Project chores: `cargo xtask --help`.
 
+mod peers;
 mod snapshot_server;
 mod trace;
 
@@ -23,6 +24,9 @@ enum Chore {
     /// Record one of the traces that the project ships (needs root)
     #[command(subcommand)]
     Trace(trace::Recipe),
+    /// Measure Vellum beside the crates an embedder would otherwise use, and
+    /// beside the host's kernel
+    Peers(peers::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -38,6 +42,7 @@ enum Workload {
 fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Trace(recipe) => trace::run(&recipe),
+        Chore::Peers(args) => peers::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

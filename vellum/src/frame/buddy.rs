@@ -241,6 +241,21 @@ impl FreeLists {
         count - left
     }
 
+    /// Puts `frames` single frames in a row on the lists, in blocks as large as
+    /// alignment allows. Nobody uses them.
+    pub(super) fn give_run(&mut self, table: &FrameTable, first: Pfn, frames: u32, zeroed: bool) {
+        let (mut pfn, mut left) = (first, frames);
+        while left > 0 {
+            let order = pfn.0.trailing_zeros().min(left.ilog2()).min(MAX_ORDER);
+            for index in 1..1 << order {
+                table.frame(pfn.offset(index)).set_tail(self.zone);
+            }
+            self.give(table, pfn, order, zeroed);
+            pfn = pfn.offset(1 << order);
+            left -= 1 << order;
+        }
+    }
+
     /// Puts a block on the lists, merged with its buddy as long as that is
     /// free too. Nobody uses the block; its frames but the first are tails.
     pub(super) fn give(&mut self, table: &FrameTable, pfn: Pfn, order: u32, zeroed: bool) {

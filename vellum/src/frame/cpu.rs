@@ -49,6 +49,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     fn slot(&self, place: u32) -> &AtomicU32 {
         &self.slots[place as usize % CAPACITY]
     }

@@ -22,7 +22,7 @@ use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SpinGuard, bytes};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, bytes};
 
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
@@ -207,14 +207,23 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub(super) fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
         let zeroed = self.frame(pfn).hand_out(request.order);
-        if request.zeroed && !zeroed {
-            for index in 0..1 << request.order {
-                self.zero(pin, pfn.offset(index));
-            }
-        } else if request.zeroed {
-            self.check_zero(pin, pfn);
+        if request.zeroed {
+            self.make_zero(pin, pfn, request.order, zeroed);
         }
         pfn
+    }
+
+    /// Zeroes a block, unless it is `known` to be zero. Not inlined, for `alloc`
+    /// to stay small enough to be.
+    #[inline(never)]
+    fn make_zero(&self, pin: &Pin<'_>, pfn: Pfn, order: u32, known: bool) {
+        if known {
+            self.check_zero(pin, pfn);
+            return;
+        }
+        for index in 0..1 << order {
+            self.zero(pin, pfn.offset(index));
+        }
     }
 
     #[cold]
@@ -421,39 +430,8 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    #[cold]
-    pub(super) fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
-        self.cpus.get(pin).counters.drains.bump();
-        self.give_back(pin, ring, ring.batch);
-        self.heed_shortage(pin);
-    }
-
-    /// Gives the oldest `count` frames of a list back to their zones.
-    pub(super) fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
-        let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
-        for _ in 0..count {
-            let Some(pfn) = ring.pop_oldest() else { break };
-            let frame = self.frame(pfn);
-            let number = frame.zone() as u16;
-            if held.as_ref().is_none_or(|(zone, _)| *zone != number) {
-                self.let_go(held.take());
-                held = Some((number, self.zones.get(number).lists.lock(pin)));
-            }
-            if let Some((_, lists)) = &mut held {
-                lists.give(&self.table, pfn, 0, frame.has(Flags::ZEROED));
-            }
-        }
-        self.let_go(held);
-    }
-
-    fn let_go(&self, held: Option<(u16, SpinGuard<'_, FreeLists>)>) {
-        if let Some((number, lists)) = held {
-            self.zones.get(number).publish(&lists);
-        }
-    }
-
     /// Gives this CPU's lists back if some CPU ran out of memory since it did so last.
-    fn heed_shortage(&self, pin: &Pin<'_>) {
+    pub(super) fn heed_shortage(&self, pin: &Pin<'_>) {
         let cpu = self.cpus.get(pin);
         let shortage = self.shortage.load(Ordering::Relaxed);
         if cpu.seen_shortage.load(Ordering::Relaxed) != shortage {

@@ -11,6 +11,7 @@ mod audit;
 mod buddy;
 mod content;
 mod cpu;
+mod give_back;
 mod inject;
 mod keeper;
 mod memory;

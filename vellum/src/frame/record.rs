@@ -81,6 +81,7 @@ impl Flags {
     pub(super) const AUDITED: Flags = Flags(1 << 12);
 
     /// The bit's number, for bit locks.
+    #[inline]
     pub const fn bit(self) -> u32 {
         self.0.trailing_zeros()
     }

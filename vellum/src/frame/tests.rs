@@ -148,6 +148,41 @@ fn a_split_block_is_freed_frame_by_frame() {
 }
 
 #[test]
+fn frames_freed_in_rows_become_the_blocks_they_came_from() {
+    let memory = simple(1, 8192);
+    let whole = memory.zone_stats(0, &memory.pin()).blocks;
+    let mut rng = Rng::new(5);
+    for round in 0..20 {
+        let pin = memory.pin();
+        let mut frames: Vec<Pfn> = (0..3000 + rng.below(2000))
+            .map(|_| memory.alloc(&pin, Request::page(SITE)).unwrap())
+            .collect();
+        // In rows of any length, some of them backwards.
+        frames.sort_unstable();
+        let mut rest = frames.as_mut_slice();
+        while !rest.is_empty() {
+            let length = (1 + rng.below(200)).min(rest.len());
+            let (row, others) = rest.split_at_mut(length);
+            if rng.below(3) == 0 {
+                row.reverse();
+            }
+            for &mut frame in row {
+                memory.put(&pin, frame);
+            }
+            rest = others;
+        }
+        memory.drain(&pin);
+        drop(pin);
+        census(&memory);
+        assert_eq!(
+            memory.zone_stats(0, &memory.pin()).blocks,
+            whole,
+            "round {round}"
+        );
+    }
+}
+
+#[test]
 fn random_sequences_lose_nothing() {
     let mut rng = Rng::new(1);
     let memory = simple(3, 8192);

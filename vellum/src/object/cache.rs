@@ -135,6 +135,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         )
     }
 
+    /// The page at `index` if it is cached, in whatever state it is, without a
+    /// reference. It may leave the cache at once, but its frame is not used
+    /// for anything else while the caller, who holds `pin`, stays pinned.
+    #[inline]
+    pub fn peek(&self, _pin: &Pin<'_>, object: &Object<S>, index: u64) -> Option<Pfn> {
+        self.radix(object).get(index)
+    }
+
     /// The page at `index` if it is cached, with a reference for the caller,
     /// in whatever state it is.
     #[inline]

@@ -27,7 +27,10 @@ const _: () = assert!(size_of::<Entry>() == 1 << ENTRY_BITS);
 
 /// Addresses of all chunks of an arena.
 pub(super) struct Directory {
-    /// Addresses of the leaves; 0 if there is no leaf.
+    /// Address of the first leaf, which most arenas never outgrow: to read it
+    /// the handle need not be known yet.
+    first: AtomicU64,
+    /// Addresses of the other leaves, in their places; 0 if there is no leaf.
     root: Box<[AtomicU64]>,
     leaf_bits: u32,
     chunks: u32,
@@ -40,6 +43,7 @@ impl Directory {
         let leaf_bits = frame_shift - ENTRY_BITS;
         let leaves = (chunks >> leaf_bits) as usize + 1;
         Directory {
+            first: AtomicU64::new(0),
             root: (0..leaves).map(|_| AtomicU64::new(0)).collect(),
             leaf_bits,
             chunks,
@@ -54,7 +58,10 @@ impl Directory {
     /// The entry of a number, if its leaf is there.
     #[inline]
     pub(super) fn entry(&self, number: u32) -> Option<&Entry> {
-        let leaf = self.root.get((number >> self.leaf_bits) as usize)?;
+        let leaf = match number >> self.leaf_bits {
+            0 => &self.first,
+            place => self.root.get(place as usize)?,
+        };
         let leaf = leaf.load(Ordering::Acquire);
         if leaf == 0 {
             return None;
@@ -74,7 +81,10 @@ impl Directory {
     /// [`Directory::new`], aligned to it, that is this directory's for as long
     /// as the directory is used. The leaf is missing, and nobody else adds it.
     pub(super) unsafe fn install(&self, number: u32, frame: NonNull<u8>) {
-        let leaf = &self.root[(number >> self.leaf_bits) as usize];
+        let leaf = match number >> self.leaf_bits {
+            0 => &self.first,
+            place => &self.root[place as usize],
+        };
         debug_assert!(leaf.load(Ordering::Relaxed) == 0);
         leaf.store(frame.as_ptr().expose_provenance() as u64, Ordering::Release);
     }

@@ -2,7 +2,7 @@
 
 use super::error::MapError;
 use super::manager::{SpaceId, Vm};
-use super::region::Traits;
+use super::region::{RegionView, Traits};
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -23,6 +23,50 @@ pub struct MapEntry {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The region that holds `page`, found as a fault finds it, without a lock.
+    /// It may change as soon as it was found. `None` if no region holds the
+    /// page, or there is no such space.
+    pub fn region_at(&self, id: SpaceId, page: Vpn) -> Option<MapEntry> {
+        let mut spins = 0;
+        loop {
+            {
+                let _pin = self.pin();
+                let space = self.find_space(id)?;
+                if let Some(begun) = space.seq.begin() {
+                    let found = self.tree(space).last_at_most(page.0);
+                    let view = (!found.is_none()).then(|| self.region(found).view());
+                    if space.seq.valid(begun) {
+                        let view = view.filter(|view| view.range.contains(page))?;
+                        // The object was mapped a moment ago, and pinned as we
+                        // are it is not yet another one.
+                        return Some(self.map_entry(&view));
+                    }
+                }
+            }
+            self.memory.platform().relax(spins);
+            spins += 1;
+        }
+    }
+
+    /// A region as its space shows it to others.
+    #[inline]
+    fn map_entry(&self, view: &RegionView) -> MapEntry {
+        let object = (view.object != 0).then(|| {
+            let object = self.objects.get(view.object);
+            let id = ObjectId {
+                handle: view.object,
+                generation: object.generation(),
+            };
+            (id, object.kind(), view.offset)
+        });
+        MapEntry {
+            range: view.range,
+            prot: view.prot,
+            traits: view.traits.without(Traits::HAS_PRIVATE),
+            object,
+        }
+    }
+
     /// Calls `each` for every region of a space, ascending. The space's lock
     /// is held: `each` must not change it.
     ///
@@ -38,21 +82,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tree = self.tree(space);
         let mut handle = tree.first();
         while !handle.is_none() {
-            let view = self.region(handle).view();
-            let object = (view.object != 0).then(|| {
-                let object = self.objects.get(view.object);
-                let id = ObjectId {
-                    handle: view.object,
-                    generation: object.generation(),
-                };
-                (id, object.kind(), view.offset)
-            });
-            each(&MapEntry {
-                range: view.range,
-                prot: view.prot,
-                traits: view.traits.without(Traits::HAS_PRIVATE),
-                object,
-            });
+            each(&self.map_entry(&self.region(handle).view()));
             handle = tree.next(handle);
         }
         Ok(())

@@ -138,6 +138,34 @@ fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
 }
 
 #[test]
+fn a_page_finds_its_region_with_rights_and_object() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(9, 30).unwrap();
+    map(&vm, space, 100, MapRequest::anonymous(10, RW));
+    map(&vm, space, 110, MapRequest::object(file, 4, 6, Prot::READ));
+    touch(&vm, space, 103, Access::Write);
+    let at = |page| vm.region_at(space, Vpn(page));
+    for page in [99, 116, 0] {
+        assert_eq!(at(page), None, "page {page}");
+    }
+    for page in 100..116 {
+        let mut listed = None;
+        vm.for_each_region(space, |entry| {
+            if entry.range.contains(Vpn(page)) {
+                listed = Some(*entry);
+            }
+        })
+        .unwrap();
+        assert_eq!(at(page), listed, "page {page}");
+    }
+    let object = at(115).unwrap().object.unwrap();
+    assert_eq!((object.0, object.2), (file, 4));
+    assert_eq!(vm.exit(space), Ok(true));
+    assert_eq!(vm.region_at(space, Vpn(100)), None);
+}
+
+#[test]
 fn limits_refuse_and_change_nothing() {
     let vm = vm();
     let space = vm.create_space().unwrap();

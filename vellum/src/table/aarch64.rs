@@ -84,6 +84,7 @@ const fn attribute(memory: MemoryType) -> u64 {
 
 /// Everything that [`Format::with_prot`] changes, but for the dirty state.
 /// Stores imply loads; instruction fetches alone need no right to load.
+#[inline]
 fn rights(prot: Prot) -> u64 {
     let valid = if prot.is_none() { 0 } else { VALID };
     let data = prot.can_read() || prot.can_write();

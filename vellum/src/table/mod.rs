@@ -12,6 +12,7 @@
 //! entries and not by a scan.
 
 mod aarch64;
+mod cursor;
 mod format;
 mod gather;
 mod locked;
@@ -25,6 +26,7 @@ mod x86_64;
 mod tests;
 
 pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
+pub use cursor::Cursor;
 pub use format::{Format, Marks};
 pub use gather::{FlushTarget, Gather};
 pub use locked::{LockedTable, Users};

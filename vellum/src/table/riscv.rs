@@ -45,6 +45,7 @@ const MEMORY: u64 = 3 << MEMORY_SHIFT;
 const ANY: u64 = READ | WRITE | EXECUTE;
 const RIGHTS: u64 = VALID | ANY | MEMORY;
 
+#[inline]
 fn rights(prot: Prot) -> u64 {
     let valid = if prot.is_none() { 0 } else { VALID };
     let data = prot.can_read() || prot.can_write();

@@ -13,6 +13,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::testing::{Rng, TestMachine, run_on};
 
 mod aarch64;
+mod cursor;
 mod encoding;
 mod formats;
 mod riscv;

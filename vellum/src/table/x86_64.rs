@@ -34,6 +34,7 @@ const RIGHTS: u64 = PRESENT | WRITE | NO_EXECUTE | WRITE_THROUGH | CACHE_DISABLE
 /// The rights and memory type of a leaf. The memory type uses PCD and PWT with
 /// the reset values of the PAT, in which PWT alone is write-through; a kernel
 /// that wants write-combining programs PAT entry 1 to WC, as is usual.
+#[inline]
 fn rights(prot: Prot) -> u64 {
     let present = if prot.is_none() { 0 } else { PRESENT };
     let write = if prot.can_write() { WRITE } else { 0 };

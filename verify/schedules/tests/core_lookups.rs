@@ -17,6 +17,7 @@ const PAGES: PageRange = PageRange {
 explored! {
     pages_are_found_while_relatives_come_and_go: 60 => families;
     pages_are_found_while_their_region_is_cut_and_merged: 60 => cuts;
+    a_page_has_a_region_at_every_moment_of_a_cut_and_a_merge: 30 => regions;
     pages_that_move_are_found_where_they_come_to_rest: 60 => moves;
     first_stores_beside_each_other_share_what_they_set_up: 60 => first_stores;
 }
@@ -77,6 +78,28 @@ fn cuts<R: ReverseMap>() {
     };
     world.run(&[&look, &cut]);
     world.finish(&[space, child], &[]);
+}
+
+/// Asked without a lock, whatever half-done state the tree is in meanwhile.
+fn regions<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let space = four_pages(&world);
+    let ask = |_| {
+        for page in [0x1000, 0x1001, 0x1002, 0x1003, 0x1001] {
+            let region = world.vm.region_at(space, Vpn(page)).unwrap();
+            assert!(region.range.contains(Vpn(page)), "{region:?}");
+            let whole = region.range.start >= PAGES.start && region.range.end <= PAGES.end;
+            assert!(whole && region.object.is_none(), "{region:?}");
+            assert_eq!(world.vm.region_at(space, PAGES.end), None);
+        }
+    };
+    let cut = |_| {
+        for prot in [RW.union(Prot::EXECUTE), RW] {
+            world.vm.protect(space, Vpn(0x1001), 2, prot).unwrap();
+        }
+    };
+    world.run(&[&ask, &cut, &ask]);
+    world.finish(&[space], &[]);
 }
 
 fn moves<R: ReverseMap>() {

@@ -16,12 +16,13 @@ _start:
     ud2
 
 # vellum_clone(flags, header of the child's slot) -> id or -errno.
-# The child begins on its own stack.
+# The child begins on its own stack. The kernel writes its id into the header for
+# the parent and for the child: it is there when the call returns.
     .globl vellum_clone
 vellum_clone:
     mov r9, rsi
     lea r10, [rsi + 8]
-    xor edx, edx
+    mov rdx, r10
     xor r8d, r8d
     mov eax, 56
     syscall

@@ -262,13 +262,27 @@ impl<'p> Tree<'p> {
             return Err(LinuxError::Interrupted);
         }
         for watched in [self.plan.keeper, task] {
-            let tid = self.live[watched as usize].map_or(0, |live| live.tid);
-            if tid != 0 && !is_running(tid) {
-                let what = "its process has ended or was killed (is there enough memory?)";
-                return Err(self.stopped(watched, what.into()));
+            if self.is_gone(watched) {
+                return Err(self.killed(watched));
             }
         }
         Ok(())
+    }
+
+    /// Whether neither the task nor its process is there any more. One of them
+    /// is not enough: a thread that executes a program takes its process's id,
+    /// and the first thread of a process may end before the others.
+    fn is_gone(&self, task: TaskNumber) -> bool {
+        let Some(live) = self.live[task as usize] else {
+            return false;
+        };
+        let ids = [live.tid, self.processes[live.leader as usize]];
+        ids != [0, 0] && ids.iter().all(|&id| id == 0 || !is_running(id))
+    }
+
+    fn killed(&self, task: TaskNumber) -> LinuxError {
+        let what = "its process has ended or was killed (is there enough memory?)";
+        self.stopped(task, what.into())
     }
 
     /// Whether the stub of `task` has given up.
@@ -361,6 +375,7 @@ impl<'p> Tree<'p> {
     /// Waits until `child` is there, or `parent` could not create it.
     fn await_birth(&self, parent: TaskNumber, child: TaskNumber) -> Result<(), LinuxError> {
         let (parents, childs) = (self.of(parent)?, self.of(child)?);
+        let turn = parents.turn;
         let (parents, childs) = (
             self.shared.slot(parents.slot),
             self.shared.slot(childs.slot),
@@ -368,9 +383,17 @@ impl<'p> Tree<'p> {
         while childs.done.load(Acquire) == 0 {
             self.check(parent, parents)?;
             sys::wait(&childs.done, 0, WATCH);
+            // A parent that has done its batch has created the child, and after
+            // vfork the child has even left its memory.
+            let created = parents.done.load(Acquire) == turn;
+            let id = childs.tid.load(Acquire);
+            let is_there = id != 0 && is_running(id);
             if childs.done.load(Acquire) == 0 {
                 self.check(parent, parents)?;
                 self.all_well(parent)?;
+                if created && !is_there {
+                    return Err(self.killed(child));
+                }
             }
         }
         Ok(())
@@ -451,7 +474,8 @@ impl<'p> Tree<'p> {
                     slot.tid.load(Acquire) == 0
                 }
             };
-            if over {
+            // The kernel clears the id only for others that share its memory.
+            if over || (end.is_none() && self.is_gone(task)) {
                 return Ok(());
             }
             self.check(task, slot)?;

@@ -22,6 +22,7 @@ const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_SYSVSEM: u64 = 0x4_0000;
 const CLONE_IO: u64 = 0x8000_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
@@ -52,7 +53,7 @@ pub(super) fn flags(recorded: u64, loose: bool) -> u64 {
     } else {
         SIGCHLD
     };
-    flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | signal
+    flags | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | signal
 }
 
 /// By task: it was created with `CLONE_VFORK`, but its parent did not wait for it.

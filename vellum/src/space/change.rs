@@ -205,20 +205,38 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Makes one region of the two that meet before `page`, if they match.
     pub(super) fn merge_at(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
         let tail = self.region_from(space, page);
-        if tail.is_none() {
-            return;
+        if !tail.is_none() && self.region(tail).range().start == page {
+            self.merge_with_previous(pin, space, tail);
         }
+    }
+
+    /// Makes one region of `middle` and those before and behind it that match.
+    pub(super) fn merge_around(&self, pin: &Pin<'_>, space: Live<'_, R>, middle: RegionHandle<R>) {
+        let merged = self.merge_with_previous(pin, space, middle);
+        let next = self.tree(space).next(merged);
+        if !next.is_none() {
+            self.merge_with_previous(pin, space, next);
+        }
+    }
+
+    /// Makes one region of `tail` and the one before it, if they meet and match.
+    /// Returns the region that `tail` is in.
+    fn merge_with_previous(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        tail: RegionHandle<R>,
+    ) -> RegionHandle<R> {
         let head = self.tree(space).previous(tail);
         if head.is_none() {
-            return;
+            return tail;
         }
         let (first, second) = (self.region(head), self.region(tail));
         let (head_view, tail_view) = (first.view(), second.view());
-        let matches = tail_view.range.start == page
-            && Self::continues(&head_view, &tail_view)
+        let matches = Self::continues(&head_view, &tail_view)
             && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
         if !matches {
-            return;
+            return tail;
         }
         // Both: a fault in either may be about to set what decides whether they
         // can be merged.
@@ -233,7 +251,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             for (_, region) in gates {
                 region.gate.open();
             }
-            return;
+            return tail;
         }
         // Asked anew: a fault may have made a private page until the gate closed.
         if second.view().traits.has(Traits::HAS_PRIVATE) {
@@ -241,6 +259,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         self.join_regions(pin, space, &space.seq.write(), head, tail);
         first.gate.open();
+        head
     }
 
     /// The space's lock, for a range that the format can map.

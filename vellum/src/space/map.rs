@@ -3,6 +3,7 @@
 use super::error::{FaultError, MapError};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::{RegionView, Traits};
+use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::object::{ObjectId, ObjectKind};
@@ -155,8 +156,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             offset: if object == 0 { range.start.0 } else { page },
         };
         let occupied = !self.is_free(space, range);
-        if !occupied && self.extend_left_neighbour(pin, space, &view) {
-            self.merge_at(pin, space, range.end);
+        if !occupied && let Some(extended) = self.extend_left_neighbour(pin, space, &view) {
+            self.merge_around(pin, space, extended);
             return Ok(range.start);
         }
         let region = self.make_region(pin)?;
@@ -167,8 +168,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.regions.free(pin, region);
             return Err(error);
         }
-        self.merge_at(pin, space, range.start);
-        self.merge_at(pin, space, range.end);
+        self.merge_around(pin, space, region);
         Ok(range.start)
     }
 
@@ -211,18 +211,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         handle.is_none() || self.region(handle).range().start >= range.end
     }
 
-    /// Lets the region that ends where `view` begins show it too, if it matches.
-    fn extend_left_neighbour(&self, pin: &Pin<'_>, space: Live<'_, R>, view: &RegionView) -> bool {
-        if view.range.start.0 == 0 {
-            return false;
-        }
-        let left = self.region_from(space, Vpn(view.range.start.0 - 1));
+    /// Lets the region that ends where `view` begins show it too, if it matches;
+    /// returns that region.
+    fn extend_left_neighbour(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        view: &RegionView,
+    ) -> Option<RegionHandle<R>> {
+        let before = Vpn(view.range.start.0.checked_sub(1)?);
+        let left = self.region_from(space, before);
         if left.is_none() {
-            return false;
+            return None;
         }
         let left_view = self.region(left).view();
         if !Self::continues(&left_view, view) {
-            return false;
+            return None;
         }
         let range = PageRange {
             start: left_view.range.start,
@@ -236,7 +240,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let last = self.objects.release(view.object);
             debug_assert!(!last, "object lost its last user while it is mapped");
         }
-        true
+        Some(left)
     }
 
     /// Faults in every page of a range, for writing where that is allowed

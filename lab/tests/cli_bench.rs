@@ -1,47 +1,14 @@
 //! `vellum bench` as a user meets it: every workload on the core, end to end, at a
 //! small scale.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod command;
 
+use command::{Scratch, text, vellum};
 use serde_json::Value;
 use vellum_lab::bench::BENCHMARKS;
 use vellum_lab::trace::{
     Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
 };
-
-fn vellum(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-    let output = command.args(arguments).output();
-    output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A directory of the test's own, removed with everything in it at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let name = format!("vellum-bench-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a fresh directory");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing depends on it being gone.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs a benchmark at a small scale with two passes; returns its JSON.
 fn measured(arguments: &[&str]) -> Value {

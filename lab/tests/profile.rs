@@ -1,11 +1,13 @@
 //! `vellum diffprofile` as a user meets it, and sampling profiles of engines.
 
+mod command;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 use std::sync::Arc;
 
+use command::{Scratch, text, vellum};
 use serde_json::Value;
 use vellum_engine::{
     Access, Arena, Backing, Config, Engine, FileSlot, Op, OpError, Outcome, Prot, Sharing,
@@ -16,44 +18,6 @@ use vellum_lab::profile::read::{self, Options as ReadOptions};
 use vellum_lab::profile::sample::Profiler;
 use vellum_lab::profile::{Profile, flame};
 use vellum_lab::report::diffprofile::{Options, Shown, diffprofile};
-
-fn vellum(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-    let output = command.args(arguments).output();
-    output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A directory of the test's own, removed with everything in it at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let name = format!("vellum-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a fresh directory");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, content: &str) -> String {
-        std::fs::write(self.0.join(name), content).expect("written");
-        self.path(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing depends on it being gone.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The profiles posted to linux-kernel on 22 March 2003.
 const POSTED: &str = include_str!("data/diffprofile-2003-03-22.txt");

@@ -1,7 +1,7 @@
 //! Replays on the host's own kernel, as a user meets them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -10,45 +10,14 @@ use vellum_lab::trace::{
     TraceWriter,
 };
 
+use crate::command::{Scratch, text, vellum};
+
 const PAGE: u64 = 4096;
 const SIGCHLD: u64 = 17;
 /// `CLONE_VM | CLONE_VFORK`, as `posix_spawn` has them.
 const SPAWN: u64 = 0x4100 | SIGCHLD;
 /// `CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM`, and what libraries add.
 const THREAD: u64 = 0x3d_0f00;
-
-fn vellum(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-    let output = command.args(arguments).output();
-    output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A directory of the test's own, removed with everything in it at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let name = format!("vellum-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a fresh directory");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing depends on it being gone.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Writes a trace event by event.
 struct Story {

@@ -2,4 +2,6 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod cli;
+#[path = "../command/mod.rs"]
+mod command;
 mod plan;

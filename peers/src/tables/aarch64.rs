@@ -20,6 +20,8 @@ impl Translation<El1Attributes> for Pool {
             PhysicalAddress(page),
         )
     }
+    // SAFETY: the pool notes the address and touches nothing; what the caller
+    // promises, that nobody uses the page any more, is what lets it be handed out.
     #[inline]
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
         pool::give(table.as_ptr().addr());

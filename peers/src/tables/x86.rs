@@ -23,6 +23,8 @@ unsafe impl FrameAllocator<Size4KiB> for Pool {
 }
 
 impl FrameDeallocator<Size4KiB> for Pool {
+    // SAFETY: the pool notes the address and touches nothing; what the caller
+    // promises, that nobody uses the page any more, is what lets it be handed out.
     #[inline]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
         pool::give(frame.start_address().as_u64() as usize);

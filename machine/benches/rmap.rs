@@ -15,7 +15,7 @@ use vellum::addr::{PageRange, Pfn, Vpn};
 use vellum::design::{Design, OPTIONS};
 use vellum::frame::{Kind, PhysicalMemory, Request, Site};
 use vellum::platform::CpuId;
-use vellum::rmap::{Env, Place, RegionRef, ReverseMap, Run, Topology};
+use vellum::rmap::{Env, Place, RegionRef, ReverseMap, Run, Stretch, Topology};
 use vellum::slab::ArenaMaker;
 use vellum::sync::Pin;
 use vellum::table::PteRef;
@@ -46,8 +46,8 @@ impl<S> Topology<S> for Regions<S> {
         &self,
         _pin: &Pin<'_>,
         _object: u32,
-        _index: u64,
-        _visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
+        _pages: (u64, u64),
+        _visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
     ) {
     }
 

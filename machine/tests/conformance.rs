@@ -1,7 +1,7 @@
 //! Every reverse-mapping design against page tables: a visit of a frame finds
 //! the entries that a scan of all tables finds, each once, whatever happened
 //! before; a visitor that stops sees no more, and entries that one clears are
-//! gone for the next.
+//! gone for the next. Visits of consecutive pages of an object find the same.
 //!
 //! The designs are those of the `rmap` option, each as it is and with what
 //! changes how it works. `VELLUM_CASES` sets the number of cases of each,
@@ -39,7 +39,8 @@ const VARIANTS: [&str; 4] = [
 
 type Manager<R> = Vm<Machine, X86_64, R>;
 /// Handle of the space, and page.
-type Entries = BTreeSet<(u32, u64)>;
+type Entry = (u32, u64);
+type Entries = BTreeSet<Entry>;
 
 struct Rng(u64);
 
@@ -122,7 +123,7 @@ impl<R: ReverseMap> World<R> {
         &self,
         frame: Pfn,
         mut verdict: impl FnMut(usize) -> Verdict,
-    ) -> (Vec<(u32, u64)>, VisitReport) {
+    ) -> (Vec<Entry>, VisitReport) {
         let pin = self.vm.pin();
         let env = Env {
             memory: self.vm.memory(),
@@ -145,6 +146,113 @@ impl<R: ReverseMap> World<R> {
             self.vm.memory().put(&pin, frame);
         }
         (met, report)
+    }
+
+    /// Visits consecutive pages of an object together. `verdict` gets how many
+    /// entries were handed out before.
+    fn visit_run(
+        &self,
+        frames: &[Pfn],
+        mut verdict: impl FnMut(usize) -> Verdict,
+    ) -> (Vec<(Pfn, Entry)>, VisitReport) {
+        let pin = self.vm.pin();
+        let env = Env {
+            memory: self.vm.memory(),
+            pin: &pin,
+        };
+        let mut met = Vec::new();
+        let mut cleared = Vec::new();
+        let rmap = self.vm.rmap();
+        let report = rmap.visit_run::<_, X86_64>(&env, &*self.vm, frames, &mut |frame, slot| {
+            let verdict = verdict(met.len());
+            met.push((frame, (slot.space(), slot.page().0)));
+            if verdict == Verdict::Unmapped {
+                slot.clear();
+                cleared.push(frame);
+            }
+            verdict
+        });
+        assert_eq!(report.hits as usize, met.len());
+        assert_eq!(report.unmapped as usize, cleared.len());
+        for frame in cleared {
+            self.vm.memory().put(&pin, frame);
+        }
+        (met, report)
+    }
+
+    /// Mapped pages of objects, consecutive ones together.
+    fn runs(&self, all: &BTreeMap<Pfn, Entries>) -> Vec<Vec<Pfn>> {
+        let place = |frame: &Pfn| {
+            let frame = self.vm.memory().frame(*frame);
+            (frame.owner(), frame.index())
+        };
+        let of_objects = |frame: &Pfn| {
+            self.vm.memory().frame(*frame).kind() == Kind::Object && place(frame).0 != 0
+        };
+        let mut frames: Vec<Pfn> = all.keys().copied().filter(of_objects).collect();
+        frames.sort_by_key(place);
+        let neighbours = |left: &Pfn, right: &Pfn| {
+            let ((object, index), right) = (place(left), place(right));
+            (object, index + 1) == right
+        };
+        frames.chunk_by(neighbours).map(<[Pfn]>::to_vec).collect()
+    }
+
+    /// [`World::compare`] for pages of objects that are visited together.
+    fn compare_runs(&mut self) -> Result<(), String> {
+        let all = self.scan();
+        for run in self.runs(&all) {
+            let (met, _) = self.visit_run(&run, |_| Verdict::Keep);
+            let wanted: BTreeSet<_> = run
+                .iter()
+                .flat_map(|frame| all[frame].iter().map(|entry| (*frame, *entry)))
+                .collect();
+            let found: BTreeSet<_> = met.iter().copied().collect();
+            if found != wanted || met.len() != wanted.len() {
+                return Err(format!("{run:?}: visited {met:?}, entries {wanted:?}"));
+            }
+            let stop = self.rng.below(wanted.len() as u64) as usize;
+            let (met, _) = self.visit_run(&run, |nth| {
+                if nth == stop {
+                    Verdict::Stop
+                } else {
+                    Verdict::Keep
+                }
+            });
+            if met.len() != stop + 1 || !met.iter().all(|entry| wanted.contains(entry)) {
+                return Err(format!("{run:?}: {met:?} with a stop at {stop}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// [`World::clear_some`] for pages of objects that are visited together.
+    fn clear_some_of_runs(&mut self) -> Result<(), String> {
+        let all = self.scan();
+        for run in self.runs(&all) {
+            let mut left: BTreeSet<_> = run
+                .iter()
+                .flat_map(|frame| all[frame].iter().map(|entry| (*frame, *entry)))
+                .collect();
+            let clears: Vec<bool> = left.iter().map(|_| self.rng.below(3) == 0).collect();
+            let (met, _) = self.visit_run(&run, |nth| {
+                if clears.get(nth).copied().unwrap_or(false) {
+                    Verdict::Unmapped
+                } else {
+                    Verdict::Keep
+                }
+            });
+            let whole = met.len() == left.len();
+            for (entry, _) in met.iter().zip(&clears).filter(|(_, clear)| **clear) {
+                left.remove(entry);
+            }
+            let (after, _) = self.visit_run(&run, |_| Verdict::Keep);
+            let found: BTreeSet<_> = after.iter().copied().collect();
+            if !whole || found != left || after.len() != left.len() {
+                return Err(format!("{run:?}: {met:?}, {clears:?}, then {after:?}"));
+            }
+        }
+        self.compare()
     }
 
     fn compare(&mut self) -> Result<(), String> {
@@ -170,7 +278,7 @@ impl<R: ReverseMap> World<R> {
                 return Err(format!("{frame:?}: {met:?} with a stop at {stop}"));
             }
         }
-        Ok(())
+        self.compare_runs()
     }
 
     /// Clears some entries of each frame through visits. Counts of spaces are
@@ -314,6 +422,9 @@ impl<R: ReverseMap> World<R> {
         }
         for round in 0..3 {
             self.check(&format!("clearing, round {round}"), Self::clear_some)?;
+            (0..15).for_each(|_| self.step());
+            let clear = Self::clear_some_of_runs;
+            self.check(&format!("clearing in runs, round {round}"), clear)?;
             (0..15).for_each(|_| self.step());
             self.check(&format!("after clearing, round {round}"), Self::compare)?;
         }

@@ -280,6 +280,16 @@ impl Frame {
         Counts(self.counts.fetch_sub(ONE_MAP, Ordering::Release))
     }
 
+    /// A PTE that mapped the frame is gone, and no CPU has its translation: its
+    /// reference goes with it. True if that was the last reference, and the
+    /// frame is the caller's.
+    #[inline]
+    pub fn put_mapping(&self) -> bool {
+        let old = Counts(self.counts.fetch_sub(ONE_REF + ONE_MAP, Ordering::AcqRel));
+        debug_assert!(old.refs() > 0 && old.maps() > 0, "mapping dropped twice");
+        old.refs() == 1
+    }
+
     /// The only PTE that maps the frame is gone, and nothing else keeps it: both
     /// go in one step, and the frame is the caller's. False, and nothing
     /// changed, if there is another mapping or reference.

@@ -178,7 +178,7 @@ impl ReverseMap for Anonmm {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, page) {
-            return self.files.visit(env, topology, page, visitor);
+            return self.files.visit_one(env, topology, page, visitor);
         }
         let frame = env.memory.frame(page);
         let mut visit = Visit {
@@ -210,6 +210,16 @@ impl ReverseMap for Anonmm {
         let removes = &self.cpus.get(env.pin).removes;
         removes.add(u64::from(visit.unmapped));
         visit.report
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, visitor)
     }
 
     fn stats(&self) -> RmapStats {

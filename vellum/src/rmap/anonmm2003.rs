@@ -145,16 +145,16 @@ impl Anonmm2003 {
         CHAINED | u64::from(self.addresses.begin(env, word as u32, page).raw())
     }
 
-    fn visit_file<P: Platform, F: Format>(
+    fn visit_files<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
         topology: &dyn Topology<()>,
-        page: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+        pages: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         self.files
-            .visit(env, topology, page, &mut |slot: &Slot<'_, F>| {
-                let verdict = visitor(slot);
+            .visit(env, topology, pages, &mut |page, slot: &Slot<'_, F>| {
+                let verdict = visitor(page, slot);
                 if verdict == Verdict::Unmapped {
                     let guard = self.lock(env, page);
                     let word = guard.value();
@@ -321,7 +321,7 @@ impl ReverseMap for Anonmm2003 {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, page) {
-            return self.visit_file(env, topology, page, visitor);
+            return self.visit_files(env, topology, &[page], &mut |_, slot| visitor(slot));
         }
         let frame = env.memory.frame(page);
         let mut visit = Visit {
@@ -357,6 +357,16 @@ impl ReverseMap for Anonmm2003 {
             env.pin.relax(spins);
             spins += 1;
         }
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.visit_files(env, topology, frames, visitor)
     }
 
     fn stats(&self) -> RmapStats {

@@ -9,9 +9,9 @@
 
 use core::ops::ControlFlow;
 
-use super::{Env, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use super::{Env, RmapStats, Run, Slot, Stretch, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
-use crate::frame::{Frame, Kind};
+use crate::frame::Kind;
 use crate::platform::Platform;
 use crate::sync::{Counter, PerCpu};
 use crate::table::{Format, PteRef};
@@ -67,61 +67,69 @@ impl FilePages {
         self.cpus.get(env.pin).moves.add(u64::from(run.count));
     }
 
-    /// [`super::ReverseMap::visit`] for a page of an object. Locks the tables
-    /// it looks into, one at a time, and holds nothing else. Not inlined: a
-    /// design that knows the only entry has no use for it.
-    #[inline(never)]
-    pub fn visit<P: Platform, F: Format, S>(
+    /// [`super::ReverseMap::visit`] for a page of an object.
+    pub fn visit_one<P: Platform, F: Format, S>(
         &self,
         env: &Env<'_, P>,
         topology: &dyn Topology<S>,
         page: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
+        self.visit(env, topology, &[page], &mut |_, slot| visitor(slot))
+    }
+
+    /// [`super::ReverseMap::visit_run`]. Locks the tables it looks into, one at
+    /// a time, and holds nothing else. Not inlined: a design that knows the
+    /// only entry has no use for it.
+    #[inline(never)]
+    pub fn visit<P: Platform, F: Format, S>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<S>,
+        pages: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
         let mut report = VisitReport::default();
         let mut spins = 0;
-        while self.search_regions(env, topology, page, &mut report, visitor) {
+        while self.search_regions(env, topology, pages, &mut report, visitor) {
             env.pin.relax(spins);
             spins += 1;
         }
         report
     }
 
-    /// Searches the regions of the page's object. Returns whether a lock was
+    /// Searches the regions of the pages' object. Returns whether a lock was
     /// not free, so that entries may have been missed.
     fn search_regions<P: Platform, F: Format, S>(
         &self,
         env: &Env<'_, P>,
         topology: &dyn Topology<S>,
-        page: Pfn,
+        pages: &[Pfn],
         report: &mut VisitReport,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> bool {
-        let frame = env.memory.frame(page);
+        let Some(&leader) = pages.first() else {
+            return false;
+        };
+        let frames = pages.iter().map(|&page| env.memory.frame(page));
+        let first = env.memory.frame(leader);
+        let index = first.index();
         let mut search = Search {
             env,
-            page,
-            frame,
+            pages,
+            index,
             removes: &self.cpus.get(env.pin).removes,
-            candidates: [NO_ENTRY; CANDIDATES],
+            candidates: [Candidate::NONE; CANDIDATES],
             collected: 0,
-            wanted: frame.counts().maps(),
+            wanted: frames.map(|frame| frame.counts().maps()).sum(),
             contended: false,
             report,
             visitor,
         };
-        topology.mappings_of(
-            env.pin,
-            frame.owner(),
-            frame.index(),
-            &mut |candidate| match candidate {
-                Some(candidate) => search.collect(candidate),
-                None => {
-                    search.report.false_probes += 1;
-                    ControlFlow::Continue(())
-                }
-            },
-        );
+        let range = (index, index + pages.len() as u64);
+        topology.mappings_of(env.pin, first.owner(), range, &mut |stretch| {
+            search.collect(stretch)
+        });
         let _ = search.open_collected();
         search.contended
     }
@@ -135,44 +143,68 @@ impl FilePages {
     }
 }
 
-const NO_ENTRY: PteRef = PteRef {
-    table: Pfn::NONE,
-    index: 0,
-};
+/// Consecutive entries of a table that may map consecutive pages of a search.
+#[derive(Clone, Copy)]
+struct Candidate {
+    pte: PteRef,
+    /// Which of the pages the first is for.
+    at: u32,
+    pages: u32,
+}
 
-/// Entries that are looked up before the first of them is locked.
+impl Candidate {
+    const NONE: Candidate = Candidate {
+        pte: PteRef {
+            table: Pfn::NONE,
+            index: 0,
+        },
+        at: 0,
+        pages: 0,
+    };
+}
+
+/// Candidates that are looked up before the first of them is locked.
 const CANDIDATES: usize = 16;
 
-/// One pass over the regions that show a page.
+/// One pass over the regions that show consecutive pages.
 ///
 /// Locking a table keeps a processor from running ahead, and finding the next
 /// entry is mostly waiting for memory. So entries are found several at a time,
-/// and then locked one after the other.
+/// and then locked one table after the other.
 struct Search<'v, 'e, P: Platform, F: Format> {
     env: &'v Env<'e, P>,
-    page: Pfn,
-    frame: &'v Frame,
+    pages: &'v [Pfn],
+    /// The object's page that the first is.
+    index: u64,
     removes: &'v Counter,
-    candidates: [PteRef; CANDIDATES],
+    candidates: [Candidate; CANDIDATES],
     collected: usize,
     /// Entries still to be found.
     wanted: u32,
     /// Whether a lock was not free, so that entries may have been missed.
     contended: bool,
     report: &'v mut VisitReport,
-    visitor: &'v mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    visitor: &'v mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
 }
 
 impl<P: Platform, F: Format> Search<'_, '_, P, F> {
-    /// One more entry that may map the page. Breaks when all are found or the
-    /// visitor has seen enough.
+    /// One more stretch that may map pages. Breaks when all entries are found
+    /// or the visitor has seen enough.
     #[inline]
-    fn collect(&mut self, pte: PteRef) -> ControlFlow<()> {
+    fn collect(&mut self, stretch: Stretch) -> ControlFlow<()> {
         if self.wanted == 0 {
             return ControlFlow::Break(());
         }
+        let Some(pte) = stretch.entry else {
+            self.report.false_probes += stretch.pages;
+            return ControlFlow::Continue(());
+        };
         Slot::<F>::prefetch(self.env.memory, pte);
-        self.candidates[self.collected] = pte;
+        self.candidates[self.collected] = Candidate {
+            pte,
+            at: (stretch.index - self.index) as u32,
+            pages: stretch.pages,
+        };
         self.collected += 1;
         if self.collected < CANDIDATES.min(self.wanted as usize) {
             return ControlFlow::Continue(());
@@ -180,31 +212,50 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
         self.open_collected()
     }
 
-    /// Opens the entries collected, and forgets them.
+    /// Looks into the tables collected, and forgets them.
     fn open_collected(&mut self) -> ControlFlow<()> {
         let count = core::mem::take(&mut self.collected);
         for at in 0..count {
-            match Slot::open(self.env.memory, self.candidates[at], self.page) {
+            let candidate = self.candidates[at];
+            match Slot::lock(self.env.memory, candidate.pte) {
                 Err(_) => {
                     self.report.lock_failures += 1;
                     self.contended = true;
                 }
-                Ok(None) => self.report.false_probes += 1,
-                Ok(Some(slot)) => self.found(&slot)?,
+                Ok(None) => self.report.false_probes += candidate.pages,
+                Ok(Some(slot)) => self.look_into(slot, candidate)?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Goes through the entries of one candidate, its table locked.
+    #[inline]
+    fn look_into(&mut self, mut slot: Slot<'_, F>, candidate: Candidate) -> ControlFlow<()> {
+        let first = candidate.at as usize;
+        let pages = &self.pages[first..first + candidate.pages as usize];
+        for (nth, &page) in pages.iter().enumerate() {
+            if nth > 0 {
+                slot.advance();
+            }
+            if slot.maps(page) {
+                self.found(page, &slot)?;
+            } else {
+                self.report.false_probes += 1;
             }
         }
         ControlFlow::Continue(())
     }
 
     #[inline]
-    fn found(&mut self, slot: &Slot<'_, F>) -> ControlFlow<()> {
+    fn found(&mut self, page: Pfn, slot: &Slot<'_, F>) -> ControlFlow<()> {
         self.report.hits += 1;
         self.wanted = self.wanted.saturating_sub(1);
-        match (self.visitor)(slot) {
+        match (self.visitor)(page, slot) {
             Verdict::Keep => {}
             Verdict::Unmapped => {
                 self.report.unmapped += 1;
-                self.frame.remove_mapping();
+                self.env.memory.frame(page).remove_mapping();
                 self.removes.bump();
             }
             Verdict::Stop => {

@@ -148,7 +148,17 @@ impl ReverseMap for Partial {
         if env.memory.frame(pfn).kind() != Kind::Object {
             return self.anonymous.visit(env, topology, pfn, visitor);
         }
-        self.files.visit(env, topology, pfn, visitor)
+        self.files.visit_one(env, topology, pfn, visitor)
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, visitor)
     }
 
     fn stats(&self) -> RmapStats {

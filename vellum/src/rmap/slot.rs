@@ -28,17 +28,35 @@ impl<'a, F: Format> Slot<'a, F> {
         pte: PteRef,
         frame: Pfn,
     ) -> Result<Option<Self>, Contended> {
+        Ok(Self::lock(memory, pte)?.filter(|slot| slot.maps(frame)))
+    }
+
+    /// Locks the table of `pte` if that needs no waiting; `Ok(None)` if it is
+    /// not linked any more. What the entry maps is still to be checked.
+    #[inline]
+    pub(super) fn lock<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pte: PteRef,
+    ) -> Result<Option<Self>, Contended> {
         let index = pte.index as usize;
-        Ok(LockedTable::try_lock(memory, pte.table)?.and_then(|table| {
-            let entry = table.load(index);
-            let level = table.level();
-            let hit = F::is_mapped(entry)
-                && F::is_leaf(entry, level)
-                && (F::frame(entry, level).0..)
-                    .zip(0..F::pages_at(level))
-                    .any(|(pfn, _)| pfn == frame.0);
-            hit.then_some(Slot { table, index })
-        }))
+        let locked = LockedTable::try_lock(memory, pte.table)?;
+        Ok(locked.map(|table| Slot { table, index }))
+    }
+
+    /// Goes on to the next entry of the table, which has one.
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.index += 1;
+    }
+
+    /// Whether the entry maps `frame`.
+    #[inline]
+    pub(super) fn maps(&self, frame: Pfn) -> bool {
+        let entry = self.table.load(self.index);
+        let level = self.table.level();
+        F::is_mapped(entry)
+            && F::is_leaf(entry, level)
+            && u64::from(frame.0.wrapping_sub(F::frame(entry, level).0)) < F::pages_at(level)
     }
 
     /// The entry.
@@ -78,6 +96,9 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Clears the dirty mark; returns whether it was set.
     pub fn take_dirty(&self) -> bool {
+        if !F::marks(self.entry()).dirty {
+            return false;
+        }
         let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
             let marks = F::marks(entry);
             F::with_marks(
@@ -93,6 +114,11 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Clears the accessed mark; returns whether it was set.
     pub fn take_accessed(&self) -> bool {
+        // Most entries have not been used since the last time, and an atomic
+        // update would cost more than all the rest.
+        if !F::marks(self.entry()).accessed {
+            return false;
+        }
         let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
             let marks = F::marks(entry);
             F::with_marks(

@@ -37,11 +37,15 @@ impl Topology<()> for Places<'_> {
         &self,
         pin: &Pin<'_>,
         _object: u32,
-        _index: u64,
-        visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
+        (first, _): (u64, u64),
+        visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
     ) {
-        let leaves = self.pages.iter().map(|&page| self.leaf(pin, 1, page));
-        let _ = { leaves }.try_for_each(visit);
+        let stretches = self.pages.iter().map(|&page| Stretch {
+            index: first,
+            pages: 1,
+            entry: self.leaf(pin, 1, page),
+        });
+        let _ = { stretches }.try_for_each(visit);
     }
 
     fn leaf(&self, _pin: &Pin<'_>, _space: u32, page: Vpn) -> Option<PteRef> {

@@ -117,6 +117,17 @@ impl<S> Clone for RegionRef<'_, S> {
 
 impl<S> Copy for RegionRef<'_, S> {}
 
+/// Where consecutive pages of an object may be mapped by consecutive entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// The first page.
+    pub index: u64,
+    /// How many pages: at least one, and no more than the table has entries for.
+    pub pages: u32,
+    /// The first page's level-1 entry, or nothing if there is no table for it.
+    pub entry: Option<PteRef>,
+}
+
 /// Counts of one design, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RmapStats {

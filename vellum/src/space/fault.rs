@@ -179,13 +179,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
         self.events(fault.pin).faults.bump();
         let view = &fault.entered.view;
-        let (_, level) = fault.lowest;
         if F::is_mapped(entry) {
             return self.resolve_present(fault, entry);
         }
         match (view.object, fault.access) {
             (0, Access::Write) => self.map_new_page(fault),
-            (0, _) => self.map_zero_page(fault, level),
+            (0, _) => self.map_zero_page(fault),
             (_, Access::Write) if !view.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
@@ -323,17 +322,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First load from a private page without object: the shared zero page.
-    /// `level` is that of the lowest table on the way to it, as seen a moment ago.
-    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>, level: u32) -> Result<Step, FaultError> {
+    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
         let prot: Prot = fault.entered.view.prot.read_only();
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
-        let made = if level == 1 {
-            0
-        } else {
-            fault.tables.link_leaf(fault.page, leaf)?
+        let made = match fault.lowest.1 {
+            1 => 0,
+            _ => (fault.tables).link_leaf(fault.page, fault.lowest, leaf)?,
         };
-        self.count_tables(fault.pin, fault.space, made, 0);
-        if made == 0 {
+        if made > 0 {
+            self.count_tables(fault.pin, fault.space, made, 0);
+        } else {
             let Some(table) = fault.lock_empty(self)? else {
                 return Ok(Step::Again);
             };

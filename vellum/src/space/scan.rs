@@ -1,11 +1,12 @@
 //! Lookups through reverse mapping as page aging makes them: who maps this
 //! page, and has it been used since the last time?
 
-use super::manager::{SpaceId, Vm};
-use crate::addr::{PageRange, Pfn};
+use super::manager::{Live, SpaceId, Vm};
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::Kind;
 use crate::object::ObjectId;
 use crate::platform::Platform;
-use crate::rmap::{ReverseMap, Verdict, VisitReport};
+use crate::rmap::{ReverseMap, Slot, Verdict, VisitReport};
 use crate::sync::Pin;
 use crate::table::Format;
 
@@ -33,30 +34,53 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// `None` if there is no such space. Takes table locks, one at a time.
     pub fn scan_space(&self, id: SpaceId, range: PageRange) -> Option<ScanReport> {
         let mut report = ScanReport::default();
-        for page in range.start.0..range.end.0 {
-            let page = crate::addr::Vpn(page);
+        let mut next = range.start;
+        while next < range.end {
             let pin = self.pin();
             let space = self.find_space(id)?;
-            let Some(table) = self.tables(&pin, space).lock(page) else {
-                continue;
+            let mut taken = Taken::NONE;
+            let pages = PageRange {
+                start: next,
+                end: range.end,
             };
-            let level = table.level();
-            let entry = table.load(F::index(page, level));
-            if !F::is_mapped(entry) || !F::is_leaf(entry, level) {
-                continue;
-            }
-            let within = page.0 & (F::pages_at(level) - 1);
-            let pfn = F::frame(entry, level).offset(within as u32);
-            if pfn == self.zero_page {
-                continue;
-            }
-            // The entry, which cannot change while its table is locked, has a
-            // reference to the frame.
-            self.memory.frame(pfn).get();
-            drop(table);
-            self.look_up(&pin, pfn, &mut report);
+            next = self.take_mapped(&pin, space, pages, &mut taken);
+            self.look_up(&pin, &taken, &mut report);
         }
         Some(report)
+    }
+
+    /// Takes a reference to each of the next frames that one table of the space
+    /// maps in `pages`. Returns the page to go on with.
+    fn take_mapped(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        pages: PageRange,
+        taken: &mut Taken,
+    ) -> Vpn {
+        let mut page = pages.start;
+        let Some(table) = self.tables(pin, space).lock(page) else {
+            return page.offset(1);
+        };
+        let level = table.level();
+        let covered = F::pages_at(level);
+        let mut index = F::index(page, level);
+        while page < pages.end && index < F::ENTRIES && !taken.is_full() {
+            let entry = table.load(index);
+            let within = page.0 & (covered - 1);
+            if F::is_mapped(entry) && F::is_leaf(entry, level) {
+                let pfn = F::frame(entry, level).offset(within as u32);
+                if pfn != self.zero_page {
+                    // The entry, which cannot change while its table is locked,
+                    // has a reference to the frame.
+                    self.memory.frame(pfn).get();
+                    taken.push(pfn);
+                }
+            }
+            page = page.offset(1);
+            index += usize::from(within + 1 == covered);
+        }
+        page
     }
 
     /// Looks up every cached page of the object among the `pages` from
@@ -65,38 +89,91 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// `None` if there is no such object.
     pub fn scan_object(&self, id: ObjectId, first: u64, pages: u64) -> Option<ScanReport> {
         let mut report = ScanReport::default();
-        for index in first..first.saturating_add(pages) {
+        let mut index = first;
+        let end = first.saturating_add(pages);
+        loop {
             let pin = self.pin();
             let object = self.objects.find(id)?;
-            if index >= object.pages() {
-                break;
+            let end = end.min(object.pages());
+            if index >= end {
+                return Some(report);
             }
-            if let Some(pfn) = self.objects.lookup(&self.memory, &pin, object, index) {
-                self.look_up(&pin, pfn, &mut report);
+            let mut taken = Taken::NONE;
+            while index < end && !taken.is_full() {
+                if let Some(pfn) = self.objects.lookup(&self.memory, &pin, object, index) {
+                    taken.push(pfn);
+                }
+                index += 1;
             }
+            self.look_up(&pin, &taken, &mut report);
         }
-        Some(report)
     }
 
-    /// Visits the entries of a frame to which the caller has a reference, and
-    /// drops the reference.
-    fn look_up(&self, pin: &Pin<'_>, pfn: Pfn, report: &mut ScanReport) {
+    /// Visits the entries of frames to which the caller has references, and
+    /// drops the references. Neighbours in a file are looked up together.
+    fn look_up(&self, pin: &Pin<'_>, taken: &Taken, report: &mut ScanReport) {
         let env = self.env(pin);
         let mut accessed = 0;
-        let visit: VisitReport = self.rmap.visit::<P, F>(&env, self, pfn, &mut |slot| {
-            accessed += u64::from(slot.take_accessed());
-            Verdict::Keep
-        });
-        self.memory.put(pin, pfn);
+        let mut visit = VisitReport::default();
+        let frames = taken.frames();
+        let neighbours = |&left: &Pfn, &right: &Pfn| {
+            let (left, right) = (self.memory.frame(left), self.memory.frame(right));
+            left.kind() == Kind::Object
+                && right.kind() == Kind::Object
+                && left.owner() == right.owner()
+                && left.index() + 1 == right.index()
+        };
+        for run in frames.chunk_by(neighbours) {
+            let mut take = |slot: &Slot<'_, F>| {
+                accessed += u64::from(slot.take_accessed());
+                Verdict::Keep
+            };
+            visit.merge(match *run {
+                [pfn] => self.rmap.visit::<P, F>(&env, self, pfn, &mut take),
+                _ => (self.rmap).visit_run::<P, F>(&env, self, run, &mut |_, slot| take(slot)),
+            });
+        }
+        for &pfn in frames {
+            self.memory.put(pin, pfn);
+        }
         let events = self.events(pin);
-        events.lookups.bump();
+        events.lookups.add(frames.len() as u64);
         events.lookup_hits.add(u64::from(visit.hits));
         events.lookup_misses.add(u64::from(visit.false_probes));
         events.lookup_retries.add(u64::from(visit.lock_failures));
-        report.pages += 1;
+        report.pages += frames.len() as u64;
         report.hits += u64::from(visit.hits);
         report.false_probes += u64::from(visit.false_probes);
         report.lock_failures += u64::from(visit.lock_failures);
         report.accessed += accessed;
+    }
+}
+
+/// Frames that are looked up together: what two cache lines of entries map.
+const TOGETHER: usize = 16;
+
+/// Frames with a reference to each, in the order they were met.
+struct Taken {
+    frames: [Pfn; TOGETHER],
+    count: usize,
+}
+
+impl Taken {
+    const NONE: Taken = Taken {
+        frames: [Pfn::NONE; TOGETHER],
+        count: 0,
+    };
+
+    fn push(&mut self, frame: Pfn) {
+        self.frames[self.count] = frame;
+        self.count += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == TOGETHER
+    }
+
+    fn frames(&self) -> &[Pfn] {
+        &self.frames[..self.count]
     }
 }

@@ -7,7 +7,7 @@ use super::region::RegionView;
 use crate::addr::Vpn;
 use crate::object::MappedBy;
 use crate::platform::Platform;
-use crate::rmap::{RegionRef, ReverseMap, Topology};
+use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};
 use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
@@ -36,17 +36,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
         &self,
         pin: &Pin<'_>,
         object: u32,
-        index: u64,
-        visit: &mut dyn FnMut(Option<PteRef>) -> ControlFlow<()>,
+        (first, end): (u64, u64),
+        visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
     ) {
         if object == 0 {
-            // The page has left its object, and so every mapping.
+            // The pages have left their object, and so every mapping.
             return;
         }
         let regions = self.objects.regions(&self.regions, object);
-        regions.overlapping(pin, index, index + 1, |_: Handle<_>, region| {
-            let page = region.range().start.offset(index - region.first_index());
-            visit(self.leaf(pin, region.space(), page))
+        regions.overlapping(pin, first, end, |_: Handle<_>, region| {
+            let (start, from) = (region.range().start, region.first_index());
+            let (mut index, behind) = (first.max(from), end.min(region.end_index()));
+            while index < behind {
+                let page = start.offset(index - from);
+                let in_table = (F::ENTRIES - F::index(page, 1)) as u64;
+                let pages = in_table.min(behind - index);
+                visit(Stretch {
+                    index,
+                    pages: pages as u32,
+                    entry: self.leaf(pin, region.space(), page),
+                })?;
+                index += pages;
+            }
+            ControlFlow::Continue(())
         });
     }
 

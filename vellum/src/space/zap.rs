@@ -164,6 +164,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 ObjectKind::File { .. } => zapped.file += 1,
                 ObjectKind::SharedMemory => zapped.shared_memory += 1,
             }
+            if gather.needs_no_flush() {
+                if frame.put_mapping() {
+                    self.memory.free_unreferenced(pin, pfn, 0);
+                }
+                return;
+            }
             frame.remove_mapping();
             if dirty {
                 gather.dirty_frame(pfn);

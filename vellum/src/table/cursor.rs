@@ -85,10 +85,13 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
     pub fn map(&mut self, page: Vpn, leaf: u64) -> Result<bool, OutOfMemory> {
         if self.level != 1 || !self.covers.contains(page) {
             self.leave();
-            let made = self.tables.link_leaf(page, leaf)?;
-            if made > 0 {
-                self.made += made;
-                return Ok(true);
+            let (entry, lowest) = self.tables.find(page);
+            if lowest.1 > 1 && entry == 0 {
+                let made = self.tables.link_leaf(page, lowest, leaf)?;
+                if made > 0 {
+                    self.made += made;
+                    return Ok(true);
+                }
             }
         }
         let table = self.find_or_make(page, 1)?;

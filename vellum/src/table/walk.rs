@@ -177,19 +177,22 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
     }
 
-    /// Maps `page` by `leaf` in a new level-1 table, if there is none for it.
+    /// Maps `page` by `leaf` in a new level-1 table below `table`, which
+    /// [`Tables::find`] named under the same pin with its `level` above 1.
     /// The entry is in the table before the table is linked, with one store: a
     /// new table is neither locked nor read, so that it need not be in the
-    /// cache. Returns how many tables were made; 0 if the page has a table or
-    /// got one meanwhile, and then nothing was mapped.
+    /// cache. Returns how many tables were made; 0 if the page got a table
+    /// meanwhile, and then nothing was mapped.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing was linked.
-    pub fn link_leaf(&self, page: Vpn, leaf: u64) -> Result<u32, OutOfMemory> {
-        let (table, level) = self.descend_to(page, 1);
-        if level == 1 || F::is_mapped(self.word(table, level, page)) {
-            return Ok(0);
-        }
+    pub fn link_leaf(
+        &self,
+        page: Vpn,
+        (table, level): (Pfn, u32),
+        leaf: u64,
+    ) -> Result<u32, OutOfMemory> {
+        debug_assert!(level > 1, "a page with a table needs no new one");
         self.link(page, table, level, 1, leaf)
     }
 

@@ -24,7 +24,8 @@ const SCAN_PAGES: u64 = 64;
 const FILE: FileSlot = FileSlot(0);
 
 const SCANNER: &str = "There is no reclaim yet: a scanner visits every page of the file at a set \
-     rate (size visits: times for each page) and asks who maps it, as page aging would.";
+     rate (size visits: times for each page) and asks who maps it, as page aging would, up to 16 \
+     neighbours at a time: designs that search regions look for them together.";
 
 fn notes() -> Vec<String> {
     vec![SCANNER.to_owned(), run::NOT_MODELLED.to_owned()]

@@ -328,11 +328,21 @@ impl ReverseMap for AnonVma {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, frame) {
-            return self.files.visit(env, topology, frame, visitor);
+            return self.files.visit_one(env, topology, frame, visitor);
         }
         self.pages.visit(env, frame, visitor, |anon_vma, search| {
             self.search(env, topology, anon_vma, search);
         })
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Relation>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, visitor)
     }
 
     fn stats(&self) -> RmapStats {

@@ -331,19 +331,32 @@ impl Family {
         if visit.is_over() {
             return;
         }
-        let (frame, visitor) = (visit.frame, &mut *visit.visitor);
-        let report = self
-            .files
-            .visit(visit.env, topology, visit.pfn, &mut |slot| {
-                let verdict = visitor(slot);
-                match verdict {
-                    Verdict::Keep => self.note_kept(frame, slot.pte()),
-                    Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
-                    Verdict::Stop => {}
-                }
-                verdict
-            });
+        let visitor = &mut *visit.visitor;
+        let report = self.search_files(visit.env, topology, &[visit.pfn], &mut |_, slot| {
+            visitor(slot)
+        });
         visit.report.merge(report);
+    }
+
+    /// Finds entries of an object's pages through its regions, and keeps what
+    /// was learned of the pages' only entries.
+    fn search_files<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        pages: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, pages, &mut |page, slot| {
+            let verdict = visitor(page, slot);
+            let frame = env.memory.frame(page);
+            match verdict {
+                Verdict::Keep => self.note_kept(frame, slot.pte()),
+                Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
+                Verdict::Stop => {}
+            }
+            verdict
+        })
     }
 }
 
@@ -522,6 +535,16 @@ impl ReverseMap for Family {
             self.visit_private(topology, &mut visit);
         }
         visit.report
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.search_files(env, topology, frames, visitor)
     }
 
     fn stats(&self) -> RmapStats {

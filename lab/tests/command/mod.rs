@@ -1,14 +1,24 @@
 //! What the tests of the command share: running it, and files of a test's own.
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use vellum_lab::trace::TraceReader;
 
 /// Runs `vellum` to its end.
 pub fn vellum(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
     let output = command.args(arguments).output();
     output.expect("the program was built and can be started")
+}
+
+/// Seconds from the beginning of a trace at which parts of it, in percent, have
+/// passed: for cuts that do not depend on how long a recording took.
+pub fn moments<const N: usize>(trace: &Path, percent: [u32; N]) -> [String; N] {
+    let trace = TraceReader::open(trace).expect("a trace");
+    let seconds = trace.header().duration_us as f64 / 1e6;
+    percent.map(|part| format!("{:.6}", seconds * f64::from(part) / 100.0))
 }
 
 /// What a command printed.

@@ -10,7 +10,7 @@ use vellum_lab::trace::{
     TraceWriter,
 };
 
-use crate::command::{Scratch, text, vellum};
+use crate::command::{Scratch, moments, text, vellum};
 
 const PAGE: u64 = 4096;
 const SIGCHLD: u64 = 17;
@@ -287,9 +287,10 @@ fn a_cut_of_a_shipped_trace_faults_here_as_it_did_where_it_was_recorded() {
     let scratch = Scratch::new("linux-shipped");
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
     let cut = scratch.path("cut.vellum");
+    let [from, to] = &moments(&shipped, [20, 60]);
     let shipped = shipped.display().to_string();
     let output = vellum(&[
-        "cut", &shipped, "-o", &cut, "--from", "1", "--to", "3", "--level", "1",
+        "cut", &shipped, "-o", &cut, "--from", from, "--to", to, "--level", "1",
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let output = vellum(&["replay", &cut, "--on", "linux", "--quiet", "--json", "-"]);

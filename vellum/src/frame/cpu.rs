@@ -81,12 +81,15 @@ impl Ring {
         Some(Pfn(self.slot(top).load(Ordering::Relaxed)))
     }
 
-    /// The frame that [`Ring::pop`] would take.
+    /// The frame that [`Ring::pop`] would take after `others`.
     #[inline]
-    pub(crate) fn youngest(&self) -> Option<Pfn> {
+    pub(crate) fn after(&self, others: u32) -> Option<Pfn> {
         let top = self.top.load(Ordering::Relaxed);
-        (top != self.bottom.load(Ordering::Relaxed))
-            .then(|| Pfn(self.slot(top.wrapping_sub(1)).load(Ordering::Relaxed)))
+        let length = top.wrapping_sub(self.bottom.load(Ordering::Relaxed));
+        (length > others).then(|| {
+            let place = top.wrapping_sub(1 + others);
+            Pfn(self.slot(place).load(Ordering::Relaxed))
+        })
     }
 
     /// Takes the oldest frame.

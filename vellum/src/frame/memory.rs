@@ -170,7 +170,7 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             let ring = Self::ring_for(cpu, request.zone);
             if let Some(pfn) = ring.pop() {
-                if let Some(next) = ring.youngest() {
+                if let Some(next) = ring.after(0) {
                     bytes::prefetch(self.frame(next));
                 }
                 cpu.counters.allocs.bump();

@@ -58,7 +58,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let pfn = ring
             .pop()
             .or_else(|| self.refill_zeroed(pin, ring, zone, request))?;
-        if let Some(next) = ring.youngest() {
+        if let Some(next) = ring.after(0) {
             bytes::prefetch(self.frame(next));
         }
         cpu.counters.allocs.bump();

@@ -15,6 +15,9 @@ use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{CachePadded, PerCpu, Pin, bytes};
 
+/// Tables between the one taken and the one that is brought near: by the time
+/// it is taken, a line that comes from memory has arrived.
+const AHEAD: u32 = 2;
 /// Most tables of a stack, whatever is free.
 const MOST: u32 = 2048;
 /// Most tables of a stack that has a depot behind it.
@@ -210,7 +213,7 @@ impl<P: Platform> TablePages<P> for Warm {
             return Err(OutOfMemory);
         }
         let table = cpu.stack.pop().ok_or(OutOfMemory)?;
-        if let Some(next) = cpu.stack.youngest() {
+        if let Some(next) = cpu.stack.after(AHEAD) {
             bytes::prefetch(memory.frame(next));
             keep::prefetch(memory, next, wanted.entry);
         }

@@ -91,6 +91,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         let peak = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
         let arena = |stats: vellum::slab::ArenaStats| (stats.bytes, stats.bytes);
         let (spaces, regions) = (arena(stats.memory.spaces), arena(stats.memory.regions));
+        let region_nodes = arena(stats.memory.region_nodes);
         let (objects, nodes) = (arena(stats.memory.objects), arena(stats.memory.radix_nodes));
         vec![
             ("all frames", used, peak(&self.peaks.frames)),
@@ -103,6 +104,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             ("rmap nodes", stats.rmap.bytes, stats.rmap.peak_bytes),
             ("space arena", spaces.0, spaces.1),
             ("region arena", regions.0, regions.1),
+            ("region-tree arena", region_nodes.0, region_nodes.1),
             ("object arena", objects.0, objects.1),
             ("cache-tree arena", nodes.0, nodes.1),
         ]

@@ -19,6 +19,17 @@ use crate::platform::{
 std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
     static TASK: Cell<u64> = const { Cell::new(0) };
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a step of a search.
+pub(crate) fn count_step() {
+    STEPS.set(STEPS.get() + 1);
+}
+
+/// Steps counted on this thread since the last call.
+pub(crate) fn take_steps() -> u64 {
+    STEPS.replace(0)
 }
 
 /// Moves the calling thread to a CPU. It must not be pinned.

@@ -1,27 +1,29 @@
-//! Balanced trees threaded through arena items.
+//! Trees over arena items: interval trees, which need no memory of their own,
+//! and trees of ranges, whose searches are short.
 //!
-//! An AVL tree whose links lie in the items, so that inserting and removing
-//! never allocate. Items carry sums over their subtrees (largest gap, largest
-//! end) that [`Threaded::refresh`] recomputes bottom-up. Links are atomics:
-//! one writer at a time, under a lock of its owner, beside readers that
-//! validate what they found by other means and never follow more than
-//! [`MAX_DEPTH`] links.
+//! Behind interval trees is an AVL tree whose links lie in the items, so that
+//! inserting and removing never allocate. Items carry sums over their subtrees
+//! that [`Threaded::refresh`] recomputes bottom-up. Its owner's lock is held
+//! over every use. Trees of ranges ([`RangeTree`]) are B+trees with nodes of
+//! their own, and can be searched beside a writer.
 
 mod interval;
+mod ranges;
 
 use core::marker::PhantomData;
 
 pub use interval::{Interval, IntervalTree, Spans};
+pub use ranges::{Found, RangeNode, RangeTree, Room, Shape, Walk};
 
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Deeper than any AVL tree of 2^32 items.
-pub const MAX_DEPTH: usize = 48;
+const MAX_DEPTH: usize = 48;
 
 /// The links of one item in one tree.
 #[derive(Debug, Default)]
-pub struct Links {
+struct Links {
     left: AtomicU32,
     right: AtomicU32,
     parent: AtomicU32,
@@ -29,7 +31,7 @@ pub struct Links {
 }
 
 /// How a kind of tree uses its items.
-pub trait Threaded {
+trait Threaded {
     /// The items.
     type Item: Item;
 
@@ -45,7 +47,7 @@ pub trait Threaded {
 }
 
 /// A tree: the arena of its items and the word that names its root.
-pub struct Tree<'a, K: Threaded> {
+struct Tree<'a, K: Threaded> {
     arena: &'a Arena<K::Item>,
     root: &'a AtomicU32,
     kind: PhantomData<K>,
@@ -275,13 +277,6 @@ impl<'a, K: Threaded> Tree<'a, K> {
         handle
     }
 
-    fn rightmost(&self, mut handle: Link<K>) -> Link<K> {
-        while !self.right(handle).is_none() {
-            handle = self.right(handle);
-        }
-        handle
-    }
-
     /// The first item, or none.
     pub fn first(&self) -> Link<K> {
         let root = self.root();
@@ -298,49 +293,14 @@ impl<'a, K: Threaded> Tree<'a, K> {
         if !right.is_none() {
             return self.leftmost(right);
         }
-        self.climb(handle, |parent, child| self.right(parent) == child)
-    }
-
-    /// The item before `handle`, or none.
-    pub fn previous(&self, handle: Link<K>) -> Link<K> {
-        let left = self.left(handle);
-        if !left.is_none() {
-            return self.rightmost(left);
-        }
-        self.climb(handle, |parent, child| self.left(parent) == child)
-    }
-
-    /// The first ancestor of which we are not on the given side.
-    fn climb(&self, mut child: Link<K>, on_side: impl Fn(Link<K>, Link<K>) -> bool) -> Link<K> {
+        // The first ancestor that we are not on the right of.
+        let mut child = handle;
         let mut parent = self.parent(child);
-        while !parent.is_none() && on_side(parent, child) {
+        while !parent.is_none() && self.right(parent) == child {
             child = parent;
             parent = self.parent(child);
         }
         parent
-    }
-
-    /// The last item whose key is at most `key`, or none. Beside a writer the
-    /// answer may be any item or none: validate it.
-    #[inline]
-    pub fn last_at_most(&self, key: u64) -> Link<K> {
-        let mut best = Handle::NONE;
-        let mut place = self.root();
-        for _ in 0..MAX_DEPTH {
-            if place.is_none() {
-                break;
-            }
-            // Both children are read before the keys are compared, so that
-            // there is a choice to make and no branch to guess.
-            let item = self.item(place);
-            let links = K::links(item);
-            let left = links.left.load(Ordering::Relaxed);
-            let right = links.right.load(Ordering::Relaxed);
-            let goes_right = K::key(item) <= key;
-            best = if goes_right { place } else { best };
-            place = Handle::from_raw(if goes_right { right } else { left });
-        }
-        best
     }
 
     /// Checks order, balance and links below the root.

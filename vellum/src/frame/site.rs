@@ -40,11 +40,13 @@ pub enum Site {
     AnonVmaChain,
     /// A node in the tree of related spaces (`rmap=family`).
     KinNode,
+    /// A node of the tree of a space's regions.
+    RegionNode,
 }
 
 impl Site {
     /// Every site, in order of its number.
-    pub const ALL: [Site; 18] = [
+    pub const ALL: [Site; 19] = [
         Site::AnonymousPage,
         Site::CopyOnWrite,
         Site::ForkCopy,
@@ -63,5 +65,6 @@ impl Site {
         Site::AnonVma,
         Site::AnonVmaChain,
         Site::KinNode,
+        Site::RegionNode,
     ];
 }

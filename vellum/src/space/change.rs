@@ -4,7 +4,7 @@
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::region::{RegionView, Traits};
-use super::regions::RegionHandle;
+use super::regions::{RegionHandle, Spare};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
@@ -96,34 +96,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let first = self.region_cut_by(space, range.start);
         let last = self.region_cut_by(space, range.end);
-        let mut spares = [Handle::NONE; 2];
+        let mut spares = [None, None];
         for (cut, spare) in [first, last].into_iter().zip(&mut spares) {
             if cut.is_none() {
                 continue;
             }
-            match self.make_region(pin) {
-                Ok(region) => *spare = region,
+            match self.make_region(pin, space) {
+                Ok(region) => *spare = Some(region),
                 Err(error) => {
-                    self.free_spares(pin, &spares);
+                    self.free_spares(pin, spares);
                     return Err(error);
                 }
             }
         }
-        if let Err(error) = self.cut(pin, space, range.start, spares[0]) {
-            self.free_spares(pin, &spares);
+        if let Err(error) = self.cut(pin, space, range.start, &mut spares[0]) {
+            self.free_spares(pin, spares);
             return Err(error);
         }
-        if let Err(error) = self.cut(pin, space, range.end, spares[1]) {
-            self.free_spares(pin, &spares[1..]);
+        if let Err(error) = self.cut(pin, space, range.end, &mut spares[1]) {
+            self.free_spares(pin, spares);
             self.merge_at(pin, space, range.start);
             return Err(error);
         }
         Ok(())
     }
 
-    fn free_spares(&self, pin: &Pin<'_>, spares: &[RegionHandle<R>]) {
-        for &spare in spares.iter().filter(|spare| !spare.is_none()) {
-            self.regions.free(pin, spare);
+    fn free_spares(&self, pin: &Pin<'_>, spares: [Option<Spare<'_, R>>; 2]) {
+        for spare in spares.into_iter().flatten() {
+            self.regions.free(pin, spare.handle);
         }
     }
 
@@ -137,18 +137,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Cuts the region that lies on both sides of the boundary before `page`,
-    /// making `tail` its second part. Does nothing without such a region.
+    /// taking `spare` as its second part. Does nothing without such a region.
     fn cut(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         page: Vpn,
-        tail: RegionHandle<R>,
+        spare: &mut Option<Spare<'_, R>>,
     ) -> Result<(), OutOfMemory> {
         let head = self.region_cut_by(space, page);
-        if head.is_none() {
+        let Some(tail) = spare.take_if(|_| !head.is_none()) else {
             return Ok(());
-        }
+        };
         let region = self.region(head);
         let view = region.view();
         let kept = PageRange {
@@ -165,14 +165,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         region.gate.close();
         self.wait_out_region(pin, space, head.raw());
-        self.rmap
-            .region_split(
-                &self.env(pin),
-                self,
-                self.region_ref(head),
-                self.region_ref_with(tail, space.handle(), &rest),
-            )
-            .inspect_err(|_| region.gate.open())?;
+        let split = self.rmap.region_split(
+            &self.env(pin),
+            self,
+            self.region_ref(head),
+            self.region_ref_with(tail.handle, space.handle(), &rest),
+        );
+        if let Err(error) = split {
+            region.gate.open();
+            *spare = Some(tail);
+            return Err(error);
+        }
         if view.object != 0 {
             self.objects.hold(view.object);
         }
@@ -213,10 +216,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Makes one region of `middle` and those before and behind it that match.
     pub(super) fn merge_around(&self, pin: &Pin<'_>, space: Live<'_, R>, middle: RegionHandle<R>) {
         let merged = self.merge_with_previous(pin, space, middle);
-        let next = self.tree(space).next(merged);
-        if !next.is_none() {
-            self.merge_with_previous(pin, space, next);
-        }
+        self.merge_at(pin, space, self.region(merged).range().end);
     }
 
     /// Makes one region of `tail` and the one before it, if they meet and match.
@@ -227,12 +227,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         tail: RegionHandle<R>,
     ) -> RegionHandle<R> {
-        let head = self.tree(space).previous(tail);
-        if head.is_none() {
+        let second = self.region(tail);
+        let tail_view = second.view();
+        let before = tail_view.range.start.0.checked_sub(1);
+        let Some(first) = before.and_then(|page| self.tree(space).last_at_most(page)) else {
             return tail;
-        }
-        let (first, second) = (self.region(head), self.region(tail));
-        let (head_view, tail_view) = (first.view(), second.view());
+        };
+        let (head, head_view) = (first.handle(), first.view());
         let matches = Self::continues(&head_view, &tail_view)
             && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
         if !matches {

@@ -52,11 +52,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
         self.settle_if_loaded(pin, space);
         let target = self.flush_target(space);
-        let first = self.tree(space).first();
-        let mut handle = first;
-        while !handle.is_none() {
-            self.region(handle).gate.close();
-            handle = self.tree(space).next(handle);
+        for found in self.tree(space).walk(0) {
+            found.item.gate.close();
         }
         self.wait_out_space(pin, space);
         if !target.cpus.is_empty() {
@@ -74,12 +71,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..target
         };
         let mut gather = self.gather_for(pin, nobody);
-        let mut handle = first;
-        while !handle.is_none() {
-            let next = self.tree(space).next(handle);
-            let region = self.region(handle);
+        for found in self.tree(space).walk(0) {
+            let region = found.item;
             self.zap(pin, space, region, region.range(), Users::None, &mut gather);
-            handle = next;
         }
         drop(gather);
         self.retire_regions(pin, space, dead);
@@ -89,18 +83,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Ends all regions of a space at once; they map nothing any more.
     fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
         let tree = self.tree(space);
-        let mut handle = tree.first();
         let write = space.seq.write();
-        while !handle.is_none() {
-            // Retired items keep their links until their epoch has passed, and
-            // this pin keeps it from passing.
-            let next = tree.next(handle);
-            if let Some(object) = self.retire_region(pin, space, handle) {
+        for found in tree.walk(0) {
+            if let Some(object) = self.retire_region(pin, space, found.item.handle()) {
                 self.bury(dead, object);
             }
-            handle = next;
         }
-        space.tree.store(0, Ordering::Relaxed);
+        tree.clear(pin);
         drop(write);
     }
 

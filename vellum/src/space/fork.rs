@@ -114,7 +114,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Users::Hardware
         };
         self.for_regions(parent, whole, |handle, view| {
-            let region = self.make_region(pin)?;
+            let spare = self.make_region(pin, child)?;
+            let region = spare.handle;
             let forked = self.rmap.region_forked(
                 &self.env(pin),
                 self,
@@ -129,7 +130,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.objects.hold(view.object);
             }
             let write = child.seq.write();
-            self.link_region(pin, child, &write, region, &view);
+            self.link_region(pin, child, &write, spare, &view);
             drop(write);
             let copies =
                 view.traits.has(Traits::HAS_PRIVATE) || self.design.fork_copy == ForkCopy::All;

@@ -8,7 +8,6 @@ use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
@@ -78,33 +77,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(begun) = space.seq.begin() else {
             return true;
         };
-        let above = self.region_above(space, page);
-        // Another thread's fault may have grown the stack since we looked.
-        let below = self.tree(space).last_at_most(page.0);
-        let holds = !below.is_none() && self.region(below).range().contains(page);
-        !space.seq.valid(begun)
-            || holds
-            || above.is_some_and(|view| view.traits.has(Traits::GROWS_DOWN))
-    }
-
-    /// The first region that begins above `page`. Beside a writer the answer
-    /// may be any region: validate it.
-    fn region_above(&self, space: Live<'_, R>, page: Vpn) -> Option<super::region::RegionView> {
-        let tree = self.tree(space);
-        let mut best = Handle::NONE;
-        let mut place = tree.root();
-        for _ in 0..crate::tree::MAX_DEPTH {
-            if place.is_none() {
-                break;
-            }
-            if self.region(place).range().start > page {
-                best = place;
-                place = tree.left(place);
-            } else {
-                place = tree.right(place);
-            }
-        }
-        (!best.is_none()).then(|| self.region(best).view())
+        let found = self.found_from(space, page);
+        let may_grow = found.is_some_and(|found| {
+            // Another thread's fault may have grown the stack since we looked.
+            found.start <= page.0 || found.item.view().traits.has(Traits::GROWS_DOWN)
+        });
+        !space.seq.valid(begun) || may_grow
     }
 
     /// Extends the stack above `page` down to it.

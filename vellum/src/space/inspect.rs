@@ -1,7 +1,7 @@
 //! What the audit needs to see of a space.
 
 use super::manager::Vm;
-use super::region::{RegionView, Traits};
+use super::region::{Region, RegionView, Traits};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -32,8 +32,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         .is_err()
     }
 
-    /// Checks the regions of a space; returns how many there are, and their pages.
-    pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64), AuditFailure> {
+    /// Checks the regions of a space; returns how many there are, their pages,
+    /// and the nodes of their tree.
+    pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64, u64), AuditFailure> {
         let space = self.live_at(handle);
         let wrong = |what| {
             Err(AuditFailure {
@@ -47,36 +48,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return wrong("a space is locked");
         }
         let tree = self.tree(space);
-        let count = match tree.check() {
-            Ok(count) => count,
+        let range_of = |region: &Region<R>| (region.range().start.0, region.range().end.0);
+        let shape = match tree.check(range_of) {
+            Ok(shape) => shape,
             Err(what) => return wrong(what),
         };
         let mut pages = 0;
-        let mut end = Vpn(0);
-        let mut region = tree.first();
-        while !region.is_none() {
-            let item = self.region(region);
-            let view = item.view();
-            if view.range.is_empty() || view.range.start < end || item.space() != handle {
-                return wrong("regions overlap, are empty, or belong to another space");
+        for found in tree.walk(0) {
+            let region = found.item;
+            let view = region.view();
+            if region.space() != handle {
+                return wrong("a region belongs to another space than the one it is in");
             }
-            if !item.gate.is_open() {
+            if !region.gate.is_open() {
                 return wrong("the gate of a region was left closed");
             }
             let pin = self.pin();
             let has_private = view.traits.has(Traits::HAS_PRIVATE);
-            let reference = self.region_ref(region);
+            let reference = self.region_ref(region.handle());
             let checked = self
                 .rmap
                 .check_region(&self.env(&pin), self, reference, has_private);
             if let Err(what) = checked {
                 return wrong(what);
             }
-            end = view.range.end;
             pages += view.range.pages();
-            region = tree.next(region);
         }
-        Ok((count, pages))
+        Ok((shape.items, pages, shape.nodes))
     }
 
     /// Event counts, summed over CPUs.

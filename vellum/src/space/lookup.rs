@@ -78,13 +78,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Lookup::Busy;
         };
         let found = self.tree(space).last_at_most(page.0);
-        let holds = !found.is_none() && self.region(found).range().contains(page);
+        let found = found.filter(|region| region.range().contains(page));
+        let found = found.map(Region::handle);
         if !space.seq.valid(begun) {
             return Lookup::Busy;
         }
-        if !holds {
+        let Some(found) = found else {
             return Lookup::Nothing;
-        }
+        };
         match self.enter(pin, space, found, page) {
             Some(entered) => {
                 last.store(found.raw(), Ordering::Relaxed);

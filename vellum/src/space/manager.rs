@@ -19,6 +19,7 @@ use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable};
 use crate::table::{Chain, FlushTarget, Format, Gather, TablePages, Tables, source_of};
+use crate::tree::RangeNode;
 
 /// Names an address space. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,12 +63,12 @@ pub struct Space<R: ReverseMap> {
     generation: AtomicU32,
     /// The root table, or `Pfn::NONE`.
     root: AtomicU32,
-    /// Tree of regions.
-    pub(super) tree: AtomicU32,
     /// Advances with every change of the tree.
     pub(super) seq: SeqCount,
     /// Tasks that use the space. 0: vacant or ending.
     users: AtomicU32,
+    /// Root of the tree of regions.
+    pub(super) tree: AtomicU64,
     /// CPUs that may hold translations or faults of the space ([`CpuSet`] bits).
     active: AtomicU64,
     /// Held by whoever changes regions.
@@ -89,9 +90,9 @@ impl<R: ReverseMap> Item for Space<R> {
             handle: AtomicU32::new(0),
             generation: AtomicU32::new(0),
             root: AtomicU32::new(Pfn::NONE.0),
-            tree: AtomicU32::new(0),
             seq: SeqCount::default(),
             users: AtomicU32::new(0),
+            tree: AtomicU64::new(0),
             active: AtomicU64::new(0),
             lock: SleepLock::default(),
             heap_start: AtomicU64::new(0),
@@ -214,6 +215,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) table_pages: Arc<dyn TablePages<P>>,
     pub(crate) spaces: Arena<Space<R>>,
     pub(crate) regions: Arena<Region<R>>,
+    pub(crate) region_nodes: Arena<RangeNode>,
     pub(crate) objects: Objects<R::Object>,
     pub(super) announcements: Announcements,
     pub(super) cpus: PerCpu<CpuState>,
@@ -254,6 +256,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             table_pages: source_of(&design, &mut memory),
             spaces: arenas.make(),
             regions: arenas.make(),
+            region_nodes: arenas.make(),
             objects: Objects::new(&arenas),
             announcements: Announcements::new(cpus),
             cpus: PerCpu::new(cpus, |_| CpuState::default()),

@@ -160,8 +160,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.merge_around(pin, space, extended);
             return Ok(range.start);
         }
-        let region = self.make_region(pin)?;
-        let link = |write: &SeqWrite<'_>| self.link_region(pin, space, write, region, &view);
+        let spare = self.make_region(pin, space)?;
+        let region = spare.handle;
+        let link = |write: &SeqWrite<'_>| self.link_region(pin, space, write, spare, &view);
         if !occupied {
             link(&space.seq.write());
         } else if let Err(error) = self.unmap_and(pin, space, range, dead, link) {
@@ -207,8 +208,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether no region overlaps `range`.
     pub(super) fn is_free(&self, space: Live<'_, R>, range: PageRange) -> bool {
-        let handle = self.region_from(space, range.start);
-        handle.is_none() || self.region(handle).range().start >= range.end
+        self.found_from(space, range.start)
+            .is_none_or(|found| found.start >= range.end.0)
     }
 
     /// Lets the region that ends where `view` begins show it too, if it matches;

@@ -2,7 +2,7 @@
 
 use super::error::MapError;
 use super::manager::{SpaceId, Vm};
-use super::region::{RegionView, Traits};
+use super::region::{Region, RegionView, Traits};
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -34,7 +34,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let space = self.find_space(id)?;
                 if let Some(begun) = space.seq.begin() {
                     let found = self.tree(space).last_at_most(page.0);
-                    let view = (!found.is_none()).then(|| self.region(found).view());
+                    let view = found.map(Region::view);
                     if space.seq.valid(begun) {
                         let view = view.filter(|view| view.range.contains(page))?;
                         // The object was mapped a moment ago, and pinned as we
@@ -79,11 +79,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
         let space = guard.space();
-        let tree = self.tree(space);
-        let mut handle = tree.first();
-        while !handle.is_none() {
-            each(&self.map_entry(&self.region(handle).view()));
-            handle = tree.next(handle);
+        for found in self.tree(space).walk(0) {
+            each(&self.map_entry(&found.item.view()));
         }
         Ok(())
     }

@@ -10,10 +10,9 @@ use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};
 use crate::rmap::{Place, ReverseMap};
-use crate::slab::Item;
+use crate::slab::{Handle, Item};
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::tree::{Links, Threaded};
 
 /// Properties of a region that are not rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,16 +89,11 @@ pub struct Region<R: ReverseMap> {
     space: AtomicU32,
     /// The region's lock, reader side of faults.
     pub gate: RegionGate,
-    links: Links,
-    /// Start of the first region below this one in the tree, end of the last,
-    /// and the widest gap between any two of them.
-    lowest: AtomicU64,
-    highest: AtomicU64,
-    widest: AtomicU64,
-    interval: Interval,
+    handle: AtomicU32,
     link: AtomicU32,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Region,
+    interval: Interval,
 }
 
 impl<R: ReverseMap> Item for Region<R> {
@@ -114,13 +108,10 @@ impl<R: ReverseMap> Item for Region<R> {
             object: AtomicU32::new(0),
             space: AtomicU32::new(0),
             gate: RegionGate::default(),
-            links: Links::default(),
-            lowest: AtomicU64::new(0),
-            highest: AtomicU64::new(0),
-            widest: AtomicU64::new(0),
-            interval: Interval::default(),
+            handle: AtomicU32::new(0),
             link: AtomicU32::new(0),
             rmap: R::Region::default(),
+            interval: Interval::default(),
         }
     }
 
@@ -165,6 +156,17 @@ impl<R: ReverseMap> Region<R> {
         }
     }
 
+    /// The region's own name.
+    #[inline]
+    pub(super) fn handle(&self) -> Handle<Region<R>> {
+        Handle::from_raw(self.handle.load(Ordering::Relaxed))
+    }
+
+    /// Tells the region its name, which a place in the arena has for good.
+    pub(super) fn set_handle(&self, handle: Handle<Region<R>>) {
+        self.handle.store(handle.raw(), Ordering::Relaxed);
+    }
+
     /// Handle of the space.
     #[inline]
     pub fn space(&self) -> u32 {
@@ -203,18 +205,6 @@ impl<R: ReverseMap> Region<R> {
         self.space.store(0, Ordering::Relaxed);
         self.set_range(PageRange::default(), 0);
     }
-
-    pub(super) fn lowest(&self) -> u64 {
-        self.lowest.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn highest(&self) -> u64 {
-        self.highest.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn widest(&self) -> u64 {
-        self.widest.load(Ordering::Relaxed)
-    }
 }
 
 impl<R: ReverseMap> MappedBy for Region<R> {
@@ -228,43 +218,5 @@ impl<R: ReverseMap> MappedBy for Region<R> {
 
     fn end_index(&self) -> u64 {
         self.first_index() + self.range().pages()
-    }
-}
-
-/// Regions of a space by address, with the gaps between them.
-pub(super) struct ByAddress<R>(core::marker::PhantomData<R>);
-
-impl<R: ReverseMap> Threaded for ByAddress<R> {
-    type Item = Region<R>;
-
-    fn links(item: &Region<R>) -> &Links {
-        &item.links
-    }
-
-    #[inline]
-    fn key(item: &Region<R>) -> u64 {
-        item.start.load(Ordering::Relaxed)
-    }
-
-    fn refresh(item: &Region<R>, left: Option<&Region<R>>, right: Option<&Region<R>>) -> bool {
-        let range = item.range();
-        let mut widest = 0;
-        let mut lowest = range.start.0;
-        let mut highest = range.end.0;
-        if let Some(left) = left {
-            let gap = range.start.0.saturating_sub(left.highest());
-            widest = left.widest().max(gap);
-            lowest = left.lowest();
-        }
-        if let Some(right) = right {
-            let gap = right.lowest().saturating_sub(range.end.0);
-            widest = widest.max(right.widest()).max(gap);
-            highest = right.highest();
-        }
-        let known = (item.lowest(), item.highest(), item.widest());
-        item.lowest.store(lowest, Ordering::Relaxed);
-        item.highest.store(highest, Ordering::Relaxed);
-        item.widest.store(widest, Ordering::Relaxed);
-        known != (lowest, highest, widest)
     }
 }

@@ -4,7 +4,7 @@
 //! lives start over, so a change of several steps is seen whole or not at all.
 
 use super::manager::{Live, Vm};
-use super::region::{ByAddress, Region, RegionView};
+use super::region::{Region, RegionView};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
@@ -13,10 +13,17 @@ use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
-use crate::tree::Tree;
+use crate::tree::{Found, RangeTree, Room};
 
 /// A region's handle.
 pub(super) type RegionHandle<R> = Handle<Region<R>>;
+
+/// A region in no tree, its gate closed, and room for it in a space's.
+#[must_use]
+pub(super) struct Spare<'p, R: ReverseMap> {
+    pub(super) handle: RegionHandle<R>,
+    room: Room<'p>,
+}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn region(&self, handle: RegionHandle<R>) -> &Region<R> {
@@ -62,47 +69,61 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.region_resized(&self.env(pin), self, region);
     }
 
-    pub(super) fn tree<'a>(&'a self, space: Live<'a, R>) -> Tree<'a, ByAddress<R>> {
-        Tree::new(&self.regions, &space.get().tree)
+    pub(super) fn tree<'a>(&'a self, space: Live<'a, R>) -> RangeTree<'a, Region<R>> {
+        // SAFETY: the roots of all spaces of a manager are changed by nothing
+        // but trees made here, and `make_space` empties them.
+        unsafe { RangeTree::new(&self.region_nodes, &self.regions, &space.get().tree) }
+    }
+
+    /// The first region that ends behind `page`, with its range.
+    #[inline]
+    pub(super) fn found_from<'a>(
+        &'a self,
+        space: Live<'a, R>,
+        page: Vpn,
+    ) -> Option<Found<'a, Region<R>>> {
+        self.tree(space).first_ending_after(page.0)
     }
 
     /// The first region that ends behind `page`, or none.
     pub(super) fn region_from(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
-        let tree = self.tree(space);
-        let before = tree.last_at_most(page.0);
-        if before.is_none() {
-            return tree.first();
-        }
-        if self.region(before).range().end > page {
-            return before;
-        }
-        tree.next(before)
+        self.found_from(space, page)
+            .map_or(Handle::NONE, |found| found.item.handle())
     }
 
     /// Calls `each` for the regions that overlap `range`, ascending. `each`
-    /// may remove the region it is called for.
+    /// may change them, but not which pages they hold.
     pub(super) fn for_regions<E>(
         &self,
         space: Live<'_, R>,
         range: PageRange,
         mut each: impl FnMut(RegionHandle<R>, RegionView) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut handle = self.region_from(space, range.start);
-        while !handle.is_none() {
-            let view = self.region(handle).view();
-            if view.range.start >= range.end {
+        for found in self.tree(space).walk(range.start.0) {
+            if found.start >= range.end.0 {
                 break;
             }
-            let next = self.tree(space).next(handle);
-            each(handle, view)?;
-            handle = next;
+            each(found.item.handle(), found.item.view())?;
         }
         Ok(())
     }
 
-    /// A region in no tree, its gate closed.
-    pub(super) fn make_region(&self, pin: &Pin<'_>) -> Result<RegionHandle<R>, OutOfMemory> {
-        self.regions.alloc(pin, &self.memory)
+    /// A region for the space, in no tree, its gate closed. At most three may
+    /// be waiting for their place at a time.
+    pub(super) fn make_region<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        space: Live<'_, R>,
+    ) -> Result<Spare<'p, R>, OutOfMemory> {
+        let handle = self.regions.alloc(pin, &self.memory)?;
+        self.region(handle).set_handle(handle);
+        match self.tree(space).make_room(pin, &self.memory) {
+            Ok(room) => Ok(Spare { handle, room }),
+            Err(error) => {
+                self.regions.free(pin, handle);
+                Err(error)
+            }
+        }
     }
 
     /// Puts a region into the trees of its space and object and opens it.
@@ -111,7 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         _write: &SeqWrite<'_>,
-        handle: RegionHandle<R>,
+        Spare { handle, room }: Spare<'_, R>,
         view: &RegionView,
     ) {
         let region = self.region(handle);
@@ -121,12 +142,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .regions(&self.regions, view.object)
                 .insert(pin, handle);
         }
-        self.tree(space).insert(handle);
+        let range = view.range;
+        self.tree(space)
+            .insert(pin, room, handle, range.start.0, range.end.0);
         space.account.regions.fetch_add(1, Ordering::Relaxed);
         space
             .account
             .pages
-            .fetch_add(view.range.pages(), Ordering::Relaxed);
+            .fetch_add(range.pages(), Ordering::Relaxed);
         region.gate.open();
     }
 
@@ -138,15 +161,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         _write: &SeqWrite<'_>,
         (head, kept): (RegionHandle<R>, PageRange),
-        (tail, rest): (RegionHandle<R>, &RegionView),
+        (Spare { handle: tail, room }, rest): (Spare<'_, R>, &RegionView),
     ) {
         let (first, second) = (self.region(head), self.region(tail));
         let offset = first.view().offset;
         let apply = || {
             second.set(space.handle(), rest);
             first.set_range(kept, offset);
-            self.tree(space).changed(head);
-            self.tree(space).insert(tail);
+            let tree = self.tree(space);
+            tree.resize(kept.start.0, kept.start.0, kept.end.0);
+            tree.insert(pin, room, tail, rest.range.start.0, rest.range.end.0);
         };
         if rest.object == 0 {
             apply();
@@ -184,9 +208,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         );
         self.tell_resized(pin, head, both, kept.offset);
         let apply = || {
-            self.tree(space).remove(tail);
+            let tree = self.tree(space);
+            tree.remove(pin, second.range().start.0);
             first.set_range(both, kept.offset);
-            self.tree(space).changed(head);
+            tree.resize(both.start.0, both.start.0, both.end.0);
         };
         if object == 0 {
             apply();
@@ -218,7 +243,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         _write: &SeqWrite<'_>,
         handle: RegionHandle<R>,
     ) -> Option<u32> {
-        self.tree(space).remove(handle);
+        let start = self.region(handle).range().start;
+        self.tree(space).remove(pin, start.0);
         self.retire_region(pin, space, handle)
     }
 
@@ -272,7 +298,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let apply = || {
             region.set_range(range, offset);
-            self.tree(space).changed(handle);
+            self.tree(space)
+                .resize(view.range.start.0, range.start.0, range.end.0);
         };
         if view.object == 0 {
             apply();
@@ -298,62 +325,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         bounds: PageRange,
     ) -> Option<Vpn> {
-        let root = self.tree(space).root();
-        if root.is_none() {
-            return highest_fit(bounds, pages, bounds);
-        }
-        let (lowest, highest) = (self.region(root).lowest(), self.region(root).highest());
-        highest_fit(between(highest, bounds.end.0), pages, bounds)
-            .or_else(|| self.gap_below(space, root, pages, bounds))
-            .or_else(|| highest_fit(between(0, lowest), pages, bounds))
+        self.tree(space)
+            .highest_gap(pages, bounds.start.0, bounds.end.0)
+            .map(Vpn)
     }
-
-    /// The highest gap between two regions of a subtree. Depth is that of the
-    /// tree.
-    fn gap_below(
-        &self,
-        space: Live<'_, R>,
-        handle: RegionHandle<R>,
-        pages: u64,
-        bounds: PageRange,
-    ) -> Option<Vpn> {
-        if handle.is_none() {
-            return None;
-        }
-        #[cfg(test)]
-        super::tests::count_step();
-        let region = self.region(handle);
-        let outside = region.highest() <= bounds.start.0 || region.lowest() >= bounds.end.0;
-        if region.widest() < pages || outside {
-            return None;
-        }
-        let tree = self.tree(space);
-        let (left, right) = (tree.left(handle), tree.right(handle));
-        let range = region.range();
-        let behind = || {
-            let next = self.region(right).lowest();
-            highest_fit(between(range.end.0, next), pages, bounds)
-        };
-        let before = || {
-            let previous = self.region(left).highest();
-            highest_fit(between(previous, range.start.0), pages, bounds)
-        };
-        self.gap_below(space, right, pages, bounds)
-            .or_else(|| if right.is_none() { None } else { behind() })
-            .or_else(|| if left.is_none() { None } else { before() })
-            .or_else(|| self.gap_below(space, left, pages, bounds))
-    }
-}
-
-fn between(start: u64, end: u64) -> PageRange {
-    PageRange {
-        start: Vpn(start),
-        end: Vpn(end),
-    }
-}
-
-/// The last place for `pages` pages in the part of `gap` within `bounds`.
-fn highest_fit(gap: PageRange, pages: u64, bounds: PageRange) -> Option<Vpn> {
-    let gap = gap.intersection(bounds);
-    (gap.pages() >= pages && !gap.is_empty()).then(|| Vpn(gap.end.0 - pages))
 }

@@ -12,6 +12,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Format, Gather, LockedTable, Span, Tables, Users};
+use crate::tree::Room;
 
 /// Where the memory is afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,13 +140,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: range.end,
         };
         // With the tail cut off before, unmapping it cannot fail any more.
-        let prepared = self
-            .isolate(pin, space, kept)
-            .and_then(|()| self.make_target_tables(pin, space, kept, to.start));
-        if let Err(error) = prepared {
-            self.merge_range(pin, space, range);
-            return Err(error.into());
-        }
+        let prepared = self.isolate(pin, space, kept).and_then(|()| {
+            let room = self.tree(space).make_room(pin, &self.memory)?;
+            self.make_target_tables(pin, space, kept, to.start)?;
+            Ok(room)
+        });
+        let room = prepared.inspect_err(|_| self.merge_range(pin, space, range))?;
         self.close_gates(pin, space, kept);
         let handle = self.region_from(space, kept.start);
         let view = self.region(handle).view();
@@ -163,7 +163,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(error.into());
         }
         let mut gather = self.gather(pin, space);
-        self.relocate(pin, space, handle, &view, to, &mut gather);
+        self.relocate(pin, space, (handle, room), &view, to, &mut gather);
         drop(gather);
         self.region(handle).gate.open();
         if !tail.is_empty() {
@@ -231,7 +231,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
-        handle: RegionHandle<R>,
+        (handle, room): (RegionHandle<R>, Room<'_>),
         view: &RegionView,
         to: PageRange,
         gather: &mut Gather<'_, P>,
@@ -245,12 +245,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 view.offset,
             );
         }
-        let mut apply = || {
+        let apply = || {
             self.move_entries(pin, space, region, view.range, to.start, gather);
             let write = space.seq.write();
-            self.tree(space).remove(handle);
+            let tree = self.tree(space);
+            tree.remove(pin, view.range.start.0);
             region.set_range(to, view.offset);
-            self.tree(space).insert(handle);
+            tree.insert(pin, room, handle, to.start.0, to.end.0);
             drop(write);
         };
         if view.object == 0 {

@@ -21,13 +21,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
         fits: impl Fn(&RegionView) -> bool,
     ) -> Option<RegionRef<'_, R::Region>> {
-        let found = self.tree(space).last_at_most(page.0);
-        if found.is_none() {
-            return None;
-        }
-        let view = self.region(found).view();
+        let found = self.tree(space).last_at_most(page.0)?;
+        let view = found.view();
         (view.range.contains(page) && fits(&view))
-            .then(|| self.region_ref_with(found, space.handle(), &view))
+            .then(|| self.region_ref_with(found.handle(), space.handle(), &view))
     }
 }
 
@@ -93,11 +90,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
         let Some(begun) = space.seq.begin() else {
             return [None, None];
         };
-        let middle = self.tree(space).last_at_most(page.0);
-        if middle.is_none() {
+        let Some(middle) = self.tree(space).last_at_most(page.0) else {
             return [None, None];
-        }
-        let view = self.region(middle).view();
+        };
+        let view = middle.view();
         let alike = |other: &RegionView| {
             other.object == view.object && other.is_shared() == view.is_shared()
         };

@@ -67,12 +67,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Flushed before anybody can fault in what comes next.
         drop(gather);
         let write = space.seq.write();
-        let _ = self.for_regions::<()>(space, range, |handle, _| {
-            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
+        while let Some(found) = self.found_from(space, range.start)
+            && found.start < range.end.0
+        {
+            if let Some(object) = self.unlink_region(pin, space, &write, found.item.handle()) {
                 self.bury(dead, object);
             }
-            Ok(())
-        });
+        }
         link(&write);
         Ok(())
     }

@@ -20,6 +20,8 @@ pub struct AuditReport {
     pub spaces: u64,
     /// Their regions.
     pub regions: u64,
+    /// Nodes of the trees of regions.
+    pub region_nodes: u64,
     /// Live objects.
     pub objects: u64,
     /// Page tables in use.
@@ -169,7 +171,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         report.spaces = spaces.live;
         report.regions = regions.live;
         report.objects = objects.live;
-        let own = [spaces, regions, objects, nodes];
+        let region_nodes = self.region_nodes.audit();
+        let region_nodes = region_nodes.map_err(inner("arena of the nodes of regions"))?;
+        report.region_nodes = region_nodes.live;
+        let own = [spaces, regions, objects, nodes, region_nodes];
         let frames: u64 = own
             .iter()
             .map(|census| census.chunks + census.directory)
@@ -183,28 +188,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     fn audit_spaces(&self, report: &mut AuditReport) -> Result<(), AuditFailure> {
         let mut result = Ok(());
-        let (mut spaces, mut regions) = (0, 0);
+        let (mut spaces, mut regions, mut nodes) = (0, 0, 0);
         self.spaces.each(|handle, space| {
             if result.is_ok() && space.users() > 0 {
                 spaces += 1;
-                result = self
-                    .audit_space(handle.raw(), report)
-                    .map(|found| regions += found);
+                result = self.audit_space(handle.raw(), report).map(|found| {
+                    regions += found.0;
+                    nodes += found.1;
+                });
             }
         });
         result?;
         same("live spaces", 0, report.spaces, spaces)?;
-        same("live regions", 0, report.regions, regions)
+        same("live regions", 0, report.regions, regions)?;
+        same("nodes of trees of regions", 0, report.region_nodes, nodes)
     }
 
-    /// Checks one space; returns its regions.
-    fn audit_space(&self, handle: u32, report: &mut AuditReport) -> Result<u64, AuditFailure> {
+    /// Checks one space; returns its regions and the nodes of their tree.
+    fn audit_space(
+        &self,
+        handle: u32,
+        report: &mut AuditReport,
+    ) -> Result<(u64, u64), AuditFailure> {
         let number = u64::from(handle);
         let id = self.space_named_by(handle);
         let Some(stats) = self.space_stats(id) else {
             return wrong("a space cannot be found by its name", number);
         };
-        let (regions, pages) = self.audit_regions(handle)?;
+        let (regions, pages, nodes) = self.audit_regions(handle)?;
         same(
             "regions of space",
             number,
@@ -239,7 +250,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.table_bytes,
             bytes,
         )?;
-        Ok(regions)
+        Ok((regions, nodes))
     }
 
     /// Checks a table and those below it.

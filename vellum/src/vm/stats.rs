@@ -68,6 +68,8 @@ pub struct MemoryStats {
     pub spaces: ArenaStats,
     /// Regions.
     pub regions: ArenaStats,
+    /// Nodes of the trees of regions.
+    pub region_nodes: ArenaStats,
     /// Objects.
     pub objects: ArenaStats,
     /// Nodes of page caches.
@@ -117,6 +119,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory: MemoryStats {
                 spaces: self.spaces.stats(),
                 regions: self.regions.stats(),
+                region_nodes: self.region_nodes.stats(),
                 objects: self.objects.arena().stats(),
                 radix_nodes: self.objects.nodes().stats(),
             },

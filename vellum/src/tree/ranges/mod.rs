@@ -1,0 +1,187 @@
+//! Ranges by address: a B+tree whose items are named by its leaves.
+//!
+//! Items cover ranges of numbers that do not overlap. A node has many slots in
+//! few cache lines, so that a search among a thousand items passes two nodes.
+//! Each slot knows where what it holds begins and ends, and above leaves the
+//! widest gap inside, so that a place for a new item is found by going down.
+//!
+//! One writer at a time, under a lock of its owner, beside readers: all words
+//! are relaxed atomics, and slots lead to addresses of nodes and items in
+//! arenas, which keep their type for good. A reader may therefore follow
+//! whatever it finds; it never follows more than [`MAX_LEVELS`] nodes, and
+//! validates the result by other means.
+//!
+//! Inserting may need nodes, and gets them from a [`Room`] that was made when
+//! failing was still possible. Removing never needs any.
+//!
+//! **Shape.** No node is empty, the root has two slots or is a leaf, and any
+//! two nodes next to each other below one node have more than `SLOTS / 4`
+//! slots in use between them: whatever order things come and go in, a level
+//! has at most a third as many nodes as the one below it.
+
+mod check;
+mod edit;
+mod gap;
+mod node;
+mod walk;
+
+use core::marker::PhantomData;
+
+pub use check::Shape;
+pub use node::RangeNode;
+pub use walk::Walk;
+
+use crate::frame::OutOfMemory;
+use crate::frame::PhysicalMemory;
+use crate::platform::Platform;
+use crate::slab::{Arena, Item};
+use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use node::{Kid, SLOTS};
+
+/// Levels of nodes that 2^31 items never exceed.
+pub const MAX_LEVELS: usize = 20;
+
+/// Insertions that may be prepared and not made yet at one time.
+const MOST_INSERTIONS: usize = 3;
+
+/// The right to one insertion under the pin it was made under. What an
+/// insertion does not need stays with the CPU.
+#[must_use]
+#[derive(Debug)]
+pub struct Room<'p>(PhantomData<&'p ()>);
+
+/// An item found, with the range that the tree has for it.
+#[derive(Debug)]
+pub struct Found<'a, T> {
+    /// Its first number.
+    pub start: u64,
+    /// The number behind its last.
+    pub end: u64,
+    /// The item.
+    pub item: &'a T,
+}
+
+/// A tree: the arenas of its nodes and items, and the word that names its root.
+pub struct RangeTree<'a, T: Item> {
+    nodes: &'a Arena<RangeNode>,
+    items: &'a Arena<T>,
+    root: &'a AtomicU64,
+}
+
+impl<'a, T: Item> RangeTree<'a, T> {
+    /// The tree whose root stands in `root`; 0 is the empty tree.
+    ///
+    /// # Safety
+    /// `root` is 0 or was last changed by a tree of the same two arenas. No
+    /// node of `nodes` is used by trees with another arena of items.
+    #[inline]
+    pub unsafe fn new(
+        nodes: &'a Arena<RangeNode>,
+        items: &'a Arena<T>,
+        root: &'a AtomicU64,
+    ) -> Self {
+        RangeTree { nodes, items, root }
+    }
+
+    #[inline]
+    fn root(&self) -> Kid {
+        Kid(self.root.load(Ordering::Relaxed))
+    }
+
+    /// The node that a slot leads to, if it does lead to one.
+    #[inline]
+    fn node(&self, kid: Kid) -> Option<&'a RangeNode> {
+        // SAFETY: words of this tree without the item's mark are 0 or what
+        // `address` returned for a node of `nodes`, says `new`.
+        kid.as_node()
+            .map(|address| unsafe { self.nodes.at(address) })
+    }
+
+    /// The item that a slot leads to, if it does lead to one.
+    #[inline]
+    fn item(&self, kid: Kid) -> Option<&'a T> {
+        // SAFETY: words of this tree with the item's mark are what `address`
+        // returned for an item of `items`, says `new`.
+        kid.as_item()
+            .map(|address| unsafe { self.items.at(address) })
+    }
+
+    /// The last item that begins at or before `key`. Beside a writer the answer
+    /// may be any item or none: validate it.
+    #[inline]
+    pub fn last_at_most(&self, key: u64) -> Option<&'a T> {
+        let mut kid = self.root();
+        for _ in 0..MAX_LEVELS {
+            let node = self.node(kid)?;
+            let slot = node.at_most(key).checked_sub(1)?;
+            kid = node.kid(slot);
+            if let Some(item) = self.item(kid) {
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// The first item that ends behind `key`. Beside a writer the answer may be
+    /// any item or none: validate it.
+    #[inline]
+    pub fn first_ending_after(&self, key: u64) -> Option<Found<'a, T>> {
+        let mut kid = self.root();
+        for _ in 0..MAX_LEVELS {
+            let node = self.node(kid)?;
+            let slot = slot_ending_after(node, key);
+            if slot >= node.count().min(SLOTS) {
+                return None;
+            }
+            kid = node.kid(slot);
+            if let Some(item) = self.item(kid) {
+                return Some(Found {
+                    start: node.start(slot),
+                    end: node.end(slot),
+                    item,
+                });
+            }
+        }
+        None
+    }
+
+    /// Makes sure that an insertion under this pin succeeds, whatever is
+    /// removed before it. At most [`MOST_INSERTIONS`] may be prepared at a time.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no node and no frame for more, or the
+    /// failure was planned.
+    #[inline]
+    pub fn make_room<'p, P: Platform>(
+        &self,
+        pin: &'p Pin<'_>,
+        memory: &PhysicalMemory<P>,
+    ) -> Result<Room<'p>, OutOfMemory> {
+        let needed = match self.node(self.root()) {
+            // A leaf, a new one if the tree becomes empty, or one for each
+            // level and a root, while each insertion may add a level.
+            Some(root) if root.level() > 0 || root.count() + MOST_INSERTIONS > SLOTS => {
+                MOST_INSERTIONS * (root.level() as usize + 3)
+            }
+            _ => 1,
+        };
+        self.nodes.reserve(pin, memory, needed)?;
+        Ok(Room(PhantomData))
+    }
+}
+
+/// The slot that holds the first item of a node to end behind `key`, which may
+/// be the one behind the last.
+#[inline]
+fn slot_ending_after(node: &RangeNode, key: u64) -> usize {
+    let behind = node.at_most(key);
+    if behind > 0 && node.end(behind - 1) > key {
+        behind - 1
+    } else {
+        behind
+    }
+}
+
+#[cfg(test)]
+mod tests;

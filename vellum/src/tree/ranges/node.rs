@@ -1,0 +1,285 @@
+//! One node of a tree of ranges: slots in order, and the search in them.
+
+use crate::frame::Site;
+use crate::slab::Item;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::bytes::prefetch;
+
+/// Words in a cache line.
+const BLOCK: usize = 8;
+/// Cache lines of keys in a node.
+const BLOCKS: usize = 5;
+/// Slots of a node. As many as fit three nodes into a frame of 4 KiB.
+pub(super) const SLOTS: usize = BLOCK * BLOCKS;
+
+/// The key of a slot that holds nothing.
+const UNUSED: u64 = u64::MAX;
+
+/// A word for each slot, a cache line at a time.
+type Words = [[AtomicU64; BLOCK]; BLOCKS];
+
+fn words(value: u64) -> Words {
+    core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(value)))
+}
+
+/// A node: a leaf, whose slots are items, or one above, whose slots are nodes.
+///
+/// A search reads the line or two of `starts` and one word of `kids`.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct RangeNode {
+    /// Where what a slot holds begins; [`UNUSED`] behind the last slot in use,
+    /// so that a search need not know how many there are.
+    starts: Words,
+    /// What a slot holds, as [`Kid`] has it.
+    kids: Words,
+    /// The end of what a slot holds.
+    ends: Words,
+    /// The widest gap inside what a slot holds. Leaves do not use it.
+    gaps: Words,
+    handle: AtomicU32,
+    link: AtomicU32,
+    /// Slots in use.
+    count: AtomicU32,
+    /// Nodes between this one and the items.
+    level: AtomicU32,
+    /// The slot filled last, to see runs.
+    filled: AtomicU32,
+}
+
+impl Item for RangeNode {
+    const SITE: Site = Site::RegionNode;
+
+    fn vacant() -> Self {
+        RangeNode {
+            starts: words(UNUSED),
+            kids: words(0),
+            ends: words(0),
+            gaps: words(0),
+            handle: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            level: AtomicU32::new(0),
+            filled: AtomicU32::new(0),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+/// What a slot or a root word leads to: nothing, the address of a node, or the
+/// address of an item with the lowest bit set. Nodes and items are aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Kid(pub(super) u64);
+
+impl Kid {
+    pub(super) const NONE: Kid = Kid(0);
+    const ITEM: u64 = 1;
+
+    pub(super) fn node(address: u64) -> Kid {
+        Kid(address)
+    }
+
+    pub(super) fn item(address: u64) -> Kid {
+        Kid(address | Kid::ITEM)
+    }
+
+    /// The address of the node, if it is one.
+    #[inline]
+    pub(super) fn as_node(self) -> Option<u64> {
+        (self.0 != 0 && self.0 & Kid::ITEM == 0).then_some(self.0)
+    }
+
+    /// The address of the item, if it is one.
+    #[inline]
+    pub(super) fn as_item(self) -> Option<u64> {
+        (self.0 & Kid::ITEM != 0).then_some(self.0 & !Kid::ITEM)
+    }
+}
+
+/// A slot as a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) gap: u64,
+    pub(super) kid: Kid,
+}
+
+#[inline]
+fn word(words: &Words, slot: usize) -> &AtomicU64 {
+    &words[slot / BLOCK][slot % BLOCK]
+}
+
+#[inline]
+fn load(words: &Words, slot: usize) -> u64 {
+    word(words, slot).load(Ordering::Relaxed)
+}
+
+#[inline]
+fn store(words: &Words, slot: usize, value: u64) {
+    word(words, slot).store(value, Ordering::Relaxed);
+}
+
+impl RangeNode {
+    /// Makes the node, which nobody can find, an empty one with this name.
+    pub(super) fn reset(&self, handle: u32, level: u32) {
+        for start in self.starts.as_flattened() {
+            start.store(UNUSED, Ordering::Relaxed);
+        }
+        self.handle.store(handle, Ordering::Relaxed);
+        self.level.store(level, Ordering::Relaxed);
+        self.count.store(0, Ordering::Relaxed);
+        self.filled.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn handle(&self) -> u32 {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn level(&self) -> u32 {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == SLOTS
+    }
+
+    /// How many slots begin at or before `key`.
+    ///
+    /// No branch depends on a key: which line the last of them is in is counted
+    /// over the first keys of all lines, then those in that line are.
+    #[inline]
+    pub(super) fn at_most(&self, key: u64) -> usize {
+        let counts = |start: &AtomicU64| usize::from(start.load(Ordering::Relaxed) <= key);
+        let line: usize = self.starts[1..].iter().map(|line| counts(&line[0])).sum();
+        prefetch(&self.kids[line]);
+        let within: usize = self.starts[line].iter().map(counts).sum();
+        line * BLOCK + within
+    }
+
+    /// What a slot leads to.
+    #[inline]
+    pub(super) fn kid(&self, slot: usize) -> Kid {
+        Kid(load(&self.kids, slot))
+    }
+
+    #[inline]
+    pub(super) fn start(&self, slot: usize) -> u64 {
+        load(&self.starts, slot)
+    }
+
+    #[inline]
+    pub(super) fn end(&self, slot: usize) -> u64 {
+        load(&self.ends, slot)
+    }
+
+    /// The widest gap inside what a slot holds.
+    #[inline]
+    pub(super) fn gap(&self, slot: usize) -> u64 {
+        if self.level() == 0 {
+            0
+        } else {
+            load(&self.gaps, slot)
+        }
+    }
+
+    pub(super) fn slot(&self, slot: usize) -> Slot {
+        Slot {
+            start: self.start(slot),
+            end: self.end(slot),
+            gap: self.gap(slot),
+            kid: self.kid(slot),
+        }
+    }
+
+    /// Changes a slot in use.
+    pub(super) fn set(&self, slot: usize, value: Slot) {
+        store(&self.starts, slot, value.start);
+        store(&self.ends, slot, value.end);
+        store(&self.kids, slot, value.kid.0);
+        if self.level() != 0 {
+            store(&self.gaps, slot, value.gap);
+        }
+    }
+
+    /// Puts a value before `slot`. The node is not full.
+    pub(super) fn insert(&self, slot: usize, value: Slot) {
+        let count = self.count();
+        for at in (slot..count).rev() {
+            self.set(at + 1, self.slot(at));
+        }
+        self.set(slot, value);
+        self.count.store(count as u32 + 1, Ordering::Relaxed);
+        self.filled.store(slot as u32, Ordering::Relaxed);
+    }
+
+    /// Takes a slot out.
+    pub(super) fn remove(&self, slot: usize) {
+        let count = self.count();
+        for at in slot + 1..count {
+            self.set(at - 1, self.slot(at));
+        }
+        self.cut(count - 1);
+    }
+
+    /// Keeps the first `count` slots.
+    fn cut(&self, count: usize) {
+        for at in count..self.count() {
+            store(&self.starts, at, UNUSED);
+        }
+        self.count.store(count as u32, Ordering::Relaxed);
+    }
+
+    /// Appends the slots from `first` on to `other`, where they have room.
+    pub(super) fn move_to(&self, first: usize, other: &RangeNode) {
+        let begin = other.count();
+        for at in first..self.count() {
+            other.set(begin + at - first, self.slot(at));
+        }
+        let count = begin + self.count() - first;
+        other.count.store(count as u32, Ordering::Relaxed);
+        self.cut(first);
+    }
+
+    /// Where a full node that gets a value before `slot` is best divided: at
+    /// that place if it follows the one before it in a run, so that the part
+    /// that the run does not come back to stays well filled.
+    pub(super) fn division(&self, slot: usize) -> usize {
+        let filled = self.filled.load(Ordering::Relaxed) as usize;
+        if slot == filled || slot == filled + 1 {
+            slot.clamp(SLOTS / 4, SLOTS - SLOTS / 4)
+        } else {
+            SLOTS / 2
+        }
+    }
+
+    /// The widest gap inside the node.
+    pub(super) fn widest(&self) -> u64 {
+        let count = self.count();
+        let mut widest = 0;
+        for slot in 1..count {
+            let between = self.start(slot).saturating_sub(self.end(slot - 1));
+            widest = widest.max(between);
+        }
+        if self.level() != 0 {
+            for slot in 0..count {
+                widest = widest.max(load(&self.gaps, slot));
+            }
+        }
+        widest
+    }
+
+    /// Whether the slots in use, and only they, have keys.
+    pub(super) fn keys_match_count(&self) -> bool {
+        let count = self.count();
+        count <= SLOTS && (0..SLOTS).all(|slot| (self.start(slot) != UNUSED) == (slot < count))
+    }
+}

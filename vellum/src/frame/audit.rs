@@ -120,7 +120,7 @@ impl<P: Platform> PhysicalMemory<P> {
                     }
                     self.audit_block(pfn, order, number, &lists)?;
                     let (next, back) = self.frame(pfn).links();
-                    if back != previous {
+                    if !previous.is_none() && back != previous {
                         return Err(wrong(pfn, "the link back is not to the block before"));
                     }
                     (pfn, previous) = (next, pfn);

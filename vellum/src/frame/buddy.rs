@@ -17,6 +17,7 @@ use super::MAX_ORDER;
 use super::record::{Flags, Frame};
 use super::table::FrameTable;
 use crate::addr::Pfn;
+use crate::sync::bytes::prefetch;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
@@ -133,15 +134,20 @@ impl FreeLists {
         let set = self.set_of(frame.has(Flags::ZEROED));
         set.counts[order as usize] -= 1;
         set.free -= 1 << order;
-        if previous.is_none() {
+        if set.heads[order as usize] == pfn {
+            // The next block's link back is not cleared: a head's link back is
+            // never looked at, and its record may be far away.
             set.heads[order as usize] = next;
             if next.is_none() {
                 set.orders &= !(1 << order);
+            } else {
+                // Small blocks are mostly taken one after the other.
+                prefetch(table.frame(next));
             }
-        } else {
-            let frame = table.frame(previous);
-            frame.set_links(next, frame.links().1);
+            return;
         }
+        let frame = table.frame(previous);
+        frame.set_links(next, frame.links().1);
         if !next.is_none() {
             let frame = table.frame(next);
             frame.set_links(frame.links().0, previous);

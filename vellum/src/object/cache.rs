@@ -153,11 +153,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object: &Object<S>,
         index: u64,
     ) -> Option<Pfn> {
-        let radix = self.radix(object);
+        // A node leaves the tree empty: its slot tells as much as the tree.
+        let node = self.radix(object).leaf(index)?;
         loop {
-            let page = radix.get(index)?;
+            let page = node.frame(index)?;
             if memory.frame(page).try_get() {
-                if radix.get(index) == Some(page) {
+                if node.frame(index) == Some(page) {
                     return Some(page);
                 }
                 memory.put(pin, page);

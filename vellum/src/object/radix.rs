@@ -51,7 +51,7 @@ impl RadixNode {
 
     /// The frame at `index`, in a node at height 1.
     #[inline]
-    fn frame(&self, index: u64) -> Option<Pfn> {
+    pub(super) fn frame(&self, index: u64) -> Option<Pfn> {
         let slot = self.slot(index, 1).load(Ordering::Acquire);
         (slot != 0).then(|| Pfn(slot - 1))
     }
@@ -90,7 +90,7 @@ impl<'a> Radix<'a> {
 
     /// The node that holds the frames around `index`, if there is one.
     #[inline]
-    fn leaf(&self, index: u64) -> Option<&'a RadixNode> {
+    pub(super) fn leaf(&self, index: u64) -> Option<&'a RadixNode> {
         let (mut node, mut height) = self.root();
         if height == 0 || index >= reach(height) {
             return None;

@@ -13,6 +13,7 @@ use crate::bench::findings::Report;
 use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
+use crate::output::PartialFile;
 use crate::progress::{Interrupt, Style};
 use crate::report::json;
 use crate::report::table::Table;
@@ -261,7 +262,7 @@ fn list() -> String {
 enum Output {
     Tables,
     Json,
-    TablesAndFile(PathBuf, json::PendingFile),
+    TablesAndFile(PathBuf, PartialFile),
 }
 
 impl Output {
@@ -271,8 +272,8 @@ impl Output {
             None => Ok(Output::Tables),
             Some(path) if path == Path::new("-") => Ok(Output::Json),
             Some(path) => {
-                let file = json::PendingFile::create(path)
-                    .doing(|| format!("writing {}", path.display()))?;
+                let file =
+                    PartialFile::create(path).doing(|| format!("writing {}", path.display()))?;
                 Ok(Output::TablesAndFile(path.to_owned(), file))
             }
         }

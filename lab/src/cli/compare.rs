@@ -13,6 +13,7 @@ use super::profiling::{ProfileArgs, ProfileReport};
 use super::{Failure, OrFail, profiling, size};
 
 use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
+use crate::output::PartialFile;
 use crate::profile::sample::Profiler;
 use crate::progress::{Interrupt, Style};
 use crate::replay::{Options, Workload, prepare};
@@ -278,7 +279,7 @@ fn refused(error: CompareError) -> Failure {
 enum Output {
     Tables,
     Json,
-    TablesAndFile(PathBuf, json::PendingFile),
+    TablesAndFile(PathBuf, PartialFile),
 }
 
 impl Output {
@@ -288,8 +289,8 @@ impl Output {
             None => Ok(Output::Tables),
             Some(path) if path == Path::new("-") => Ok(Output::Json),
             Some(path) => {
-                let file = json::PendingFile::create(path)
-                    .doing(|| format!("writing {}", path.display()))?;
+                let file =
+                    PartialFile::create(path).doing(|| format!("writing {}", path.display()))?;
                 Ok(Output::TablesAndFile(path.to_owned(), file))
             }
         }

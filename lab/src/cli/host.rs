@@ -20,9 +20,10 @@ use crate::linux::saved::{Saved, TraceId};
 use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
+use crate::output::PartialFile;
 use crate::progress::{Interrupt, Style};
 use crate::replay::{self, Options, Workload, prepare};
-use crate::report::json::{self, PendingFile};
+use crate::report::json;
 use crate::trace::TraceReader;
 
 /// What to compare with what.
@@ -314,11 +315,11 @@ pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result
 enum Output {
     Tables,
     Json,
-    TablesAndFile(PathBuf, PendingFile),
+    TablesAndFile(PathBuf, PartialFile),
 }
 
-fn pending(path: &Path) -> Result<PendingFile, Failure> {
-    PendingFile::create(path).doing(|| format!("writing {}", path.display()))
+fn pending(path: &Path) -> Result<PartialFile, Failure> {
+    PartialFile::create(path).doing(|| format!("writing {}", path.display()))
 }
 
 impl Output {

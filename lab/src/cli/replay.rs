@@ -12,10 +12,10 @@ use super::arenas::Arenas;
 use super::{Failure, OrFail, host, size};
 use crate::bench::request::On;
 use crate::compare::Builder;
+use crate::output::PartialFile;
 use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::report::Report;
 use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events};
-use crate::report::json::PendingFile;
 use crate::trace::TraceReader;
 use crate::verify::{self, Verified};
 
@@ -285,7 +285,7 @@ fn fault_around(design: &str) -> u64 {
 enum Output {
     Tables,
     Json,
-    TablesAndFile(PathBuf, PendingFile),
+    TablesAndFile(PathBuf, PartialFile),
 }
 
 impl Output {
@@ -296,7 +296,7 @@ impl Output {
             Some(path) if path == Path::new("-") => Ok(Output::Json),
             Some(path) => {
                 let file =
-                    PendingFile::create(path).doing(|| format!("writing {}", path.display()))?;
+                    PartialFile::create(path).doing(|| format!("writing {}", path.display()))?;
                 Ok(Output::TablesAndFile(path.to_owned(), file))
             }
         }

@@ -7,8 +7,8 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail, shipped_trace};
+use crate::output::PartialFile;
 use crate::progress::{Interrupt, Style};
-use crate::report::json;
 use crate::reproduce::bench::Setting;
 use crate::reproduce::{self, model::Reproduction};
 
@@ -60,7 +60,7 @@ pub struct ReproduceArgs {
 pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     let pending = match args.json.as_deref() {
         Some(path) if path != Path::new("-") => {
-            let file = json::PendingFile::create(path);
+            let file = PartialFile::create(path);
             Some((path, file.doing(|| format!("writing {}", path.display()))?))
         }
         _ => None,

@@ -191,24 +191,3 @@ fn json_holds_what_the_tables_show() {
         Some(6)
     );
 }
-
-#[test]
-fn a_json_file_replaces_the_old_one_only_when_it_is_whole() {
-    let directory = std::env::temp_dir().join(format!("vellum-json-{}", std::process::id()));
-    std::fs::create_dir(&directory).expect("a fresh directory");
-    let path = directory.join("report.json");
-    let read = || std::fs::read_to_string(&path).expect("read");
-    std::fs::write(&path, "old").expect("written");
-    let abandoned = json::PendingFile::create(&path).expect("created");
-    drop(abandoned);
-    assert_eq!(read(), "old");
-    let committed = json::PendingFile::create(&path).expect("created");
-    assert_eq!(read(), "old");
-    committed.commit("new").expect("written");
-    assert_eq!(read(), "new");
-    let missing = directory.join("missing").join("report.json");
-    assert!(json::PendingFile::create(&missing).is_err());
-    let left = std::fs::read_dir(&directory).expect("listed").count();
-    std::fs::remove_dir_all(&directory).expect("removed");
-    assert_eq!(left, 1);
-}

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod export;
 pub mod import;
 pub mod linux;
+pub mod output;
 pub mod profile;
 pub mod progress;
 pub mod record;

@@ -3,7 +3,7 @@
 //! On a terminal progress is a bar; elsewhere (a log, a pipe) it is a plain line
 //! every few seconds; with `--quiet` it is nothing. Ctrl-C sets a flag that long
 //! loops poll, so that a command can print what it has finished; a second Ctrl-C
-//! ends the process at once.
+//! ends the process at once, without its unfinished files.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level;
+
+use crate::output::unfinished;
 
 /// How long a log stays silent at most while work goes on.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
@@ -147,10 +150,18 @@ impl Interrupt {
     pub fn on_ctrl_c() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the second signal finds the flag set by the first.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+            let requested = Arc::clone(&flag);
+            let obey = move || {
+                if requested.swap(true, Ordering::Relaxed) {
+                    unfinished::remove_all();
+                    low_level::exit(130);
+                }
+            };
+            // SAFETY: what the handler does (an atomic exchange, `remove_all`,
+            // `_exit`) is safe in one.
+            unsafe { low_level::register(signal, obey) }?;
         }
+        unfinished::obeyed();
         Ok(Self(flag))
     }
 

@@ -1,19 +1,12 @@
 //! What holds for every command of `vellum`.
 
-use std::process::{Command, Output};
+mod command;
+
+use std::process::Command;
 
 use clap::CommandFactory;
+use command::{text, vellum};
 use vellum_lab::cli::Cli;
-
-fn vellum(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-    let output = command.args(arguments).output();
-    output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 #[test]
 fn every_command_shows_examples_of_itself() {

@@ -1,9 +1,12 @@
 //! `vellum bench NAME --on linux` as a user meets it, at the smallest scale.
 
+mod command;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use command::{text, vellum};
 use serde_json::Value;
 use vellum_lab::bench::host::scratch::Scratch;
 use vellum_lab::bench::host::{sdet, tools};
@@ -12,15 +15,6 @@ fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
     command.args(arguments);
     command
-}
-
-fn vellum(arguments: &[&str]) -> Output {
-    let output = command(arguments).output();
-    output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn json(output: &Output) -> Value {

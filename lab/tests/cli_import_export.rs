@@ -1,39 +1,14 @@
 //! `vellum import` and `vellum export` as a user runs them.
 
+mod command;
+
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use command::{Scratch, printed, vellum};
 use vellum_lab::trace::{Event, Header, TraceReader};
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("vellum-inout-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.collect()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn here(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -46,20 +21,14 @@ fn fixture(name: &str) -> String {
     here(&format!("tests/fixtures/{name}"))
 }
 
-fn vellum(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
-    command.args(arguments).output().expect("the program runs")
-}
-
 fn done(arguments: &[&str]) -> Output {
     let output = vellum(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        printed(&output)
+    );
     output
-}
-
-fn text(output: &Output) -> String {
-    let parts = [&output.stdout, &output.stderr];
-    parts.map(|part| String::from_utf8_lossy(part)).concat()
 }
 
 fn with_stdin(arguments: &[&str], input: &[u8]) -> Output {
@@ -83,7 +52,7 @@ fn read(path: &str) -> (Header, Vec<Event>) {
 
 #[test]
 fn imported_traces_replay_verified() {
-    let scratch = Scratch::new("replay");
+    let scratch = Scratch::new("inout-replay");
     for name in [
         "perf-script-records.txt",
         "perf-script-raw.txt",
@@ -104,17 +73,17 @@ fn imported_traces_replay_verified() {
         ]);
         let output = done(&["info", &trace]);
         assert!(
-            text(&output).contains("Imported from"),
+            printed(&output).contains("Imported from"),
             "{name}: {}",
-            text(&output)
+            printed(&output)
         );
         let output = done(&[
             "replay", &trace, "--verify", "--audit", "--quiet", "--ram", "256M",
         ]);
         assert!(
-            !text(&output).contains("no explanation"),
+            !printed(&output).contains("no explanation"),
             "{name}: {}",
-            text(&output)
+            printed(&output)
         );
     }
 }
@@ -124,7 +93,7 @@ fn csv_has_a_row_for_each_event_and_parquet_the_same_values() {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
-    let scratch = Scratch::new("tables");
+    let scratch = Scratch::new("inout-tables");
     let (trace, csv) = (scratch.path("t.vellum"), scratch.path("t.csv"));
     let table = scratch.path("t.parquet");
     done(&[
@@ -172,7 +141,7 @@ fn csv_has_a_row_for_each_event_and_parquet_the_same_values() {
 
 #[test]
 fn page_cache_requests_have_the_columns_that_libcachesim_reads() {
-    let scratch = Scratch::new("requests");
+    let scratch = Scratch::new("inout-requests");
     let (trace, pages) = (scratch.path("t.vellum"), scratch.path("pages.csv"));
     done(&[
         "import",
@@ -207,19 +176,14 @@ fn page_cache_requests_have_the_columns_that_libcachesim_reads() {
 
 #[test]
 fn unusable_input_is_refused_and_leaves_nothing_behind() {
-    let scratch = Scratch::new("refused");
-    let inputs = Scratch::new("refused-inputs");
-    let put = |name: &str, bytes: &[u8]| {
-        let path = inputs.path(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    };
-    let binary = put("perf.data", b"PERFILE2\x68\0\0\0");
-    let zero = put("zero", b"some\0thing");
-    let empty = put("empty", b"");
-    let prose = put("prose", b"Dear all,\nthis is no trace.\n");
+    let scratch = Scratch::new("inout-refused");
+    let inputs = Scratch::new("inout-refused-inputs");
+    let binary = inputs.write("perf.data", b"PERFILE2\x68\0\0\0");
+    let zero = inputs.write("zero", b"some\0thing");
+    let empty = inputs.write("empty", b"");
+    let prose = inputs.write("prose", b"Dear all,\nthis is no trace.\n");
     let whole = fs::read(fixture("strace.txt")).unwrap();
-    let cut = put("cut", &whole[..whole.len() - 5]);
+    let cut = inputs.write("cut", &whole[..whole.len() - 5]);
     let out = scratch.path("out.vellum");
     let lackey = fixture("lackey.txt");
     let strace = fixture("strace.txt");
@@ -243,7 +207,7 @@ fn unusable_input_is_refused_and_leaves_nothing_behind() {
         (vec![cut.as_str(), "--strict"], "line 246"),
         (vec!["-", "-"], "only once"),
         (vec!["/nonexistent/x"], "/nonexistent/x"),
-        (vec![inputs.0.to_str().unwrap()], "directory"),
+        (vec![inputs.directory()], "directory"),
         (vec![strace.as_str(), "--from", "dtrace"], "dtrace"),
         (vec![], "FILE"),
     ] {
@@ -254,45 +218,45 @@ fn unusable_input_is_refused_and_leaves_nothing_behind() {
             output.status.code(),
             Some(2),
             "{arguments:?}: {}",
-            text(&output)
+            printed(&output)
         );
         assert!(
-            text(&output).contains(message),
+            printed(&output).contains(message),
             "{arguments:?}: {}",
-            text(&output)
+            printed(&output)
         );
         assert_eq!(scratch.files(), Vec::<String>::new(), "{arguments:?}");
     }
     // Without --strict the damaged line is told, and the rest imported.
     let output = done(&["import", &cut, "-o", &out]);
     assert!(
-        text(&output).contains("skipped 1 line"),
+        printed(&output).contains("skipped 1 line"),
         "{}",
-        text(&output)
+        printed(&output)
     );
     assert_eq!(scratch.files(), ["out.vellum"]);
 }
 
 #[test]
 fn text_comes_from_standard_input_too() {
-    let scratch = Scratch::new("stdin");
+    let scratch = Scratch::new("inout-stdin");
     let out = scratch.path("out.vellum");
     let sample = fs::read(fixture("strace-y.txt")).unwrap();
     let output = with_stdin(&["import", "-", "-o", &out, "--level", "1"], &sample);
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     assert!(read(&out).1.len() > 100);
     let output = with_stdin(&["import", "-", "-o", &out, "--level", "1"], b"");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        text(&output).contains("standard input"),
+        printed(&output).contains("standard input"),
         "{}",
-        text(&output)
+        printed(&output)
     );
 }
 
 #[test]
 fn an_export_that_fails_or_is_interrupted_leaves_nothing_behind() {
-    let scratch = Scratch::new("export");
+    let scratch = Scratch::new("inout-export");
     let out = scratch.path("out.csv");
     let shipped = here("../traces/sdet-like.vellum");
     for (arguments, code) in [
@@ -323,7 +287,7 @@ fn an_export_that_fails_or_is_interrupted_leaves_nothing_behind() {
             output.status.code(),
             Some(code),
             "{arguments:?}: {}",
-            text(&output)
+            printed(&output)
         );
         assert_eq!(scratch.files(), Vec::<String>::new(), "{arguments:?}");
     }

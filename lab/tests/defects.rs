@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::generate;
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
-use vellum::design::Design;
+use vellum::design::{Design, OPTIONS, Rmap};
 use vellum::frame::{AuditError, Kind, OutOfMemory};
 use vellum::platform::Platform;
 use vellum::rmap::{
-    AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Env, Partial, Place, RegionRef, ReverseMap,
-    RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+    Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
 };
 use vellum::slab::ArenaMaker;
 use vellum::table::{Format, Marks, PteRef, X86_64};
+use vellum::with_rmap;
 use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
 use vellum_lab::replay::{Options, Workload, prepare_events};
 use vellum_lab::verify::{Symptom, verify};
@@ -354,61 +354,78 @@ fn refusals(make: impl Fn() -> Box<dyn Engine>) -> Vec<Symptom> {
     (0..8).filter_map(refused).collect()
 }
 
-fn assert_all(found: &[Symptom], expected: &[Symptom]) {
-    assert!(!found.is_empty(), "no workload found the defect");
+/// Every reverse-mapping design there is.
+fn designs() -> impl Iterator<Item = Rmap> {
+    let rmap = OPTIONS.iter().find(|info| info.name == "rmap");
+    let values = rmap.expect("there is such an option").values;
+    values.iter().map(|value| {
+        let design = Design::parse(&format!("rmap={value}"));
+        design.expect("one of the option's values").rmap
+    })
+}
+
+fn assert_all(rmap: Rmap, found: &[Symptom], expected: &[Symptom]) {
+    assert!(!found.is_empty(), "{rmap:?}: no workload found the defect");
     for symptom in found {
-        assert!(expected.contains(symptom), "refused as {}", symptom.name());
+        let name = symptom.name();
+        assert!(expected.contains(symptom), "{rmap:?}: refused as {name}");
     }
 }
 
 #[test]
 fn without_a_defect_nothing_is_refused() {
-    assert_eq!(refusals(|| Box::new(engine::<X86_64, Chains>(|_| {}))), []);
-    assert_eq!(refusals(|| Box::new(engine::<X86_64, Partial>(|_| {}))), []);
-    assert_eq!(refusals(|| Box::new(engine::<X86_64, AnonVma>(|_| {}))), []);
-    assert_eq!(
-        refusals(|| Box::new(engine::<X86_64, AnonVmaChain>(|_| {}))),
-        []
-    );
+    for rmap in designs() {
+        let found = with_rmap!(rmap, R => {
+            refusals(|| Box::new(engine::<X86_64, R>(|_| {})))
+        });
+        assert_eq!(found, [], "{rmap:?}");
+    }
 }
 
 #[test]
 fn copy_on_write_without_a_copy_is_a_leaked_write() {
-    let found = refusals(|| Box::new(engine::<ForgetsToProtect, Partial>(|_| {})));
-    let expected = [Symptom::LeakedWrite, Symptom::LostWrite, Symptom::Audit];
-    assert_all(&found, &expected);
-    assert!(found.contains(&Symptom::LeakedWrite), "{found:?}");
+    for rmap in designs() {
+        let found = with_rmap!(rmap, R => {
+            refusals(|| Box::new(engine::<ForgetsToProtect, R>(|_| {})))
+        });
+        let expected = [Symptom::LeakedWrite, Symptom::LostWrite, Symptom::Audit];
+        assert_all(rmap, &found, &expected);
+        let leaked = found.contains(&Symptom::LeakedWrite);
+        assert!(leaked, "{rmap:?}: {found:?}");
+    }
 }
 
 #[test]
 fn a_missing_flush_is_a_stale_translation() {
-    let found = refusals(|| {
-        Box::new(engine::<X86_64, Partial>(|machine| {
+    for rmap in designs() {
+        let drop_flushes = |machine: &vellum_machine::Machine| {
             // SAFETY: nothing but the engine of this test lives in the machine.
             unsafe { machine.defects() }.drop_flush_every(2);
-        }))
-    });
-    assert!(found.contains(&Symptom::StaleTranslation), "{found:?}");
+        };
+        let found = with_rmap!(rmap, R => {
+            refusals(|| Box::new(engine::<X86_64, R>(drop_flushes)))
+        });
+        let stale = found.contains(&Symptom::StaleTranslation);
+        assert!(stale, "{rmap:?}: {found:?}");
+    }
 }
 
 #[test]
 fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
-    let found = refusals(|| Box::new(engine::<LosesDirty, Chains>(|_| {})));
-    assert_all(&found, &[Symptom::LostDirty]);
+    for rmap in designs() {
+        let found = with_rmap!(rmap, R => {
+            refusals(|| Box::new(engine::<LosesDirty, R>(|_| {})))
+        });
+        assert_all(rmap, &found, &[Symptom::LostDirty]);
+    }
 }
 
 #[test]
 fn a_dropped_rmap_entry_fails_the_audit() {
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Chains>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Partial>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<AnonVma>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<AnonVmaChain>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Anonmm2003>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
-    let found = refusals(|| Box::new(engine::<X86_64, Forgetful<Anonmm>>(|_| {})));
-    assert_all(&found, &[Symptom::Audit]);
+    for rmap in designs() {
+        let found = with_rmap!(rmap, R => {
+            refusals(|| Box::new(engine::<X86_64, Forgetful<R>>(|_| {})))
+        });
+        assert_all(rmap, &found, &[Symptom::Audit]);
+    }
 }

@@ -1,6 +1,7 @@
 //! `vellum diffprofile` as a user meets it, and sampling profiles of engines.
 
 mod command;
+mod engines;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use command::{Scratch, text, vellum};
+use engines::{counts_nothing, has_no_pages};
 use serde_json::Value;
 use vellum_engine::{
-    Access, Arena, Backing, Config, Engine, FileSlot, Op, OpError, Outcome, Prot, Sharing,
-    SpaceSlot,
+    Access, Arena, Backing, Config, Engine, Op, Outcome, Prot, Sharing, SpaceSlot,
 };
 use vellum_lab::profile::groups::Groups;
 use vellum_lab::profile::read::{self, Options as ReadOptions};
@@ -310,45 +311,8 @@ impl Engine for Busy {
         1
     }
 
-    fn store(&self, _: usize, _: SpaceSlot, _: u64, _: u64) -> Result<(), OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn load(&self, _: usize, _: SpaceSlot, _: u64, _: Access) -> Result<u64, OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn peek(&self, _: usize, _: SpaceSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn resident(&self, _: SpaceSlot, _: &mut dyn FnMut(u64)) {}
-
-    fn sync(&self, _: usize) -> Result<(), OpError> {
-        Ok(())
-    }
-
-    fn stored_word(&self, _: FileSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn clear(&self, _: usize) {}
-
-    fn audit(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
-    fn memory(&self) -> Vec<(&'static str, u64, u64)> {
-        Vec::new()
-    }
-
-    fn mapping_histogram(&self) -> Vec<u64> {
-        Vec::new()
-    }
+    has_no_pages!();
+    counts_nothing!();
 }
 
 /// Runs `round` until the profiler has taken `wanted` samples.

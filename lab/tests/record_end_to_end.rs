@@ -3,57 +3,25 @@
 //! Where perf events are not permitted the tests say so and pass; with
 //! `VELLUM_REQUIRE_PERF=1` in the environment that is a failure.
 
+mod command;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use command::{Scratch, recording_permitted};
 use vellum_lab::progress::{Interrupt, Style};
-use vellum_lab::record::{Options, Recording, check_permission, record};
+use vellum_lab::record::{Options, Recording, record};
 use vellum_lab::trace::model::Model;
 use vellum_lab::trace::{Event, EventKind, Header, TraceReader};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 
-/// Whether recording is possible here; says so if not.
-fn permitted() -> bool {
-    match check_permission() {
-        Ok(()) => true,
-        Err(reason) => {
-            let required = std::env::var_os("VELLUM_REQUIRE_PERF").is_some_and(|v| v == "1");
-            assert!(!required, "recording is required here: {reason}");
-            eprintln!("SKIPPED: nothing was recorded: {reason}");
-            false
-        }
-    }
-}
-
-/// A directory of this test's own, removed with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let id = std::process::id();
-        let path = std::env::temp_dir().join(format!("vellum-record-{name}-{id}"));
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn record_to(output: &Path, command: &[&str]) -> Recording {
+fn record_to(output: &str, command: &[&str]) -> Recording {
     let options = Options {
         command: command.iter().map(Into::into).collect(),
-        output: output.to_path_buf(),
+        output: output.into(),
         buffer: 8 << 20,
         allow_lost: false,
         level: 3,
@@ -62,7 +30,7 @@ fn record_to(output: &Path, command: &[&str]) -> Recording {
     record(&options, &Interrupt::manual()).unwrap()
 }
 
-fn read(path: &Path) -> (Header, Vec<Event>) {
+fn read(path: &str) -> (Header, Vec<Event>) {
     let trace = TraceReader::open(path).unwrap();
     let events = trace.events().collect::<Result<_, _>>().unwrap();
     (trace.header().clone(), events)
@@ -75,12 +43,12 @@ const SCRIPT: &str = "cd \"$1\" && (head -c 16384 /dev/zero > data; cat data > /
 
 #[test]
 fn a_shell_script_leaves_its_forks_files_and_maps_in_the_trace() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new("script");
-    let output = scratch.file("t.vellum");
-    let directory = scratch.0.to_str().unwrap();
+    let scratch = Scratch::new("record-script");
+    let output = scratch.path("t.vellum");
+    let directory = scratch.directory();
     let recording = record_to(&output, &["sh", "-c", SCRIPT, "sh", directory]);
     assert_eq!((recording.exit_code, recording.lost), (0, 0));
     let (header, events) = read(&output);
@@ -126,12 +94,12 @@ fn a_shell_script_leaves_its_forks_files_and_maps_in_the_trace() {
 
 #[test]
 fn every_fault_of_a_recording_lies_in_a_mapping_of_its_space() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new("maps");
-    let output = scratch.file("t.vellum");
-    let directory = scratch.0.to_str().unwrap();
+    let scratch = Scratch::new("record-maps");
+    let output = scratch.path("t.vellum");
+    let directory = scratch.directory();
     record_to(&output, &["sh", "-c", SCRIPT, "sh", directory]);
     let (_, events) = read(&output);
     let mut model = Model::default();
@@ -143,12 +111,12 @@ fn every_fault_of_a_recording_lies_in_a_mapping_of_its_space() {
 
 #[test]
 fn written_and_truncated_files_keep_their_identity() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
     // A temporary directory on tmpfs shows no writes; the build directory is
     // where a disk is most likely.
-    let output = Scratch::new("files");
+    let output = Scratch::new("record-files");
     let disk = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("w{}", std::process::id()));
     std::fs::create_dir_all(&disk).unwrap();
     let kind = Command::new("stat")
@@ -160,7 +128,7 @@ fn written_and_truncated_files_keep_their_identity() {
         eprintln!("SKIPPED: {} is on {}", disk.display(), kind.trim());
         return;
     }
-    let trace = output.file("t.vellum");
+    let trace = output.path("t.vellum");
     record_to(&trace, &["sh", "-c", SCRIPT, "sh", disk.to_str().unwrap()]);
     std::fs::remove_dir_all(&disk).unwrap();
     let (header, events) = read(&trace);
@@ -209,11 +177,11 @@ fn written_and_truncated_files_keep_their_identity() {
 
 #[test]
 fn vforks_and_threads_are_told_from_forks() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new("threads");
-    let output = scratch.file("t.vellum");
+    let scratch = Scratch::new("record-threads");
+    let output = scratch.path("t.vellum");
     // This test program itself starts a thread for every test, and `Command`
     // starts programs by vfork.
     let own = std::env::current_exe().unwrap();
@@ -255,13 +223,13 @@ fn helper_that_starts_a_thread_and_a_program() {
 
 #[test]
 fn a_failed_recording_leaves_nothing_behind() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new("failed");
+    let scratch = Scratch::new("record-failed");
     let options = Options {
         command: vec!["/nonexistent/command".into()],
-        output: scratch.file("t.vellum"),
+        output: scratch.path("t.vellum").into(),
         buffer: 1 << 16,
         allow_lost: false,
         level: 3,
@@ -288,19 +256,19 @@ fn a_failed_recording_leaves_nothing_behind() {
         // The drain thread was quick enough: the trace is whole.
         Ok(recording) => {
             assert_eq!(recording.lost, 0);
-            std::fs::remove_file(scratch.file("t.vellum")).unwrap();
+            std::fs::remove_file(scratch.path("t.vellum")).unwrap();
         }
     }
-    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
+    assert_eq!(scratch.files(), Vec::<String>::new());
 }
 
 #[test]
 fn the_commands_exit_code_is_passed_on() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new("code");
-    let output = scratch.file("t.vellum");
+    let scratch = Scratch::new("record-code");
+    let output = scratch.path("t.vellum");
     assert_eq!(record_to(&output, &["sh", "-c", "exit 7"]).exit_code, 7);
     assert_eq!(
         record_to(&output, &["sh", "-c", "kill -TERM $$"]).exit_code,

@@ -3,58 +3,22 @@
 //! Where perf events are not permitted the test says so and passes; with
 //! `VELLUM_REQUIRE_PERF=1` in the environment that is a failure.
 
-use std::fs::{self, File};
+mod command;
+
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use vellum_lab::record::check_permission;
+use command::{Scratch, printed, recording_permitted, vellum};
 
 /// Tells this program, run again under the recorder, where to work.
 const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";
 
 const PAGE: usize = 4096;
 
-/// Whether recording is possible here; says so if not.
-fn permitted() -> bool {
-    match check_permission() {
-        Ok(()) => true,
-        Err(reason) => {
-            let required = std::env::var_os("VELLUM_REQUIRE_PERF").is_some_and(|v| v == "1");
-            assert!(!required, "recording is required here: {reason}");
-            eprintln!("SKIPPED: nothing was recorded or replayed: {reason}");
-            false
-        }
-    }
-}
-
-/// A directory of this test's own, removed with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        let name = format!("vellum-replay-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a temporary directory can be made");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn vellum(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vellum"))
-        .args(arguments)
-        .output()
-        .expect("the program runs")
-}
-
 /// Records this test program as the workload.
-fn record(directory: &Path, trace: &str) {
+fn record(directory: &str, trace: &str) {
     let program = std::env::current_exe().expect("the test program has a path");
     let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["record", "--quiet", "-o", trace, "--"])
@@ -63,23 +27,17 @@ fn record(directory: &Path, trace: &str) {
         .env(WORKPLACE, directory)
         .output()
         .expect("the program runs");
-    assert!(output.status.success(), "{}", text(&output));
-}
-
-fn text(output: &Output) -> String {
-    let parts = [&output.stdout, &output.stderr];
-    parts.map(|part| String::from_utf8_lossy(part)).concat()
+    assert!(output.status.success(), "{}", printed(&output));
 }
 
 #[test]
 fn a_recorded_workload_replays_verified_on_the_core() {
-    if !permitted() {
+    if !recording_permitted() {
         return;
     }
-    let scratch = Scratch::new();
-    let trace = scratch.0.join("t.vellum");
-    let trace = trace.to_str().expect("the path is text");
-    record(&scratch.0, trace);
+    let scratch = Scratch::new("replay");
+    let trace = &scratch.path("t.vellum");
+    record(scratch.directory(), trace);
     let cases: [&[&str]; 4] = [
         &["--design", "rmap=chains"],
         &["--design", "rmap=partial"],
@@ -91,14 +49,18 @@ fn a_recorded_workload_replays_verified_on_the_core() {
         arguments.extend(["--json", "-"]);
         arguments.extend(case);
         let output = vellum(&arguments);
-        assert!(output.status.success(), "{case:?}: {}", text(&output));
+        assert!(output.status.success(), "{case:?}: {}", printed(&output));
         let report: serde_json::Value =
             serde_json::from_slice(&output.stdout).expect("the report is JSON");
         check(&report, case);
     }
     let refused = vellum(&["replay", trace, "--design", "rmap=telepathy"]);
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
-    assert!(text(&refused).contains("chains"), "{}", text(&refused));
+    assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
+    assert!(
+        printed(&refused).contains("chains"),
+        "{}",
+        printed(&refused)
+    );
 }
 
 fn check(report: &serde_json::Value, case: &[&str]) {
@@ -125,15 +87,15 @@ fn check(report: &serde_json::Value, case: &[&str]) {
 #[test]
 fn what_is_not_a_trace_is_refused_as_input() {
     let output = vellum(&["replay", env!("CARGO_MANIFEST_PATH")]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
     assert!(output.stdout.is_empty());
 }
 
 #[test]
 fn a_number_of_cpus_that_cannot_be_is_refused_as_an_argument() {
     let output = vellum(&["replay", "t.vellum", "--cpus", "0"]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("--cpus"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert!(printed(&output).contains("--cpus"), "{}", printed(&output));
 }
 
 /// Does nothing unless the recorder runs it.

@@ -1,8 +1,11 @@
 //! `vellum reproduce`: the published figures are what was published, and the
 //! command prints them with ours beside them.
 
+mod command;
+
 use std::process::{Command, Output};
 
+use command::text;
 use serde_json::Value;
 use vellum_lab::report::kernbench;
 use vellum_lab::reproduce::{formats, published};
@@ -12,10 +15,6 @@ fn vellum(arguments: &[&str]) -> Output {
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let output = command.args(arguments).output();
     output.expect("the program was built and can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Sums that were worked out from the post by hand.

@@ -6,13 +6,14 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::{Access, Pfn, Prot, Vpn};
+use vellum::design::OPTIONS;
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
-use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, ReverseMap};
+use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, MapRequest, Placement};
 use vellum::table::X86_64;
-use vellum::{Design, SpaceId, Vm};
+use vellum::{Design, SpaceId, Vm, with_rmap};
 
 /// Counts what a thread allocates while it says that it must not.
 struct Counting;
@@ -261,8 +262,20 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     assert_eq!(vm.exit(new), Ok(true));
     vm.release_object(file).unwrap();
     vm.release_object(memory).unwrap();
+    rest(vm);
     exhaust(vm);
     vm.audit().unwrap();
+}
+
+/// What an idle CPU does, one under pressure, and one that goes.
+fn rest<R: ReverseMap>(vm: &Manager<R>) {
+    while vm.idle() {}
+    vm.zero_idle(16);
+    vm.relieve();
+    for cpu in [0, 1] {
+        vm.platform().cpu.set(cpu);
+        while vm.offline() > 0 {}
+    }
 }
 
 /// Runs out of memory in every way there is.
@@ -293,8 +306,12 @@ fn calls(work: impl FnOnce()) -> u64 {
     CALLS.get()
 }
 
-fn run<R: ReverseMap>(design: &str) {
-    let design = Design::parse(design).unwrap();
+fn run(design: &str) {
+    let parsed = Design::parse(design).unwrap();
+    with_rmap!(parsed.rmap, R => run_on::<R>(design, parsed));
+}
+
+fn run_on<R: ReverseMap>(name: &str, design: Design) {
     let vm: Manager<R> = Vm::new(Bare::new(), design).unwrap();
     let count = calls(|| {
         scenario(&vm);
@@ -302,21 +319,39 @@ fn run<R: ReverseMap>(design: &str) {
     });
     assert_eq!(
         count, 0,
-        "{design}: {count} calls of the global allocator after Vm::new"
+        "{name}: {count} calls of the global allocator after Vm::new"
     );
     assert!(vm.platform().written.get() > 0);
 }
 
+/// The values of an option.
+fn values(name: &str) -> &'static [&'static str] {
+    let option = OPTIONS.iter().find(|info| info.name == name);
+    option.expect("there is such an option").values
+}
+
 #[test]
-fn operations_use_no_global_allocator() {
-    run::<Chains>("rmap=chains");
-    run::<Chains>("rmap=chains,direct=off,forkcopy=all,faultaround=1");
-    run::<Partial>("rmap=partial");
-    run::<Partial>("rmap=partial,direct=off,forkcopy=all");
-    run::<Anonmm2003>("rmap=anonmm2003");
-    run::<Anonmm>("rmap=anonmm");
-    run::<AnonVma>("rmap=anon_vma");
-    run::<AnonVmaChain>("rmap=anon_vma_chain,forkcopy=all");
+fn no_reverse_mapping_uses_the_global_allocator() {
+    for rmap in values("rmap") {
+        run(&format!("rmap={rmap}"));
+        run(&format!("rmap={rmap},forkcopy=all,faultaround=1"));
+    }
+    run("rmap=chains,direct=off");
+    run("rmap=partial,direct=off");
+    run("rmap=family,kinstamp=off");
+    run("rmap=family,hint=off");
+}
+
+#[test]
+fn no_source_of_table_pages_uses_the_global_allocator() {
+    for source in values("ptepage") {
+        run(&format!("ptepage={source}"));
+    }
+    for switch in ["quicklevels", "quicknode", "quickmark"] {
+        for value in values(switch) {
+            run(&format!("ptepage=quicklist,{switch}={value}"));
+        }
+    }
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::findings::{ArmFigure, Figure, Findings, Row, Run};
+use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run};
 use super::request::{On, Request};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use crate::report::names::{Names, WIDTH};
 use crate::report::table::{Table, grouped, marked};
 use crate::report::text::{plural, wrapped};
 
@@ -28,11 +29,8 @@ fn header(request: &Request, findings: &Findings) -> String {
         "{} {place}: {}\n",
         request.benchmark.name, request.benchmark.summary
     );
-    let control = findings.arms.len().saturating_sub(1);
-    for arm in &findings.arms[..control] {
-        let _ = writeln!(text, "  {:<3} {}", arm.label, arm.full);
-    }
-    let _ = writeln!(text, "  A'  as A, once more: the control");
+    let labels = designs(findings).iter().map(|arm| arm.label.as_str());
+    text += &names(findings).lines(labels, "as A, once more: the control");
     let mut facts: Vec<String> = Vec::new();
     let sizes: Vec<String> = request
         .sizes
@@ -52,6 +50,26 @@ fn header(request: &Request, findings: &Findings) -> String {
         text += "INTERRUPTED: the figures are of what was complete\n";
     }
     text
+}
+
+/// What is compared, without the control.
+fn designs(findings: &Findings) -> &[Arm] {
+    &findings.arms[..findings.arms.len().saturating_sub(1)]
+}
+
+fn names(findings: &Findings) -> Names {
+    Names::of(designs(findings).iter().map(|arm| arm.full.as_str()))
+}
+
+/// What rows call the arms, the control last.
+fn labels(findings: &Findings) -> Vec<String> {
+    let names = names(findings);
+    let arms = findings.arms.iter().enumerate();
+    arms.map(|(index, arm)| match index < designs(findings).len() {
+        true => names.named(index, &arm.label),
+        false => arm.label.clone(),
+    })
+    .collect()
 }
 
 fn of_run(run: &Run, findings: &Findings) -> String {
@@ -108,7 +126,7 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
         "told from",
         "",
     ]);
-    for (arm, named) in figure.arms.iter().zip(&findings.arms) {
+    for (arm, label) in figure.arms.iter().zip(labels(findings)) {
         let bounds =
             |low: Option<f64>, high: Option<f64>, digits: usize, divisor: f64| match (low, high) {
                 (Some(low), Some(high)) => {
@@ -119,7 +137,7 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
         let is_base = arm.verdict == "base";
         let value = format!("{:.2}", arm.value / divisor);
         table.row(vec![
-            named.label.clone(),
+            label,
             marked(value, arm.verdict == "less"),
             bounds(arm.low, arm.high, 2, divisor),
             if is_base {
@@ -190,9 +208,9 @@ fn spreads(figure: &Figure, findings: &Findings) -> String {
     let mut table = Table::new(&[
         &head, "least", "5 %", "median", "95 %", "99 %", "most", "of",
     ]);
-    for (arm, named) in figure.arms.iter().zip(&findings.arms) {
+    for (arm, label) in figure.arms.iter().zip(labels(findings)) {
         let Some(spread) = arm.spread else { continue };
-        let mut cells = vec![named.label.clone()];
+        let mut cells = vec![label];
         let values = [
             spread.least,
             spread.p5,
@@ -210,17 +228,29 @@ fn spreads(figure: &Figure, findings: &Findings) -> String {
 
 fn of_rows(name: &str, rows: &[&Row], show: fn(u64) -> String, findings: &Findings) -> String {
     // The control counts as its design does.
-    let arms = findings.arms.len().saturating_sub(1);
-    let mut head = vec![name];
-    head.extend(findings.arms[..arms].iter().map(|arm| arm.label.as_str()));
-    let mut table = Table::new(&head);
-    for row in rows {
-        let mut cells = vec![row.name.clone()];
-        let values = row.values.iter().take(arms);
-        cells.extend(values.map(|value| value.map_or_else(|| "-".to_owned(), show)));
-        table.row(cells);
+    let arms = designs(findings);
+    let table = |labels: &[&str]| {
+        let mut table = Table::new(&[&[name], labels].concat());
+        for row in rows {
+            let mut cells = vec![row.name.clone()];
+            let values = row.values.iter().take(arms.len());
+            cells.extend(values.map(|value| value.map_or_else(|| "-".to_owned(), show)));
+            table.row(cells);
+        }
+        table.render(0)
+    };
+    let labels = labels(findings);
+    let named: Vec<&str> = labels[..arms.len()].iter().map(String::as_str).collect();
+    let text = table(&named);
+    match text.lines().all(|line| line.chars().count() <= WIDTH) {
+        true => text,
+        false => table(
+            &arms
+                .iter()
+                .map(|arm| arm.label.as_str())
+                .collect::<Vec<_>>(),
+        ),
     }
-    table.render(0)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! `vellum bench`: named workloads, on the core or on the host's kernel.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::profiling::{ProfileArgs, ProfileReport};
+use super::results::Results;
 use super::{Failure, OrFail, size};
 
 use crate::bench::findings::Report;
@@ -126,7 +127,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let mut request = request(name, &args)?;
-    let output = Output::open(args.json.as_deref())?;
+    let results = Results::open(args.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     if request.on == On::Linux && args.profiling.wanted() {
         return Err(Failure::usage(
@@ -143,7 +144,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&request, &findings, profile.as_ref(), output)?;
+    print(&request, &findings, profile.as_ref(), results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -257,28 +258,6 @@ fn list() -> String {
     text
 }
 
-/// Where the results go.
-enum Output {
-    Tables,
-    Json,
-    TablesAndFile(PathBuf, json::PendingFile),
-}
-
-impl Output {
-    /// Refuses a file that cannot be written before any time is spent.
-    fn open(json: Option<&Path>) -> Result<Self, Failure> {
-        match json {
-            None => Ok(Output::Tables),
-            Some(path) if path == Path::new("-") => Ok(Output::Json),
-            Some(path) => {
-                let file = json::PendingFile::create(path)
-                    .doing(|| format!("writing {}", path.display()))?;
-                Ok(Output::TablesAndFile(path.to_owned(), file))
-            }
-        }
-    }
-}
-
 /// What is printed as JSON.
 #[derive(serde::Serialize)]
 struct Whole<'r> {
@@ -292,7 +271,7 @@ fn print(
     request: &Request,
     findings: &Findings,
     profile: Option<&ProfileReport>,
-    output: Output,
+    results: Results,
 ) -> Result<(), Failure> {
     let as_json = || {
         let report = Report::new(request, findings);
@@ -302,15 +281,5 @@ fn print(
         let profile = profile.map(|profile| format!("\n{}", profile.text()));
         text::render(request, findings) + &profile.unwrap_or_default()
     };
-    let printed = match output {
-        Output::Tables => tables(),
-        Output::Json => as_json()?,
-        Output::TablesAndFile(path, file) => {
-            file.commit(&as_json()?)
-                .doing(|| format!("writing {}", path.display()))?;
-            tables()
-        }
-    };
-    io::stdout().lock().write_all(printed.as_bytes())?;
-    Ok(())
+    results.print(tables, as_json)
 }

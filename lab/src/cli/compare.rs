@@ -1,6 +1,5 @@
 //! `vellum compare`: which of two designs suits a workload.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,6 +9,7 @@ use vellum_engine::{Pages, pages_of};
 use super::arenas::Arenas;
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
+use super::results::Results;
 use super::{Failure, OrFail, profiling, size};
 
 use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
@@ -109,7 +109,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Some(path) => path.clone(),
         None => shipped_trace(DEFAULT_TRACE)?,
     };
-    let output = Output::open(args.json.as_deref())?;
+    let results = Results::open(args.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
     let workload = load(&path, &args, style)?;
@@ -121,7 +121,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&path, &args, &measured, profile.as_ref(), output)?;
+    print(&path, &args, &measured, profile.as_ref(), results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -274,34 +274,12 @@ fn refused(error: CompareError) -> Failure {
     code(Failure::from(error).message().to_owned())
 }
 
-/// Where the results go.
-enum Output {
-    Tables,
-    Json,
-    TablesAndFile(PathBuf, json::PendingFile),
-}
-
-impl Output {
-    /// Refuses a file that cannot be written before any time is spent.
-    fn open(json: Option<&Path>) -> Result<Self, Failure> {
-        match json {
-            None => Ok(Output::Tables),
-            Some(path) if path == Path::new("-") => Ok(Output::Json),
-            Some(path) => {
-                let file = json::PendingFile::create(path)
-                    .doing(|| format!("writing {}", path.display()))?;
-                Ok(Output::TablesAndFile(path.to_owned(), file))
-            }
-        }
-    }
-}
-
 fn print(
     trace: &Path,
     args: &CompareArgs,
     measured: &Measurement,
     profile: Option<&ProfileReport>,
-    output: Output,
+    results: Results,
 ) -> Result<(), Failure> {
     let resamples = args.resamples as usize;
     let analysis = Analysis::new(measured, CONFIDENCE, resamples, args.seed);
@@ -326,17 +304,7 @@ fn print(
         let profile = profile.map(|profile| format!("\n{}", profile.text()));
         text::render(&report) + &profile.unwrap_or_default()
     };
-    let printed = match output {
-        Output::Tables => tables(),
-        Output::Json => json::render(&whole)?,
-        Output::TablesAndFile(path, file) => {
-            file.commit(&json::render(&whole)?)
-                .doing(|| format!("writing {}", path.display()))?;
-            tables()
-        }
-    };
-    io::stdout().lock().write_all(printed.as_bytes())?;
-    Ok(())
+    results.print(tables, || json::render(&whole))
 }
 
 /// What is printed as JSON.

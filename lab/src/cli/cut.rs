@@ -10,7 +10,7 @@ use clap::builder::ValueHint;
 
 use super::dump::micros;
 use super::{Failure, OrFail};
-use crate::progress::{Progress, Style};
+use crate::progress::{Interrupt, Progress, Style};
 use crate::trace::{DEFAULT_LEVEL, Header, TaskId, TraceReader, TraceWriter};
 use copy::{Copier, Selection};
 
@@ -66,6 +66,10 @@ pub struct CutArgs {
 
 /// Cuts.
 pub fn run(args: CutArgs) -> Result<(), Failure> {
+    cut(args, &Interrupt::on_ctrl_c()?)
+}
+
+fn cut(args: CutArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let from_us = micros(args.from)?;
     let to_us = args.to.map(micros).transpose()?.unwrap_or(u64::MAX);
     if from_us >= to_us {
@@ -95,6 +99,9 @@ pub fn run(args: CutArgs) -> Result<(), Failure> {
     let mut copier = Copier::new(header, selection, &mut writer);
     for event in trace.events() {
         let event = event.blame_input()?;
+        if interrupt.requested() {
+            return Err(Failure::interrupted("interrupted; nothing was written"));
+        }
         progress.advance(1);
         if event.time_us >= to_us {
             break;
@@ -119,8 +126,13 @@ pub fn run(args: CutArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As the command's.
-pub(crate) fn window(path: &Path, output: &Path, (from, to): (f64, f64)) -> Result<(), Failure> {
-    run(CutArgs {
+pub(crate) fn window(
+    path: &Path,
+    output: &Path,
+    (from, to): (f64, f64),
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let args = CutArgs {
         trace: path.to_owned(),
         output: output.to_owned(),
         from,
@@ -130,7 +142,8 @@ pub(crate) fn window(path: &Path, output: &Path, (from, to): (f64, f64)) -> Resu
         // Read once and thrown away.
         level: 1,
         quiet: true,
-    })
+    };
+    cut(args, interrupt)
 }
 
 fn known_task(header: &Header, task: u32) -> Result<TaskId, Failure> {

@@ -7,11 +7,12 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
+use crate::output::PartialFile;
 use crate::profile::groups::Groups;
 use crate::profile::read::{self, Format};
 use crate::profile::{Profile, flame, folded_pair, without_clone_suffix};
 use crate::report::diffprofile::{Options, Shown, diffprofile};
-use crate::report::json::{self, PendingFile};
+use crate::report::json;
 
 const EXAMPLES: &str = "\
 Each line is the change in ticks, the change in percent of OLD, and the function. Positive is more
@@ -150,7 +151,7 @@ pub fn run(args: DiffprofileArgs) -> Result<(), Failure> {
 }
 
 /// Files that are complete but for their names.
-type Pending<'a> = Vec<(&'a Path, PendingFile, String)>;
+type Pending<'a> = Vec<(&'a Path, PartialFile, String)>;
 
 fn write<'a>(
     args: &'a DiffprofileArgs,
@@ -159,7 +160,7 @@ fn write<'a>(
 ) -> Result<Pending<'a>, Failure> {
     let mut files = Vec::new();
     let create =
-        |path: &Path| PendingFile::create(path).doing(|| format!("writing {}", path.display()));
+        |path: &Path| PartialFile::create(path).doing(|| format!("writing {}", path.display()));
     if let Some(path) = &args.svg {
         for profile in [old, new] {
             if !profile.has_callers() {

@@ -1,13 +1,13 @@
 //! `--on linux`, `--a linux`: replays on the host's own kernel, for the commands
 //! `replay` and `compare`.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vellum_engine::Engine;
 
 use super::arenas::Arenas;
+use super::results::Results;
 use super::{Failure, OrFail, fault_around};
 use crate::bench::host::forkfault::Helper;
 use crate::compare::clock::empty_interval_ns;
@@ -20,9 +20,10 @@ use crate::linux::saved::{Saved, TraceId};
 use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
+use crate::output::PartialFile;
 use crate::progress::{Interrupt, Style};
 use crate::replay::{self, Options, Workload, prepare};
-use crate::report::json::{self, PendingFile};
+use crate::report::json;
 use crate::trace::TraceReader;
 
 /// What to compare with what.
@@ -153,7 +154,7 @@ fn notes(plan: &Plan) -> Vec<String> {
 /// # Errors
 /// The trace cannot be used, or the replay failed.
 pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
-    let output = Output::open(request.json.as_deref())?;
+    let results = Results::open(request.json.as_deref())?;
     let pending = match save {
         Some(path) => Some(pending(path)?),
         None => None,
@@ -170,7 +171,7 @@ pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
             .doing(|| format!("writing {}", path.display()))?;
     }
     let text = replay_text(&saved, &notes(&prepared.plan));
-    output.print(text, &saved)?;
+    results.print(|| text, || json::render(&saved))?;
     ended(series.interrupted, saved.times.own_ns.len(), request.passes)
 }
 
@@ -199,7 +200,7 @@ pub struct Core {
 /// # Errors
 /// As [`replay`], or the design is refused.
 pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
-    let output = Output::open(request.json.as_deref())?;
+    let results = Results::open(request.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
     let arenas = Arenas::new(1, 1, core.ram).prefaulted();
@@ -255,7 +256,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
         kinds,
         (series.interrupted, request.seed),
     );
-    output.print(report.text(), &report)?;
+    results.print(|| report.text(), || json::render(&report))?;
     ended(series.interrupted, series.core_ns.len(), request.passes)
 }
 
@@ -282,7 +283,7 @@ fn by_class(workload: &Workload, engine: Box<dyn Engine>) -> [ClassTime; CLASSES
 /// # Errors
 /// A file is refused, or they are of different traces.
 pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result<(), Failure> {
-    let output = Output::open(json)?;
+    let results = Results::open(json)?;
     let open = |path: &Path| Saved::open(path).map_err(LinuxError::into_failure);
     let (of_a, of_b) = (open(a)?, open(b)?);
     if !of_a.trace.is_same(&of_b.trace) {
@@ -307,40 +308,9 @@ pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result
     let apart = Apart::new([&a_host, &a_control], [&b_host, &b_control], method)
         .map_err(LinuxError::into_failure)?;
     let report = SavedComparison::new(of_a, of_b, apart);
-    output.print(report.text(), &report)
+    results.print(|| report.text(), || json::render(&report))
 }
 
-/// Where the results go.
-enum Output {
-    Tables,
-    Json,
-    TablesAndFile(PathBuf, PendingFile),
-}
-
-fn pending(path: &Path) -> Result<PendingFile, Failure> {
-    PendingFile::create(path).doing(|| format!("writing {}", path.display()))
-}
-
-impl Output {
-    fn open(json: Option<&Path>) -> Result<Self, Failure> {
-        match json {
-            None => Ok(Output::Tables),
-            Some(path) if path == Path::new("-") => Ok(Output::Json),
-            Some(path) => Ok(Output::TablesAndFile(path.to_owned(), pending(path)?)),
-        }
-    }
-
-    fn print(self, text: String, data: &impl serde::Serialize) -> Result<(), Failure> {
-        let printed = match self {
-            Output::Tables => text,
-            Output::Json => json::render(data)?,
-            Output::TablesAndFile(path, file) => {
-                file.commit(&json::render(data)?)
-                    .doing(|| format!("writing {}", path.display()))?;
-                text
-            }
-        };
-        io::stdout().lock().write_all(printed.as_bytes())?;
-        Ok(())
-    }
+fn pending(path: &Path) -> Result<PartialFile, Failure> {
+    PartialFile::create(path).doing(|| format!("writing {}", path.display()))
 }

@@ -36,6 +36,7 @@ pub mod profiling;
 pub mod record;
 pub mod replay;
 pub mod reproduce;
+pub mod results;
 pub mod size;
 
 const EXIT_CODES: &str = "\

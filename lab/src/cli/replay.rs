@@ -1,21 +1,20 @@
 //! `vellum replay`: a trace on one design.
 
 use std::cell::RefCell;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::ValueHint;
 use vellum_engine::{Engine, EngineError};
 
 use super::arenas::Arenas;
+use super::results::Results;
 use super::{Failure, OrFail, host, size};
 use crate::bench::request::On;
 use crate::compare::Builder;
 use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::report::Report;
 use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events};
-use crate::report::json::PendingFile;
 use crate::trace::TraceReader;
 use crate::verify::{self, Verified};
 
@@ -139,7 +138,7 @@ type Build<'b> = &'b dyn Fn(&str) -> Result<Box<dyn Engine>, EngineError>;
 
 /// As [`run`], on engines that `build` makes.
 fn run_on(args: ReplayArgs, build: Build<'_>) -> Result<(), Failure> {
-    let output = Output::open(args.json.as_deref())?;
+    let results = Results::open(args.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let session = Session {
         style: Style::detect(args.quiet),
@@ -151,7 +150,7 @@ fn run_on(args: ReplayArgs, build: Build<'_>) -> Result<(), Failure> {
     let engine = session.engine()?;
     let workload = session.prepare(&trace, engine.as_ref())?;
     let report = session.replay(&workload, engine)?;
-    output.print(&report)?;
+    results.print(|| report.text(), || report.json())?;
     session.verdict(&report)
 }
 
@@ -279,40 +278,4 @@ fn fault_around(design: &str) -> u64 {
         .and_then(|pages| pages.trim().parse().ok())
         .unwrap_or(Options::default().fault_around)
         .max(1)
-}
-
-/// Where the results go.
-enum Output {
-    Tables,
-    Json,
-    TablesAndFile(PathBuf, PendingFile),
-}
-
-impl Output {
-    /// Refuses a file that cannot be written before any time is spent.
-    fn open(json: Option<&Path>) -> Result<Self, Failure> {
-        match json {
-            None => Ok(Output::Tables),
-            Some(path) if path == Path::new("-") => Ok(Output::Json),
-            Some(path) => {
-                let file =
-                    PendingFile::create(path).doing(|| format!("writing {}", path.display()))?;
-                Ok(Output::TablesAndFile(path.to_owned(), file))
-            }
-        }
-    }
-
-    fn print(self, report: &Report) -> Result<(), Failure> {
-        let printed = match self {
-            Output::Tables => report.text(),
-            Output::Json => report.json()?,
-            Output::TablesAndFile(path, file) => {
-                file.commit(&report.json()?)
-                    .doing(|| format!("writing {}", path.display()))?;
-                report.text()
-            }
-        };
-        io::stdout().lock().write_all(printed.as_bytes())?;
-        Ok(())
-    }
 }

@@ -1,11 +1,11 @@
 //! `vellum reproduce`: the published measurements, made again.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::results::Results;
 use super::{Failure, OrFail, shipped_trace};
 use crate::progress::{Interrupt, Style};
 use crate::report::json;
@@ -58,13 +58,7 @@ pub struct ReproduceArgs {
 
 /// Reproduces, prints.
 pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
-    let pending = match args.json.as_deref() {
-        Some(path) if path != Path::new("-") => {
-            let file = json::PendingFile::create(path);
-            Some((path, file.doing(|| format!("writing {}", path.display()))?))
-        }
-        _ => None,
-    };
+    let results = Results::open(args.json.as_deref())?;
     let setting = Setting {
         passes: usize::from(args.passes.unwrap_or(if args.quick { 2 } else { 6 })),
         quick: args.quick,
@@ -74,17 +68,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
-    let as_json = serde_json::to_string_pretty(&result)? + "\n";
-    let printed = match (&args.json, pending) {
-        (_, Some((path, file))) => {
-            file.commit(&as_json)
-                .doing(|| format!("writing {}", path.display()))?;
-            result.render()
-        }
-        (Some(_), None) => as_json,
-        (None, None) => result.render(),
-    };
-    io::stdout().lock().write_all(printed.as_bytes())?;
+    results.print(|| result.render(), || json::render(&result))?;
     ending(&result)
 }
 

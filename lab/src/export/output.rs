@@ -1,30 +1,22 @@
-//! A file that appears only when it is complete.
+//! Where a table goes: a file, which appears only when it is complete, or standard
+//! output.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Stdout, Write};
+use std::path::Path;
+
+use crate::output::PartialFile;
 
 /// Bytes on their way to a file or to standard output. Dropped before
 /// [`finish`](Output::finish), a file leaves nothing behind.
 pub struct Output {
-    out: BufWriter<Box<dyn Target>>,
-    names: Option<(PathBuf, PathBuf)>,
+    out: Target,
     bytes: u64,
 }
 
-trait Target: Write + Send {
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
+enum Target {
+    File(BufWriter<PartialFile>),
+    Stdout(BufWriter<Stdout>),
 }
-
-impl Target for File {
-    fn sync(&self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
-
-impl Target for io::Stdout {}
 
 impl Output {
     /// Starts a file at `path`; `-` is standard output.
@@ -32,56 +24,46 @@ impl Output {
     /// # Errors
     /// No file can be made beside `path`.
     pub fn create(path: &Path) -> io::Result<Self> {
-        if path.as_os_str() == "-" {
-            return Ok(Output {
-                out: BufWriter::new(Box::new(io::stdout())),
-                names: None,
-                bytes: 0,
-            });
-        }
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.partial", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary)?;
-        Ok(Output {
-            out: BufWriter::with_capacity(1 << 16, Box::new(file)),
-            names: Some((temporary, path.to_path_buf())),
-            bytes: 0,
-        })
+        let out = match path.as_os_str() == "-" {
+            true => Target::Stdout(BufWriter::new(io::stdout())),
+            false => Target::File(BufWriter::with_capacity(
+                1 << 16,
+                PartialFile::create(path)?,
+            )),
+        };
+        Ok(Output { out, bytes: 0 })
     }
 
     /// Completes the file and gives it its name. Returns its length in bytes.
     ///
     /// # Errors
     /// The bytes cannot be written or the file cannot be named.
-    pub fn finish(mut self) -> io::Result<u64> {
-        self.out.flush()?;
-        self.out.get_ref().sync()?;
-        if let Some((temporary, path)) = &self.names {
-            fs::rename(temporary, path)?;
+    pub fn finish(self) -> io::Result<u64> {
+        match self.out {
+            Target::File(out) => {
+                let file = out.into_inner().map_err(|error| error.into_error())?;
+                file.finish()?;
+            }
+            Target::Stdout(mut out) => out.flush()?,
         }
-        self.names = None;
         Ok(self.bytes)
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
+        let written = match &mut self.out {
+            Target::File(out) => out.write(bytes)?,
+            Target::Stdout(out) => out.write(bytes)?,
+        };
         self.bytes += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.names {
-            // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(temporary);
+        match &mut self.out {
+            Target::File(out) => out.flush(),
+            Target::Stdout(out) => out.flush(),
         }
     }
 }

@@ -4,14 +4,17 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::output::PartialFile;
+use crate::output::unfinished::Unfinished;
+
 /// A directory that will hold files. They are written beside each other under
 /// temporary names and get their own when all of them are complete. What the
 /// directory held under those names is replaced; what else it holds stays.
 #[derive(Debug)]
 pub struct PendingDirectory {
     path: PathBuf,
-    staging: PathBuf,
-    created: bool,
+    /// If it was not there before.
+    created: Option<Unfinished>,
 }
 
 impl PendingDirectory {
@@ -21,17 +24,16 @@ impl PendingDirectory {
     /// It cannot, or something that is no directory is in its place.
     pub fn create(path: &Path) -> io::Result<Self> {
         let created = match fs::create_dir(path) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Ok(()) => Some(Unfinished::new(path)?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
             Err(error) => return Err(error),
         };
         let pending = Self {
             path: path.to_owned(),
-            staging: path.join(format!(".{}.tmp", std::process::id())),
             created,
         };
         // From here on dropping it leaves nothing behind.
-        fs::create_dir(&pending.staging)?;
+        PartialFile::create(&pending.path.join("writable"))?;
         Ok(pending)
     }
 
@@ -40,22 +42,19 @@ impl PendingDirectory {
     /// # Errors
     /// A file cannot be written or renamed.
     pub fn commit(self, files: &[(String, String)]) -> io::Result<()> {
+        let mut written = Vec::new();
         for (name, content) in files {
-            let mut file = fs::File::create(self.staging.join(name))?;
+            let mut file = PartialFile::create(&self.path.join(name))?;
             file.write_all(content.as_bytes())?;
-            file.sync_all()?;
+            written.push(file);
         }
-        for (name, _) in files {
-            fs::rename(self.staging.join(name), self.path.join(name))?;
-        }
-        Ok(())
+        written.into_iter().try_for_each(PartialFile::finish)
     }
 }
 
 impl Drop for PendingDirectory {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.staging);
-        if self.created {
+        if self.created.is_some() {
             // Fails, as it should, if there are files in it.
             let _ = fs::remove_dir(&self.path);
         }

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::output::unfinished::Unfinished;
+
 /// What one drain of one ring yielded: whole records.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
@@ -32,6 +34,8 @@ impl Spool {
     /// An empty spool in `directory`.
     pub fn create(directory: &Path) -> io::Result<Spool> {
         let path = directory.join(format!(".vellum-record.{}.spool", std::process::id()));
+        // For the moment until it has no name any more.
+        let _unfinished = Unfinished::new(&path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)

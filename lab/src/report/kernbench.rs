@@ -6,10 +6,13 @@
 
 use std::fmt::Write;
 
+/// Columns of a label.
+pub const LABEL: usize = 25;
+
 /// One kernel's (or design's) row.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Row {
-    /// Name, up to 25 characters.
+    /// Name, up to [`LABEL`] characters.
     pub label: String,
     /// Wall-clock seconds.
     pub elapsed_s: f64,

@@ -9,6 +9,7 @@ pub mod diffprofile;
 pub mod json;
 pub mod kernbench;
 pub mod model;
+pub mod names;
 pub mod sdet;
 pub mod table;
 pub mod text;

@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 
-use super::kernbench::Row;
+use super::kernbench::{self, Row};
+use super::names::Names;
 use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
 use crate::compare::{Counters, Reason, Verdict};
 use crate::replay::Class;
@@ -246,7 +247,7 @@ impl Report {
                 explained: passes[0].tallies[arm].explained,
                 unexplained: passes[0].tallies[arm].unexplained,
             }),
-            kernbench: kernbench_rows(&about, analysis),
+            kernbench: kernbench_rows(&about, measured, analysis),
             pass_cpu_ns: Arms::of(|arm| {
                 let sums = passes.iter().map(|pass| pass.cpu_ns[arm].iter().sum());
                 sums.collect()
@@ -407,15 +408,20 @@ fn memory_rows(passes: &[Pass]) -> Vec<MemoryRow> {
     names.into_iter().map(row).collect()
 }
 
-fn kernbench_rows(about: &About, analysis: &Analysis) -> Vec<Row> {
+fn kernbench_rows(about: &About, measured: &Measurement, analysis: &Analysis) -> Vec<Row> {
+    let names = Names::of([A, B].map(|arm| measured.designs[arm].as_str()));
     [(A, "A", &about.a), (B, "B", &about.b)]
         .map(|(arm, name, design)| {
-            let full = format!("{name} {design}");
+            let short = names.named(arm, name);
+            let full = match short == name {
+                true => format!("{name} {design}"),
+                false => short,
+            };
             let elapsed_s = analysis.wall_ns[arm].value / 1e9;
             let system_s = analysis.cpu_ns[arm].value / 1e9;
             Row {
                 label: match full.chars().count() {
-                    0..=25 => full,
+                    0..=kernbench::LABEL => full,
                     _ => name.to_owned(),
                 },
                 elapsed_s,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
+use super::names::Names;
 use super::table::{Table, grouped, marked};
 use super::{diffprofile, kernbench};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
@@ -28,9 +29,7 @@ pub fn render(report: &Report) -> String {
 fn header(report: &Report) -> String {
     let about = &report.about;
     let mut text = format!("{}\n", about.trace);
-    let _ = writeln!(text, "  A   {}", report.designs.a);
-    let _ = writeln!(text, "  B   {}", report.designs.b);
-    let _ = writeln!(text, "  A'  as A, in an engine of its own: the control");
+    text += &names(report).lines(["A", "B"], "as A, in an engine of its own: the control");
     let parts = (report.slices * report.cpus).max(1);
     let per_slice = report.cpu_ns.a.value / 1e3 / parts as f64;
     let _ = writeln!(
@@ -70,6 +69,18 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+fn names(report: &Report) -> Names {
+    Names::of([report.designs.a.as_str(), &report.designs.b])
+}
+
+/// A table of figures for A and B, some of them marked, and what is between them.
+fn between(title: &str, report: &Report) -> Table {
+    let names = names(report);
+    // Room for the mark behind a figure.
+    let [a, b] = [(0, "A"), (1, "B")].map(|(arm, label)| names.named(arm, label) + "  ");
+    Table::new(&[title, &a, &b, "B - A"])
+}
+
 fn times(report: &Report) -> String {
     let interval = format!("{:.0} % interval", report.about.confidence * 100.0);
     let mut table = Table::new(&["CPU time in the core", "seconds", &interval]);
@@ -79,15 +90,15 @@ fn times(report: &Report) -> String {
         high: figure.high.map(|high| high / 1e9),
     };
     let less = report.verdict.less;
-    let arms = &report.cpu_ns;
+    let (arms, names) = (&report.cpu_ns, names(report));
     for (name, figure, better) in [
-        ("A", &arms.a, less == Some("a")),
-        ("B", &arms.b, less == Some("b")),
-        ("A'", &arms.control, false),
+        (names.named(0, "A"), &arms.a, less == Some("a")),
+        (names.named(1, "B"), &arms.b, less == Some("b")),
+        ("A'".to_owned(), &arms.control, false),
     ] {
         let figure = seconds(figure);
         let value = marked(format!("{:.4}", figure.value), better);
-        table.row(vec![name.to_owned(), value, bounds(&figure)]);
+        table.row(vec![name, value, bounds(&figure)]);
     }
     let mut ratios = Table::new(&["Ratio of CPU times", "", &interval]);
     for (name, figure) in [
@@ -244,7 +255,7 @@ fn classes(report: &Report) -> String {
 }
 
 fn counters(report: &Report) -> String {
-    let mut table = Table::new(&["Events in one pass", "A  ", "B  ", "B - A"]);
+    let mut table = between("Events in one pass", report);
     let silent = |row: &&CounterRow| row.count.a.high == 0 && row.count.b.high == 0;
     for row in report.counters.iter().filter(|row| !silent(row)) {
         let (a, b) = (&row.count.a, &row.count.b);
@@ -289,7 +300,7 @@ fn counters(report: &Report) -> String {
 }
 
 fn memory(report: &Report) -> String {
-    let mut table = Table::new(&["Memory at the peak (KiB)", "A  ", "B  ", "B - A"]);
+    let mut table = between("Memory at the peak (KiB)", report);
     let kib = |bytes: u64| grouped(bytes.div_ceil(1024));
     for row in &report.memory {
         let (a, b) = (&row.peak_bytes.a, &row.peak_bytes.b);

@@ -50,7 +50,7 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
             )));
         }
     };
-    let part = QuickPart::of(setting)?;
+    let part = QuickPart::of(setting, interrupt)?;
     let task = Task {
         setting,
         interrupt,
@@ -118,7 +118,7 @@ struct QuickPart {
 }
 
 impl QuickPart {
-    fn of(setting: &Setting) -> Result<Self, Failure> {
+    fn of(setting: &Setting, interrupt: &Interrupt) -> Result<Self, Failure> {
         let whole = setting.trace("kernel-build.vellum")?;
         if !setting.quick {
             return Ok(Self {
@@ -130,7 +130,7 @@ impl QuickPart {
         let scratch = Scratch::new(&parent, "reproduce");
         let scratch = scratch.doing(|| format!("making a directory in {}", parent.display()))?;
         let build = scratch.path().join("kernel-build.vellum");
-        crate::cli::cut_window(&whole, &build, QUICK_WINDOW)?;
+        crate::cli::cut_window(&whole, &build, QUICK_WINDOW, interrupt)?;
         Ok(Self {
             build,
             _scratch: Some(scratch),

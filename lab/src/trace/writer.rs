@@ -1,10 +1,9 @@
 //! Writes a trace file.
 //!
 //! Events go in one by one in time order; tables may grow until the end. The
-//! bytes go to a temporary file beside the target, which takes the target's
-//! name only when the trace is complete: there is never half a trace.
+//! file gets its name when the trace is complete ([`PartialFile`]): there is never
+//! half a trace.
 
-use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use super::file::{END_MAGIC, EVENTS, HEADER, INDEX, MAGIC, Section, VERSION};
 use super::header::Header;
 use super::rules::{self, Rules};
 use super::tables;
+use crate::output::PartialFile;
 
 /// Compression level that a writer uses unless told otherwise (zstd's scale).
 /// Of a recorded kernel build, level 19 takes three times as long as level 9 and
@@ -24,8 +24,7 @@ pub const DEFAULT_LEVEL: i32 = 9;
 /// Writes one trace.
 pub struct TraceWriter {
     path: PathBuf,
-    temporary: PathBuf,
-    out: Option<BufWriter<File>>,
+    out: BufWriter<PartialFile>,
     level: i32,
     offset: u64,
     sections: Vec<Section>,
@@ -40,18 +39,14 @@ impl TraceWriter {
     /// Starts a trace at `path`. `level` is zstd's compression level.
     pub fn create(path: impl AsRef<Path>, level: i32) -> Result<Self, TraceError> {
         let path = path.as_ref().to_path_buf();
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.partial", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary).map_err(|source| TraceError::Io {
-            path: temporary.clone(),
+        let file = PartialFile::create(&path).map_err(|source| TraceError::Io {
+            path: path.clone(),
             action: "cannot create",
             source,
         })?;
         let mut writer = TraceWriter {
             path,
-            temporary,
-            out: Some(BufWriter::new(file)),
+            out: BufWriter::new(file),
             level,
             offset: 0,
             sections: Vec::new(),
@@ -110,17 +105,16 @@ impl TraceWriter {
         end.extend_from_slice(&crc32fast::hash(&end).to_le_bytes());
         end.extend_from_slice(&END_MAGIC);
         self.put(&end)?;
-        self.name_file()?;
-        Ok((self.events, self.offset))
-    }
-
-    fn name_file(&mut self) -> Result<(), TraceError> {
-        let out = self.out.take().expect("the file is open until it is named");
-        let file = out.into_inner().map_err(|error| error.into_error());
-        let file = file.map_err(|source| self.io("cannot write", source))?;
-        file.sync_all()
-            .map_err(|source| self.io("cannot write", source))?;
-        fs::rename(&self.temporary, &self.path).map_err(|source| self.io("cannot name", source))
+        let (path, totals) = (self.path, (self.events, self.offset));
+        let file = self.out.into_inner().map_err(|error| error.into_error());
+        match file.and_then(PartialFile::finish) {
+            Ok(()) => Ok(totals),
+            Err(source) => Err(TraceError::Io {
+                path,
+                action: "cannot write",
+                source,
+            }),
+        }
     }
 
     fn flush_block(&mut self) -> Result<(), TraceError> {
@@ -154,11 +148,7 @@ impl TraceWriter {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        let out = self
-            .out
-            .as_mut()
-            .expect("the file is open until it is named");
-        let result = out.write_all(bytes);
+        let result = self.out.write_all(bytes);
         result.map_err(|source| self.io("cannot write", source))?;
         self.offset += bytes.len() as u64;
         Ok(())
@@ -177,15 +167,6 @@ impl TraceWriter {
             path: self.path.clone(),
             action,
             source,
-        }
-    }
-}
-
-impl Drop for TraceWriter {
-    fn drop(&mut self) {
-        if self.out.take().is_some() {
-            // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(&self.temporary);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of `vellum compare` on synthetic designs whose true difference is known.
 
+#[path = "../engines/mod.rs"]
+mod engines;
 mod method;
 mod report;
 mod synthetic;

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use crate::engines::{counts_nothing, has_no_pages};
 use crate::synthetic::{Bench, Disturbance, Events, FlatLoad, op};
-use vellum_engine::{
-    Access, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot,
-};
+use vellum_engine::{Access, Divergence, Engine, EngineError, Op, OpError, Outcome, SpaceSlot};
 use vellum_lab::compare::{
     A, Analysis, B, CONTROL, Clock, CompareError, HostClock, Load, Settings, Verdict, measure,
 };
@@ -348,45 +347,8 @@ impl Engine for Notebook {
         }));
     }
 
-    fn store(&self, _: usize, _: SpaceSlot, _: u64, _: u64) -> Result<(), OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn load(&self, _: usize, _: SpaceSlot, _: u64, _: Access) -> Result<u64, OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn peek(&self, _: usize, _: SpaceSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn resident(&self, _: SpaceSlot, _: &mut dyn FnMut(u64)) {}
-
-    fn sync(&self, _: usize) -> Result<(), OpError> {
-        Ok(())
-    }
-
-    fn stored_word(&self, _: FileSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn clear(&self, _: usize) {}
-
-    fn audit(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
-    fn memory(&self) -> Vec<(&'static str, u64, u64)> {
-        Vec::new()
-    }
-
-    fn mapping_histogram(&self) -> Vec<u64> {
-        Vec::new()
-    }
+    has_no_pages!();
+    counts_nothing!();
 }
 
 #[test]

@@ -9,9 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use vellum_engine::{
-    Access, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome, SpaceSlot,
-};
+use crate::engines::has_no_pages;
+use vellum_engine::{Access, Divergence, Engine, EngineError, Op, Outcome, SpaceSlot};
 use vellum_lab::compare::{
     Analysis, Builder, Clock, CompareError, Load, Measurement, Settings, measure,
 };
@@ -347,33 +346,7 @@ impl Engine for SyntheticEngine {
             .fetch_add(measured.round() as u64, Ordering::SeqCst);
     }
 
-    fn store(&self, _: usize, _: SpaceSlot, _: u64, _: u64) -> Result<(), OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn load(&self, _: usize, _: SpaceSlot, _: u64, _: Access) -> Result<u64, OpError> {
-        Err(OpError::BadSpace)
-    }
-
-    fn peek(&self, _: usize, _: SpaceSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn resident(&self, _: SpaceSlot, _: &mut dyn FnMut(u64)) {}
-
-    fn sync(&self, _: usize) -> Result<(), OpError> {
-        Ok(())
-    }
-
-    fn stored_word(&self, _: FileSlot, _: u64) -> Option<u64> {
-        None
-    }
-
-    fn clear(&self, _: usize) {}
-
-    fn audit(&self) -> Result<(), String> {
-        Ok(())
-    }
+    has_no_pages!();
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let executed = self.executed.load(Ordering::SeqCst);
@@ -387,9 +360,5 @@ impl Engine for SyntheticEngine {
 
     fn memory(&self) -> Vec<(&'static str, u64, u64)> {
         vec![("nothing", 0, 4096)]
-    }
-
-    fn mapping_histogram(&self) -> Vec<u64> {
-        Vec::new()
     }
 }

@@ -8,41 +8,29 @@
 
 use core::ops::ControlFlow;
 
+use super::counts::{self, Counts};
 use super::{Env, RegionRef, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::{Counter, PerCpu};
 use crate::table::Format;
 
-/// What one CPU counts.
-#[derive(Default)]
-pub(super) struct CpuState {
-    pub adds: Counter,
-    pub duplicates: Counter,
-    pub removes: Counter,
-    pub moves: Counter,
-    pub turns: Counter,
-    pub node_allocs: Counter,
-    pub node_frees: Counter,
-    pub locks: Counter,
-}
-
 /// Private pages, as one design counts them.
 pub(super) struct AnonPages {
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<Counts>,
 }
 
 impl AnonPages {
     /// For a machine of `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
         AnonPages {
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| Counts::default()),
         }
     }
 
     /// The counts of the caller's CPU.
     #[inline]
-    pub fn here<P: Platform>(&self, env: &Env<'_, P>) -> &CpuState {
+    pub fn here<P: Platform>(&self, env: &Env<'_, P>) -> &Counts {
         self.cpus.of(env.pin.cpu())
     }
 
@@ -61,18 +49,7 @@ impl AnonPages {
 
     /// Counts.
     pub fn stats(&self) -> RmapStats {
-        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
-        RmapStats {
-            adds: sum(|cpu| &cpu.adds),
-            duplicates: sum(|cpu| &cpu.duplicates),
-            removes: sum(|cpu| &cpu.removes),
-            moves: sum(|cpu| &cpu.moves),
-            turns: sum(|cpu| &cpu.turns),
-            node_allocs: sum(|cpu| &cpu.node_allocs),
-            node_frees: sum(|cpu| &cpu.node_frees),
-            locks: sum(|cpu| &cpu.locks),
-            ..RmapStats::default()
-        }
+        counts::sum(&self.cpus, |cpu| cpu)
     }
 
     /// Calls `search` until it has met no lock that was not free, and adds up

@@ -17,6 +17,7 @@
 //! Pages of objects are found as in `partial`.
 
 use super::bundles::{Bundles, Outcome, Progress, SpaceMember, Visit};
+use super::counts::{self, Counts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
@@ -24,23 +25,14 @@ use crate::design::Design;
 use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::ArenaMaker;
-use crate::sync::{Counter, PerCpu};
+use crate::sync::PerCpu;
 use crate::table::Format;
-
-#[derive(Default)]
-struct CpuState {
-    adds: Counter,
-    duplicates: Counter,
-    removes: Counter,
-    moves: Counter,
-    turns: Counter,
-}
 
 /// The `anonmm` design.
 pub struct Anonmm {
     bundles: Bundles,
     files: FilePages,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<Counts>,
 }
 
 impl ReverseMap for Anonmm {
@@ -55,7 +47,7 @@ impl ReverseMap for Anonmm {
         Anonmm {
             bundles: Bundles::new(cpus, arenas),
             files: FilePages::new(cpus),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| Counts::default()),
         }
     }
 
@@ -223,20 +215,14 @@ impl ReverseMap for Anonmm {
     }
 
     fn stats(&self) -> RmapStats {
-        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
         let (members, locks) = self.bundles.stats();
         let mut stats = RmapStats {
-            adds: sum(|cpu| &cpu.adds),
-            duplicates: sum(|cpu| &cpu.duplicates),
-            removes: sum(|cpu| &cpu.removes),
-            moves: sum(|cpu| &cpu.moves),
-            turns: sum(|cpu| &cpu.turns),
             node_allocs: members.allocs,
             node_frees: members.frees,
             locks,
-            nodes_searched: 0,
             bytes: self.bundles.bytes_of(members.live),
             peak_bytes: self.bundles.bytes_of(members.peak),
+            ..counts::sum(&self.cpus, |cpu| cpu)
         };
         self.files.add_to(&mut stats);
         stats

@@ -25,6 +25,7 @@
 
 use super::addresses::{Addresses, Chain, Node};
 use super::bundles::{Bundles, Outcome, Progress, SpaceMember, Visit};
+use super::counts::{self, Counts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::{Pfn, Vpn};
@@ -33,21 +34,11 @@ use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::{ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{BitGuard, BitLock, Counter, PerCpu};
+use crate::sync::{BitGuard, BitLock, PerCpu};
 use crate::table::Format;
 
 const LOCK_BIT: u32 = 63;
 const CHAINED: u64 = 1 << 62;
-
-#[derive(Default)]
-struct CpuState {
-    adds: Counter,
-    duplicates: Counter,
-    removes: Counter,
-    moves: Counter,
-    turns: Counter,
-    locks: Counter,
-}
 
 fn chain_of(word: u64) -> Option<Chain> {
     (word & CHAINED != 0).then(|| Handle::from_raw(word as u32))
@@ -58,7 +49,7 @@ pub struct Anonmm2003 {
     bundles: Bundles,
     addresses: Addresses,
     files: FilePages,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<Counts>,
 }
 
 impl Anonmm2003 {
@@ -178,7 +169,7 @@ impl ReverseMap for Anonmm2003 {
             bundles: Bundles::new(cpus, arenas),
             addresses: Addresses::new(cpus, arenas),
             files: FilePages::new(cpus),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| Counts::default()),
         }
     }
 
@@ -370,22 +361,18 @@ impl ReverseMap for Anonmm2003 {
     }
 
     fn stats(&self) -> RmapStats {
-        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
+        let counted = counts::sum(&self.cpus, |cpu| cpu);
         let (members, head_locks) = self.bundles.stats();
         let (allocs, frees, searched) = self.addresses.counts();
         let node = size_of::<Node>() as u64;
         let mut stats = RmapStats {
-            adds: sum(|cpu| &cpu.adds),
-            duplicates: sum(|cpu| &cpu.duplicates),
-            removes: sum(|cpu| &cpu.removes),
-            moves: sum(|cpu| &cpu.moves),
-            turns: sum(|cpu| &cpu.turns),
             node_allocs: members.allocs + allocs,
             node_frees: members.frees + frees,
-            locks: sum(|cpu| &cpu.locks) + head_locks,
+            locks: counted.locks + head_locks,
             nodes_searched: searched,
             bytes: self.bundles.bytes_of(members.live) + allocs.wrapping_sub(frees) * node,
             peak_bytes: self.bundles.bytes_of(members.peak) + self.addresses.stats().peak * node,
+            ..counted
         };
         self.files.add_to(&mut stats);
         stats

@@ -19,6 +19,7 @@ mod anonmm2003;
 mod bundle;
 mod bundles;
 mod chains;
+mod counts;
 mod family;
 mod file_pages;
 mod partial;

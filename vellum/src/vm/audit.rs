@@ -454,6 +454,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory: &self.memory,
             pin: &pin,
         };
+        // First: a visit follows what the frame names, and may trust it.
+        self.rmap
+            .check_frame(&env, pfn, counts.maps())
+            .or_else(|what| wrong(what, number))?;
         let report = self
             .rmap
             .visit::<P, F>(&env, self, pfn, &mut |_| Verdict::Keep);
@@ -464,9 +468,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             maps,
             u64::from(report.hits),
         )?;
-        self.rmap
-            .check_frame(&env, pfn, counts.maps())
-            .or_else(|what| wrong(what, number))?;
         Ok(counts.maps())
     }
 }

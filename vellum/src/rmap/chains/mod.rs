@@ -25,10 +25,13 @@
 
 mod node;
 
+use core::ops::Deref;
+
 pub use node::{ENTRIES_PER_NODE, Node};
 
 use node::{LOCK_BIT, State, chain, decode, direct};
 
+use super::counts::{self, Counts};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
 use crate::design::Design;
@@ -36,22 +39,23 @@ use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{BitGuard, BitLock, Counter, PerCpu, bytes};
+use crate::sync::{BitGuard, BitLock, PerCpu, bytes};
 use crate::table::{Format, PteRef};
 
 #[derive(Default)]
 struct CpuState {
     /// A prepared node, or none.
     spare: AtomicU32,
-    adds: Counter,
-    duplicates: Counter,
-    removes: Counter,
-    moves: Counter,
-    turns: Counter,
-    node_allocs: Counter,
-    node_frees: Counter,
-    locks: Counter,
-    nodes_searched: Counter,
+    counts: Counts,
+}
+
+impl Deref for CpuState {
+    type Target = Counts;
+
+    #[inline]
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
 }
 
 /// The `chains` design.
@@ -469,20 +473,11 @@ impl ReverseMap for Chains {
     }
 
     fn stats(&self) -> RmapStats {
-        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
         let arena = self.nodes.stats();
         RmapStats {
-            adds: sum(|cpu| &cpu.adds),
-            duplicates: sum(|cpu| &cpu.duplicates),
-            removes: sum(|cpu| &cpu.removes),
-            moves: sum(|cpu| &cpu.moves),
-            turns: sum(|cpu| &cpu.turns),
-            node_allocs: sum(|cpu| &cpu.node_allocs),
-            node_frees: sum(|cpu| &cpu.node_frees),
-            locks: sum(|cpu| &cpu.locks),
-            nodes_searched: sum(|cpu| &cpu.nodes_searched),
             bytes: self.live_nodes() * size_of::<Node>() as u64,
             peak_bytes: arena.peak * size_of::<Node>() as u64,
+            ..counts::sum(&self.cpus, |cpu| cpu)
         }
     }
 

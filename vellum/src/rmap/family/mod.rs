@@ -45,8 +45,11 @@ mod kin;
 #[cfg(test)]
 mod tests;
 
+use core::ops::Deref;
+
 use self::hint::{Hints, LAST_STAMP, Name, STAMP_SHIFT, entry_of};
 use self::kin::{Families, Kin, Nodes};
+use super::counts::{self, Counts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
@@ -107,15 +110,17 @@ struct CpuState {
     /// The node this CPU counts pages for, or 0, and what it has counted.
     counting: AtomicU32,
     counted: AtomicU64,
-    adds: Counter,
-    duplicates: Counter,
-    removes: Counter,
-    moves: Counter,
-    turns: Counter,
-    node_allocs: Counter,
-    node_frees: Counter,
-    locks: Counter,
+    counts: Counts,
     spaces_searched: Counter,
+}
+
+impl Deref for CpuState {
+    type Target = Counts;
+
+    #[inline]
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
 }
 
 /// The `family` design.
@@ -548,19 +553,11 @@ impl ReverseMap for Family {
     }
 
     fn stats(&self) -> RmapStats {
-        let sum = |field: fn(&CpuState) -> &Counter| self.cpus.sum(field);
         let mut stats = RmapStats {
-            adds: sum(|cpu| &cpu.adds),
-            duplicates: sum(|cpu| &cpu.duplicates),
-            removes: sum(|cpu| &cpu.removes),
-            moves: sum(|cpu| &cpu.moves),
-            turns: sum(|cpu| &cpu.turns),
-            node_allocs: sum(|cpu| &cpu.node_allocs),
-            node_frees: sum(|cpu| &cpu.node_frees),
-            locks: sum(|cpu| &cpu.locks),
-            nodes_searched: sum(|cpu| &cpu.spaces_searched),
+            nodes_searched: self.cpus.sum(|cpu| &cpu.spaces_searched),
             bytes: self.live_groups() * size_of::<Kin>() as u64,
             peak_bytes: self.nodes.stats().peak * size_of::<Kin>() as u64,
+            ..counts::sum(&self.cpus, |cpu| cpu)
         };
         self.files.add_to(&mut stats);
         stats

@@ -1,0 +1,137 @@
+//! What a signal that ends the program has to remove first.
+//!
+//! A signal handler may neither allocate nor lock. So the names lie, ready for the
+//! system call, in a fixed array of places, and each is taken out of its place by
+//! one exchange, either by its owner or by the handler: nobody reads a name that
+//! somebody else frees.
+//!
+//! SIGINT and SIGTERM end the program only if nothing in it obeys them
+//! ([`obeyed`]); they and all other signals of this kind then do what they would
+//! have done without a handler. Signals that the program was started to ignore
+//! (SIGHUP under `nohup`) stay ignored.
+
+use std::ffi::{CString, c_char, c_int};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::low_level;
+
+/// Signals with which users and systems end programs.
+const SIGNALS: [c_int; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+
+/// More than any command writes at once.
+const PLACES: usize = 64;
+
+/// The names; null where there is none.
+static NAMES: [AtomicPtr<c_char>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+
+/// Whether somebody obeys SIGINT and SIGTERM.
+static OBEYED: AtomicBool = AtomicBool::new(false);
+
+/// The name of a file, or of an empty directory, that goes with the program if a
+/// signal ends it while this value is there. Dropping the value removes nothing.
+#[derive(Debug)]
+pub struct Unfinished {
+    place: &'static AtomicPtr<c_char>,
+}
+
+impl Unfinished {
+    /// Puts `path` on the list. What was put there last is removed first, so a
+    /// directory comes before what is in it.
+    ///
+    /// # Errors
+    /// The path cannot be that of a file, there are too many already, or the
+    /// operating system refused the handlers.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        catch_signals()?;
+        let name = CString::new(path.as_os_str().as_bytes())?.into_raw();
+        let free = NAMES.iter().find(|place| {
+            let null = ptr::null_mut();
+            let taken = place.compare_exchange(null, name, Ordering::AcqRel, Ordering::Relaxed);
+            taken.is_ok()
+        });
+        free.map(|place| Unfinished { place }).ok_or_else(|| {
+            // SAFETY: made by `into_raw` above, and in no place.
+            drop(unsafe { CString::from_raw(name) });
+            io::Error::other(format!("more than {PLACES} unfinished files at once"))
+        })
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let name = self.place.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !name.is_null() {
+            // SAFETY: made by `into_raw`, and the exchange made it ours alone.
+            drop(unsafe { CString::from_raw(name) });
+        }
+    }
+}
+
+/// From now on SIGINT and SIGTERM end the program only through somebody who obeys
+/// them, and calls [`remove_all`] if that means to end it at once.
+pub fn obeyed() {
+    OBEYED.store(true, Ordering::Release);
+}
+
+/// Removes everything that is on the list, for a program that is about to end.
+/// Safe in a signal handler.
+pub fn remove_all() {
+    for place in NAMES.iter().rev() {
+        let name = place.swap(ptr::null_mut(), Ordering::AcqRel);
+        if name.is_null() {
+            continue;
+        }
+        // SAFETY: a string that ends in a zero byte. The exchange made it ours
+        // alone, and it is never freed. Both calls may be made in a handler.
+        unsafe {
+            if libc::unlink(name) < 0 {
+                libc::rmdir(name);
+            }
+        }
+    }
+}
+
+/// Installs the handlers, once.
+fn catch_signals() -> io::Result<()> {
+    static CAUGHT: Mutex<bool> = Mutex::new(false);
+    let mut caught = CAUGHT.lock().unwrap_or_else(|error| error.into_inner());
+    if *caught {
+        return Ok(());
+    }
+    for signal in SIGNALS {
+        if is_ignored(signal)? {
+            continue;
+        }
+        let end = move || {
+            let is_request = matches!(signal, SIGINT | SIGTERM) && OBEYED.load(Ordering::Acquire);
+            if !is_request {
+                remove_all();
+                // Does not fail for these signals, which end the program.
+                let _ = low_level::emulate_default_handler(signal);
+            }
+        };
+        // SAFETY: what the handler does (an atomic load, `remove_all`, the
+        // signal's default) is safe in one.
+        unsafe { low_level::register(signal, end) }?;
+    }
+    *caught = true;
+    Ok(())
+}
+
+/// Whether the program was started to ignore `signal`, or ignores it by now.
+fn is_ignored(signal: c_int) -> io::Result<bool> {
+    // SAFETY: all zeroes is a valid value of this struct of integers and null
+    // pointers.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks for the present action only, which the struct has room for.
+    match unsafe { libc::sigaction(signal, ptr::null(), &mut action) } {
+        0 => Ok(action.sa_sigaction == libc::SIG_IGN),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,37 @@
+//! What designs count, each CPU for itself.
+
+use super::RmapStats;
+use crate::sync::{Counter, PerCpu};
+
+/// Counts of one CPU, named as in [`RmapStats`]. What a design has none of
+/// stays 0.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub adds: Counter,
+    pub duplicates: Counter,
+    pub removes: Counter,
+    pub moves: Counter,
+    pub turns: Counter,
+    pub node_allocs: Counter,
+    pub node_frees: Counter,
+    pub locks: Counter,
+    pub nodes_searched: Counter,
+}
+
+/// The counts of all CPUs; `counts` tells where one CPU's are. Bytes are for the
+/// design to add.
+pub(super) fn sum<T: Sync>(cpus: &PerCpu<T>, counts: impl Fn(&T) -> &Counts) -> RmapStats {
+    let sum = |field: fn(&Counts) -> &Counter| cpus.sum(|cpu| field(counts(cpu)));
+    RmapStats {
+        adds: sum(|counts| &counts.adds),
+        duplicates: sum(|counts| &counts.duplicates),
+        removes: sum(|counts| &counts.removes),
+        moves: sum(|counts| &counts.moves),
+        turns: sum(|counts| &counts.turns),
+        node_allocs: sum(|counts| &counts.node_allocs),
+        node_frees: sum(|counts| &counts.node_frees),
+        locks: sum(|counts| &counts.locks),
+        nodes_searched: sum(|counts| &counts.nodes_searched),
+        ..RmapStats::default()
+    }
+}

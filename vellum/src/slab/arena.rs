@@ -140,12 +140,14 @@ impl<T: Item> Arena<T> {
     /// address was read; the caller re-verifies.
     ///
     /// # Safety
-    /// [`Arena::address`] of this arena returned `address`.
+    /// [`Arena::address`] of this arena returned `address`, and the caller sees
+    /// what was written before that call: the address was published by a
+    /// release and read by an acquire, or under a lock.
     #[inline]
     pub unsafe fn at(&self, address: u64) -> &T {
         let slot = core::ptr::with_exposed_provenance::<T>(address as usize);
-        // SAFETY: slots are never anything but a `T` and stay where they are
-        // for as long as the arena lives.
+        // SAFETY: slots are never anything but a `T` from the time they have an
+        // address, and stay where they are for as long as the arena lives.
         unsafe { &*slot }
     }
 

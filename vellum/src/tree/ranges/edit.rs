@@ -233,7 +233,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 
     fn set_root(&self, kid: Kid) {
-        self.root.store(kid.0, Ordering::Relaxed);
+        self.root.store(kid.0, Ordering::Release);
     }
 
     fn address(&self, node: &RangeNode) -> u64 {

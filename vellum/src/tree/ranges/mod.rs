@@ -6,8 +6,8 @@
 //! widest gap inside, so that a place for a new item is found by going down.
 //!
 //! One writer at a time, under a lock of its owner, beside readers: all words
-//! are relaxed atomics, and slots lead to addresses of nodes and items in
-//! arenas, which keep their type for good. A reader may therefore follow
+//! are atomics, and slots lead to addresses of nodes and items in arenas, which
+//! keep their type for good; addresses are published, all else is relaxed. A reader may therefore follow
 //! whatever it finds; it never follows more than [`MAX_LEVELS`] nodes, and
 //! validates the result by other means.
 //!
@@ -81,19 +81,21 @@ impl<'a, T: Item> RangeTree<'a, T> {
         items: &'a Arena<T>,
         root: &'a AtomicU64,
     ) -> Self {
+        const { assert!(align_of::<T>() > 1, "the lowest bit tells items from nodes") };
         RangeTree { nodes, items, root }
     }
 
     #[inline]
     fn root(&self) -> Kid {
-        Kid(self.root.load(Ordering::Relaxed))
+        Kid(self.root.load(Ordering::Acquire))
     }
 
     /// The node that a slot leads to, if it does lead to one.
     #[inline]
     fn node(&self, kid: Kid) -> Option<&'a RangeNode> {
         // SAFETY: words of this tree without the item's mark are 0 or what
-        // `address` returned for a node of `nodes`, says `new`.
+        // `address` returned for a node of `nodes`, says `new`; they are stored
+        // and loaded with release and acquire.
         kid.as_node()
             .map(|address| unsafe { self.nodes.at(address) })
     }
@@ -102,7 +104,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
     #[inline]
     fn item(&self, kid: Kid) -> Option<&'a T> {
         // SAFETY: words of this tree with the item's mark are what `address`
-        // returned for an item of `items`, says `new`.
+        // returned for an item of `items`, says `new`; they are stored and loaded
+        // with release and acquire.
         kid.as_item()
             .map(|address| unsafe { self.items.at(address) })
     }

@@ -9,7 +9,9 @@ use crate::sync::bytes::prefetch;
 const BLOCK: usize = 8;
 /// Cache lines of keys in a node.
 const BLOCKS: usize = 5;
-/// Slots of a node. As many as fit three nodes into a frame of 4 KiB.
+/// Slots of a node: three nodes fit into a frame of 4 KiB, most spaces need one,
+/// and a search among a thousand regions, which passes two, is faster than with
+/// 16, 24, 32, 48 or 64.
 pub(super) const SLOTS: usize = BLOCK * BLOCKS;
 
 /// The key of a slot that holds nothing.
@@ -165,10 +167,11 @@ impl RangeNode {
         line * BLOCK + within
     }
 
-    /// What a slot leads to.
+    /// What a slot leads to. Who follows the address sees what was written
+    /// there before it was stored, the making of the arena's slot above all.
     #[inline]
     pub(super) fn kid(&self, slot: usize) -> Kid {
-        Kid(load(&self.kids, slot))
+        Kid(word(&self.kids, slot).load(Ordering::Acquire))
     }
 
     #[inline]
@@ -204,7 +207,7 @@ impl RangeNode {
     pub(super) fn set(&self, slot: usize, value: Slot) {
         store(&self.starts, slot, value.start);
         store(&self.ends, slot, value.end);
-        store(&self.kids, slot, value.kid.0);
+        word(&self.kids, slot).store(value.kid.0, Ordering::Release);
         if self.level() != 0 {
             store(&self.gaps, slot, value.gap);
         }

@@ -86,8 +86,7 @@ const WORTH: &[(&str, &str)] = &[
 
 const WALK: &str = "Each entry is read as an atomic, in order, because other CPUs may change or free the tables meanwhile; the \
                     others want them for themselves.";
-const FIND: &str = "The tree is threaded through the regions, which lie in frames and are named by handles of 32 bits: no allocator is \
-                    needed, and the search is safe beside changes without a lock. Each level costs two loads more for it. Faults \
+const FIND: &str = "The search is safe beside changes without a lock: the CPU is pinned, and what was found is validated. Faults \
                     search only when they leave the region of the CPU's last fault.";
 const CHANGE: &str = "memory_set puts the region into a B-tree. `Vm::map` also keeps gaps searchable, merges with neighbours and checks \
                       limits; `Vm::unmap` shuts faults on other CPUs out and goes through the tables. Its time grows with the \

@@ -117,7 +117,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     pub(crate) fn radix<'a>(&'a self, object: &'a Object<S>) -> Radix<'a> {
-        Radix::new(&self.nodes, &object.cache)
+        // SAFETY: the words of all objects are changed by nothing but trees
+        // made here.
+        unsafe { Radix::new(&self.nodes, &object.cache) }
     }
 
     /// The object's regions.

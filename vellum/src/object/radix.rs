@@ -25,6 +25,7 @@ pub const INDEX_END: u64 = 1 << (BITS * MAX_HEIGHT);
 pub struct RadixNode {
     used: AtomicU32,
     link: AtomicU32,
+    handle: AtomicU32,
     slots: [AtomicU32; SLOTS],
 }
 
@@ -35,6 +36,7 @@ impl Item for RadixNode {
         RadixNode {
             used: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            handle: AtomicU32::new(0),
             slots: [const { AtomicU32::new(0) }; SLOTS],
         }
     }
@@ -55,6 +57,10 @@ impl RadixNode {
         let slot = self.slot(index, 1).load(Ordering::Acquire);
         (slot != 0).then(|| Pfn(slot - 1))
     }
+
+    fn handle(&self) -> Node {
+        Handle::from_raw(self.handle.load(Ordering::Relaxed))
+    }
 }
 
 /// Indices below which a tree of `height` ends.
@@ -62,7 +68,13 @@ fn reach(height: u32) -> u64 {
     1 << (BITS * height)
 }
 
-/// A tree: its nodes' arena and its root word, height and handle in one.
+/// Bits of a root word that hold the height, less one; the address of a node
+/// leaves them free.
+const HEIGHT_MASK: u64 = align_of::<RadixNode>() as u64 - 1;
+const _: () = assert!(MAX_HEIGHT as u64 - 1 <= HEIGHT_MASK);
+
+/// A tree: its nodes' arena and its root word, height and address in one: a
+/// search that begins with an address has a load less to wait for.
 pub struct Radix<'a> {
     nodes: &'a Arena<RadixNode>,
     root: &'a AtomicU64,
@@ -72,38 +84,47 @@ type Node = Handle<RadixNode>;
 
 impl<'a> Radix<'a> {
     /// The tree whose root stands in `root`; 0 is the empty tree.
+    ///
+    /// # Safety
+    /// `root` is 0 or was last changed by a tree of the same arena.
     #[inline]
-    pub fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Self {
+    pub unsafe fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Self {
         Radix { nodes, root }
     }
 
+    /// The root and its height, if there is one.
     #[inline]
-    fn root(&self) -> (Node, u32) {
+    fn root(&self) -> Option<(&'a RadixNode, u32)> {
         let word = self.root.load(Ordering::Acquire);
-        (Handle::from_raw(word as u32), (word >> 32) as u32)
+        if word == 0 {
+            return None;
+        }
+        // SAFETY: `set_root` had the address from `nodes`, says `new`.
+        let node = unsafe { self.nodes.at(word & !HEIGHT_MASK) };
+        Some((node, (word & HEIGHT_MASK) as u32 + 1))
     }
 
-    fn set_root(&self, node: Node, height: u32) {
-        let word = u64::from(node.raw()) | u64::from(height) << 32;
+    fn set_root(&self, node: &RadixNode, height: u32) {
+        let word = self.nodes.address(node.handle()) | u64::from(height - 1);
         self.root.store(word, Ordering::Release);
     }
 
     /// The node that holds the frames around `index`, if there is one.
     #[inline]
     pub(super) fn leaf(&self, index: u64) -> Option<&'a RadixNode> {
-        let (mut node, mut height) = self.root();
-        if height == 0 || index >= reach(height) {
+        let (mut node, mut height) = self.root()?;
+        if index >= reach(height) {
             return None;
         }
         while height > 1 {
-            let slot = self.nodes.get(node).slot(index, height);
-            node = Handle::from_raw(slot.load(Ordering::Acquire));
-            if node.is_none() {
+            let below = node.slot(index, height).load(Ordering::Acquire);
+            if below == 0 {
                 return None;
             }
+            node = self.nodes.get(Handle::from_raw(below));
             height -= 1;
         }
-        Some(self.nodes.get(node))
+        Some(node)
     }
 
     /// The frame at `index`. Needs no lock.
@@ -134,17 +155,12 @@ impl<'a> Radix<'a> {
     pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
         let mut index = from;
         loop {
-            let (root, top) = self.root();
-            if top == 0 || index >= reach(top) {
+            let (mut node, mut height) = self.root()?;
+            if index >= reach(height) {
                 return None;
             }
-            let (mut node, mut height) = (root, top);
             loop {
-                let slot = self
-                    .nodes
-                    .get(node)
-                    .slot(index, height)
-                    .load(Ordering::Acquire);
+                let slot = node.slot(index, height).load(Ordering::Acquire);
                 if slot == 0 {
                     // Nothing below this slot: on to the next one.
                     let step = reach(height - 1);
@@ -154,7 +170,7 @@ impl<'a> Radix<'a> {
                 if height == 1 {
                     return Some((index, Pfn(slot - 1)));
                 }
-                node = Handle::from_raw(slot);
+                node = self.nodes.get(Handle::from_raw(slot));
                 height -= 1;
             }
         }
@@ -177,81 +193,76 @@ impl<'a> Radix<'a> {
     /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
     /// object's lock. Returns the frame that is there already, if one is.
     pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
-        let (mut root, mut height) = self.root();
-        if height == 0 {
+        let (mut root, mut height) = self.root().unwrap_or_else(|| {
             // As high as it has to be, so that no empty node is left below.
-            height = (1..MAX_HEIGHT)
-                .find(|&height| index < reach(height))
-                .unwrap_or(MAX_HEIGHT);
-            root = self.take(pin);
+            let height = (1..MAX_HEIGHT).find(|&height| index < reach(height));
+            let height = height.unwrap_or(MAX_HEIGHT);
+            let root = self.take(pin);
             self.set_root(root, height);
-        }
+            (root, height)
+        });
         while index >= reach(height) {
             let above = self.take(pin);
-            self.fill(above, self.nodes.get(above).slot(0, height + 1), root.raw());
+            fill(above, above.slot(0, height + 1), root.handle().raw());
             root = above;
             height += 1;
             self.set_root(root, height);
         }
         let mut node = root;
         while height > 1 {
-            let slot = self.nodes.get(node).slot(index, height);
-            let mut below = slot.load(Ordering::Relaxed);
-            if below == 0 {
-                below = self.take(pin).raw();
-                self.fill(node, slot, below);
-            }
-            node = Handle::from_raw(below);
+            let slot = node.slot(index, height);
+            let below = match slot.load(Ordering::Relaxed) {
+                0 => {
+                    let below = self.take(pin);
+                    fill(node, slot, below.handle().raw());
+                    below
+                }
+                below => self.nodes.get(Handle::from_raw(below)),
+            };
+            node = below;
             height -= 1;
         }
-        let slot = self.nodes.get(node).slot(index, 1);
+        let slot = node.slot(index, 1);
         match slot.load(Ordering::Relaxed) {
             0 => {
-                self.fill(node, slot, frame.0 + 1);
+                fill(node, slot, frame.0 + 1);
                 Ok(())
             }
             present => Err(Pfn(present - 1)),
         }
     }
 
-    fn take(&self, pin: &Pin<'_>) -> Node {
+    fn take(&self, pin: &Pin<'_>) -> &'a RadixNode {
         let handle = self.nodes.take_reserved(pin);
         let node = self.nodes.get(handle);
+        node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
-        handle
-    }
-
-    fn fill(&self, node: Node, slot: &AtomicU32, value: u32) {
-        let used = &self.nodes.get(node).used;
-        used.store(used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        slot.store(value, Ordering::Release);
+        node
     }
 
     /// Takes out what is at `index`, and every node that becomes empty by it,
     /// under the object's lock.
     pub fn remove(&self, pin: &Pin<'_>, index: u64) -> Option<Pfn> {
-        let (root, height) = self.root();
-        if height == 0 || index >= reach(height) {
+        let (root, height) = self.root()?;
+        if index >= reach(height) {
             return None;
         }
-        let mut path = [Node::NONE; MAX_HEIGHT as usize + 1];
-        let mut node = root;
+        let mut path = [root; MAX_HEIGHT as usize + 1];
+        let mut found = 0;
         for level in (1..=height).rev() {
-            path[level as usize] = node;
-            let slot = self
-                .nodes
-                .get(node)
+            found = path[level as usize]
                 .slot(index, level)
                 .load(Ordering::Relaxed);
-            if slot == 0 {
+            if found == 0 {
                 return None;
             }
-            node = Handle::from_raw(slot);
+            if level > 1 {
+                path[level as usize - 1] = self.nodes.get(Handle::from_raw(found));
+            }
         }
-        let frame = Pfn(node.raw() - 1);
+        let frame = Pfn(found - 1);
         for level in 1..=height {
-            let handle = path[level as usize];
-            let node = self.nodes.get(handle);
+            let node = path[level as usize];
             node.slot(index, level).store(0, Ordering::Release);
             let used = node.used.load(Ordering::Relaxed) - 1;
             node.used.store(used, Ordering::Relaxed);
@@ -259,10 +270,17 @@ impl<'a> Radix<'a> {
                 return Some(frame);
             }
             if level == height {
-                self.set_root(Handle::NONE, 0);
+                self.root.store(0, Ordering::Release);
             }
-            self.nodes.retire(pin, handle);
+            self.nodes.retire(pin, node.handle());
         }
         Some(frame)
     }
+}
+
+/// Fills an empty slot of a node.
+fn fill(node: &RadixNode, slot: &AtomicU32, value: u32) {
+    let used = node.used.load(Ordering::Relaxed);
+    node.used.store(used + 1, Ordering::Relaxed);
+    slot.store(value, Ordering::Release);
 }

@@ -24,6 +24,11 @@ fn arenas(memory: &Memory) -> ArenaMaker {
     unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) }
 }
 
+fn tree_at<'a>(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Radix<'a> {
+    // SAFETY: a test has one arena of nodes.
+    unsafe { Radix::new(nodes, root) }
+}
+
 /// A tree beside a map.
 struct Pages<'a> {
     memory: &'a Memory,
@@ -34,7 +39,7 @@ struct Pages<'a> {
 
 impl Pages<'_> {
     fn tree(&self) -> Radix<'_> {
-        Radix::new(self.nodes, &self.root)
+        tree_at(self.nodes, &self.root)
     }
 
     fn insert(&mut self, index: u64, frame: u32) {
@@ -111,7 +116,7 @@ fn the_page_tree_holds_the_first_and_the_last_index() {
     let nodes = arenas(&memory).make();
     let root = AtomicU64::new(0);
     let pin = memory.pin();
-    let tree = Radix::new(&nodes, &root);
+    let tree = tree_at(&nodes, &root);
     for index in [INDEX_END - 1, 0] {
         Radix::prepare(&nodes, &pin, &memory).unwrap();
         assert_eq!(
@@ -134,13 +139,13 @@ fn one_preparation_is_enough_for_the_deepest_insertion() {
     let root = AtomicU64::new(0);
     let pin = memory.pin();
     Radix::prepare(&nodes, &pin, &memory).unwrap();
-    Radix::new(&nodes, &root).insert(&pin, 0, Pfn(1)).unwrap();
+    tree_at(&nodes, &root).insert(&pin, 0, Pfn(1)).unwrap();
     Radix::prepare(&nodes, &pin, &memory).unwrap();
     memory.inject(Some(FailAt {
         site: Site::RadixNode,
         after: 0,
     }));
-    let tree = Radix::new(&nodes, &root);
+    let tree = tree_at(&nodes, &root);
     assert_eq!(tree.insert(&pin, INDEX_END - 1, Pfn(2)), Ok(()));
     assert!(Radix::prepare(&nodes, &pin, &memory).is_err());
 }

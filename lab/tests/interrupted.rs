@@ -9,7 +9,7 @@ mod command;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command::Scratch;
@@ -29,18 +29,30 @@ fn wait_until(child: &mut Child, mut ready: impl FnMut() -> bool) {
     }
 }
 
+/// What the tests themselves ignore (a hang-up, under `nohup`) their children
+/// would ignore, too.
+fn heed_all_signals() -> std::io::Result<()> {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: the default action is no function.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    Ok(())
+}
+
 /// Starts a command that writes `output`, and returns when it has begun to write
 /// and cannot go on. What it wrote comes out of the file.
 fn in_the_middle(output: &str, arguments: &[&str]) -> (Child, File) {
     let script = r#"ulimit -c 0; mkfifo "$0.$$.partial" && echo && read -r line && exec "$@""#;
-    let mut child = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh");
+    shell
         .args(["-c", script, output, env!("CARGO_BIN_EXE_vellum")])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a shell can be started");
+        .stderr(Stdio::null());
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe { shell.pre_exec(heed_all_signals) };
+    let mut child = shell.spawn().expect("a shell can be started");
     let mut made = [0];
     let stdout = child.stdout.as_mut().expect("a pipe");
     stdout.read_exact(&mut made).expect("the FIFO was made");

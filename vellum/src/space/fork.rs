@@ -160,7 +160,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // Not the table's count: other regions' entries lie in it too, and a
             // table made for none of this region's would stay empty.
             let entries = span.first..span.first + span.count;
-            let live = entries.filter(|&index| span.table.load(index) != 0).count();
+            let live = entries.filter(|&index| span.table.load(index) != 0);
+            let live = live.take(span.table.live() as usize).count();
             let first = span.table.page(span.first);
             let level = span.table.level();
             if live == 0 {
@@ -213,11 +214,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut copied = Copied::default();
         let mut result = Ok(());
         let env = self.env(pin);
+        let mut unseen = source.table.live();
         for index in source.first..source.first + source.count {
+            if unseen == 0 {
+                break;
+            }
             self.look_ahead(&env, source, index);
             if source.table.load(index) == 0 {
                 continue;
             }
+            unseen -= 1;
             result = self.copy_entry(
                 pin,
                 copying,

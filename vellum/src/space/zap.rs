@@ -74,10 +74,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         let table = &span.table;
         let mut rest = None;
+        // Most tables hold few entries: behind the last there is nothing to see.
+        let mut unseen = table.live();
         for index in span.first..span.first + span.count {
+            if unseen == 0 {
+                break;
+            }
             self.look_ahead(&env, span, index);
             let entry = table.load(index);
-            if entry == 0 || !takes(F::frame(entry, table.level())) {
+            if entry == 0 {
+                continue;
+            }
+            unseen -= 1;
+            if !takes(F::frame(entry, table.level())) {
                 continue;
             }
             if gather.room() == 0 {

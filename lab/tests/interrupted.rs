@@ -29,30 +29,35 @@ fn wait_until(child: &mut Child, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// What the tests themselves ignore (a hang-up, under `nohup`) their children
-/// would ignore, too.
-fn heed_all_signals() -> std::io::Result<()> {
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
-        // SAFETY: the default action is no function.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    Ok(())
+/// A shell with a script that heeds all signals: what the tests ignore (a
+/// hang-up, under `nohup`) their children would ignore, too.
+fn shell(script: &str) -> Command {
+    let heed_all = || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            // SAFETY: the default action is no function.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script]);
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe { shell.pre_exec(heed_all) };
+    shell
 }
 
 /// Starts a command that writes `output`, and returns when it has begun to write
 /// and cannot go on. What it wrote comes out of the file.
 fn in_the_middle(output: &str, arguments: &[&str]) -> (Child, File) {
     let script = r#"ulimit -c 0; mkfifo "$0.$$.partial" && echo && read -r line && exec "$@""#;
-    let mut shell = Command::new("/bin/sh");
-    shell
-        .args(["-c", script, output, env!("CARGO_BIN_EXE_vellum")])
+    let mut child = shell(script)
+        .args([output, env!("CARGO_BIN_EXE_vellum")])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    // SAFETY: `signal` may be called between fork and exec.
-    unsafe { shell.pre_exec(heed_all_signals) };
-    let mut child = shell.spawn().expect("a shell can be started");
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell can be started");
     let mut made = [0];
     let stdout = child.stdout.as_mut().expect("a pipe");
     stdout.read_exact(&mut made).expect("the FIFO was made");
@@ -122,9 +127,9 @@ fn signals_that_no_command_obeys_leave_nothing_either() {
 }
 
 /// An import that has begun and waits for text.
-fn waiting_import(scratch: &Scratch, shell: &str) -> Child {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", shell, env!("CARGO_BIN_EXE_vellum"), "import", "-"])
+fn waiting_import(scratch: &Scratch, script: &str) -> Child {
+    let mut child = shell(script)
+        .args([env!("CARGO_BIN_EXE_vellum"), "import", "-"])
         .args(["--from", "lackey", "-o", &scratch.path("out.vellum")])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

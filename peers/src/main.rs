@@ -21,8 +21,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use vellum_lab::output::PartialFile;
 use vellum_lab::progress::{Interrupt, Style};
-use vellum_lab::report::json::{PendingFile, render};
+use vellum_lab::report::json::render;
 
 use measure::Plan;
 use report::{Environment, Report};
@@ -150,7 +151,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::on_ctrl_c().map_err(Failure::because("catching Ctrl-C"))?;
     let pending = cli.json.as_deref().map(|path| {
         let failed = format!("creating {}", path.display());
-        PendingFile::create(path).map_err(|error| Failure(format!("{failed}: {error}")))
+        PartialFile::create(path).map_err(|error| Failure(format!("{failed}: {error}")))
     });
     let pending = pending.transpose()?;
     let plan = Plan {

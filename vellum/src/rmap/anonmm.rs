@@ -170,7 +170,7 @@ impl ReverseMap for Anonmm {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, page) {
-            return self.files.visit_one(env, topology, page, visitor);
+            return self.visit_run(env, topology, &[page], &mut |_, slot| visitor(slot));
         }
         let frame = env.memory.frame(page);
         let mut visit = Visit {

@@ -135,25 +135,6 @@ impl Anonmm2003 {
         }
         CHAINED | u64::from(self.addresses.begin(env, word as u32, page).raw())
     }
-
-    fn visit_files<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        pages: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files
-            .visit(env, topology, pages, &mut |page, slot: &Slot<'_, F>| {
-                let verdict = visitor(page, slot);
-                if verdict == Verdict::Unmapped {
-                    let guard = self.lock(env, page);
-                    let word = guard.value();
-                    guard.unlock_with(self.decremented(env, word, page, 1));
-                }
-                verdict
-            })
-    }
 }
 
 impl ReverseMap for Anonmm2003 {
@@ -312,7 +293,7 @@ impl ReverseMap for Anonmm2003 {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, page) {
-            return self.visit_files(env, topology, &[page], &mut |_, slot| visitor(slot));
+            return self.visit_run(env, topology, &[page], &mut |_, slot| visitor(slot));
         }
         let frame = env.memory.frame(page);
         let mut visit = Visit {
@@ -357,7 +338,16 @@ impl ReverseMap for Anonmm2003 {
         frames: &[Pfn],
         visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
-        self.visit_files(env, topology, frames, visitor)
+        self.files
+            .visit(env, topology, frames, &mut |page, slot: &Slot<'_, F>| {
+                let verdict = visitor(page, slot);
+                if verdict == Verdict::Unmapped {
+                    let guard = self.lock(env, page);
+                    let word = guard.value();
+                    guard.unlock_with(self.decremented(env, word, page, 1));
+                }
+                verdict
+            })
     }
 
     fn stats(&self) -> RmapStats {

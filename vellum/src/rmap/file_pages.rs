@@ -67,17 +67,6 @@ impl FilePages {
         self.cpus.get(env.pin).moves.add(u64::from(run.count));
     }
 
-    /// [`super::ReverseMap::visit`] for a page of an object.
-    pub fn visit_one<P: Platform, F: Format, S>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<S>,
-        page: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.visit(env, topology, &[page], &mut |_, slot| visitor(slot))
-    }
-
     /// [`super::ReverseMap::visit_run`]. Locks the tables it looks into, one at
     /// a time, and holds nothing else. Not inlined: a design that knows the
     /// only entry has no use for it.

@@ -148,7 +148,7 @@ impl ReverseMap for Partial {
         if env.memory.frame(pfn).kind() != Kind::Object {
             return self.anonymous.visit(env, topology, pfn, visitor);
         }
-        self.files.visit_one(env, topology, pfn, visitor)
+        self.visit_run(env, topology, &[pfn], &mut |_, slot| visitor(slot))
     }
 
     fn visit_run<P: Platform, F: Format>(

@@ -214,16 +214,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut copied = Copied::default();
         let mut result = Ok(());
         let env = self.env(pin);
-        let mut unseen = source.table.live();
-        for index in source.first..source.first + source.count {
-            if unseen == 0 {
-                break;
-            }
-            self.look_ahead(&env, source, index);
-            if source.table.load(index) == 0 {
-                continue;
-            }
-            unseen -= 1;
+        for index in self.live_entries(&env, source) {
             result = self.copy_entry(
                 pin,
                 copying,

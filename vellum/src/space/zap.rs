@@ -74,19 +74,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         let table = &span.table;
         let mut rest = None;
-        // Most tables hold few entries: behind the last there is nothing to see.
-        let mut unseen = table.live();
-        for index in span.first..span.first + span.count {
-            if unseen == 0 {
-                break;
-            }
-            self.look_ahead(&env, span, index);
-            let entry = table.load(index);
-            if entry == 0 {
-                continue;
-            }
-            unseen -= 1;
-            if !takes(F::frame(entry, table.level())) {
+        for index in self.live_entries(&env, span) {
+            if !takes(F::frame(table.load(index), table.level())) {
                 continue;
             }
             if gather.room() == 0 {
@@ -114,11 +103,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         rest
     }
 
+    /// The entries of `span` that are not empty, what they lead to brought near.
+    /// Most tables hold few entries: behind the last nothing is looked at.
+    #[inline]
+    pub(super) fn live_entries<'s>(
+        &'s self,
+        env: &'s Env<'_, P>,
+        span: &'s Span<'_, F>,
+    ) -> impl Iterator<Item = usize> + 's {
+        (span.first..span.first + span.count)
+            .inspect(move |&index| self.look_ahead(env, span, index))
+            .filter(|&index| span.table.load(index) != 0)
+            .take(span.table.live() as usize)
+    }
+
     /// Brings the records of frames near that a loop over `span`, now at
     /// `index`, will come to: the record first, and what it leads to when the
     /// loop is closer.
     #[inline]
-    pub(super) fn look_ahead(&self, env: &Env<'_, P>, span: &Span<'_, F>, index: usize) {
+    fn look_ahead(&self, env: &Env<'_, P>, span: &Span<'_, F>, index: usize) {
         const FAR: usize = 16;
         const NEAR: usize = 8;
         let level = span.table.level();

@@ -328,7 +328,7 @@ impl ReverseMap for AnonVma {
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         if is_of_object(env, frame) {
-            return self.files.visit_one(env, topology, frame, visitor);
+            return self.visit_run(env, topology, &[frame], &mut |_, slot| visitor(slot));
         }
         self.pages.visit(env, frame, visitor, |anon_vma, search| {
             self.search(env, topology, anon_vma, search);

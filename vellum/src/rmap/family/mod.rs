@@ -337,31 +337,10 @@ impl Family {
             return;
         }
         let visitor = &mut *visit.visitor;
-        let report = self.search_files(visit.env, topology, &[visit.pfn], &mut |_, slot| {
+        let report = self.visit_run(visit.env, topology, &[visit.pfn], &mut |_, slot| {
             visitor(slot)
         });
         visit.report.merge(report);
-    }
-
-    /// Finds entries of an object's pages through its regions, and keeps what
-    /// was learned of the pages' only entries.
-    fn search_files<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        pages: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files.visit(env, topology, pages, &mut |page, slot| {
-            let verdict = visitor(page, slot);
-            let frame = env.memory.frame(page);
-            match verdict {
-                Verdict::Keep => self.note_kept(frame, slot.pte()),
-                Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
-                Verdict::Stop => {}
-            }
-            verdict
-        })
     }
 }
 
@@ -542,6 +521,7 @@ impl ReverseMap for Family {
         visit.report
     }
 
+    /// Keeps what is learned of the pages' only entries.
     fn visit_run<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
@@ -549,7 +529,16 @@ impl ReverseMap for Family {
         frames: &[Pfn],
         visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
-        self.search_files(env, topology, frames, visitor)
+        self.files.visit(env, topology, frames, &mut |page, slot| {
+            let verdict = visitor(page, slot);
+            let frame = env.memory.frame(page);
+            match verdict {
+                Verdict::Keep => self.note_kept(frame, slot.pte()),
+                Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
+                Verdict::Stop => {}
+            }
+            verdict
+        })
     }
 
     fn stats(&self) -> RmapStats {

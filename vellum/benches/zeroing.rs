@@ -94,6 +94,63 @@ fn shuffled(pages: usize) -> Vec<u32> {
     order
 }
 
+/// The numbers below `pages` in rows of `length` in a random order.
+fn shuffled_rows(pages: usize, length: usize) -> Vec<u32> {
+    let rows = shuffled(pages / length);
+    let length = length as u32;
+    rows.into_iter()
+        .flat_map(|row| row * length..(row + 1) * length)
+        .collect()
+}
+
+/// Copies each page of `from` to the page of `to` in the same place;
+/// nanoseconds a page.
+fn copies(memory: &Memory, from: &[u32], to: &[u32]) -> f64 {
+    let begun = Instant::now();
+    for (&from, &to) in from.iter().zip(to) {
+        let [from, to] = [from, to].map(|number| memory.page(number));
+        // SAFETY: pages of the memory, aligned to their size, used by nobody
+        // else, and not the same: `from` and `to` name different halves of it.
+        unsafe { bytes::copy(from, to, PAGE_BYTES) };
+        black_box(to);
+    }
+    begun.elapsed().as_nanos() as f64 / from.len() as f64
+}
+
+/// Pages that follow each other.
+const ROWS: [usize; 6] = [1, 2, 4, 8, 64, 512];
+
+fn print_rows(memory: &Memory) {
+    println!();
+    println!("{:>12}{:>16}{:>12}", "in a row", "zeroing", "copying");
+    let half = PAGES / 2;
+    let mut times = ROWS.map(|_| [Vec::new(), Vec::new()]);
+    for number in 0..=ROUNDS {
+        for index in 0..ROWS.len() {
+            let index = if number % 2 == 0 {
+                index
+            } else {
+                ROWS.len() - 1 - index
+            };
+            let rows = shuffled_rows(half, ROWS[index]);
+            let others: Vec<u32> = shuffled(half)
+                .iter()
+                .map(|page| page + half as u32)
+                .collect();
+            let zeroing = round(memory, &rows[..ROUND_PAGES], false, 0);
+            let copying = copies(memory, &others[..ROUND_PAGES], &rows[ROUND_PAGES..]);
+            if number > 0 {
+                times[index][0].push(zeroing);
+                times[index][1].push(copying);
+            }
+        }
+    }
+    for (row, times) in ROWS.iter().zip(&mut times) {
+        let [zeroing, copying] = times.each_mut().map(|times| median(times));
+        println!("{row:>12}{zeroing:>16.1}{copying:>12.1}");
+    }
+}
+
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
@@ -123,4 +180,5 @@ fn main() {
             println!("{set:>12}{lines:>16}{ordinary:>12.1}{around:>16.1}");
         }
     }
+    print_rows(&memory);
 }

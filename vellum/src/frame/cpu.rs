@@ -14,25 +14,72 @@ use crate::platform::{NodeId, Zone};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, EpochStamp};
 
-/// Most frames in a list, a power of two.
+/// Slots of a list, a power of two: enough for frames none of which follows another.
 const CAPACITY: usize = 4096;
-/// Most frames that a list keeps: what a large process frees at once and the
-/// next one asks for again.
-pub(super) const MAX_HIGH: u32 = 2048;
-/// Most frames moved between a list and the buddy lists at once.
-pub(super) const MAX_BATCH: u32 = 63;
+/// Most frames moved between a list and the buddy lists at once, a power of
+/// two: the longer the runs, the faster their frames are zeroed and copied.
+pub(super) const MAX_BATCH: u32 = 512;
+/// Batches that a list keeps, so that much of what a large process frees is
+/// still there, and in caches, when the next one asks for frames.
+pub(super) const HIGH_BATCHES: u32 = 4;
 
 /// A list of frames: used last in first out, given back oldest first.
+///
+/// Frames in a row that were pushed one after the other stand in one slot as a
+/// run, and a run is used from its lowest frame up. What zeroes or copies whole
+/// frames is two to three times as fast where each frame follows the one before
+/// (`cargo bench -p vellum --bench zeroing`), since the processor then fetches
+/// ahead.
 pub(crate) struct Ring {
-    /// Frames ever pushed minus popped at the young end.
+    /// Runs ever pushed minus popped at the young end.
     top: AtomicU32,
-    /// Frames ever taken at the old end.
+    /// Runs ever taken at the old end.
     bottom: AtomicU32,
+    /// Frames in all runs.
+    frames: AtomicU32,
     /// Frames above which the list gives some back.
     pub(super) high: u32,
     /// Frames to move at once.
     pub(super) batch: u32,
-    slots: [AtomicU32; CAPACITY],
+    slots: [AtomicU64; CAPACITY],
+}
+
+/// Frames in a row, as a slot holds them.
+#[derive(Clone, Copy)]
+struct Run {
+    first: u32,
+    frames: u32,
+}
+
+impl Run {
+    #[inline]
+    fn load(slot: &AtomicU64) -> Run {
+        let word = slot.load(Ordering::Relaxed);
+        Run {
+            first: word as u32,
+            frames: (word >> 32) as u32,
+        }
+    }
+
+    #[inline]
+    fn store(self, slot: &AtomicU64) {
+        let word = u64::from(self.frames) << 32 | u64::from(self.first);
+        slot.store(word, Ordering::Relaxed);
+    }
+
+    /// The run with `other` in front of it or behind it, if they are one.
+    #[inline]
+    fn with(self, other: Run) -> Option<Run> {
+        let first = if self.first.wrapping_add(self.frames) == other.first {
+            self.first
+        } else if other.first.wrapping_add(other.frames) == self.first {
+            other.first
+        } else {
+            return None;
+        };
+        let frames = self.frames + other.frames;
+        Some(Run { first, frames })
+    }
 }
 
 impl Ring {
@@ -43,73 +90,122 @@ impl Ring {
         Ring {
             top: AtomicU32::new(0),
             bottom: AtomicU32::new(0),
+            frames: AtomicU32::new(0),
             high,
             batch,
-            slots: [const { AtomicU32::new(u32::MAX) }; CAPACITY],
+            slots: [const { AtomicU64::new(0) }; CAPACITY],
         }
     }
 
     #[inline]
-    fn slot(&self, place: u32) -> &AtomicU32 {
+    fn slot(&self, place: u32) -> &AtomicU64 {
         &self.slots[place as usize % CAPACITY]
     }
 
     /// Frames in the list.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
-        let bottom = self.bottom.load(Ordering::Relaxed);
-        self.top.load(Ordering::Relaxed).wrapping_sub(bottom)
+        self.frames.load(Ordering::Relaxed)
     }
 
     /// Adds the youngest frame. There is room.
     #[inline]
     pub(crate) fn push(&self, pfn: Pfn) {
+        self.push_run(pfn, 1);
+    }
+
+    /// Adds `frames` frames in a row, to be used from `first` up. There is room.
+    #[inline]
+    pub(crate) fn push_run(&self, first: Pfn, frames: u32) {
+        let run = Run {
+            first: first.0,
+            frames,
+        };
+        let length = self.len();
+        self.frames.store(length + frames, Ordering::Relaxed);
         let top = self.top.load(Ordering::Relaxed);
-        self.slot(top).store(pfn.0, Ordering::Relaxed);
+        if length > 0 {
+            let youngest = self.slot(top.wrapping_sub(1));
+            if let Some(longer) = Run::load(youngest).with(run) {
+                longer.store(youngest);
+                return;
+            }
+        }
+        run.store(self.slot(top));
         self.top.store(top.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Takes the youngest frame.
+    /// Takes the first frame of the youngest run.
     #[inline]
     pub(crate) fn pop(&self) -> Option<Pfn> {
-        let top = self.top.load(Ordering::Relaxed);
-        if top == self.bottom.load(Ordering::Relaxed) {
+        let length = self.len();
+        if length == 0 {
             return None;
         }
-        let top = top.wrapping_sub(1);
-        self.top.store(top, Ordering::Relaxed);
-        Some(Pfn(self.slot(top).load(Ordering::Relaxed)))
+        self.frames.store(length - 1, Ordering::Relaxed);
+        let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
+        let slot = self.slot(top);
+        let Run { first, frames } = Run::load(slot);
+        if frames == 1 {
+            self.top.store(top, Ordering::Relaxed);
+        } else {
+            let rest = Run {
+                first: first + 1,
+                frames: frames - 1,
+            };
+            rest.store(slot);
+        }
+        Some(Pfn(first))
     }
 
     /// The frame that [`Ring::pop`] would take after `others`.
     #[inline]
     pub(crate) fn after(&self, others: u32) -> Option<Pfn> {
-        let top = self.top.load(Ordering::Relaxed);
-        let length = top.wrapping_sub(self.bottom.load(Ordering::Relaxed));
-        (length > others).then(|| {
-            let place = top.wrapping_sub(1 + others);
-            Pfn(self.slot(place).load(Ordering::Relaxed))
-        })
-    }
-
-    /// Takes the oldest frame.
-    #[inline]
-    pub(crate) fn pop_oldest(&self) -> Option<Pfn> {
-        let bottom = self.bottom.load(Ordering::Relaxed);
-        if bottom == self.top.load(Ordering::Relaxed) {
+        if self.len() <= others {
             return None;
         }
-        self.bottom.store(bottom.wrapping_add(1), Ordering::Relaxed);
-        Some(Pfn(self.slot(bottom).load(Ordering::Relaxed)))
+        let mut place = self.top.load(Ordering::Relaxed).wrapping_sub(1);
+        let mut others = others;
+        loop {
+            let run = Run::load(self.slot(place));
+            if others < run.frames {
+                return Some(Pfn(run.first + others));
+            }
+            others -= run.frames;
+            place = place.wrapping_sub(1);
+        }
+    }
+
+    /// Takes the first frame of the oldest run.
+    #[inline]
+    pub(crate) fn pop_oldest(&self) -> Option<Pfn> {
+        let length = self.len();
+        if length == 0 {
+            return None;
+        }
+        self.frames.store(length - 1, Ordering::Relaxed);
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        let slot = self.slot(bottom);
+        let Run { first, frames } = Run::load(slot);
+        if frames == 1 {
+            self.bottom.store(bottom.wrapping_add(1), Ordering::Relaxed);
+        } else {
+            let rest = Run {
+                first: first + 1,
+                frames: frames - 1,
+            };
+            rest.store(slot);
+        }
+        Some(Pfn(first))
     }
 
     /// Every frame of the list, for the audit.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Pfn> {
         let bottom = self.bottom.load(Ordering::Relaxed);
-        (0..self.len()).map(move |place| {
-            Pfn(self
-                .slot(bottom.wrapping_add(place))
-                .load(Ordering::Relaxed))
+        let runs = self.top.load(Ordering::Relaxed).wrapping_sub(bottom);
+        (0..runs).flat_map(move |place| {
+            let run = Run::load(self.slot(bottom.wrapping_add(place)));
+            (run.first..run.first + run.frames).map(Pfn)
         })
     }
 }

@@ -296,7 +296,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
         let mut lists = zone.lists.lock(pin);
         let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
-        let taken = lists.take_frames(&self.table, spare as u32, false, |pfn| ring.push(pfn));
+        let taken = lists.take_frames(&self.table, spare as u32, false, |first, frames| {
+            ring.push_run(first, frames);
+        });
         self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
         drop(lists);
         if taken > 0 {

@@ -83,7 +83,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let mut lists = zone.lists.lock(pin);
         let spare = lists.free().saturating_sub(floor).min(lists.zeroed());
         let count = spare.min(u64::from(ring.batch)) as u32;
-        let taken = lists.take_frames(&self.table, count, true, |pfn| ring.push(pfn));
+        let taken = lists.take_frames(&self.table, count, true, |first, frames| {
+            ring.push_run(first, frames);
+        });
         self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
         drop(lists);
         if taken > 0 {

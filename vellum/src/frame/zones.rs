@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, MAX_BATCH, MAX_HIGH, Ring};
+use super::cpu::{CpuFrames, HIGH_BATCHES, MAX_BATCH, Ring};
 use super::report::SetupError;
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -18,6 +18,9 @@ use crate::sync::{CachePadded, PerCpu, SpinLock};
 const MIN_SHARE: u64 = 512;
 /// Most frames of the reserve of a zone.
 const MIN_MOST: u64 = 16384;
+
+/// Part of a CPU's share of a zone that moves to or from its list at once.
+const BATCH_SHARE: u64 = 128;
 
 /// What is constant about a zone.
 pub(super) struct ZoneInfo {
@@ -150,7 +153,10 @@ pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), Se
         at as u16
     };
     let numbers: Vec<u16> = map.iter().map(&mut number).collect();
-    let mut lists: Vec<FreeLists> = (0..parts.len() as u16).map(FreeLists::new).collect();
+    let mut lists: Vec<FreeLists> = (0..)
+        .zip(&parts)
+        .map(|(number, part)| FreeLists::new(number, part.2))
+        .collect();
     // Last to first, so that the lists hand out low addresses first.
     for (memory, &zone) in map.iter().zip(&numbers).rev() {
         give_range(&table, &mut lists[usize::from(zone)], memory);
@@ -235,9 +241,9 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
     }
     let ring = |zone: u16| {
         let share = zones.get(zone).info.total / sharing[usize::from(zone)];
-        let batch = (share / 64).clamp(1, u64::from(MAX_BATCH)) as u32;
-        let high = (share / 256).clamp(u64::from(6 * batch), u64::from(MAX_HIGH));
-        Ring::new(batch, high as u32)
+        // A power of two, so that one block can fill a list.
+        let batch = 1 << (share / BATCH_SHARE).clamp(1, u64::from(MAX_BATCH)).ilog2();
+        Ring::new(batch, HIGH_BATCHES * batch)
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];

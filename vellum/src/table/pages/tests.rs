@@ -164,7 +164,12 @@ fn a_trim_frees_sixteen_tables_when_free_memory_has_shrunk() {
         assert_eq!(source.trim(&memory, &pin), 16, "{design}");
         while source.trim(&memory, &pin) > 0 {}
         let left = source.stats(&memory).held;
-        assert_eq!(left, (memory.home_free(&pin) / 16).max(25), "{design}");
+        // What the last trim freed may have reached the zone since.
+        let bound = (memory.home_free(&pin) / 16).max(25);
+        assert!(
+            (bound - 1..=bound).contains(&left),
+            "{design}: {left} of {bound}"
+        );
     }
 }
 

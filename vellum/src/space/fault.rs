@@ -84,6 +84,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         if level == 1
             && let Some(locked) = self.tables.lock_found(table)
         {
+            locked.fetch_behind(self.index());
             return Ok(locked);
         }
         let (table, made) = self.tables.lock_or_make(self.page)?;

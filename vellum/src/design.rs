@@ -63,7 +63,7 @@ pub const OPTIONS: &[OptionInfo] = &[
     OptionInfo {
         name: "ptepage",
         values: &["fresh", "noted", "quicklist", "zeroaware", "warm", "depot"],
-        default: "depot",
+        default: "noted",
         summary: "where page-table pages come from",
         source: "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)",
     },
@@ -304,7 +304,7 @@ impl Default for Design {
             direct: true,
             kin_stamp: true,
             hint: true,
-            table_source: TableSource::Depot,
+            table_source: TableSource::Noted,
             quicklist: QuicklistOptions::default(),
             format: TableFormat::X86_64,
             fault_around: 16,

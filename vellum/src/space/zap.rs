@@ -13,6 +13,21 @@ use crate::rmap::{Env, ReverseMap, Run};
 use crate::sync::{Pin, bytes};
 use crate::table::{Format, Gather, LockedTable, Span, Users};
 
+/// How many entries ahead of a loop the records of frames are fetched.
+const FAR: usize = 16;
+/// The same for what a record leads to.
+const NEAR: usize = 8;
+
+/// The frame that an entry maps, if it lies in `span` and maps one.
+#[inline]
+fn frame_at<F: Format>(span: &Span<'_, F>, index: usize) -> Option<Pfn> {
+    if index >= span.first + span.count {
+        return None;
+    }
+    let entry = span.table.load(index);
+    F::is_mapped(entry).then(|| F::frame(entry, span.table.level()))
+}
+
 /// How many entries of each kind were cleared.
 #[derive(Default)]
 struct Zapped {
@@ -111,34 +126,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         env: &'s Env<'_, P>,
         span: &'s Span<'_, F>,
     ) -> impl Iterator<Item = usize> + 's {
+        for distance in 0..FAR {
+            self.fetch_record(span, span.first + distance);
+        }
         (span.first..span.first + span.count)
             .inspect(move |&index| self.look_ahead(env, span, index))
             .filter(|&index| span.table.load(index) != 0)
             .take(span.table.live() as usize)
     }
 
-    /// Brings the records of frames near that a loop over `span`, now at
-    /// `index`, will come to: the record first, and what it leads to when the
-    /// loop is closer.
+    /// Brings near what a loop over `span`, now at `index`, will come to: the
+    /// record of a frame first, and what that leads to when the loop is closer.
     #[inline]
     fn look_ahead(&self, env: &Env<'_, P>, span: &Span<'_, F>, index: usize) {
-        const FAR: usize = 16;
-        const NEAR: usize = 8;
-        let level = span.table.level();
-        let frame_at = |distance: usize| {
-            let ahead = index + distance;
-            let entry = if ahead < span.first + span.count {
-                span.table.load(ahead)
-            } else {
-                0
-            };
-            F::is_mapped(entry).then(|| F::frame(entry, level))
-        };
-        if let Some(pfn) = frame_at(FAR) {
-            bytes::prefetch(self.memory.frame(pfn));
-        }
-        if let Some(pfn) = frame_at(NEAR) {
+        self.fetch_record(span, index + FAR);
+        if let Some(pfn) = frame_at(span, index + NEAR) {
             self.rmap.prefetch(env, pfn);
+        }
+    }
+
+    #[inline]
+    fn fetch_record(&self, span: &Span<'_, F>, index: usize) {
+        if let Some(pfn) = frame_at(span, index) {
+            bytes::prefetch(self.memory.frame(pfn));
         }
     }
 

@@ -124,6 +124,11 @@ fn print_rows(memory: &Memory) {
     println!();
     println!("{:>12}{:>16}{:>12}", "in a row", "zeroing", "copying");
     let half = PAGES / 2;
+    let rows = ROWS.map(|length| shuffled_rows(half, length));
+    // What is copied comes from anywhere.
+    let mut sources = shuffled(half);
+    sources.truncate(ROUND_PAGES);
+    sources.iter_mut().for_each(|page| *page += half as u32);
     let mut times = ROWS.map(|_| [Vec::new(), Vec::new()]);
     for number in 0..=ROUNDS {
         for index in 0..ROWS.len() {
@@ -132,13 +137,9 @@ fn print_rows(memory: &Memory) {
             } else {
                 ROWS.len() - 1 - index
             };
-            let rows = shuffled_rows(half, ROWS[index]);
-            let others: Vec<u32> = shuffled(half)
-                .iter()
-                .map(|page| page + half as u32)
-                .collect();
-            let zeroing = round(memory, &rows[..ROUND_PAGES], false, 0);
-            let copying = copies(memory, &others[..ROUND_PAGES], &rows[ROUND_PAGES..]);
+            let (zeroed, copied) = rows[index].split_at(ROUND_PAGES);
+            let zeroing = round(memory, zeroed, false, 0);
+            let copying = copies(memory, &sources, copied);
             if number > 0 {
                 times[index][0].push(zeroing);
                 times[index][1].push(copying);

@@ -8,7 +8,7 @@
 //! block is known to be zero if both halves were when it was put together.
 //!
 //! Single frames are taken in runs ([`FreeLists::take_frames`]): frames in a row
-//! are zeroed and copied two to three times as fast as frames here and there. A
+//! are zeroed two to three times as fast as frames here and there. A
 //! share of the zone is kept whole for those who want large blocks, and is
 //! broken up only when small blocks are used up.
 //!
@@ -123,6 +123,15 @@ impl FreeLists {
         }
     }
 
+    /// Both sets, the preferred one first.
+    fn sets(&self, zeroed: bool) -> [&Blocks; 2] {
+        if zeroed {
+            [&self.zeroed, &self.plain]
+        } else {
+            [&self.plain, &self.zeroed]
+        }
+    }
+
     fn link(&mut self, table: &FrameTable, pfn: Pfn, order: u32, zeroed: bool) {
         let frame = table.frame(pfn);
         frame.set_free(self.zone, order, zeroed);
@@ -171,11 +180,7 @@ impl FreeLists {
     /// others, and splits it down to `order`. The block's first frame is left
     /// `Cached`.
     pub(super) fn take(&mut self, table: &FrameTable, order: u32, zeroed: bool) -> Option<Pfn> {
-        let [first, second] = if zeroed {
-            [&self.zeroed, &self.plain]
-        } else {
-            [&self.plain, &self.zeroed]
-        };
+        let [first, second] = self.sets(zeroed);
         let found = first
             .fitting(order)
             .map(|size| (first.heads[size as usize], size))
@@ -227,11 +232,7 @@ impl FreeLists {
     /// a run, unless that would break up the share kept whole; else the
     /// smallest.
     fn order_of_run(&self, zeroed: bool) -> Option<u32> {
-        let [first, second] = if zeroed && self.keeps_zeroed {
-            [&self.zeroed, &self.plain]
-        } else {
-            [&self.plain, &self.zeroed]
-        };
+        let [first, second] = self.sets(zeroed);
         let set = if first.orders != 0 { first } else { second };
         let run = set.fitting(RUN_ORDER).filter(|&order| {
             order < MAX_ORDER || u64::from(set.counts[ORDERS - 1]) << MAX_ORDER > self.kept_whole

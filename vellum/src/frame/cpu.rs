@@ -17,7 +17,7 @@ use crate::sync::{Counter, EpochStamp};
 /// Slots of a list, a power of two: enough for frames none of which follows another.
 const CAPACITY: usize = 4096;
 /// Most frames moved between a list and the buddy lists at once, a power of
-/// two: the longer the runs, the faster their frames are zeroed and copied.
+/// two: the longer the runs, the faster their frames are zeroed.
 pub(super) const MAX_BATCH: u32 = 512;
 /// Batches that a list keeps, so that much of what a large process frees is
 /// still there, and in caches, when the next one asks for frames.
@@ -26,9 +26,8 @@ pub(super) const HIGH_BATCHES: u32 = 4;
 /// A list of frames: used last in first out, given back oldest first.
 ///
 /// Frames in a row that were pushed one after the other stand in one slot as a
-/// run, and a run is used from its lowest frame up. What zeroes or copies whole
-/// frames is two to three times as fast where each frame follows the one before
-/// (`cargo bench -p vellum --bench zeroing`), since the processor then fetches
+/// run, and a run is used from its lowest frame up. Frames out of the caches are
+/// zeroed two to three times as fast where each follows the one before (`cargo bench -p vellum --bench zeroing`), since the processor then fetches
 /// ahead.
 pub(crate) struct Ring {
     /// Runs ever pushed minus popped at the young end.
@@ -65,6 +64,18 @@ impl Run {
     fn store(self, slot: &AtomicU64) {
         let word = u64::from(self.frames) << 32 | u64::from(self.first);
         slot.store(word, Ordering::Relaxed);
+    }
+
+    /// Takes the lowest frame out of the run in `slot`; whether that was its last.
+    #[inline]
+    fn take_first(slot: &AtomicU64) -> (Pfn, bool) {
+        let Run { first, frames } = Run::load(slot);
+        let rest = Run {
+            first: first.wrapping_add(1),
+            frames: frames - 1,
+        };
+        rest.store(slot);
+        (Pfn(first), frames == 1)
     }
 
     /// The run with `other` in front of it or behind it, if they are one.
@@ -144,18 +155,11 @@ impl Ring {
         }
         self.frames.store(length - 1, Ordering::Relaxed);
         let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
-        let slot = self.slot(top);
-        let Run { first, frames } = Run::load(slot);
-        if frames == 1 {
+        let (first, emptied) = Run::take_first(self.slot(top));
+        if emptied {
             self.top.store(top, Ordering::Relaxed);
-        } else {
-            let rest = Run {
-                first: first + 1,
-                frames: frames - 1,
-            };
-            rest.store(slot);
         }
-        Some(Pfn(first))
+        Some(first)
     }
 
     /// The frame that [`Ring::pop`] would take after `others`.
@@ -185,18 +189,11 @@ impl Ring {
         }
         self.frames.store(length - 1, Ordering::Relaxed);
         let bottom = self.bottom.load(Ordering::Relaxed);
-        let slot = self.slot(bottom);
-        let Run { first, frames } = Run::load(slot);
-        if frames == 1 {
+        let (first, emptied) = Run::take_first(self.slot(bottom));
+        if emptied {
             self.bottom.store(bottom.wrapping_add(1), Ordering::Relaxed);
-        } else {
-            let rest = Run {
-                first: first + 1,
-                frames: frames - 1,
-            };
-            rest.store(slot);
         }
-        Some(Pfn(first))
+        Some(first)
     }
 
     /// Every frame of the list, for the audit.

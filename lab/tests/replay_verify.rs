@@ -3,9 +3,11 @@
 
 mod support;
 
+use std::sync::{Condvar, Mutex};
 use support::generate::{self, Recording};
-use support::reference::{Defect, Reference};
-use vellum_engine::Engine;
+
+use support::reference::{Defect, Moment, Reference};
+use vellum_engine::{Engine, Op};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 use vellum_lab::verify::{Refutation, Symptom, Verified, end_state, verify};
@@ -357,6 +359,76 @@ fn timed_and_verified_replay_end_in_the_same_state() {
             end_state(&workload, &engine),
             "seed {seed}"
         );
+    }
+}
+
+/// The model knows of a truncation a moment before the memory manager has done
+/// it. In that moment another CPU, whose change of rights has nothing to do with
+/// the file, looks at a page of it: it still reads, and that is right.
+#[test]
+fn a_page_that_is_being_truncated_elsewhere_may_still_be_read() {
+    let recording = Recording::of(
+        &[None, Some(0)],
+        &[16 * PAGE],
+        &[
+            (0, map(0x100, 4, 3, false, Some(0))),
+            (0, touch(0x101, READ)),
+            (0, fork(1)),
+            (1, map(0x200, 1, 3, false, None)),
+            (
+                0,
+                EventKind::Protect {
+                    address: 0x100 * PAGE,
+                    length: 4 * PAGE,
+                    prot: Prot(1),
+                },
+            ),
+            (
+                1,
+                EventKind::Truncate {
+                    file: FileId(0),
+                    size: 0,
+                },
+            ),
+        ],
+    );
+    let workload = prepared(&recording, 2, 1);
+    let steps = Steps::default();
+    let engine = Reference::hooked(
+        2,
+        Box::new(move |moment| match moment {
+            Moment::Before(Op::Truncate { .. }) => {
+                steps.take(1);
+                steps.wait_for(3);
+            }
+            Moment::Before(Op::Protect { .. }) => steps.wait_for(1),
+            Moment::After(Op::Protect { .. }) => steps.take(2),
+            Moment::Looked if steps.taken() >= 2 => steps.take(3),
+            _ => {}
+        }),
+    );
+    verify(&workload, &engine, |_| true).unwrap_or_else(|refutation| panic!("{refutation}"));
+}
+
+/// The steps of a meeting of two CPUs.
+#[derive(Default)]
+struct Steps(Mutex<u32>, Condvar);
+
+impl Steps {
+    fn take(&self, step: u32) {
+        let mut taken = self.0.lock().expect("no holder panics");
+        *taken = step.max(*taken);
+        self.1.notify_all();
+    }
+
+    fn taken(&self) -> u32 {
+        *self.0.lock().expect("no holder panics")
+    }
+
+    fn wait_for(&self, step: u32) {
+        let taken = self.0.lock().expect("no holder panics");
+        let reached = self.1.wait_while(taken, |taken| *taken < step);
+        drop(reached.expect("no holder panics"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use vellum_engine::{Access, Advice, Divergence, FileSlot, Op, Outcome, SpaceSlot};
+use vellum_engine::{Access, Advice, Divergence, FileSlot, Op, OpError, Outcome, SpaceSlot};
 
 use super::check::{Checked, Occasion, Verifier, count};
 use super::clocks::Place;
@@ -216,10 +216,15 @@ impl Verifier<'_> {
         self.read_back_range(at, space, &new).map(|_| ())
     }
 
-    /// After a change of rights, touched pages must refuse what is forbidden.
+    /// After a change of rights, touched pages must refuse what these forbid. A
+    /// page past the end of its file is not asked: another CPU may have told the
+    /// model of the truncation and not yet have done it.
     fn probe_rights(&self, at: Place, space: SpaceSlot, touched: &[u64]) -> Checked {
         for page in touched.iter().copied() {
-            let forbids = |access| self.model().access(space, page, access).is_err();
+            let forbids = |access| {
+                let verdict = self.model().access(space, page, access);
+                matches!(verdict, Err(OpError::Protection))
+            };
             for access in [Access::Read, Access::Write] {
                 if forbids(access) {
                     self.expect_refusal(at, space, page, access)?;

@@ -162,9 +162,21 @@ pub(super) struct State {
 }
 
 /// The engine.
+/// A point in the work of the reference manager, at which a test can make one
+/// CPU wait for another.
+pub enum Moment<'o> {
+    Before(&'o Op),
+    After(&'o Op),
+    /// A page was looked at: loaded or peeked.
+    Looked,
+}
+
+pub type Hook = Box<dyn Fn(Moment<'_>) + Send + Sync>;
+
 pub struct Reference {
     pub(super) cpus: usize,
     pub(super) defect: Option<Defect>,
+    hook: Option<Hook>,
     state: Mutex<State>,
 }
 
@@ -173,7 +185,22 @@ impl Reference {
         Self {
             cpus,
             defect,
+            hook: None,
             state: Mutex::new(State::default()),
+        }
+    }
+
+    /// One without defect that calls `hook`, never under its own lock.
+    pub fn hooked(cpus: usize, hook: Hook) -> Self {
+        Self {
+            hook: Some(hook),
+            ..Self::new(cpus, None)
+        }
+    }
+
+    pub(super) fn reached(&self, moment: Moment<'_>) {
+        if let Some(hook) = &self.hook {
+            hook(moment);
         }
     }
 

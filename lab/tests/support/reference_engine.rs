@@ -6,7 +6,7 @@ use vellum_engine::{
     Access, Divergence, Engine, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
 };
 
-use super::reference::{Object, Reference, State};
+use super::reference::{Moment, Object, Reference, State};
 
 impl Engine for Reference {
     fn design(&self) -> String {
@@ -22,6 +22,7 @@ impl Engine for Reference {
 
     fn run(&self, _cpu: usize, ops: &[Op], outcome: &mut Outcome) {
         for (index, op) in ops.iter().enumerate() {
+            self.reached(Moment::Before(op));
             let divergence = self.with(|machine| match machine.run(op) {
                 Ok(divergence) => divergence,
                 Err(error) => Some(Divergence::Failed(error)),
@@ -29,6 +30,7 @@ impl Engine for Reference {
             if let Some(divergence) = divergence {
                 outcome.divergences.push((index as u32, divergence));
             }
+            self.reached(Moment::After(op));
         }
     }
 
@@ -49,11 +51,15 @@ impl Engine for Reference {
         address: u64,
         access: Access,
     ) -> Result<u64, OpError> {
-        self.with(|machine| machine.load(space, address, access))
+        let loaded = self.with(|machine| machine.load(space, address, access));
+        self.reached(Moment::Looked);
+        loaded
     }
 
     fn peek(&self, _cpu: usize, space: SpaceSlot, address: u64) -> Option<u64> {
-        self.with(|machine| machine.peek(space, address))
+        let word = self.with(|machine| machine.peek(space, address));
+        self.reached(Moment::Looked);
+        word
     }
 
     fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {

@@ -196,26 +196,47 @@ fn stabbing_finds_what_a_search_of_all_finds() {
         let longest = if rng.below(10) == 0 { 400 } else { 20 };
         let end = first + 1 + rng.below(longest) as u64;
         let nth = rng.below(model.len().max(1));
-        match rng.below(6) {
+        let set = |region: Handle<Extent>, first: u64, end: u64| {
+            arena.get(region).first.store(first, Ordering::Relaxed);
+            arena.get(region).end.store(end, Ordering::Relaxed);
+        };
+        match rng.below(8) {
             0..=2 if model.len() < 300 => {
                 let handle = arena.alloc(&pin, &memory).unwrap();
-                arena.get(handle).first.store(first, Ordering::Relaxed);
-                arena.get(handle).end.store(end, Ordering::Relaxed);
+                set(handle, first, end);
                 regions.insert(&pin, handle);
                 model.push((handle, first, end));
             }
             3 if !model.is_empty() => {
                 let item = &mut model[nth];
-                regions.change(&pin, item.0, || {
-                    arena.get(item.0).first.store(first, Ordering::Relaxed);
-                    arena.get(item.0).end.store(end, Ordering::Relaxed);
-                });
+                regions.change(&pin, item.0, || set(item.0, first, end));
                 (item.1, item.2) = (first, end);
             }
             4 if !model.is_empty() => {
                 let (handle, ..) = model.swap_remove(nth);
                 regions.remove(&pin, handle);
                 arena.free(&pin, handle);
+            }
+            5 if !model.is_empty() && model[nth].2 - model[nth].1 > 1 => {
+                let (head, from, to) = model[nth];
+                let cut = from + 1 + rng.below((to - from - 1) as usize) as u64;
+                let tail = arena.alloc(&pin, &memory).unwrap();
+                regions.split(&pin, head, tail, || {
+                    set(head, from, cut);
+                    set(tail, cut, to);
+                });
+                model[nth].2 = cut;
+                model.push((tail, cut, to));
+            }
+            6 if !model.is_empty() => {
+                let (head, from, middle) = model[nth];
+                if let Some(other) = model.iter().position(|item| item.1 == middle) {
+                    let (tail, _, to) = model[other];
+                    regions.join(&pin, head, tail, || set(head, from, to));
+                    arena.free(&pin, tail);
+                    model[nth].2 = to;
+                    model.swap_remove(other);
+                }
             }
             _ => {}
         }

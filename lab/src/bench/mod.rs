@@ -43,6 +43,8 @@ pub struct Size {
     pub name: &'static str,
     /// Value if none is given.
     pub default: u64,
+    /// Smallest value that has a meaning.
+    pub least: u64,
     /// Whether `--scale` changes it.
     pub scales: bool,
     /// What it counts.
@@ -62,6 +64,7 @@ const fn size(name: &'static str, default: u64, summary: &'static str) -> Size {
     Size {
         name,
         default,
+        least: 1,
         scales: true,
         summary,
     }
@@ -71,8 +74,17 @@ const fn fixed(name: &'static str, default: u64, summary: &'static str) -> Size 
     Size {
         name,
         default,
+        least: 1,
         scales: false,
         summary,
+    }
+}
+
+/// A number that may be 0.
+const fn or_none(name: &'static str, default: u64, summary: &'static str) -> Size {
+    Size {
+        least: 0,
+        ..fixed(name, default, summary)
     }
 }
 
@@ -93,17 +105,17 @@ pub const BENCHMARKS: &[Benchmark] = &[
         designs: RMAP,
         ram_bytes: 4 * GIB,
         sizes: &[
-            fixed(
+            or_none(
                 "light",
                 1,
                 "make -j 2 x CPUs: copies of the trace on the core; 0: not this load",
             ),
-            fixed(
+            or_none(
                 "heavy",
                 2,
                 "make -j 16 x CPUs: copies of the trace on the core; 0: not this load",
             ),
-            fixed(
+            or_none(
                 "unlimited",
                 4,
                 "make -j: copies of the trace on the core; 0: not this load",
@@ -215,12 +227,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         sizes: &[
             size("forks", 128, "children, one after the other"),
             fixed("faults", 32, "faults of each child"),
-            fixed(
+            or_none(
                 "stride",
                 0,
                 "pages from fault to fault; 0: as many as one table covers in the widest format",
             ),
-            fixed(
+            or_none(
                 "resident",
                 64,
                 "pages of the parent in fork-exit and fork-exec",

@@ -75,19 +75,29 @@ impl Sizes {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 format!("`{assignment}` is no size; write NAME=NUMBER, as in tasks=10")
             })?;
-            let row = sizes.iter_mut().find(|row| row.0 == name).ok_or_else(|| {
-                let names: Vec<&str> = benchmark.sizes.iter().map(|size| size.name).collect();
-                format!(
-                    "{} has no size `{name}`; it has {}",
-                    benchmark.name,
-                    names.join(", ")
-                )
-            })?;
+            let found = sizes.iter_mut().zip(benchmark.sizes);
+            let (row, size) = found
+                .into_iter()
+                .find(|(row, _)| row.0 == name)
+                .ok_or_else(|| {
+                    let names: Vec<&str> = benchmark.sizes.iter().map(|size| size.name).collect();
+                    format!(
+                        "{} has no size `{name}`; it has {}",
+                        benchmark.name,
+                        names.join(", ")
+                    )
+                })?;
             row.1 = value
                 .parse()
                 .ok()
                 .filter(|value| *value <= 1 << 40)
                 .ok_or_else(|| format!("`{value}` is no number for the size {name}"))?;
+            if row.1 < size.least {
+                return Err(format!(
+                    "{name}={value} is too small: at least {}",
+                    size.least
+                ));
+            }
         }
         Ok(Self(sizes))
     }
@@ -102,11 +112,6 @@ impl Sizes {
             Some(row) => row.1,
             None => panic!("no size is called {name}"),
         }
-    }
-
-    /// The size called `name`, but at least 1.
-    pub fn at_least_one(&self, name: &str) -> u64 {
-        self.get(name).max(1)
     }
 
     /// All of them, in the order of the benchmark.
@@ -173,6 +178,9 @@ mod tests {
         assert!(refused("forks=3").contains("tasks"), "names the sizes");
         assert!(refused("tasks").contains("NAME=NUMBER"));
         assert!(refused("tasks=many").contains("many"));
+        assert!(refused("tasks=0").contains("at least 1"));
+        let kernbench = find("kernbench").expect("there is one");
+        assert!(Sizes::new(kernbench, 1.0, &["heavy=0".to_owned()]).is_ok());
         assert!(find("quake").expect_err("refused").contains("rmap-test"));
         let wanted = ["sideways".to_owned()];
         let forkfault = find("forkfault").expect("there is one");

@@ -181,10 +181,11 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
 }
 
 fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failure> {
+    let pages = common_pages(&[args.a.clone(), args.b.clone()])?;
+    let trace = TraceReader::open(path).blame_input()?;
     if style != Style::Quiet {
         eprintln!("preparing {}", path.display());
     }
-    let trace = TraceReader::open(path).blame_input()?;
     let options = Options {
         cpus: args.cpus,
         copies: args.copies,
@@ -192,7 +193,7 @@ fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failu
         // Both designs execute the same operations. What the larger window of
         // the two explains is explained.
         fault_around: fault_around(&args.a).max(fault_around(&args.b)),
-        pages: common_pages(&[args.a.clone(), args.b.clone()])?,
+        pages,
     };
     prepare(&trace, &options).blame_input()
 }

@@ -74,10 +74,10 @@ struct Prepared {
 
 fn load(path: &Path, fault_around: u64, style: Style) -> Result<Prepared, Failure> {
     supported().map_err(LinuxError::into_failure)?;
+    let trace = TraceReader::open(path).blame_input()?;
     if style != Style::Quiet {
         eprintln!("preparing {}", path.display());
     }
-    let trace = TraceReader::open(path).blame_input()?;
     let options = Options {
         fault_around,
         ..Options::default()

@@ -53,8 +53,8 @@ fn populate(writer: &mut Writer, space: SpaceSlot, pages: u64) {
 /// One parent, many children, each with copies of its own of some pages.
 pub fn fork_family(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let sizes = &request.sizes;
-    let (children, pages) = (sizes.at_least_one("children"), sizes.at_least_one("pages"));
-    let (shared, visits) = (sizes.get("shared"), sizes.at_least_one("visits"));
+    let (children, pages) = (sizes.get("children"), sizes.get("pages"));
+    let (shared, visits) = (sizes.get("shared"), sizes.get("visits"));
     let title = format!(
         "{} of one parent, {} pages copied in each",
         crate::report::text::plural(children as usize, "child", "children"),
@@ -137,7 +137,7 @@ fn family(children: u64, pages: u64, shared: u64, visits: u64) -> Script {
 /// another address in each.
 pub fn mremap_after_fork(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let sizes = &request.sizes;
-    let (children, pages) = (sizes.at_least_one("children"), sizes.at_least_one("pages"));
+    let (children, pages) = (sizes.get("children"), sizes.get("pages"));
     let title = format!(
         "{}, {} pages moved in each",
         crate::report::text::plural(children as usize, "child", "children"),

@@ -181,19 +181,11 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
         step: window,
         first: |_, _| 0,
         access: Access::Read,
-        visits: sizes.at_least_one("visits"),
+        visits: sizes.get("visits"),
     };
     let shapes = [
-        shape(
-            sizes.at_least_one("tasks"),
-            sizes.at_least_one("regions"),
-            sizes.at_least_one("pages"),
-        ),
-        shape(
-            1,
-            sizes.at_least_one("wide-regions"),
-            sizes.at_least_one("wide-pages"),
-        ),
+        shape(sizes.get("tasks"), sizes.get("regions"), sizes.get("pages")),
+        shape(1, sizes.get("wide-regions"), sizes.get("wide-pages")),
     ];
     let mut findings = Findings::default();
     for shape in shapes {
@@ -232,19 +224,19 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
 /// region after the other, it is as good as any.
 pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let sizes = &request.sizes;
-    let pages = sizes.at_least_one("pages");
+    let pages = sizes.get("pages");
     let regions = Regions {
         tasks: 1,
-        regions: sizes.at_least_one("regions"),
+        regions: sizes.get("regions"),
         pages,
         offset: |_, _| 0,
         file_pages: pages,
-        touched: sizes.at_least_one("touched").min(pages),
+        touched: sizes.get("touched").min(pages),
         step: 1,
         first: |region, pages| region % pages,
         // A store maps its own page and none around it.
         access: Access::Write,
-        visits: sizes.at_least_one("visits"),
+        visits: sizes.get("visits"),
     };
     let title = format!(
         "{} of the same {} pages",

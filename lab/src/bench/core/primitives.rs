@@ -18,8 +18,8 @@ const START: u64 = 1 << 20;
 
 /// Measures it.
 pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    let pages = request.sizes.at_least_one("pages");
-    let rounds = request.sizes.at_least_one("rounds");
+    let pages = request.sizes.get("pages");
+    let rounds = request.sizes.get("rounds");
     let facts = vec![
         "touch: first store to a page, one add in it. fork: one duplicate for each page. \
          exit: one remove for each page of the child, which shares them. discard: one remove \

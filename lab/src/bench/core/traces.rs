@@ -114,8 +114,8 @@ pub fn sdet(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failur
         false => request.traces.clone(),
     };
     let mut findings = Findings::default();
-    let scripts = request.sizes.at_least_one("scripts");
-    let most = request.sizes.at_least_one("most");
+    let scripts = request.sizes.get("scripts");
+    let most = request.sizes.get("most");
     let loads = std::iter::successors(Some(1u64), |n| Some(2 * n)).take_while(|n| *n <= most);
     'loads: for users in loads {
         let mut measured: Vec<Measurement> = Vec::new();
@@ -204,17 +204,18 @@ fn one_trace(request: &Request, shipped: &str) -> Result<PathBuf, Failure> {
 }
 
 fn load(path: &PathBuf, copies: u32, request: &Request) -> Result<Workload, Failure> {
+    let pages = common_pages(&request.designs)?;
+    let trace = TraceReader::open(path).blame_input()?;
     if request.style != Style::Quiet {
         eprintln!("preparing {} of {}", copies_of(copies), path.display());
     }
-    let trace = TraceReader::open(path).blame_input()?;
     let windows = request.designs.iter().map(|design| fault_around(design));
     let options = Options {
         cpus: request.cpus,
         copies,
         seed: request.method.seed,
         fault_around: windows.max().unwrap_or(1),
-        pages: common_pages(&request.designs)?,
+        pages,
     };
     prepare(&trace, &options).blame_input()
 }

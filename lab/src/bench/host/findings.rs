@@ -139,7 +139,7 @@ fn sdet(
     interrupt: &Interrupt,
     findings: &mut Findings,
 ) -> Result<(), HostError> {
-    let most = request.sizes.get("most").max(1) as usize;
+    let most = request.sizes.get("most") as usize;
     let options = sdet::Options {
         scripts: std::iter::successors(Some(1), |n| Some(2 * n))
             .take_while(|n| *n <= most)

@@ -10,6 +10,7 @@
 mod interval;
 mod ranges;
 
+use core::cmp::Ordering as Side;
 use core::marker::PhantomData;
 
 pub use interval::{Interval, IntervalTree, Spans};
@@ -38,8 +39,11 @@ trait Threaded {
     /// The links of this tree in an item.
     fn links(item: &Self::Item) -> &Links;
 
-    /// The order of items; equal keys are allowed.
-    fn key(item: &Self::Item) -> u64;
+    /// What orders the items. No two in a tree have the same.
+    type Key: Ord;
+
+    /// The key of an item.
+    fn key(item: &Self::Item) -> Self::Key;
 
     /// Recomputes what an item knows about its subtree, from itself and from
     /// what its children know. Returns whether any of it changed.
@@ -203,19 +207,20 @@ impl<'a, K: Threaded> Tree<'a, K> {
         }
     }
 
-    /// Inserts an item that is in no tree of this kind, behind equal keys.
-    pub fn insert(&self, handle: Link<K>) {
+    /// Inserts an item that is in no tree of this kind. If one with the same key
+    /// is in it, nothing changes, and that one is the answer.
+    pub fn insert(&self, handle: Link<K>) -> Option<Link<K>> {
         let key = K::key(self.item(handle));
         let mut parent = Handle::NONE;
         let mut place = self.root();
-        let mut goes_left = false;
+        let mut side = Side::Less;
         while !place.is_none() {
             parent = place;
-            goes_left = key < K::key(self.item(place));
-            place = if goes_left {
-                self.left(place)
-            } else {
-                self.right(place)
+            side = key.cmp(&K::key(self.item(place)));
+            place = match side {
+                Side::Less => self.left(place),
+                Side::Equal => return Some(place),
+                Side::Greater => self.right(place),
             };
         }
         let links = self.links(handle);
@@ -223,17 +228,27 @@ impl<'a, K: Threaded> Tree<'a, K> {
         links.right.store(0, Ordering::Relaxed);
         links.parent.store(parent.raw(), Ordering::Relaxed);
         self.fix(handle);
-        if parent.is_none() {
-            self.root.store(handle.raw(), Ordering::Release);
-        } else {
-            let side = if goes_left {
-                &self.links(parent).left
-            } else {
-                &self.links(parent).right
-            };
-            side.store(handle.raw(), Ordering::Release);
-        }
+        let word = match side {
+            _ if parent.is_none() => self.root,
+            Side::Less => &self.links(parent).left,
+            _ => &self.links(parent).right,
+        };
+        word.store(handle.raw(), Ordering::Release);
         self.rebalance(parent);
+        None
+    }
+
+    /// Puts an item that is in no tree of this kind in the place of one with the
+    /// same key.
+    pub fn replace(&self, old: Link<K>, new: Link<K>) {
+        self.set_left(new, self.left(old));
+        self.set_right(new, self.right(old));
+        let parent = self.parent(old);
+        self.links(new)
+            .parent
+            .store(parent.raw(), Ordering::Relaxed);
+        self.fix(new);
+        self.relink(parent, old, new);
     }
 
     /// Removes an item of the tree.
@@ -263,11 +278,6 @@ impl<'a, K: Threaded> Tree<'a, K> {
         if start != heir {
             self.rebalance(heir);
         }
-    }
-
-    /// Brings sums up to date after the item changed, its key keeping its place.
-    pub fn changed(&self, handle: Link<K>) {
-        self.rebalance(handle);
     }
 
     fn leftmost(&self, mut handle: Link<K>) -> Link<K> {
@@ -316,14 +326,14 @@ impl<'a, K: Threaded> Tree<'a, K> {
             return Err("the root of a tree has a parent");
         }
         let mut count = 0;
-        let mut last = 0;
+        let mut last = None;
         let mut place = self.first();
         while !place.is_none() {
             let key = K::key(self.item(place));
-            if key < last {
+            if last.is_some_and(|last| key <= last) {
                 return Err("a tree is out of order");
             }
-            last = key;
+            last = Some(key);
             let (left, right) = (self.left(place), self.right(place));
             for child in [left, right] {
                 if !child.is_none() && self.parent(child) != place {

@@ -9,7 +9,7 @@ use crate::frame::{Flags, Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::Ordering;
-use crate::sync::{BitLock, Pin};
+use crate::sync::{BitLock, Pin, bytes};
 
 const LOCK_BIT: u32 = 0;
 
@@ -143,6 +143,19 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     #[inline]
     pub fn peek(&self, _pin: &Pin<'_>, object: &Object<S>, index: u64) -> Option<Pfn> {
         self.radix(object).get(index)
+    }
+
+    /// Asks the caches for the records of the cached pages at `range`, which the
+    /// caller is about to look up in turn: the waits for them overlap.
+    pub(crate) fn fetch_records<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        _pin: &Pin<'_>,
+        object: &Object<S>,
+        range: core::ops::Range<u64>,
+    ) {
+        self.radix(object)
+            .each_in(range, |_, frame| bytes::prefetch(memory.frame(frame)));
     }
 
     /// The page at `index` if it is cached, with a reference for the caller,

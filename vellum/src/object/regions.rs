@@ -70,8 +70,9 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// the second. Whoever looks finds each page in one region.
     pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        self.take_out(head);
         change();
-        self.tree.end_changed(head);
+        self.tree.insert(head);
         self.tree.insert(tail);
     }
 
@@ -80,8 +81,9 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
         self.take_out(tail);
+        self.take_out(head);
         change();
-        self.tree.end_changed(head);
+        self.tree.insert(head);
     }
 
     /// Calls `visit` for every region that maps a page in `first..end`, in no

@@ -192,9 +192,15 @@ fn stabbing_finds_what_a_search_of_all_finds() {
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
     for step in 0..3000 {
         let pin = memory.pin();
-        let first = rng.below(400) as u64;
-        let longest = if rng.below(10) == 0 { 400 } else { 20 };
-        let end = first + 1 + rng.below(longest) as u64;
+        // Half of the intervals are one of ten, so that many items share each.
+        let (first, end) = if rng.below(2) == 0 {
+            let first = rng.below(10) as u64 * 40;
+            (first, first + 60)
+        } else {
+            let first = rng.below(400) as u64;
+            let longest = if rng.below(10) == 0 { 400 } else { 20 };
+            (first, first + 1 + rng.below(longest) as u64)
+        };
         let nth = rng.below(model.len().max(1));
         let set = |region: Handle<Extent>, first: u64, end: u64| {
             arena.get(region).first.store(first, Ordering::Relaxed);

@@ -18,6 +18,9 @@ use crate::table::{Format, LockedTable, Marks};
 /// Most pages that `faultaround` maps at once.
 const MAX_AROUND: usize = 64;
 
+/// Pages whose records a read of several fetches at a time.
+const READ_BATCH: u64 = 16;
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Which count a mapped page of the region's object belongs to.
     pub(super) fn cache_kind(&self, view: &RegionView) -> Resident {
@@ -359,6 +362,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
         let end = first.saturating_add(pages).min(object.pages());
         for index in first..end {
+            if (index - first).is_multiple_of(READ_BATCH) && end - index > 1 {
+                let batch = index..end.min(index + READ_BATCH);
+                self.objects
+                    .fetch_records(&self.memory, &self.pin(), object, batch);
+            }
             let (frame, _) = self.get_page(id.handle, index, false)?;
             let pin = self.pin();
             each(index, &PageBytes::new(&self.memory, &pin, frame));

@@ -31,6 +31,7 @@ struct ByKey;
 
 impl Threaded for ByKey {
     type Item = Thing;
+    type Key = u64;
     fn links(item: &Thing) -> &Links {
         &item.links
     }
@@ -84,7 +85,6 @@ fn random_edits_match_an_ordered_list() {
     let tree = Things::new(&arena, &root);
     let pin = memory.pin();
     let mut rng = Rng::new(4);
-    // In the order of the tree: equal keys in the order they came.
     let mut model: Vec<(u64, u32)> = Vec::new();
     for step in 0..8000 {
         let grows = step / 1000 % 2 == 0;
@@ -92,9 +92,20 @@ fn random_edits_match_an_ordered_list() {
             let handle = arena.alloc(&pin, &memory).unwrap();
             let key = rng.below(500) as u64;
             arena.get(handle).key.store(key, Ordering::Relaxed);
-            tree.insert(handle);
-            let place = model.partition_point(|item| item.0 <= key);
-            model.insert(place, (key, handle.raw()));
+            let present = tree.insert(handle);
+            match model.binary_search_by_key(&key, |item| item.0) {
+                Ok(place) => {
+                    let old = Handle::from_raw(model[place].1);
+                    assert_eq!(present, Some(old), "step {step}");
+                    tree.replace(old, handle);
+                    arena.free(&pin, old);
+                    model[place].1 = handle.raw();
+                }
+                Err(place) => {
+                    assert_eq!(present, None, "step {step}");
+                    model.insert(place, (key, handle.raw()));
+                }
+            }
         } else {
             let (_, raw) = model.remove(rng.below(model.len()));
             tree.remove(Handle::from_raw(raw));

@@ -47,7 +47,6 @@ use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Batch, Handle};
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
-use crate::tree::Spans;
 
 type Region<'r> = RegionRef<'r, Memberships>;
 
@@ -444,14 +443,9 @@ impl ReverseMap for AnonVmaChain {
         let (first, end) = range(&region);
         for (node, link) in self.links_of(region.state) {
             let locked = self.lock(env, link.anon_vma());
-            if link.first_index() == first {
-                link.set_range(first, end);
-                locked.tree.end_changed(node);
-            } else {
-                locked.tree.remove(node);
-                link.set_range(first, end);
-                locked.tree.insert(node);
-            }
+            locked.tree.remove(node);
+            link.set_range(first, end);
+            locked.tree.insert(node);
         }
     }
 

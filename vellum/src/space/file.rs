@@ -16,7 +16,7 @@ use crate::sync::bytes;
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
-const MAX_AROUND: usize = 64;
+const MAX_AROUND: usize = u64::BITS as usize;
 
 /// Pages whose records a read of several fetches at a time.
 const READ_BATCH: u64 = 16;
@@ -168,30 +168,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = &fault.entered.view;
         let object = self.objects.get(view.object);
         let radix = self.objects.radix(object);
-        let mut taken = [(Vpn(0), Pfn::NONE); MAX_AROUND];
-        let mut count = 0;
-        // All records are asked for before the first is needed.
         if window.is_empty() {
             return 0;
         }
+        // By place in the window, a bit for each that is to be mapped.
+        let mut frames = [Pfn::NONE; MAX_AROUND];
+        let mut places = 0_u64;
+        // All records are asked for before the first is needed.
         let first = view.index_of(window.start);
         radix.each_in(first..first + window.pages(), |index, frame| {
             let page = window.start.offset(index - first);
             if table.load(F::index(page, 1)) == 0 {
                 bytes::prefetch(self.memory.frame(frame));
-                taken[count] = (page, frame);
-                count += 1;
+                frames[(index - first) as usize] = frame;
+                places |= 1 << (index - first);
             }
         });
-        let candidates = count;
-        count = 0;
-        for candidate in 0..candidates {
-            if self.memory.frame(taken[candidate].1).try_map() {
-                taken[count] = taken[candidate];
-                count += 1;
+        for place in bits(places) {
+            if !self.memory.frame(frames[place as usize]).try_map() {
+                places &= !(1 << place);
             }
         }
-        if count == 0 {
+        if places == 0 {
             return 0;
         }
         // As in `install_cached`, once for all.
@@ -200,7 +198,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let prot = view.prot.read_only();
         let end = object.pages();
         let mut mapped = 0;
-        for &(page, frame) in &taken[..count] {
+        for place in bits(places) {
+            let (page, frame) = (
+                window.start.offset(u64::from(place)),
+                frames[place as usize],
+            );
             let record = self.memory.frame(frame);
             let fits = record.has(Flags::UPTODATE)
                 && view.index_of(page) < end
@@ -435,4 +437,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object.size_lock.unlock(&self.waits, platform, &self.pin());
         result
     }
+}
+
+/// The numbers of the bits that are set, ascending.
+fn bits(mut word: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.checked_sub(1)?;
+        Some(bit)
+    })
 }

@@ -238,6 +238,16 @@ impl<'a, K: Threaded> Tree<'a, K> {
         None
     }
 
+    /// Whether an item that was inserted or marked is in the tree.
+    pub fn is_in(&self, handle: Link<K>) -> bool {
+        self.height(handle) != 0
+    }
+
+    /// Marks an item that was not inserted, because another has its key.
+    pub fn mark_out(&self, handle: Link<K>) {
+        self.links(handle).height.store(0, Ordering::Relaxed);
+    }
+
     /// Puts an item that is in no tree of this kind in the place of one with the
     /// same key.
     pub fn replace(&self, old: Link<K>, new: Link<K>) {

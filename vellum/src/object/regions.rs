@@ -86,9 +86,27 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         self.tree.insert(head);
     }
 
+    /// Calls `visit` for every region that maps a page in `first..end`, those that
+    /// show the same part of the object in the order in which they came: a region
+    /// that a fork makes behind the one it copies. So what is taken from all of
+    /// them is not copied from one that is still to be visited into one that was.
+    /// The lock is held: `visit` may try table locks, and wait for nothing.
+    pub fn each_by_age(
+        &self,
+        pin: &Pin<'_>,
+        first: u64,
+        end: u64,
+        mut visit: impl FnMut(Handle<T>, &T),
+    ) {
+        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        self.tree.overlapping(first, end, |handle, region| {
+            visit(handle, region);
+            ControlFlow::Continue(())
+        });
+    }
+
     /// Calls `visit` for every region that maps a page in `first..end`, in no
-    /// order, until it breaks. The lock is held: `visit` may try table locks, and wait for
-    /// nothing.
+    /// order, until it breaks. The lock is held as in [`ObjectRegions::each_by_age`].
     pub fn overlapping(
         &self,
         pin: &Pin<'_>,

@@ -270,6 +270,38 @@ fn stabbing_finds_what_a_search_of_all_finds() {
 }
 
 #[test]
+fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
+    let memory = memory(4096);
+    let arena: Arena<Extent> = arenas(&memory).make();
+    let words: [AtomicU32; 3] = Default::default();
+    let [lock, root, last] = &words;
+    let regions = ObjectRegions::new(&arena, lock, root, last);
+    let pin = memory.pin();
+    let mut by_age = Vec::new();
+    for _ in 0..6 {
+        let handle = arena.alloc(&pin, &memory).unwrap();
+        arena.get(handle).end.store(8, Ordering::Relaxed);
+        regions.insert(&pin, handle);
+        by_age.push(handle);
+    }
+    // Also when the oldest goes, one in the middle, and the youngest.
+    for gone in [None, Some(0), Some(2), Some(3)] {
+        if let Some(nth) = gone {
+            regions.remove(&pin, by_age.remove(nth));
+        }
+        regions.overlapping(&pin, 0, 1, |handle, _| {
+            match Some(&handle) == by_age.last() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        let mut visited = Vec::new();
+        regions.each_by_age(&pin, 3, 4, |handle, _| visited.push(handle));
+        assert_eq!(visited, by_age);
+    }
+}
+
+#[test]
 fn stabbing_stops_when_told_and_looks_at_few_items() {
     const ITEMS: u64 = 4096;
     let memory = memory(4096);

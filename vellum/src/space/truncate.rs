@@ -6,8 +6,6 @@
 //! free. A fault that maps the page meanwhile counts its mapping first and
 //! then looks at the page lock; we lock first and then look at the count.
 
-use core::ops::ControlFlow;
-
 use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::manager::{SpaceId, Vm};
@@ -183,10 +181,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn zap_copies(&self, handle: u32, first: u64) {
         let pin = self.pin();
         let regions = self.objects.regions(&self.regions, handle);
-        regions.overlapping(&pin, first, u64::MAX, |_, region| {
+        regions.each_by_age(&pin, first, u64::MAX, |_, region| {
             let view = region.view();
             if view.is_shared() {
-                return ControlFlow::Continue(());
+                return;
             }
             let space = self.live_at(region.space());
             let skipped = first.saturating_sub(region.first_index());
@@ -208,7 +206,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     spans.rewind(page);
                 }
             }
-            ControlFlow::Continue(())
         });
     }
 

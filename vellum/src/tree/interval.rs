@@ -5,9 +5,9 @@
 //! of different intervals.
 //!
 //! Only the first item of each interval is in the tree. The others, its twins,
-//! follow it in a list: every process that runs a program maps the same parts of
-//! the same libraries, and a family of processes has the same heap. So the items
-//! that an insertion or removal reads are few and in the caches.
+//! stand in a ring with it, by age: every process that runs a program maps the same
+//! parts of the same libraries, and a family of processes has the same heap. So the
+//! items that an insertion or removal reads are few and in the caches.
 
 use core::ops::ControlFlow;
 
@@ -21,9 +21,9 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct Interval {
     links: Links,
     largest_end: AtomicU64,
-    /// The next twin, or 0.
+    /// The next of the ring of items with this interval, itself if it is alone.
+    /// The one behind the youngest is the oldest, which is in the tree.
     next: AtomicU32,
-    /// The item or twin before this twin; 0 for an item that is in the tree.
     previous: AtomicU32,
 }
 
@@ -87,54 +87,45 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
         self.tree.item(handle)
     }
 
-    fn next_twin(&self, handle: Handle<T>) -> Handle<T> {
+    fn next(&self, handle: Handle<T>) -> Handle<T> {
         Handle::from_raw(self.item(handle).interval().next.load(Ordering::Relaxed))
     }
 
-    fn previous_twin(&self, handle: Handle<T>) -> Handle<T> {
-        Handle::from_raw(
-            self.item(handle)
-                .interval()
-                .previous
-                .load(Ordering::Relaxed),
-        )
+    fn previous(&self, handle: Handle<T>) -> Handle<T> {
+        let previous = &self.item(handle).interval().previous;
+        Handle::from_raw(previous.load(Ordering::Relaxed))
     }
 
-    /// Makes `second`, or nothing, follow `first`, or nothing.
-    fn join_twins(&self, first: Handle<T>, second: Handle<T>) {
-        if !first.is_none() {
-            let next = &self.item(first).interval().next;
-            next.store(second.raw(), Ordering::Relaxed);
-        }
-        if !second.is_none() {
-            let previous = &self.item(second).interval().previous;
-            previous.store(first.raw(), Ordering::Relaxed);
-        }
+    /// Makes `second` the one behind `first` in a ring.
+    fn join(&self, first: Handle<T>, second: Handle<T>) {
+        let next = &self.item(first).interval().next;
+        next.store(second.raw(), Ordering::Relaxed);
+        let previous = &self.item(second).interval().previous;
+        previous.store(first.raw(), Ordering::Relaxed);
     }
 
-    /// Inserts an item that is in no interval tree.
+    /// Inserts an item that is in no interval tree, behind those with the same
+    /// interval.
     pub fn insert(&self, handle: Handle<T>) {
         match self.tree.insert(handle) {
-            Some(twin) => {
-                self.join_twins(handle, self.next_twin(twin));
-                self.join_twins(twin, handle);
+            Some(oldest) => {
+                self.tree.mark_out(handle);
+                self.join(self.previous(oldest), handle);
+                self.join(handle, oldest);
             }
-            None => {
-                self.join_twins(handle, Handle::NONE);
-                self.join_twins(Handle::NONE, handle);
-            }
+            None => self.join(handle, handle),
         }
     }
 
     /// Removes an item of the tree, whose interval has not changed since it was
     /// inserted.
     pub fn remove(&self, handle: Handle<T>) {
-        let (previous, next) = (self.previous_twin(handle), self.next_twin(handle));
-        self.join_twins(previous, next);
-        if !previous.is_none() {
+        let next = self.next(handle);
+        self.join(self.previous(handle), next);
+        if !self.tree.is_in(handle) {
             return;
         }
-        if next.is_none() {
+        if next == handle {
             self.tree.remove(handle);
         } else {
             self.tree.replace(handle, next);
@@ -142,7 +133,7 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
     }
 
     /// Calls `visit` for every item that covers a number in `first..end`, by
-    /// where they begin, until it breaks.
+    /// where they begin and end and then by age, until it breaks.
     #[inline]
     pub fn overlapping(
         &self,
@@ -174,11 +165,14 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
             }
             if item.end_index() > first {
                 let mut twin = handle;
-                while !twin.is_none() {
+                loop {
                     if visit(twin, tree.item(twin)).is_break() {
                         return;
                     }
-                    twin = self.next_twin(twin);
+                    twin = self.next(twin);
+                    if twin == handle {
+                        break;
+                    }
                 }
             }
             place = tree.right(handle);
@@ -209,25 +203,27 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
                 return Err("an interval tree has a wrong largest end");
             }
             check(item)?;
-            if !self.previous_twin(place).is_none() {
-                return Err("an item of an interval tree is a twin too");
-            }
-            let mut last = place;
-            let mut twin = self.next_twin(place);
-            while !twin.is_none() {
-                if self.previous_twin(twin) != last {
-                    return Err("a twin does not know the one before it");
+            let mut twin = place;
+            loop {
+                let next = self.next(twin);
+                if self.previous(next) != twin {
+                    return Err("an item does not know the one before it in its ring");
                 }
-                let other = tree.item(twin);
+                if next == place {
+                    break;
+                }
+                let other = tree.item(next);
                 if (other.first_index(), other.end_index())
                     != (item.first_index(), item.end_index())
                 {
-                    return Err("twins have different intervals");
+                    return Err("items of one ring have different intervals");
+                }
+                if tree.is_in(next) {
+                    return Err("two items of one ring are in the tree");
                 }
                 check(other)?;
                 count += 1;
-                last = twin;
-                twin = self.next_twin(twin);
+                twin = next;
             }
             place = tree.next(place);
         }

@@ -193,7 +193,7 @@ fn said(arm: &ArmFigure) -> String {
                 Some(&"within-control") => " (A strays as far)".to_owned(),
                 _ => String::new(),
             };
-            format!("no difference proven{why}")
+            format!("not proven{why}")
         }
         word => word.to_owned(),
     }

@@ -1,6 +1,6 @@
 //! The published figures, each with where it was published.
 //!
-//! `lab/tests/reproduce.rs` spot-checks them against one another: group sums of
+//! `lab/tests/cli/reproduce.rs` spot-checks them against one another: group sums of
 //! the profiles, percentages of the tables.
 
 /// Where a figure was published.

@@ -14,6 +14,13 @@ const FILE_PAGES: u64 = 12;
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 
+/// Seeds of random workloads: `0..count`, or as many more as the variable
+/// `VELLUM_SEEDS` says, for a long search.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let more = std::env::var("VELLUM_SEEDS").ok();
+    0..more.and_then(|text| text.parse().ok()).unwrap_or(count)
+}
+
 /// The SplitMix64 generator.
 pub struct Random(u64);
 

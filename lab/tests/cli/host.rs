@@ -1,12 +1,10 @@
 //! `vellum bench NAME --on linux` as a user meets it, at the smallest scale.
 
-mod command;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use command::{text, vellum};
+use crate::command::{text, vellum};
 use serde_json::Value;
 use vellum_lab::bench::host::scratch::Scratch;
 use vellum_lab::bench::host::{sdet, tools};

@@ -1,11 +1,9 @@
 //! Replays on every page-table format: recorded pages are folded onto the
 //! format's, and what was replayed is verified and audited all the same.
 
-mod support;
-
 use std::path::Path;
 
-use support::generate;
+use crate::support::generate;
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::trace::TraceReader;

@@ -1,13 +1,11 @@
 //! `vellum import` and `vellum export` as a user runs them.
 
-mod command;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use command::{Scratch, printed, vellum};
+use crate::command::{Scratch, printed, vellum};
 use vellum_lab::trace::{Event, Header, TraceReader};
 
 fn here(path: &str) -> String {

@@ -1,11 +1,9 @@
 //! `vellum reproduce`: the published figures are what was published, and the
 //! command prints them with ours beside them.
 
-mod command;
-
 use std::process::{Command, Output};
 
-use command::text;
+use crate::command::text;
 use serde_json::Value;
 use vellum_lab::report::kernbench;
 use vellum_lab::reproduce::{formats, published};

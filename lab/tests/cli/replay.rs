@@ -3,14 +3,12 @@
 //! Where perf events are not permitted the test says so and passes; with
 //! `VELLUM_REQUIRE_PERF=1` in the environment that is a failure.
 
-mod command;
-
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command::{Scratch, printed, recording_permitted, vellum};
+use crate::command::{Scratch, printed, recording_permitted, vellum};
 
 /// Tells this program, run again under the recorder, where to work.
 const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";
@@ -23,7 +21,7 @@ fn record(directory: &str, trace: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["record", "--quiet", "-o", trace, "--"])
         .arg(program)
-        .args(["--exact", "the_workload_itself", "--test-threads=2"])
+        .args(["--exact", "replay::the_workload_itself", "--test-threads=2"])
         .env(WORKPLACE, directory)
         .output()
         .expect("the program runs");

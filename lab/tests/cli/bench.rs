@@ -1,9 +1,7 @@
 //! `vellum bench` as a user meets it: every workload on the core, end to end, at a
 //! small scale.
 
-mod command;
-
-use command::{Scratch, text, vellum};
+use crate::command::{Scratch, text, vellum};
 use serde_json::Value;
 use vellum_lab::bench::BENCHMARKS;
 use vellum_lab::trace::{

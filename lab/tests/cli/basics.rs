@@ -1,11 +1,9 @@
 //! What holds for every command of `vellum`.
 
-mod command;
-
 use std::process::Command;
 
+use crate::command::{text, vellum};
 use clap::CommandFactory;
-use command::{text, vellum};
 use vellum_lab::cli::Cli;
 
 #[test]

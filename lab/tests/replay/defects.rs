@@ -4,13 +4,11 @@
 //! The defects are built in where the core is put together, by a page-table
 //! format, a reverse-mapping design or a machine that is wrong in one respect.
 
-mod support;
-
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use support::generate;
+use crate::support::generate;
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
 use vellum::design::{Design, OPTIONS, Rmap};
 use vellum::frame::{AuditError, Kind, OutOfMemory};

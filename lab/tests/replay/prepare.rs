@@ -1,9 +1,7 @@
 //! What `prepare` makes of a recording: spaces, order, explanations, repairs.
 
-mod support;
-
-use support::generate::{self, Recording};
-use support::reference::Reference;
+use crate::support::generate::{self, Recording};
+use crate::support::reference::Reference;
 use vellum_engine::{Access, Op, SpaceSlot};
 use vellum_lab::replay::{
     Class, Expectation, Options, PrepareError, Workload, prepare_events, run,

@@ -1,25 +1,16 @@
 //! Verified replay accepts a memory manager that is right and refuses each kind
 //! that is wrong, by name.
 
-mod support;
-
+use crate::support::generate::{self, Recording, seeds};
 use std::sync::{Condvar, Mutex};
-use support::generate::{self, Recording};
 
-use support::reference::{Defect, Moment, Reference};
+use crate::support::reference::{Defect, Moment, Reference};
 use vellum_engine::{Engine, Op};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 use vellum_lab::verify::{Refutation, Symptom, Verified, end_state, verify};
 
 const PAGE: u64 = 4096;
-
-/// Seeds of random workloads: `0..count`, or as many more as the variable
-/// `VELLUM_SEEDS` says, for a long search.
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    let more = std::env::var("VELLUM_SEEDS").ok();
-    0..more.and_then(|text| text.parse().ok()).unwrap_or(count)
-}
 
 fn prepared(recording: &Recording, cpus: usize, copies: u32) -> Workload {
     let options = Options {

@@ -1,8 +1,6 @@
 //! `vellum compare` and `vellum designs` as a user meets them.
 
-mod command;
-
-use command::{Scratch, text, vellum};
+use crate::command::{Scratch, text, vellum};
 use serde_json::Value;
 use vellum_lab::trace::{
     Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,

@@ -1,9 +1,7 @@
 //! The core under random workloads, verified against the independent model and
 //! audited, with every reverse-mapping scheme.
 
-mod support;
-
-use support::generate;
+use crate::support::generate::{self, seeds};
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
@@ -29,13 +27,6 @@ fn prepared(seed: u64, cpus: usize, copies: u32) -> Workload {
         ..Options::default()
     };
     prepare_events(&recording.header, || recording.events(), &options).expect("a valid recording")
-}
-
-/// Seeds of random workloads: `0..count`, or as many more as the variable
-/// `VELLUM_SEEDS` says, for a long search.
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    let more = std::env::var("VELLUM_SEEDS").ok();
-    0..more.and_then(|text| text.parse().ok()).unwrap_or(count)
 }
 
 #[test]

@@ -1,0 +1,11 @@
+//! The commands as a user meets them.
+
+mod basics;
+mod bench;
+#[path = "../command/mod.rs"]
+mod command;
+mod compare;
+mod host;
+mod import_export;
+mod replay;
+mod reproduce;

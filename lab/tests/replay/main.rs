@@ -1,0 +1,9 @@
+//! Replays: what is prepared, verified, found wrong, and left behind.
+
+mod defects;
+mod formats;
+mod prepare;
+mod random;
+#[path = "../support/mod.rs"]
+mod support;
+mod verify;

@@ -286,3 +286,12 @@ impl fmt::Debug for Prot {
         }
     }
 }
+
+/// The numbers of the bits of a word that are set, ascending.
+pub(crate) fn set_bits(mut word: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.checked_sub(1)?;
+        Some(bit)
+    })
+}

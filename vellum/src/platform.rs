@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::addr::{PageRange, Pfn};
+use crate::addr::{PageRange, Pfn, set_bits};
 
 /// A CPU, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -88,13 +88,8 @@ impl CpuSet {
 
     /// The members, on a machine of `cpus` CPUs.
     pub fn iter(self, cpus: usize) -> impl Iterator<Item = CpuId> {
-        let CpuSet { mut bits, shift } = self;
-        let next_group = move || {
-            let group = bits.trailing_zeros();
-            bits &= bits.checked_sub(1)?;
-            Some(group)
-        };
-        core::iter::from_fn(next_group)
+        let CpuSet { bits, shift } = self;
+        set_bits(bits)
             .flat_map(move |group| group << shift..(cpus as u32).min((group + 1) << shift))
             .map(|cpu| CpuId(cpu as u16))
     }

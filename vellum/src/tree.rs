@@ -208,7 +208,7 @@ impl<'a, K: Threaded> Tree<'a, K> {
     }
 
     /// Inserts an item that is in no tree of this kind. If one with the same key
-    /// is in it, nothing changes, and that one is the answer.
+    /// is in it, the tree stays as it is, and that one is the answer.
     pub fn insert(&self, handle: Link<K>) -> Option<Link<K>> {
         let key = K::key(self.item(handle));
         let mut parent = Handle::NONE;
@@ -219,7 +219,10 @@ impl<'a, K: Threaded> Tree<'a, K> {
             side = key.cmp(&K::key(self.item(place)));
             place = match side {
                 Side::Less => self.left(place),
-                Side::Equal => return Some(place),
+                Side::Equal => {
+                    self.links(handle).height.store(0, Ordering::Relaxed);
+                    return Some(place);
+                }
                 Side::Greater => self.right(place),
             };
         }
@@ -238,14 +241,10 @@ impl<'a, K: Threaded> Tree<'a, K> {
         None
     }
 
-    /// Whether an item that was inserted or marked is in the tree.
+    /// Whether the tree took an item at its insertion, and not one with its key.
+    /// An item that [`Tree::replace`] puts in is in it too.
     pub fn is_in(&self, handle: Link<K>) -> bool {
         self.height(handle) != 0
-    }
-
-    /// Marks an item that was not inserted, because another has its key.
-    pub fn mark_out(&self, handle: Link<K>) {
-        self.links(handle).height.store(0, Ordering::Relaxed);
     }
 
     /// Puts an item that is in no tree of this kind in the place of one with the

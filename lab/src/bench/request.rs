@@ -75,18 +75,15 @@ impl Sizes {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 format!("`{assignment}` is no size; write NAME=NUMBER, as in tasks=10")
             })?;
-            let found = sizes.iter_mut().zip(benchmark.sizes);
-            let (row, size) = found
-                .into_iter()
-                .find(|(row, _)| row.0 == name)
-                .ok_or_else(|| {
-                    let names: Vec<&str> = benchmark.sizes.iter().map(|size| size.name).collect();
-                    format!(
-                        "{} has no size `{name}`; it has {}",
-                        benchmark.name,
-                        names.join(", ")
-                    )
-                })?;
+            let mut rows = sizes.iter_mut().zip(benchmark.sizes);
+            let (row, size) = rows.find(|(row, _)| row.0 == name).ok_or_else(|| {
+                let names: Vec<&str> = benchmark.sizes.iter().map(|size| size.name).collect();
+                format!(
+                    "{} has no size `{name}`; it has {}",
+                    benchmark.name,
+                    names.join(", ")
+                )
+            })?;
             row.1 = value
                 .parse()
                 .ok()

@@ -1,9 +1,9 @@
 //! Verified replay accepts a memory manager that is right and refuses each kind
 //! that is wrong, by name.
 
-use crate::support::generate::{self, Recording, seeds};
 use std::sync::{Condvar, Mutex};
 
+use crate::support::generate::{self, Recording, seeds};
 use crate::support::reference::{Defect, Moment, Reference};
 use vellum_engine::{Engine, Op};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};

@@ -181,13 +181,18 @@ impl MappedBy for Extent {
     }
 }
 
+/// No regions yet; the words are what an object keeps for them.
+fn regions<'a>(arena: &'a Arena<Extent>, words: &'a [AtomicU32; 3]) -> ObjectRegions<'a, Extent> {
+    let [lock, root, last] = words;
+    ObjectRegions::new(arena, lock, root, last)
+}
+
 #[test]
 fn stabbing_finds_what_a_search_of_all_finds() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
     let words: [AtomicU32; 3] = Default::default();
-    let [lock, root, last] = &words;
-    let regions = ObjectRegions::new(&arena, lock, root, last);
+    let regions = regions(&arena, &words);
     let mut rng = Rng::new(6);
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
     for step in 0..3000 {
@@ -274,8 +279,7 @@ fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
     let words: [AtomicU32; 3] = Default::default();
-    let [lock, root, last] = &words;
-    let regions = ObjectRegions::new(&arena, lock, root, last);
+    let regions = regions(&arena, &words);
     let pin = memory.pin();
     let mut by_age = Vec::new();
     for _ in 0..6 {
@@ -307,8 +311,7 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
     let words: [AtomicU32; 3] = Default::default();
-    let [lock, root, last] = &words;
-    let regions = ObjectRegions::new(&arena, lock, root, last);
+    let regions = regions(&arena, &words);
     let pin = memory.pin();
     for number in 0..ITEMS {
         let handle = arena.alloc(&pin, &memory).unwrap();

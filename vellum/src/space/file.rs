@@ -6,7 +6,7 @@ use super::fault::{Fault, Resolved, Step};
 use super::manager::Vm;
 use super::page::PageBytes;
 use super::region::RegionView;
-use crate::addr::{Access, PageRange, Pfn, Vpn};
+use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{Flags, Request, Site};
 use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -184,7 +184,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 places |= 1 << (index - first);
             }
         });
-        for place in bits(places) {
+        for place in set_bits(places) {
             if !self.memory.frame(frames[place as usize]).try_map() {
                 places &= !(1 << place);
             }
@@ -198,7 +198,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let prot = view.prot.read_only();
         let end = object.pages();
         let mut mapped = 0;
-        for place in bits(places) {
+        for place in set_bits(places) {
             let (page, frame) = (
                 window.start.offset(u64::from(place)),
                 frames[place as usize],
@@ -437,13 +437,4 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object.size_lock.unlock(&self.waits, platform, &self.pin());
         result
     }
-}
-
-/// The numbers of the bits that are set, ascending.
-fn bits(mut word: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let bit = word.trailing_zeros();
-        word &= word.checked_sub(1)?;
-        Some(bit)
-    })
 }

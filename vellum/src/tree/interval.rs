@@ -109,7 +109,6 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
     pub fn insert(&self, handle: Handle<T>) {
         match self.tree.insert(handle) {
             Some(oldest) => {
-                self.tree.mark_out(handle);
                 self.join(self.previous(oldest), handle);
                 self.join(handle, oldest);
             }

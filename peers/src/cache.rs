@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 
 use vellum::addr::Pfn;
-use vellum::object::{CachedPage, ObjectKind, Objects};
+use vellum::object::{CachedPage, Object, ObjectKind, Objects};
 use vellum::platform::CpuId;
 use vellum::slab::ArenaMaker;
 
@@ -53,19 +53,26 @@ impl Cache {
         })
     }
 
-    /// Calls `look` for `count` random keys.
+    /// Calls `look` for `count` random keys. The object is at hand, as the
+    /// others have their map.
     fn run(
         &self,
         state: &mut u64,
         count: u64,
-        mut look: impl FnMut(&Cache, &vellum::sync::Pin<'_>, u64),
+        mut look: impl FnMut(&Cache, &vellum::sync::Pin<'_>, &Object<()>, u64),
     ) -> Timed {
         let board = self.memory.platform();
         board.run_on(CpuId(0), || {
             let pin = self.memory.pin();
+            let object = self.objects.get(self.handle);
             Timed::of(count * BATCH, || {
                 for _ in 0..count * BATCH {
-                    look(self, &pin, random::below(state, KEYS as usize) as u64);
+                    look(
+                        self,
+                        &pin,
+                        object,
+                        random::below(state, KEYS as usize) as u64,
+                    );
                 }
             })
         })
@@ -133,8 +140,7 @@ fn arms(arms: &mut Vec<Arm>) -> Result<(), Failure> {
         let cache = Cache::new()?;
         let mut state = random::SEED;
         arms.push(Arm::new(name, move |count| {
-            cache.run(&mut state, count, |cache, pin, key| {
-                let object = cache.objects.get(cache.handle);
+            cache.run(&mut state, count, |cache, pin, object, key| {
                 let found: Option<Pfn> = cache.objects.peek(pin, object, key);
                 assert!(black_box(found).is_some());
             })
@@ -143,8 +149,7 @@ fn arms(arms: &mut Vec<Arm>) -> Result<(), Failure> {
     let cache = Cache::new()?;
     let mut state = random::SEED;
     arms.push(Arm::new("Vellum, with a reference", move |count| {
-        cache.run(&mut state, count, |cache, pin, key| {
-            let object = cache.objects.get(cache.handle);
+        cache.run(&mut state, count, |cache, pin, object, key| {
             let found = cache.objects.lookup(&cache.memory, pin, object, key);
             cache.memory.put(pin, black_box(found).expect("cached"));
         })

@@ -79,8 +79,8 @@ const WORTH: &[(&str, &str)] = &[
     ("map and unmap a region among 1000", CHANGE),
     (
         "find one of 65536 cached pages",
-        "Nodes lie in frames and are named by handles, and may be read while others change the tree. The bare radix is an array \
-         that nobody may change meanwhile.",
+        "Nodes lie in frames, the tree is as high as the file's length asks for, and it may be read while others change it. The \
+         bare radix is an array that nobody may change meanwhile.",
     ),
 ];
 

@@ -8,7 +8,7 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{BitLock, Pin, bytes};
 
 const LOCK_BIT: u32 = 0;
@@ -81,6 +81,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) -> Result<ObjectId, OutOfMemory> {
         let handle = self.arena.alloc(pin, memory)?;
         let object = self.arena.get(handle);
+        // Who reads what follows from a region of the object that was here
+        // before, and then the count of that region's space, sees it changed.
+        fence(Ordering::Release);
         let store = match kind {
             ObjectKind::SharedMemory => 0,
             ObjectKind::File { store } => store | STORE_BIT,

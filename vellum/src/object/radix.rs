@@ -1,8 +1,10 @@
 //! The page cache of one object: a radix tree from page index to frame.
 //!
-//! 64 slots a node. Writers hold the object's lock; readers hold only a pin:
-//! nodes are retired through the epoch, and a reader that takes a reference to
-//! a frame it found looks whether the slot still names it.
+//! A node at the bottom holds 64 frames, one above it the addresses of 32
+//! nodes, in the same words: a search waits for one load a level and one for
+//! the frame. Writers hold the object's lock; readers hold only a pin: nodes
+//! are retired through the epoch, and a reader that takes a reference to a
+//! frame it found looks whether the node still names it.
 
 use crate::addr::Pfn;
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
@@ -11,22 +13,29 @@ use crate::slab::{Arena, Handle, Item};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-const BITS: u32 = 6;
-const SLOTS: usize = 1 << BITS;
-/// Levels that 48-bit indices need.
-const MAX_HEIGHT: u32 = 8;
+/// Words of a node.
+const WORD_BITS: u32 = 5;
+const WORDS: usize = 1 << WORD_BITS;
+/// Frames that a node at height 1 holds, two to a word.
+const FRAME_BITS: u32 = WORD_BITS + 1;
+/// Bits of an index.
+const INDEX_BITS: u32 = 48;
+/// Levels that such indices need.
+const MAX_HEIGHT: u32 = 1 + (INDEX_BITS - FRAME_BITS).div_ceil(WORD_BITS);
 
 /// First index that a tree cannot hold.
-pub const INDEX_END: u64 = 1 << (BITS * MAX_HEIGHT);
+pub const INDEX_END: u64 = 1 << INDEX_BITS;
 
-/// A node: frames (plus one, so that 0 is empty) at height 1, nodes above.
+/// A node: at height 1 frames (plus one, so that 0 is empty), higher up the
+/// addresses of nodes.
 #[derive(Debug)]
-#[repr(C, align(8))]
+#[repr(C, align(16))]
 pub struct RadixNode {
+    /// Frames or nodes that it holds.
     used: AtomicU32,
     link: AtomicU32,
     handle: AtomicU32,
-    slots: [AtomicU32; SLOTS],
+    words: [AtomicU64; WORDS],
 }
 
 impl Item for RadixNode {
@@ -37,7 +46,7 @@ impl Item for RadixNode {
             used: AtomicU32::new(0),
             link: AtomicU32::new(0),
             handle: AtomicU32::new(0),
-            slots: [const { AtomicU32::new(0) }; SLOTS],
+            words: [const { AtomicU64::new(0) }; WORDS],
         }
     }
 
@@ -46,16 +55,44 @@ impl Item for RadixNode {
     }
 }
 
+/// Where an index stands in a node at height 1: the word, and the bit that its
+/// half of the word begins with.
+#[inline]
+fn half(index: u64) -> (usize, u32) {
+    (
+        (index >> 1) as usize % WORDS,
+        (index & 1) as u32 * u32::BITS,
+    )
+}
+
 impl RadixNode {
-    fn slot(&self, index: u64, height: u32) -> &AtomicU32 {
-        &self.slots[(index >> (BITS * (height - 1))) as usize & (SLOTS - 1)]
+    /// The word for the node below that leads to `index`, in a node at `height`.
+    #[inline]
+    fn below(&self, index: u64, height: u32) -> &AtomicU64 {
+        &self.words[(index >> reach_bits(height - 1)) as usize % WORDS]
     }
 
     /// The frame at `index`, in a node at height 1.
     #[inline]
     pub(super) fn frame(&self, index: u64) -> Option<Pfn> {
-        let slot = self.slot(index, 1).load(Ordering::Acquire);
-        (slot != 0).then(|| Pfn(slot - 1))
+        let (word, shift) = half(index);
+        let frame = (self.words[word].load(Ordering::Acquire) >> shift) as u32;
+        (frame != 0).then(|| Pfn(frame - 1))
+    }
+
+    /// Sets what [`RadixNode::frame`] returns, under the object's lock.
+    fn set_frame(&self, index: u64, frame: Option<Pfn>) {
+        let (word, shift) = half(index);
+        let word = &self.words[word];
+        let other = word.load(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
+        let frame = frame.map_or(0, |frame| u64::from(frame.0 + 1) << shift);
+        word.store(other | frame, Ordering::Release);
+    }
+
+    /// One frame or node more; the caller then stores it.
+    fn count_one(&self) {
+        let used = self.used.load(Ordering::Relaxed);
+        self.used.store(used + 1, Ordering::Relaxed);
     }
 
     fn handle(&self) -> Node {
@@ -63,9 +100,16 @@ impl RadixNode {
     }
 }
 
+/// Bits of the indices below a node at `height`, which is at least 1.
+#[inline]
+fn reach_bits(height: u32) -> u32 {
+    FRAME_BITS + WORD_BITS * (height - 1)
+}
+
 /// Indices below which a tree of `height` ends.
+#[inline]
 fn reach(height: u32) -> u64 {
-    1 << (BITS * height)
+    1 << reach_bits(height)
 }
 
 /// Bits of a root word that hold the height, less one; the address of a node
@@ -109,6 +153,20 @@ impl<'a> Radix<'a> {
         self.root.store(word, Ordering::Release);
     }
 
+    /// The node that a word above it leads to, if there is one.
+    #[inline]
+    fn follow(&self, word: &AtomicU64) -> Option<&'a RadixNode> {
+        let address = word.load(Ordering::Acquire);
+        // SAFETY: `link` had the address from `nodes`.
+        (address != 0).then(|| unsafe { self.nodes.at(address) })
+    }
+
+    /// Makes an empty word lead to a node, under the object's lock.
+    fn link(&self, above: &RadixNode, word: &AtomicU64, below: &RadixNode) {
+        above.count_one();
+        word.store(self.nodes.address(below.handle()), Ordering::Release);
+    }
+
     /// The node that holds the frames around `index`, if there is one.
     #[inline]
     pub(super) fn leaf(&self, index: u64) -> Option<&'a RadixNode> {
@@ -117,11 +175,7 @@ impl<'a> Radix<'a> {
             return None;
         }
         while height > 1 {
-            let below = node.slot(index, height).load(Ordering::Acquire);
-            if below == 0 {
-                return None;
-            }
-            node = self.nodes.get(Handle::from_raw(below));
+            node = self.follow(node.below(index, height))?;
             height -= 1;
         }
         Some(node)
@@ -159,20 +213,21 @@ impl<'a> Radix<'a> {
             if index >= reach(height) {
                 return None;
             }
-            loop {
-                let slot = node.slot(index, height).load(Ordering::Acquire);
-                if slot == 0 {
-                    // Nothing below this slot: on to the next one.
-                    let step = reach(height - 1);
-                    index = (index & !(step - 1)).checked_add(step)?;
-                    break;
-                }
+            // Of an empty place: how many indices lead there.
+            let step = loop {
                 if height == 1 {
-                    return Some((index, Pfn(slot - 1)));
+                    match node.frame(index) {
+                        Some(frame) => return Some((index, frame)),
+                        None => break 1,
+                    }
                 }
-                node = self.nodes.get(Handle::from_raw(slot));
                 height -= 1;
-            }
+                match self.follow(node.below(index, height + 1)) {
+                    Some(below) => node = below,
+                    None => break reach(height),
+                }
+            };
+            index = (index & !(step - 1)).checked_add(step)?;
         }
     }
 
@@ -203,33 +258,27 @@ impl<'a> Radix<'a> {
         });
         while index >= reach(height) {
             let above = self.take(pin);
-            fill(above, above.slot(0, height + 1), root.handle().raw());
-            root = above;
             height += 1;
+            self.link(above, above.below(0, height), root);
+            root = above;
             self.set_root(root, height);
         }
         let mut node = root;
         while height > 1 {
-            let slot = node.slot(index, height);
-            let below = match slot.load(Ordering::Relaxed) {
-                0 => {
-                    let below = self.take(pin);
-                    fill(node, slot, below.handle().raw());
-                    below
-                }
-                below => self.nodes.get(Handle::from_raw(below)),
-            };
-            node = below;
+            let word = node.below(index, height);
+            node = self.follow(word).unwrap_or_else(|| {
+                let below = self.take(pin);
+                self.link(node, word, below);
+                below
+            });
             height -= 1;
         }
-        let slot = node.slot(index, 1);
-        match slot.load(Ordering::Relaxed) {
-            0 => {
-                fill(node, slot, frame.0 + 1);
-                Ok(())
-            }
-            present => Err(Pfn(present - 1)),
+        if let Some(present) = node.frame(index) {
+            return Err(present);
         }
+        node.count_one();
+        node.set_frame(index, Some(frame));
+        Ok(())
     }
 
     fn take(&self, pin: &Pin<'_>) -> &'a RadixNode {
@@ -248,22 +297,17 @@ impl<'a> Radix<'a> {
             return None;
         }
         let mut path = [root; MAX_HEIGHT as usize + 1];
-        let mut found = 0;
-        for level in (1..=height).rev() {
-            found = path[level as usize]
-                .slot(index, level)
-                .load(Ordering::Relaxed);
-            if found == 0 {
-                return None;
-            }
-            if level > 1 {
-                path[level as usize - 1] = self.nodes.get(Handle::from_raw(found));
-            }
+        for level in (2..=height).rev() {
+            path[level as usize - 1] = self.follow(path[level as usize].below(index, level))?;
         }
-        let frame = Pfn(found - 1);
+        let frame = path[1].frame(index)?;
         for level in 1..=height {
             let node = path[level as usize];
-            node.slot(index, level).store(0, Ordering::Release);
+            if level == 1 {
+                node.set_frame(index, None);
+            } else {
+                node.below(index, level).store(0, Ordering::Release);
+            }
             let used = node.used.load(Ordering::Relaxed) - 1;
             node.used.store(used, Ordering::Relaxed);
             if used > 0 {
@@ -276,11 +320,4 @@ impl<'a> Radix<'a> {
         }
         Some(frame)
     }
-}
-
-/// Fills an empty slot of a node.
-fn fill(node: &RadixNode, slot: &AtomicU32, value: u32) {
-    let used = node.used.load(Ordering::Relaxed);
-    node.used.store(used + 1, Ordering::Relaxed);
-    slot.store(value, Ordering::Release);
 }

@@ -118,6 +118,16 @@ impl<R: ReverseMap> Space<R> {
     pub(super) fn root(&self) -> Pfn {
         Pfn(self.root.load(Ordering::Acquire))
     }
+
+    /// The space here, if it has this name and has not ended.
+    #[inline]
+    pub(super) fn named(&self, id: SpaceId) -> Option<Live<'_, R>> {
+        let generation = self.generation.load(Ordering::Acquire);
+        (generation == id.generation && self.users() > 0).then_some(Live {
+            space: self,
+            key: id.to_bits(),
+        })
+    }
 }
 
 /// A space found by name, with the key that tells it from later spaces in the
@@ -329,13 +339,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The space with this name, if it exists.
     #[inline]
     pub(super) fn find_space(&self, id: SpaceId) -> Option<Live<'_, R>> {
-        // The name may be another manager's.
-        let space = self.spaces.try_get(Handle::from_raw(id.handle))?;
-        let generation = space.generation.load(Ordering::Acquire);
-        (generation == id.generation && space.users() > 0).then_some(Live {
-            space,
-            key: id.to_bits(),
-        })
+        self.slot_of(id)?.named(id)
+    }
+
+    /// Where the space with this name lies or lay. The name may be another manager's.
+    #[inline]
+    pub(super) fn slot_of(&self, id: SpaceId) -> Option<&Space<R>> {
+        self.spaces.try_get(Handle::from_raw(id.handle))
     }
 
     pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {

@@ -23,24 +23,26 @@ pub struct MapEntry {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// The region that holds `page`, found as a fault finds it, without a lock.
-    /// It may change as soon as it was found. `None` if no region holds the
-    /// page, or there is no such space.
+    /// The region that holds `page`, found without a lock, and without pinning:
+    /// no line is written. It may change as soon as it was found. `None` if no
+    /// region holds the page, or there is no such space.
     pub fn region_at(&self, id: SpaceId, page: Vpn) -> Option<MapEntry> {
+        let slot = self.slot_of(id)?;
         let mut spins = 0;
         loop {
-            {
-                let _pin = self.pin();
-                let space = self.find_space(id)?;
-                if let Some(begun) = space.seq.begin() {
-                    let found = self.tree(space).last_at_most(page.0);
-                    let view = found.map(Region::view);
-                    if space.seq.valid(begun) {
-                        let view = view.filter(|view| view.range.contains(page))?;
-                        // The object was mapped a moment ago, and pinned as we
-                        // are it is not yet another one.
-                        return Some(self.map_entry(&view));
-                    }
+            // What is read here may be freed and used anew meanwhile, but keeps
+            // its type; and whoever uses it anew has seen it leave this space,
+            // which the count tells (ARCHITECTURE.md, invariant 7).
+            if let Some(begun) = slot.seq.begin() {
+                // Asked behind `begin`: a space that ends from now on changes
+                // the count.
+                let space = slot.named(id)?;
+                let found = self.tree(space).last_at_most(page.0).map(Region::view);
+                let found = found
+                    .filter(|view| view.range.contains(page))
+                    .map(|view| self.map_entry(&view));
+                if slot.seq.valid(begun) {
+                    return found;
                 }
             }
             self.memory.platform().relax(spins);

@@ -18,6 +18,7 @@ explored! {
     pages_are_found_while_relatives_come_and_go: 60 => families;
     pages_are_found_while_their_region_is_cut_and_merged: 60 => cuts;
     a_page_has_a_region_at_every_moment_of_a_cut_and_a_merge: 30 => regions;
+    a_space_that_ended_shows_no_region_of_the_next: 60 => successors;
     pages_that_move_are_found_where_they_come_to_rest: 60 => moves;
     first_stores_beside_each_other_share_what_they_set_up: 60 => first_stores;
 }
@@ -100,6 +101,36 @@ fn regions<R: ReverseMap>() {
     };
     world.run(&[&ask, &cut, &ask]);
     world.finish(&[space], &[]);
+}
+
+/// A space ends while a task that is not pinned asks for its regions, and its
+/// places in the arenas are used for other spaces, which map a file there.
+fn successors<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let (own, file) = world.alone(|| {
+        let own = world.vm.create_space().unwrap();
+        world.anonymous(own, PAGES.start.0, 4);
+        (own, world.vm.create_file(3, 8).unwrap())
+    });
+    let ask = |_| {
+        while let Some(region) = world.vm.region_at(own, Vpn(0x1001)) {
+            assert_eq!((region.range, region.object), (PAGES, None));
+        }
+    };
+    let replace = |_| {
+        let mut space = own;
+        for _ in 0..3 {
+            world.vm.exit(space).unwrap();
+            // Past the epoch of what has just gone.
+            world.drain();
+            world.drain();
+            space = world.vm.create_space().unwrap();
+            world.object(space, file, 0, 0xffe, 8, false);
+        }
+        world.vm.exit(space).unwrap();
+    };
+    world.run(&[&ask, &replace]);
+    world.finish(&[], &[file]);
 }
 
 fn moves<R: ReverseMap>() {

@@ -226,6 +226,57 @@ fn a_lookup_without_validation_is_noticed() {
     );
 }
 
+/// A reader that is not pinned, of a slot that leaves its owner and is used by
+/// another one: what is found valid was the first owner's. The second owner
+/// writes the slot behind the fence that its own count begins with, or not.
+fn slot_used_anew(fenced: bool) {
+    let shared = Arc::new((
+        SeqCount::default(),
+        SeqCount::default(),
+        AtomicU64::new(1),
+        AtomicU32::new(0),
+    ));
+    let first = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (first, _, _, free) = &*shared;
+            drop(first.write());
+            free.store(1, Ordering::Release);
+        })
+    };
+    let second = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (_, second, slot, free) = &*shared;
+            if free.load(Ordering::Acquire) == 1 {
+                let change = fenced.then(|| second.write());
+                slot.store(2, Ordering::Relaxed);
+                drop(change);
+            }
+        })
+    };
+    let (count, _, slot, _) = &*shared;
+    if let Some(begun) = count.begin() {
+        let found = slot.load(Ordering::Relaxed);
+        if begun == 0 && count.valid(begun) {
+            assert_eq!(found, 1, "the other owner's was taken for ours");
+        }
+    }
+    first.join().unwrap();
+    second.join().unwrap();
+}
+
+#[test]
+fn a_slot_that_was_used_anew_is_not_taken_for_what_it_was() {
+    check(|| slot_used_anew(true));
+}
+
+#[test]
+#[should_panic(expected = "the other owner's was taken for ours")]
+fn a_slot_used_anew_without_a_fence_is_noticed() {
+    check(|| slot_used_anew(false));
+}
+
 /// Announcement and gate alone, with and without the fences between each
 /// side's store and its load.
 fn gate(fenced: bool) {

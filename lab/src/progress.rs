@@ -19,6 +19,9 @@ use crate::output::unfinished;
 /// How long a log stays silent at most while work goes on.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often the display is told about steps in the course of a work, about.
+const TELLINGS: u64 = 1000;
+
 /// Where progress goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
@@ -50,6 +53,8 @@ pub struct Progress {
     unit: &'static str,
     total: u64,
     done: u64,
+    /// What `done` was when the display was last told, which asks the time.
+    told: u64,
     bar: ProgressBar,
     begun: Instant,
     spoken: Instant,
@@ -78,6 +83,7 @@ impl Progress {
             unit,
             total,
             done: 0,
+            told: 0,
             bar,
             begun: now,
             spoken: now,
@@ -87,7 +93,11 @@ impl Progress {
     /// `steps` more are done.
     pub fn advance(&mut self, steps: u64) {
         self.done += steps;
-        self.bar.inc(steps);
+        if self.done - self.told < self.total / TELLINGS {
+            return;
+        }
+        self.told = self.done;
+        self.bar.set_position(self.done);
         if self.style == Style::Plain && self.spoken.elapsed() >= PLAIN_INTERVAL {
             self.spoken = Instant::now();
             eprintln!("{}", self.line());

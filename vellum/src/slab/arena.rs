@@ -37,6 +37,7 @@ pub struct Arena<T: Item> {
     directory: Directory,
     /// Log2 of the handles that a chunk takes up.
     pub(super) slot_bits: u32,
+    slot_mask: u32,
     /// Slots in a chunk, and in a batch.
     pub(super) slots: u32,
     pub(super) frame_size: usize,
@@ -89,6 +90,7 @@ impl<T: Item> Arena<T> {
         Arena {
             directory: Directory::new(chunks, frame_size.ilog2()),
             slot_bits,
+            slot_mask: (1 << slot_bits) - 1,
             slots,
             frame_size,
             advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
@@ -117,7 +119,7 @@ impl<T: Item> Arena<T> {
     #[inline]
     pub fn try_get(&self, handle: Handle<T>) -> Option<&T> {
         let raw = handle.raw();
-        let slot = raw & ((1 << self.slot_bits) - 1);
+        let slot = raw & self.slot_mask;
         let base = self.directory.entry(raw >> self.slot_bits)?.base::<T>();
         if base.is_null() || slot >= self.slots {
             return None;

@@ -27,8 +27,10 @@ const _: () = assert!(size_of::<Entry>() == 1 << ENTRY_BITS);
 
 /// Addresses of all chunks of an arena.
 pub(super) struct Directory {
-    /// Address of the first leaf, which most arenas never outgrow: to read it
-    /// the handle need not be known yet.
+    /// Entries of the first leaf, which most arenas never outgrow; 0 if it is
+    /// not there yet.
+    near: AtomicU32,
+    /// Its address: to read it the handle need not be known yet.
     first: AtomicU64,
     /// Addresses of the other leaves, in their places; 0 if there is no leaf.
     root: Box<[AtomicU64]>,
@@ -43,6 +45,7 @@ impl Directory {
         let leaf_bits = frame_shift - ENTRY_BITS;
         let leaves = (chunks >> leaf_bits) as usize + 1;
         Directory {
+            near: AtomicU32::new(0),
             first: AtomicU64::new(0),
             root: (0..leaves).map(|_| AtomicU64::new(0)).collect(),
             leaf_bits,
@@ -58,20 +61,33 @@ impl Directory {
     /// The entry of a number, if its leaf is there.
     #[inline]
     pub(super) fn entry(&self, number: u32) -> Option<&Entry> {
-        let leaf = match number >> self.leaf_bits {
-            0 => &self.first,
-            place => self.root.get(place as usize)?,
-        };
-        let leaf = leaf.load(Ordering::Acquire);
+        if number >= self.near.load(Ordering::Acquire) {
+            return self.far_entry(number);
+        }
+        let first = self.first.load(Ordering::Relaxed);
+        // SAFETY: `install` stored the address of the first leaf before it
+        // stored the number of its entries, which `number` is below.
+        Some(unsafe { entry_at(first, number) })
+    }
+
+    #[cold]
+    fn far_entry(&self, number: u32) -> Option<&Entry> {
+        let leaf = self.leaf(number)?.load(Ordering::Acquire);
         if leaf == 0 {
             return None;
         }
         let index = number & ((1 << self.leaf_bits) - 1);
-        let entries = with_exposed_provenance::<Entry>(leaf as usize);
-        // SAFETY: `install` stored the address of a frame of `1 << leaf_bits`
-        // entries, all zero at that time, which stays the directory's own;
-        // `index` is smaller than that.
-        Some(unsafe { &*entries.add(index as usize) })
+        // SAFETY: `install` stored the address of a leaf, which has
+        // `1 << leaf_bits` entries; `index` is smaller than that.
+        Some(unsafe { entry_at(leaf, index) })
+    }
+
+    /// The word for the leaf of a number.
+    fn leaf(&self, number: u32) -> Option<&AtomicU64> {
+        match number >> self.leaf_bits {
+            0 => Some(&self.first),
+            place => self.root.get(place as usize),
+        }
     }
 
     /// Adds the leaf of a number.
@@ -81,13 +97,27 @@ impl Directory {
     /// [`Directory::new`], aligned to it, that is this directory's for as long
     /// as the directory is used. The leaf is missing, and nobody else adds it.
     pub(super) unsafe fn install(&self, number: u32, frame: NonNull<u8>) {
-        let leaf = match number >> self.leaf_bits {
-            0 => &self.first,
-            place => &self.root[place as usize],
+        let Some(leaf) = self.leaf(number) else {
+            unreachable!("a chunk's number has a leaf");
         };
         debug_assert!(leaf.load(Ordering::Relaxed) == 0);
         leaf.store(frame.as_ptr().expose_provenance() as u64, Ordering::Release);
+        if number >> self.leaf_bits == 0 {
+            self.near.store(1 << self.leaf_bits, Ordering::Release);
+        }
     }
+}
+
+/// An entry of a leaf.
+///
+/// # Safety
+/// `leaf` is the address of a frame of more than `index` entries, all zero when
+/// it was stored, that stays the directory's own for as long as `'a`.
+#[inline]
+unsafe fn entry_at<'a>(leaf: u64, index: u32) -> &'a Entry {
+    let entries = with_exposed_provenance::<Entry>(leaf as usize);
+    // SAFETY: the caller's promise.
+    unsafe { &*entries.add(index as usize) }
 }
 
 impl Entry {

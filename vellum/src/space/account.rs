@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::{CpuState, Live, SpaceId, Vm};
 
 /// Most that a space may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,8 +112,25 @@ impl Account {
     }
 }
 
+impl CpuState {
+    /// Counts entries of `space` made (or, wrapping, unmade) on this CPU.
+    #[inline]
+    pub(super) fn count_resident<R: ReverseMap>(
+        &self,
+        space: Live<'_, R>,
+        kind: Resident,
+        count: u64,
+    ) {
+        if self.delta.space.load(Ordering::Relaxed) == space.key() {
+            self.delta.resident[kind as usize].add(count);
+        } else {
+            space.account.add(kind, count);
+        }
+    }
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Counts entries of `space` made (or, wrapping, unmade).
+    /// [`CpuState::count_resident`] on the CPU of the caller.
     #[inline]
     pub(super) fn count_resident(
         &self,
@@ -122,12 +139,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         kind: Resident,
         count: u64,
     ) {
-        let delta = &self.cpus.get(pin).delta;
-        if delta.space.load(Ordering::Relaxed) == space.key() {
-            delta.resident[kind as usize].add(count);
-        } else {
-            space.account.add(kind, count);
-        }
+        self.cpus.get(pin).count_resident(space, kind, count);
     }
 
     /// Moves what this CPU counted for its loaded space into the space.

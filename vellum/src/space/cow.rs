@@ -66,12 +66,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             _ => None,
         };
         if let Some(kind) = replaced {
-            self.count_resident(fault.pin, fault.space, kind, u64::MAX);
-            self.count_resident(fault.pin, fault.space, Resident::Anonymous, 1);
+            fault.count_resident(kind, u64::MAX);
+            fault.count_resident(Resident::Anonymous, 1);
         }
         fault.entered.region.note_private();
         self.note_inserted(fault.pin, new, Inserted::Anonymous);
-        let events = self.events(fault.pin);
+        let events = &fault.cpu.events;
         if from_zero {
             events.zero_fills.bump();
             return Ok(Step::Done(Resolved::Mapped));
@@ -124,7 +124,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.turn(&env, &mut ctx, &run, fault.place());
         drop(table);
         self.rmap.finish(&env, ctx);
-        self.events(fault.pin).cow_reuses.bump();
+        fault.cpu.events.cow_reuses.bump();
         Step::Done(Resolved::Upgraded)
     }
 

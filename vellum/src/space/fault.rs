@@ -14,7 +14,7 @@
 use super::account::Resident;
 use super::error::FaultError;
 use super::lookup::{Entered, Lookup};
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::{CpuState, Live, SpaceId, Vm};
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
@@ -55,6 +55,7 @@ pub(super) enum Step {
 /// A fault on its way.
 pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(super) pin: &'a Pin<'a>,
+    pub(super) cpu: &'a CpuState,
     pub(super) space: Live<'a, R>,
     pub(super) entered: Entered<'a, R>,
     pub(super) tables: Tables<'a, P, F>,
@@ -68,6 +69,12 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
     #[inline]
     pub(super) fn place(&self) -> Place<'a, R::Region, R::Space> {
         self.entered.region.place(self.space)
+    }
+
+    /// Counts entries made (or, wrapping, unmade).
+    #[inline]
+    pub(super) fn count_resident(&self, kind: Resident, count: u64) {
+        self.cpu.count_resident(self.space, kind, count);
     }
 
     /// Index of the page's entry in a level-1 table.
@@ -149,11 +156,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         access: Access,
     ) -> Result<Step, FaultError> {
         let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
-        self.load_pinned(pin, space);
-        let entered = match self.enter_region(pin, expected, space, page) {
+        let cpu = self.cpus.get(pin);
+        self.load_pinned(pin, cpu, space);
+        let entered = match self.enter_region(pin, cpu, expected, space, page) {
             Lookup::Found(entered) => entered,
             Lookup::Busy => {
-                self.events(pin).fault_retries.bump();
+                cpu.events.fault_retries.bump();
                 return Ok(Step::Again);
             }
             Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(Step::Grow),
@@ -166,6 +174,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (entry, lowest) = tables.find(page);
         let fault = Fault {
             pin,
+            cpu,
             space,
             entered,
             tables,
@@ -178,7 +187,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
-        self.events(fault.pin).faults.bump();
+        fault.cpu.events.faults.bump();
         let view = &fault.entered.view;
         if F::is_mapped(entry) {
             return self.resolve_present(fault, entry);
@@ -195,7 +204,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn resolve_present(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
         let prot = F::prot(entry, 1);
         if prot.allows(fault.access) {
-            self.events(fault.pin).spurious_faults.bump();
+            fault.cpu.events.spurious_faults.bump();
             return Ok(Step::Done(Resolved::Spurious));
         }
         let view = &fault.entered.view;
@@ -240,7 +249,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.finish_private(fault, frame, step, Resolved::Mapped)
             .inspect(|step| {
                 if matches!(step, Step::Done(_)) {
-                    self.events(fault.pin).zero_fills.bump();
+                    fault.cpu.events.zero_fills.bump();
                 }
             })
     }
@@ -289,7 +298,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
         let entered = &fault.entered;
-        let region = self.region_ref_with(entered.handle, fault.space.handle(), &entered.view);
+        let space = fault.space.handle();
+        let region = (entered.region).known_as(entered.handle, space, &entered.view);
         self.rmap.prepare(&env, ctx, 1)?;
         self.rmap.prepare_private(&env, self, region)
     }
@@ -304,7 +314,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Step, FaultError> {
         if let Ok(true) = installed {
             fault.entered.region.note_private();
-            self.count_resident(fault.pin, fault.space, Resident::Anonymous, 1);
+            fault.count_resident(Resident::Anonymous, 1);
             self.note_inserted(fault.pin, frame, Inserted::Anonymous);
             return Ok(Step::Done(resolved));
         }
@@ -339,8 +349,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             table.fill(fault.index(), leaf);
             table.count_made(1);
         }
-        self.count_resident(fault.pin, fault.space, Resident::Zero, 1);
-        self.events(fault.pin).zero_maps.bump();
+        fault.count_resident(Resident::Zero, 1);
+        fault.cpu.events.zero_maps.bump();
         Ok(Step::Done(Resolved::Mapped))
     }
 

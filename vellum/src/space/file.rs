@@ -85,8 +85,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(Step::Wait(frame));
         }
         let kind = self.cache_kind(&fault.entered.view);
-        self.count_resident(fault.pin, fault.space, kind, 1 + u64::from(more));
-        let events = self.events(fault.pin);
+        fault.count_resident(kind, 1 + u64::from(more));
+        let events = &fault.cpu.events;
         events.file_maps.bump();
         events.around_maps.add(u64::from(more));
         Ok(Step::Done(Resolved::Mapped))
@@ -251,7 +251,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.put(fault.pin, cached);
         let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;
         if matches!(step, Step::Done(_)) {
-            self.events(fault.pin).cow_copies.bump();
+            fault.cpu.events.cow_copies.bump();
         }
         Ok(step)
     }

@@ -4,7 +4,7 @@
 //! count; then the region is entered by announcing it, and checked again. The
 //! CPU's last region is tried first and needs only the second half.
 
-use super::manager::{Live, Vm};
+use super::manager::{CpuState, Live, Vm};
 use super::region::{Region, RegionView};
 use super::regions::RegionHandle;
 use crate::addr::Vpn;
@@ -55,22 +55,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn enter_region<'a>(
         &'a self,
         pin: &'a Pin<'_>,
+        cpu: &CpuState,
         expected: Option<Expected<'a>>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
         page: Vpn,
     ) -> Lookup<'a, R> {
-        let last = &self.cpus.get(pin).last_region;
+        let last = &cpu.last_region;
         let cached: RegionHandle<R> = Handle::from_raw(last.load(Ordering::Relaxed));
         // Whatever comes of it, the announcement has ended before the next one.
         if let Some(expected) = expected
             && !cached.is_none()
-            && self.region(cached).range().contains(page)
         {
+            let region = self.region(cached);
             let key = region_key(space.handle(), cached.raw());
-            let access = expected.enter(&self.region(cached).gate, key);
-            if let Some(entered) =
-                access.and_then(|access| self.check_entered(access, space, cached, page))
-            {
+            let entered = (region.range().contains(page))
+                .then(|| expected.enter(&region.gate, key))
+                .flatten()
+                .and_then(|access| check_entered(access, space, (cached, region), page));
+            if let Some(entered) = entered {
                 return Lookup::Found(entered);
             }
         }
@@ -79,57 +81,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let found = self.tree(space).last_at_most(page.0);
         let found = found.filter(|region| region.range().contains(page));
-        let found = found.map(Region::handle);
+        let found = found.map(|region| (region.handle(), region));
         if !space.seq.valid(begun) {
             return Lookup::Busy;
         }
         let Some(found) = found else {
             return Lookup::Nothing;
         };
-        match self.enter(pin, space, found, page) {
+        // Announced, and then checked to be open, ours, and to hold the page.
+        let key = region_key(space.handle(), found.0.raw());
+        let entered = (self.announcements)
+            .enter(&found.1.gate, key, pin)
+            .and_then(|access| check_entered(access, space, found, page));
+        match entered {
             Some(entered) => {
-                last.store(found.raw(), Ordering::Relaxed);
+                last.store(found.0.raw(), Ordering::Relaxed);
                 Lookup::Found(entered)
             }
             None => Lookup::Busy,
         }
-    }
-
-    /// Announces the region and checks that it is open, ours, and holds the page.
-    #[inline]
-    fn enter<'a>(
-        &'a self,
-        pin: &'a Pin<'_>,
-        space: Live<'_, R>,
-        handle: RegionHandle<R>,
-        page: Vpn,
-    ) -> Option<Entered<'a, R>> {
-        let access = self.announcements.enter(
-            &self.region(handle).gate,
-            region_key(space.handle(), handle.raw()),
-            pin,
-        )?;
-        self.check_entered(access, space, handle, page)
-    }
-
-    /// Checks that an announced region whose gate is open is ours and holds
-    /// the page.
-    #[inline]
-    fn check_entered<'a>(
-        &'a self,
-        access: SharedAccess<'a>,
-        space: Live<'_, R>,
-        handle: RegionHandle<R>,
-        page: Vpn,
-    ) -> Option<Entered<'a, R>> {
-        let region = self.region(handle);
-        let view = region.view();
-        (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
-            handle,
-            region,
-            view,
-            _access: access,
-        })
     }
 
     /// Waits until no CPU is inside a region of `space` whose gate the caller,
@@ -146,6 +116,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.announcements
             .wait_out(self.active(space), pin, |key| key >> 32 == handle);
     }
+}
+
+/// Checks that an announced region whose gate is open is ours and holds the
+/// page.
+#[inline]
+fn check_entered<'a, R: ReverseMap>(
+    access: SharedAccess<'a>,
+    space: Live<'_, R>,
+    (handle, region): (RegionHandle<R>, &'a Region<R>),
+    page: Vpn,
+) -> Option<Entered<'a, R>> {
+    let view = region.view();
+    (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
+        handle,
+        region,
+        view,
+        _access: access,
+    })
 }
 
 fn region_key(space: u32, region: u32) -> u64 {

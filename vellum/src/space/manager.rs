@@ -412,7 +412,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn load(&self, id: SpaceId) -> Option<Loaded> {
         let pin = self.pin();
         let space = self.find_space(id)?;
-        self.load_pinned(&pin, space);
+        self.load_pinned(&pin, self.cpus.get(&pin), space);
         Some(Loaded {
             tag: SpaceTag(id.handle),
             root: space.root(),
@@ -420,9 +420,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     #[inline]
-    pub(super) fn load_pinned(&self, pin: &Pin<'_>, space: Live<'_, R>) {
-        let delta = &self.cpus.get(pin).delta;
-        if delta.space.load(Ordering::Relaxed) != space.key() {
+    pub(super) fn load_pinned(&self, pin: &Pin<'_>, cpu: &CpuState, space: Live<'_, R>) {
+        if cpu.delta.space.load(Ordering::Relaxed) != space.key() {
             self.switch(pin, space);
         }
     }

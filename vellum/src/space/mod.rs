@@ -17,6 +17,7 @@ mod account;
 mod advise;
 mod change;
 mod cow;
+mod entries;
 mod error;
 mod exit;
 mod fault;

@@ -9,7 +9,7 @@ use super::manager::Live;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};
-use crate::rmap::{Place, ReverseMap};
+use crate::rmap::{Place, RegionRef, ReverseMap};
 use crate::slab::{Handle, Item};
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -153,6 +153,24 @@ impl<R: ReverseMap> Region<R> {
             space_state: &space.get().rmap,
             region: &self.rmap,
             bias: self.offset.load(Ordering::Relaxed).wrapping_sub(start),
+        }
+    }
+
+    /// The region as reverse mapping sees it, with the space and pages that it
+    /// has or will have.
+    #[inline]
+    pub(super) fn known_as(
+        &self,
+        handle: Handle<Region<R>>,
+        space: u32,
+        view: &RegionView,
+    ) -> RegionRef<'_, R::Region> {
+        RegionRef {
+            handle: handle.raw(),
+            space,
+            pages: view.range,
+            first: view.offset,
+            state: &self.rmap,
         }
     }
 

@@ -43,13 +43,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: u32,
         view: &RegionView,
     ) -> RegionRef<'_, R::Region> {
-        RegionRef {
-            handle: handle.raw(),
-            space,
-            pages: view.range,
-            first: view.offset,
-            state: &self.region(handle).rmap,
-        }
+        self.region(handle).known_as(handle, space, view)
     }
 
     /// Tells reverse mapping that a region will have, or has by now, the pages

@@ -9,24 +9,9 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
-use crate::rmap::{Env, ReverseMap, Run};
-use crate::sync::{Pin, bytes};
+use crate::rmap::{ReverseMap, Run};
+use crate::sync::Pin;
 use crate::table::{Format, Gather, LockedTable, Span, Users};
-
-/// How many entries ahead of a loop the records of frames are fetched.
-const FAR: usize = 16;
-/// The same for what a record leads to.
-const NEAR: usize = 8;
-
-/// The frame that an entry maps, if it lies in `span` and maps one.
-#[inline]
-fn frame_at<F: Format>(span: &Span<'_, F>, index: usize) -> Option<Pfn> {
-    if index >= span.first + span.count {
-        return None;
-    }
-    let entry = span.table.load(index);
-    F::is_mapped(entry).then(|| F::frame(entry, span.table.level()))
-}
 
 /// How many entries of each kind were cleared.
 #[derive(Default)]
@@ -116,40 +101,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         rest
-    }
-
-    /// The entries of `span` that are not empty, what they lead to brought near.
-    /// Most tables hold few entries: behind the last nothing is looked at.
-    #[inline]
-    pub(super) fn live_entries<'s>(
-        &'s self,
-        env: &'s Env<'_, P>,
-        span: &'s Span<'_, F>,
-    ) -> impl Iterator<Item = usize> + 's {
-        for distance in 0..FAR {
-            self.fetch_record(span, span.first + distance);
-        }
-        (span.first..span.first + span.count)
-            .inspect(move |&index| self.look_ahead(env, span, index))
-            .filter(|&index| span.table.load(index) != 0)
-            .take(span.table.live() as usize)
-    }
-
-    /// Brings near what a loop over `span`, now at `index`, will come to: the
-    /// record of a frame first, and what that leads to when the loop is closer.
-    #[inline]
-    fn look_ahead(&self, env: &Env<'_, P>, span: &Span<'_, F>, index: usize) {
-        self.fetch_record(span, index + FAR);
-        if let Some(pfn) = frame_at(span, index + NEAR) {
-            self.rmap.prefetch(env, pfn);
-        }
-    }
-
-    #[inline]
-    fn fetch_record(&self, span: &Span<'_, F>, index: usize) {
-        if let Some(pfn) = frame_at(span, index) {
-            bytes::prefetch(self.memory.frame(pfn));
-        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]

@@ -18,7 +18,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Pin, bytes};
 
 /// Entries of a cache line of 64 bytes.
-const LINE_ENTRIES: usize = 8;
+pub(crate) const LINE_ENTRIES: usize = 8;
 
 /// Who may be walking the table while it is edited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

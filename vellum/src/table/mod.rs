@@ -36,7 +36,7 @@ pub use riscv::{RiscV, Sv39, Sv48};
 pub use walk::{Span, Spans, Tables};
 pub use x86_64::{X86, X86_64, X86_64La57};
 
-pub(crate) use locked::table_words;
+pub(crate) use locked::{LINE_ENTRIES, table_words};
 
 /// A lock that could only be had by waiting.
 #[derive(Clone, Copy, Debug)]

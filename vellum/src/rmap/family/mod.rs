@@ -187,6 +187,7 @@ impl Family {
     }
 
     /// Makes the space of `place` the owner of frames that only it maps.
+    #[inline]
     fn own<P: Platform>(
         &self,
         env: &Env<'_, P>,

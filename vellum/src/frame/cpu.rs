@@ -19,9 +19,13 @@ const CAPACITY: usize = 4096;
 /// Most frames moved between a list and the buddy lists at once, a power of
 /// two: the longer the runs, the faster their frames are zeroed.
 pub(super) const MAX_BATCH: u32 = 512;
-/// Batches that a list keeps, so that much of what a large process frees is
-/// still there, and in caches, when the next one asks for frames.
+/// Batches that a list keeps, so that what a process frees is still there when
+/// the next one asks for frames.
 pub(super) const HIGH_BATCHES: u32 = 4;
+/// Most frames that a list keeps for all that. A longer one would keep frames
+/// that processes freed in an order of their own from becoming runs again, while
+/// most of them are in no cache any more.
+pub(super) const MAX_HIGH: u32 = 512;
 
 /// A list of frames: used last in first out, given back oldest first.
 ///

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, HIGH_BATCHES, MAX_BATCH, Ring};
+use super::cpu::{CpuFrames, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
 use super::report::SetupError;
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -243,7 +243,7 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
         let share = zones.get(zone).info.total / sharing[usize::from(zone)];
         // A power of two, so that one block can fill a list.
         let batch = 1 << (share / BATCH_SHARE).clamp(1, u64::from(MAX_BATCH)).ilog2();
-        Ring::new(batch, HIGH_BATCHES * batch)
+        Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH))
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];

@@ -298,8 +298,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
         let entered = &fault.entered;
-        let space = fault.space.handle();
-        let region = (entered.region).known_as(entered.handle, space, &entered.view);
+        let region = (entered.region).known_as(fault.space.handle(), &entered.view);
         self.rmap.prepare(&env, ctx, 1)?;
         self.rmap.prepare_private(&env, self, region)
     }

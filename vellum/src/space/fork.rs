@@ -120,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 &self.env(pin),
                 self,
                 self.region_ref(handle),
-                self.region_ref_with(region, child.handle(), &view),
+                self.region(region).known_as(child.handle(), &view),
             );
             if let Err(error) = forked {
                 self.regions.free(pin, region);

@@ -17,8 +17,6 @@ use crate::table::Format;
 
 /// A region that cannot change while this exists.
 pub(super) struct Entered<'a, R: ReverseMap> {
-    /// Its name.
-    pub(super) handle: RegionHandle<R>,
     /// The region.
     pub(super) region: &'a Region<R>,
     /// Its properties.
@@ -68,11 +66,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         {
             let region = self.region(cached);
             let key = region_key(space.handle(), cached.raw());
-            let entered = (region.range().contains(page))
-                .then(|| expected.enter(&region.gate, key))
-                .flatten()
-                .and_then(|access| check_entered(access, space, (cached, region), page));
-            if let Some(entered) = entered {
+            if region.range().contains(page)
+                && let Some(access) = expected.enter(&region.gate, key)
+                && let Some(entered) = check_entered(access, space, region, page)
+            {
                 return Lookup::Found(entered);
             }
         }
@@ -81,7 +78,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let found = self.tree(space).last_at_most(page.0);
         let found = found.filter(|region| region.range().contains(page));
-        let found = found.map(|region| (region.handle(), region));
         if !space.seq.valid(begun) {
             return Lookup::Busy;
         }
@@ -89,13 +85,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Lookup::Nothing;
         };
         // Announced, and then checked to be open, ours, and to hold the page.
-        let key = region_key(space.handle(), found.0.raw());
+        let handle = found.handle().raw();
         let entered = (self.announcements)
-            .enter(&found.1.gate, key, pin)
+            .enter(&found.gate, region_key(space.handle(), handle), pin)
             .and_then(|access| check_entered(access, space, found, page));
         match entered {
             Some(entered) => {
-                last.store(found.0.raw(), Ordering::Relaxed);
+                last.store(handle, Ordering::Relaxed);
                 Lookup::Found(entered)
             }
             None => Lookup::Busy,
@@ -124,12 +120,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 fn check_entered<'a, R: ReverseMap>(
     access: SharedAccess<'a>,
     space: Live<'_, R>,
-    (handle, region): (RegionHandle<R>, &'a Region<R>),
+    region: &'a Region<R>,
     page: Vpn,
 ) -> Option<Entered<'a, R>> {
     let view = region.view();
     (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
-        handle,
         region,
         view,
         _access: access,

@@ -159,14 +159,9 @@ impl<R: ReverseMap> Region<R> {
     /// The region as reverse mapping sees it, with the space and pages that it
     /// has or will have.
     #[inline]
-    pub(super) fn known_as(
-        &self,
-        handle: Handle<Region<R>>,
-        space: u32,
-        view: &RegionView,
-    ) -> RegionRef<'_, R::Region> {
+    pub(super) fn known_as(&self, space: u32, view: &RegionView) -> RegionRef<'_, R::Region> {
         RegionRef {
-            handle: handle.raw(),
+            handle: self.handle().raw(),
             space,
             pages: view.range,
             first: view.offset,

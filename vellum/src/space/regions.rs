@@ -33,17 +33,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region as reverse mapping sees it, with the pages it has now.
     pub(super) fn region_ref(&self, handle: RegionHandle<R>) -> RegionRef<'_, R::Region> {
         let region = self.region(handle);
-        self.region_ref_with(handle, region.space(), &region.view())
-    }
-
-    /// The same with the space and pages that it will have.
-    pub(super) fn region_ref_with(
-        &self,
-        handle: RegionHandle<R>,
-        space: u32,
-        view: &RegionView,
-    ) -> RegionRef<'_, R::Region> {
-        self.region(handle).known_as(handle, space, view)
+        region.known_as(region.space(), &region.view())
     }
 
     /// Tells reverse mapping that a region will have, or has by now, the pages

@@ -15,16 +15,15 @@ use crate::table::{Format, PteRef};
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that ends or begins where another does, if it could be part
     /// of one mapping with it.
-    fn sibling(
-        &self,
-        space: Live<'_, R>,
+    fn sibling<'a>(
+        &'a self,
+        space: Live<'a, R>,
         page: Vpn,
         fits: impl Fn(&RegionView) -> bool,
-    ) -> Option<RegionRef<'_, R::Region>> {
+    ) -> Option<RegionRef<'a, R::Region>> {
         let found = self.tree(space).last_at_most(page.0)?;
         let view = found.view();
-        (view.range.contains(page) && fits(&view))
-            .then(|| self.region_ref_with(found.handle(), space.handle(), &view))
+        (view.range.contains(page) && fits(&view)).then(|| found.known_as(space.handle(), &view))
     }
 }
 

@@ -2,11 +2,10 @@
 //! small scale.
 
 use crate::command::{Scratch, text, vellum};
+use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
 use vellum_lab::bench::BENCHMARKS;
-use vellum_lab::trace::{
-    Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
-};
+use vellum_lab::trace::{EventKind, TaskId};
 
 /// Runs a benchmark at a small scale with two passes; returns its JSON.
 fn measured(arguments: &[&str]) -> Value {
@@ -235,65 +234,20 @@ fn rmap_primitives_counts_an_add_a_duplicate_and_a_remove_for_each_page() {
     assert_eq!(figure(&value, 0, "fork")["units"], 128.0);
 }
 
-const PAGE: u64 = 4096;
-
 /// A process that forks a child; both write to some pages.
 fn write_trace(path: &str) {
-    let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
-    for (pid, parent) in [(1, None), (2, Some(TaskId(0)))] {
-        let process = pid;
-        let task = Task {
-            pid,
-            process,
-            parent,
-        };
-        writer.header_mut().tasks.push(task);
-    }
-    let mut time_us = 0;
-    let mut push = |task: u32, kind: EventKind| {
-        time_us += 1;
-        let task = TaskId(task);
-        let event = Event {
-            time_us,
-            task,
-            kind,
-        };
-        writer.push(&event).expect("a consistent event");
-    };
     let start = 0x1000_0000;
-    let write = |page: u64, present| EventKind::Fault {
-        address: start + page * PAGE,
-        access: Access::Write,
-        kernel: false,
-        present,
-    };
-    push(
-        0,
-        EventKind::Map {
-            address: start,
-            length: 64 * PAGE,
-            prot: Prot(3),
-            shared: false,
-            grows_down: false,
-            file: None,
-            offset: 0,
-            origin: MapOrigin::Mmap,
-        },
-    );
-    for page in 0..64 {
-        push(0, write(page, false));
-    }
-    // SIGCHLD: a fork.
-    let clone_flags = 17;
+    let mut events = vec![(0, map(start, 64))];
+    events.extend((0..64).map(|page| (0, write(start + page * PAGE, false))));
+    events.push((0, fork(1)));
+    events.extend((0..32).map(|page| (1, write(start + page * PAGE, true))));
     let child = TaskId(1);
-    push(0, EventKind::Create { child, clone_flags });
-    for page in 0..32 {
-        push(1, write(page, true));
-    }
-    push(1, EventKind::Exit);
-    push(0, EventKind::Wait { child });
-    push(0, EventKind::Exit);
-    writer.finish().expect("written");
+    events.extend([
+        (1, EventKind::Exit),
+        (0, EventKind::Wait { child }),
+        (0, EventKind::Exit),
+    ]);
+    traces::write_trace(path, 1, &events);
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! `vellum compare` and `vellum designs` as a user meets them.
 
 use crate::command::{Scratch, text, vellum};
+use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
-use vellum_lab::trace::{
-    Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
-};
-
-const PAGE: u64 = 4096;
+use vellum_lab::trace::{EventKind, TaskId};
 
 /// The counts of the pass that counts atomic operations, in order.
 const ATOMICS: [&str; 4] = [
@@ -19,77 +16,24 @@ const ATOMICS: [&str; 4] = [
 /// A parent that writes 64 pages and forks 8 children, each of which writes 32
 /// pages of its own and 16 of those it shares with the parent.
 fn write_trace(path: &str) {
-    let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
-    for pid in 1..=9u32 {
-        let parent = (pid > 1).then_some(TaskId(0));
-        let process = pid;
-        let task = Task {
-            pid,
-            process,
-            parent,
-        };
-        writer.header_mut().tasks.push(task);
-    }
-    let mut time_us = 0;
-    let mut push = |task: u32, kind: EventKind| {
-        time_us += 1;
-        let task = TaskId(task);
-        let event = Event {
-            time_us,
-            task,
-            kind,
-        };
-        writer.push(&event).expect("a consistent event");
-    };
-    let map = |address, pages| EventKind::Map {
-        address,
-        length: pages * PAGE,
-        prot: Prot(3),
-        shared: false,
-        grows_down: false,
-        file: None,
-        offset: 0,
-        origin: MapOrigin::Mmap,
-    };
-    let write = |address, present| EventKind::Fault {
-        address,
-        access: Access::Write,
-        kernel: false,
-        present,
-    };
     let (shared, own) = (0x1000_0000, 0x2000_0000);
-    push(0, map(shared, 64));
-    for page in 0..64 {
-        push(0, write(shared + page * PAGE, false));
-    }
+    let mut events = vec![(0, map(shared, 64))];
+    events.extend((0..64).map(|page| (0, write(shared + page * PAGE, false))));
     for child in 1..=8 {
-        // SIGCHLD: a fork.
-        let create = EventKind::Create {
-            child: TaskId(child),
-            clone_flags: 17,
+        events.extend([(0, fork(child)), (child, map(own, 32))]);
+        events.extend((0..32).map(|page| (child, write(own + page * PAGE, false))));
+        events.extend((0..16).map(|page| (child, write(shared + page * PAGE, true))));
+        let unmap = EventKind::Unmap {
+            address: own,
+            length: 32 * PAGE,
         };
-        push(0, create);
-        push(child, map(own, 32));
-        for page in 0..32 {
-            push(child, write(own + page * PAGE, false));
-        }
-        for page in 0..16 {
-            push(child, write(shared + page * PAGE, true));
-        }
-        let length = 32 * PAGE;
-        push(
-            child,
-            EventKind::Unmap {
-                address: own,
-                length,
-            },
-        );
-        push(child, EventKind::Exit);
-        let child = TaskId(child);
-        push(0, EventKind::Wait { child });
+        let wait = EventKind::Wait {
+            child: TaskId(child),
+        };
+        events.extend([(child, unmap), (child, EventKind::Exit), (0, wait)]);
     }
-    push(0, EventKind::Exit);
-    writer.finish().expect("written");
+    events.push((0, EventKind::Exit));
+    traces::write_trace(path, 8, &events);
 }
 
 #[test]

@@ -9,3 +9,4 @@ mod host;
 mod import_export;
 mod replay;
 mod reproduce;
+mod traces;

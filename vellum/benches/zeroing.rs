@@ -3,6 +3,9 @@
 //! write one line, or all, of it. Each in sets of pages that fit the near caches,
 //! the far one, or none, in random order.
 //!
+//! Then pages out of the caches in rows of several lengths: zeroed, zeroed while
+//! the page that comes next is asked for, and copied to.
+//!
 //! The rows of a set are interleaved, forth and back. Run with `cargo bench -p
 //! vellum --bench zeroing`.
 
@@ -56,18 +59,27 @@ impl Drop for Memory {
     }
 }
 
+/// How to zero a page.
+#[derive(Clone, Copy)]
+enum Way {
+    Ordinary,
+    AroundCaches,
+    TowardsNext,
+}
+
 /// Zeroes each page of `order` and writes `lines` lines of it; nanoseconds a page.
-fn round(memory: &Memory, order: &[u32], around_caches: bool, lines: usize) -> f64 {
+fn round(memory: &Memory, order: &[u32], way: Way, lines: usize) -> f64 {
     let repeats = ROUND_PAGES.div_ceil(order.len());
     let begun = Instant::now();
-    for &number in (0..repeats).flat_map(|_| order) {
+    let numbers = || (0..repeats).flat_map(|_| order);
+    for (&number, &next) in numbers().zip(numbers().cycle().skip(1)) {
         let page = memory.page(number);
         // SAFETY: a page of the memory, aligned to its size, used by nobody else.
         unsafe {
-            if around_caches {
-                bytes::zero_around_caches(page, PAGE_BYTES);
-            } else {
-                bytes::zero(page, PAGE_BYTES);
+            match way {
+                Way::Ordinary => bytes::zero(page, PAGE_BYTES),
+                Way::AroundCaches => bytes::zero_around_caches(page, PAGE_BYTES),
+                Way::TowardsNext => bytes::zero_towards(page, PAGE_BYTES, memory.page(next)),
             }
         }
         for line in 0..lines {
@@ -122,14 +134,17 @@ const ROWS: [usize; 6] = [1, 2, 4, 8, 64, 512];
 
 fn print_rows(memory: &Memory) {
     println!();
-    println!("{:>12}{:>16}{:>12}", "in a row", "zeroing", "copying");
+    println!(
+        "{:>12}{:>16}{:>24}{:>12}",
+        "in a row", "zeroing", "towards the next", "copying"
+    );
     let half = PAGES / 2;
     let rows = ROWS.map(|length| shuffled_rows(half, length));
     // What is copied comes from anywhere.
     let mut sources = shuffled(half);
     sources.truncate(ROUND_PAGES);
     sources.iter_mut().for_each(|page| *page += half as u32);
-    let mut times = ROWS.map(|_| [Vec::new(), Vec::new()]);
+    let mut times = ROWS.map(|_| [const { Vec::new() }; 3]);
     for number in 0..=ROUNDS {
         for index in 0..ROWS.len() {
             let index = if number % 2 == 0 {
@@ -138,17 +153,21 @@ fn print_rows(memory: &Memory) {
                 ROWS.len() - 1 - index
             };
             let (zeroed, copied) = rows[index].split_at(ROUND_PAGES);
-            let zeroing = round(memory, zeroed, false, 0);
-            let copying = copies(memory, &sources, copied);
+            let taken = [
+                round(memory, zeroed, Way::Ordinary, 0),
+                round(memory, zeroed, Way::TowardsNext, 0),
+                copies(memory, &sources, copied),
+            ];
             if number > 0 {
-                times[index][0].push(zeroing);
-                times[index][1].push(copying);
+                for (times, time) in times[index].iter_mut().zip(taken) {
+                    times.push(time);
+                }
             }
         }
     }
     for (row, times) in ROWS.iter().zip(&mut times) {
-        let [zeroing, copying] = times.each_mut().map(|times| median(times));
-        println!("{row:>12}{zeroing:>16.1}{copying:>12.1}");
+        let [zeroing, towards, copying] = times.each_mut().map(|times| median(times));
+        println!("{row:>12}{zeroing:>16.1}{towards:>24.1}{copying:>12.1}");
     }
 }
 
@@ -168,10 +187,11 @@ fn main() {
         let order = shuffled(set);
         for lines in USES {
             let mut times = [Vec::new(), Vec::new()];
+            let ways = [Way::Ordinary, Way::AroundCaches];
             // The first round warms up.
             for number in 0..=ROUNDS {
                 for which in [number % 2, 1 - number % 2] {
-                    let time = round(&memory, &order, which == 1, lines);
+                    let time = round(&memory, &order, ways[which], lines);
                     if number > 0 {
                         times[which].push(time);
                     }

@@ -3,6 +3,7 @@
 
 use core::ptr::NonNull;
 
+use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::record::Frame;
 use crate::addr::Pfn;
@@ -99,12 +100,28 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn zero(&self, pin: &Pin<'_>, pfn: Pfn) {
         let size = self.frame_size();
-        self.cpus.get(pin).counters.bytes_zeroed.add(size as u64);
-        self.with_bytes(pin, pfn, |frame| {
+        let cpu = self.cpus.get(pin);
+        cpu.counters.bytes_zeroed.add(size as u64);
+        // The processor fetches what lies behind the frame by itself.
+        let next = self.upcoming(cpu).filter(|&next| next != pfn.offset(1));
+        self.with_bytes(pin, pfn, |frame| match next {
             // SAFETY: the platform's frames are memory of `frame_size` bytes,
             // aligned to it, and the caller is this one's only user.
-            unsafe { bytes::zero(frame, size) }
+            None => unsafe { bytes::zero(frame, size) },
+            // SAFETY: the same.
+            Some(next) => unsafe { bytes::zero_towards(frame, size, self.platform.frame(next)) },
         });
+    }
+
+    /// The frame that the CPU will probably be handed next for a page, unless that
+    /// is one of high memory.
+    #[inline]
+    fn upcoming(&self, cpu: &CpuFrames) -> Option<Pfn> {
+        if cpu.high_zone == u16::MAX {
+            cpu.low.after(0)
+        } else {
+            None
+        }
     }
 
     /// Copies the bytes of one frame to another, which the caller is the only

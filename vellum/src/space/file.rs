@@ -12,7 +12,7 @@ use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKin
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::atomic::{Ordering, fence};
-use crate::sync::bytes;
+use crate::sync::{Pin, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
@@ -225,30 +225,36 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// First store to a page of a private mapping of an object: a copy.
     pub(super) fn map_private_copy(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
-        let cached = match self.object_page(fault)? {
-            Ok(frame) => frame,
-            Err(step) => return Ok(step),
-        };
-        let copy = match self
-            .memory
-            .alloc(fault.pin, Request::page(Site::CopyOnWrite))
-        {
-            Ok(copy) => copy,
-            Err(error) => {
-                self.memory.put(fault.pin, cached);
-                return Err(error.into());
-            }
-        };
-        self.memory.copy(fault.pin, cached, copy);
         let view = &fault.entered.view;
         let index = view.index_of(fault.page);
+        let object = self.objects.get(view.object);
+        if index >= object.pages() {
+            return Err(FaultError::PastEnd);
+        }
+        // Needs no reference: whatever becomes of the page, its bytes stay what
+        // they are while the CPU is pinned.
+        let ready = self
+            .objects
+            .peek_ready(&self.memory, fault.pin, object, index);
+        let Some(cached) = ready else {
+            return self.object_page(fault).map(|page| match page {
+                Ok(frame) => {
+                    self.memory.put(fault.pin, frame);
+                    Step::Again
+                }
+                Err(step) => step,
+            });
+        };
+        let copy = self
+            .memory
+            .alloc(fault.pin, Request::page(Site::CopyOnWrite))?;
+        self.memory.copy(fault.pin, cached, copy);
         let installed = self.install_private(fault, copy, |table| {
             // A truncation meanwhile may be over, and the file longer again.
             table.load(fault.index()) == 0
-                && index < self.objects.get(view.object).pages()
+                && index < object.pages()
                 && self.memory.frame(cached).owner() == view.object
         });
-        self.memory.put(fault.pin, cached);
         let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;
         if matches!(step, Step::Done(_)) {
             fault.cpu.events.cow_copies.bump();
@@ -363,19 +369,57 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<u64, FaultError> {
         let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
         let end = first.saturating_add(pages).min(object.pages());
-        for index in first..end {
-            if (index - first).is_multiple_of(READ_BATCH) && end - index > 1 {
-                let batch = index..end.min(index + READ_BATCH);
-                self.objects
-                    .fetch_records(&self.memory, &self.pin(), object, batch);
+        let mut index = first;
+        while index < end {
+            let batch = index..end.min(index + READ_BATCH);
+            let batch_end = batch.end;
+            index = self.read_ready(object, batch, &mut each);
+            if index < batch_end {
+                let (frame, _) = self.get_page(id.handle, index, false)?;
+                let pin = self.pin();
+                self.read_page(&pin, index, frame, &mut each);
+                self.memory.put(&pin, frame);
+                index += 1;
             }
-            let (frame, _) = self.get_page(id.handle, index, false)?;
-            let pin = self.pin();
-            each(index, &PageBytes::new(&self.memory, &pin, frame));
-            self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
-            self.memory.put(&pin, frame);
         }
         Ok(end.saturating_sub(first))
+    }
+
+    /// The part of [`Vm::read_pages`] that need not wait: as many of the pages at
+    /// `range` as are up to date, in turn. Returns the index behind the last. Takes
+    /// no references: whatever becomes of a page, its frame is not used for anything
+    /// else while the CPU is pinned.
+    fn read_ready(
+        &self,
+        object: &Object<R::Object>,
+        range: core::ops::Range<u64>,
+        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
+    ) -> u64 {
+        let pin = self.pin();
+        if range.end - range.start > 1 {
+            self.objects
+                .fetch_records(&self.memory, &pin, object, range.clone());
+        }
+        for index in range.clone() {
+            let Some(frame) = self.objects.peek_ready(&self.memory, &pin, object, index) else {
+                return index;
+            };
+            self.read_page(&pin, index, frame, each);
+        }
+        range.end
+    }
+
+    /// Hands one page to the reader.
+    #[inline]
+    fn read_page(
+        &self,
+        pin: &Pin<'_>,
+        index: u64,
+        frame: Pfn,
+        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
+    ) {
+        each(index, &PageBytes::new(&self.memory, pin, frame));
+        self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
     }
 
     /// Writes whole pages of an object through the page cache, extending it:

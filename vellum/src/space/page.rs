@@ -38,7 +38,7 @@ impl<'a, P: Platform> PageBytes<'a, P> {
         let words = self.size() / 8;
         self.with(|start| {
             // SAFETY: `with` gives the address of a whole frame, aligned to
-            // its size, that stays allocated while we hold a reference.
+            // its size, that is used for nothing else while we are pinned.
             unsafe { bytes::fill(start, words, word) }
         });
     }

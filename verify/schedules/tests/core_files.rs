@@ -10,7 +10,8 @@ use core_world::{RW, World, at, pristine};
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Placement, SpaceId};
+use vellum::space::{Advice, FaultError, PageBytes, Placement, SpaceId};
+use vellum_machine::Machine;
 use vellum_machine::store::Transfer;
 
 const ZERO: CpuId = CpuId(0);
@@ -23,7 +24,7 @@ explored! {
     truncation_beside_mprotect: 200 => truncate_protect;
     truncation_beside_exit: 100 => truncate_exit;
     truncated_frames_are_used_anew: 200 => truncate_reuse;
-    a_page_found_without_a_lock_is_not_another_one: 1000 => lookup_reuse;
+    a_page_found_without_a_lock_is_not_another_one: 500 => lookup_reuse;
     truncation_of_shared_memory_beside_first_faults: 200 => truncate_memory;
     a_file_cut_and_extended_shows_its_new_pages: 200 => truncate_extend;
     pages_are_filled_once_and_waited_for: 60 => fill;
@@ -213,13 +214,18 @@ fn truncate_reuse<R: ReverseMap>() {
     files.finish(&[]);
 }
 
-/// The same, with the frame of one page going to and fro as fast as it can.
+/// The same, with the frame of one page going to and fro as fast as it can,
+/// beside a reader and first stores to a private mapping: both look at the bytes of
+/// the page without a reference to it.
 fn lookup_reuse<R: ReverseMap>() {
+    /// In every word that is stored to the private page, never in the object.
+    const SECRET: u64 = 1 << 32;
     let world = World::<R>::new(3, 256, "");
     let (space, memory) = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         let memory = world.vm.create_shared_memory(1).unwrap();
         world.anonymous(space, 0x1000, 1);
+        world.object(space, memory, 0, PRIVATE, 1, false);
         world.vm.read_pages(memory, 0, 1, |_, _| {}).unwrap();
         (space, memory)
     });
@@ -228,8 +234,8 @@ fn lookup_reuse<R: ReverseMap>() {
             world.vm.truncate(memory, 0).unwrap();
             let address = at(0x1000, 0);
             world.vm.fault(space, address, Access::Write).unwrap();
-            world.store(cpu, space, address, round).unwrap();
-            assert_eq!(world.load(cpu, space, address), Ok(round));
+            world.store(cpu, space, address, SECRET | round).unwrap();
+            assert_eq!(world.load(cpu, space, address), Ok(SECRET | round));
             world
                 .vm
                 .advise(space, Vpn(0x1000), 1, Advice::DontNeed)
@@ -240,12 +246,30 @@ fn lookup_reuse<R: ReverseMap>() {
                 .unwrap();
         }
     };
-    let look = |_| {
+    let read = |_| {
         for _ in 0..60 {
-            world.vm.read_pages(memory, 0, 1, |_, _| {}).unwrap();
+            let read = |_, bytes: &PageBytes<'_, Machine>| {
+                let mut word = [0; 8];
+                bytes.read(0, &mut word);
+                assert!(u64::from_le_bytes(word) < SECRET, "read of another page");
+            };
+            world.vm.read_pages(memory, 0, 1, read).unwrap();
         }
     };
-    world.run(&[&change, &look, &look]);
+    let copy = |cpu: CpuId| {
+        for _ in 0..30 {
+            let _ = world.store(cpu, space, at(PRIVATE, 1), 1);
+            match world.load(cpu, space, at(PRIVATE, 0)) {
+                Ok(word) => assert!(word < SECRET, "copy of another page"),
+                Err(error) => assert_eq!(error, FaultError::PastEnd),
+            }
+            world
+                .vm
+                .advise(space, Vpn(PRIVATE), 1, Advice::DontNeed)
+                .unwrap();
+        }
+    };
+    world.run(&[&change, &read, &copy]);
     world.finish(&[space], &[memory]);
 }
 

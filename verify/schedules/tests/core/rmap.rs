@@ -1,9 +1,7 @@
 //! Visits of private pages beside what changes who maps them: a mapping that
 //! nobody touches is found every time.
 
-mod core_world;
-
-use core_world::{World, at};
+use crate::world::{World, at};
 use vellum::addr::{Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict};

@@ -1,10 +1,8 @@
 //! Faults of several CPUs beside calls that change their space.
 
-mod core_world;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use core_world::{RW, World, at};
+use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;

@@ -1,9 +1,7 @@
 //! Page tables that are unlinked, listed and used anew beside walks, for every
 //! source of them.
 
-mod core_world;
-
-use core_world::{World, at, explore_designs};
+use crate::world::{World, at, explore_designs};
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::Partial;

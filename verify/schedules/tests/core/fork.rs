@@ -1,10 +1,8 @@
 //! Forks, copies on write and exits beside each other.
 
-mod core_world;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use core_world::{RW, World, at};
+use crate::world::{RW, World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;

@@ -1,9 +1,7 @@
 //! Writing back, writing and the end of objects beside everything else.
 
-mod core_world;
-
-use core_world::files::{PAGES, SHARED, files};
-use core_world::{RW, World, at};
+use crate::world::files::{PAGES, SHARED, files};
+use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;

@@ -1,5 +1,4 @@
 //! A small machine with a core on it, and programs that run on its CPUs.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod files;
 
@@ -239,14 +238,13 @@ fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Makes a test function of a generic body `$body::<R>()`.
-#[macro_export]
 macro_rules! explored {
     ($($(#[$meta:meta])* $name:ident: $count:expr => $body:ident;)*) => { $(
         $(#[$meta])*
         #[test]
         fn $name() {
             use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Family, Partial};
-            $crate::core_world::explore_designs($count, &[
+            $crate::world::explore_designs($count, &[
                 ("chains", $body::<Chains>),
                 ("partial", $body::<Partial>),
                 ("anonmm2003", $body::<Anonmm2003>),

@@ -1,8 +1,6 @@
 //! Lookups through reverse mapping beside what changes regions and families.
 
-mod core_world;
-
-use core_world::{RW, World, at};
+use crate::world::{RW, World, at};
 use vellum::addr::{PageRange, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;

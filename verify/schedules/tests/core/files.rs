@@ -1,12 +1,10 @@
 //! Pages of objects: truncation, filling and writing back beside faults,
 //! forks, moves and exits.
 
-mod core_world;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use core_world::files::{PAGES, PRIVATE, SHARED, files};
-use core_world::{RW, World, at, pristine};
+use crate::world::files::{PAGES, PRIVATE, SHARED, files};
+use crate::world::{RW, World, at, pristine};
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;

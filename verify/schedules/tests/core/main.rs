@@ -1,0 +1,14 @@
+//! The core under random schedules, with every reverse-mapping design.
+//!
+//! One program: what is compiled for each design is compiled once.
+
+#[macro_use]
+mod world;
+
+mod faults;
+mod files;
+mod fork;
+mod lookups;
+mod rmap;
+mod sync;
+mod tables;

@@ -20,6 +20,8 @@ use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
 
+use crate::support::{Rng, number};
+
 const CPUS: u16 = 3;
 /// Where checks run.
 const CPU: CpuId = CpuId(0);
@@ -41,26 +43,6 @@ type Manager<R> = Vm<Machine, X86_64, R>;
 /// Handle of the space, and page.
 type Entry = (u32, u64);
 type Entries = BTreeSet<Entry>;
-
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 struct World<R: ReverseMap> {
     vm: Arc<Manager<R>>,
@@ -453,14 +435,6 @@ fn conforms<R: ReverseMap>(design: &str, seed: u64, arena: &Arc<Arena>) {
     if let Err(error) = world.run() {
         panic!("{design}, seed {seed} (VELLUM_SEED={seed} repeats it): {error}");
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
-    )
 }
 
 #[test]

@@ -7,8 +7,9 @@ use vellum::rmap::Chains;
 use vellum::space::{Advice, FaultError, MapRequest, Placement};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
-use vellum_machine::mmu::AccessError;
 use vellum_machine::{Arena, Machine, MachineConfig};
+
+use crate::support;
 
 const RW: Prot = Prot::READ_WRITE;
 
@@ -56,18 +57,8 @@ impl Setup {
         value: u64,
     ) -> Result<u64, FaultError> {
         self.vm.platform().run_on(CpuId(cpu), || {
-            let loaded = self.vm.load(id).ok_or(FaultError::NoSpace)?;
-            // SAFETY: the root is that of a live space of this machine's manager.
-            let mmu = unsafe { self.vm.platform().mmu(CpuId(cpu)) };
-            let handler = &mut |fault: vellum_machine::mmu::MmuFault| {
-                let resolved = self.vm.fault(id, fault.address, fault.access);
-                resolved.map(|_| ())
-            };
-            mmu.access(loaded.tag, loaded.root, page << 12, access, value, handler)
-                .map_err(|error| match error {
-                    AccessError::Refused(error) => error,
-                    AccessError::Unresolved { fault, .. } => panic!("{fault}"),
-                })
+            support::access(&self.vm, CpuId(cpu), id, page << 12, access, value)
+                .map_err(support::refused)
         })
     }
 

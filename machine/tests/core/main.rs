@@ -8,3 +8,4 @@ mod ptepage;
 mod sequences;
 mod store;
 mod stress;
+mod support;

@@ -11,6 +11,8 @@ use vellum::table::X86_64;
 use vellum::{Design, SpaceId, Vm};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 
+use crate::support::{Rng, number};
+
 type Manager = Vm<Machine, X86_64, Partial>;
 
 const EVERY: [&str; 8] = [
@@ -73,24 +75,11 @@ fn idle_all(vm: &Manager, cpus: u16) {
     }
 }
 
-/// The SplitMix64 sequence.
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64) -> Rng {
-        let given = std::env::var("VELLUM_SEED").ok();
-        let seed = given.and_then(|text| text.parse().ok()).unwrap_or(seed);
-        println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
-        Rng(seed)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31) % end
-    }
+/// Numbers from `VELLUM_SEED`, or else from `seed`, which is printed.
+fn seeded(seed: u64) -> Rng {
+    let seed = number("VELLUM_SEED").unwrap_or(seed);
+    println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
+    Rng(seed)
 }
 
 /// The most that one CPU may keep: a sixteenth of its node's memory, 25 tables
@@ -112,7 +101,7 @@ fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
         let per_cpu = bound(&vm, NODES);
         let depots = if design.contains("depot") { NODES } else { 0 };
         let places = u64::from(CPUS) + depots;
-        let mut rng = Rng::new(4);
+        let mut rng = seeded(4);
         let mut spaces: Vec<(SpaceId, u64)> = Vec::new();
         for step in 0..3000 {
             // A space is used wherever it happens to be: it migrates.

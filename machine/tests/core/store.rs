@@ -13,6 +13,8 @@ use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::store::Transfer;
 use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore};
 
+use crate::support;
+
 const START: Vpn = Vpn(1000);
 const STORE: u64 = 9;
 
@@ -57,26 +59,9 @@ impl<R: ReverseMap> Setup<R> {
     /// An access of a program; a store writes `value`.
     fn access(&self, page: u64, access: Access, value: u64) -> Result<u64, FaultError> {
         self.on(|| {
-            let loaded = self.vm.load(self.space).unwrap();
-            // SAFETY: the root is that of a live space of this machine's manager.
-            let mmu = unsafe { self.vm.platform().mmu(CpuId(0)) };
             let address = (START.0 + page) << 12;
-            mmu.access(
-                loaded.tag,
-                loaded.root,
-                address,
-                access,
-                value,
-                &mut |fault| {
-                    self.vm
-                        .fault(self.space, fault.address, fault.access)
-                        .map(|_| ())
-                },
-            )
-            .map_err(|error| match error {
-                vellum_machine::mmu::AccessError::Refused(error) => error,
-                other => panic!("{other}"),
-            })
+            support::access(&self.vm, CpuId(0), self.space, address, access, value)
+                .map_err(support::refused)
         })
     }
 

@@ -9,8 +9,10 @@ use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, R
 use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
-use vellum_machine::mmu::{AccessError, MmuFault};
+use vellum_machine::mmu::AccessError;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
+
+use crate::support::{self, Rng};
 
 const CPUS: u16 = 4;
 const STEPS: u64 = 5000;
@@ -26,19 +28,6 @@ const WILD_PAGES: u64 = 40;
 const SHARED: u64 = 0x3000;
 const PRIVATE: u64 = 0x3100;
 const FILE_PAGES: u64 = 24;
-
-/// The SplitMix64 sequence.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31) % end
-    }
-}
 
 struct World<R: ReverseMap> {
     vm: Vm<Machine, X86_64, R>,
@@ -95,24 +84,11 @@ impl<R: ReverseMap> Thread<'_, R> {
         access: Access,
         value: u64,
     ) -> Result<u64, FaultError> {
-        let vm = &self.world.vm;
-        let loaded = vm.load(id).ok_or(FaultError::NoSpace)?;
-        // SAFETY: the root is the one the manager gave for the space, which
-        // this thread is a user of.
-        let mmu = unsafe { vm.platform().mmu(self.cpu) };
         let address = page << 12 | u64::from(self.cpu.0 + 1) << 3;
-        let mut handler = |fault: MmuFault| vm.fault(id, fault.address, fault.access).map(|_| ());
         // Between the unlinking of a table and the flush, a CPU that knows the
         // table keeps faulting; the host may let the flushing thread wait.
         for _ in 0..1000 {
-            match mmu.access(
-                loaded.tag,
-                loaded.root,
-                address,
-                access,
-                value,
-                &mut handler,
-            ) {
+            match support::access(&self.world.vm, self.cpu, id, address, access, value) {
                 Ok(word) => return Ok(word),
                 Err(AccessError::Refused(error)) => return Err(error),
                 Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),

@@ -1,7 +1,5 @@
 //! Operations on spaces, carried out on the core and on the model.
 
-use std::sync::Arc;
-
 use vellum::addr::{self, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
@@ -14,6 +12,7 @@ use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth,
 use super::model::{Access, Refusal};
 use super::ops::{Aim, What};
 use super::space::{Cell, Clean, Space, Target};
+use crate::support;
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
@@ -363,20 +362,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     ) -> Check {
         self.recent = page;
         let id = self.ids[&slot];
-        let vm = Arc::clone(&self.vm);
-        let loaded = vm.load(id).ok_or("a live space cannot be loaded")?;
-        // SAFETY: the root is that of a live space of this machine's manager,
-        // loaded on the CPU that this thread is on.
-        let mmu = unsafe { vm.platform().mmu(cpu) };
         let address = (page << self.shape.page_shift) | (u64::from(word) * 8);
-        let result = mmu.access(
-            loaded.tag,
-            loaded.root,
-            address,
-            access(kind),
-            value,
-            &mut |fault| vm.fault(id, fault.address, fault.access).map(|_| ()),
-        );
+        let result = support::access(&self.vm, cpu, id, address, access(kind), value);
         let answer = match result {
             Ok(found) => Ok(found),
             Err(AccessError::Refused(error)) => fault_answer::<u64>(Err(error))?,

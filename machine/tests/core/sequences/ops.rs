@@ -6,35 +6,7 @@
 
 use super::model::{Access, EXECUTE, READ, WRITE};
 use super::shape::Shape;
-
-/// Numbers that are the same for the same seed on every machine.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
+use crate::support::Rng;
 
 /// A page: at a fixed place, the nth that the space maps, or the one that was
 /// touched last, in whatever space.
@@ -363,7 +335,7 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
 
 /// The operations of a seed. `longest` bounds the length of mappings.
 pub fn sequence(seed: u64, shape: Shape, count: usize, longest: u64) -> Vec<Op> {
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
     let mut ops = vec![
         Op {
             cpu: 0,

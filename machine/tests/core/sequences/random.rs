@@ -9,14 +9,7 @@
 use vellum::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64La57};
 
 use super::run::{run_cases, run_cases_of};
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
-    )
-}
+use crate::support::number;
 
 #[test]
 fn random_sequences_match_the_model() {

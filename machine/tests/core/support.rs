@@ -1,0 +1,80 @@
+//! What tests of the core on the machine have in common.
+
+use vellum::addr::Access;
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::FaultError;
+use vellum::table::Format;
+use vellum::{SpaceId, Vm};
+use vellum_machine::Machine;
+use vellum_machine::mmu::{AccessError, MmuFault};
+
+/// Numbers that are the same for the same seed on every machine (SplitMix64).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// The number in an environment variable that narrows a test down.
+pub fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
+    )
+}
+
+/// One access by a program of space `id`, which exists as long, on `cpu`, where the
+/// caller is: the word at byte `address`, or `value` stored there. Faults are the
+/// manager's.
+pub fn access<F: Format, R: ReverseMap>(
+    vm: &Vm<Machine, F, R>,
+    cpu: CpuId,
+    id: SpaceId,
+    address: u64,
+    access: Access,
+    value: u64,
+) -> Result<u64, AccessError<FaultError>> {
+    let loaded = vm
+        .load(id)
+        .ok_or(AccessError::Refused(FaultError::NoSpace))?;
+    // SAFETY: the root is that of a space of this machine's manager, which its
+    // users let live.
+    let mmu = unsafe { vm.platform().mmu(cpu) };
+    let mut handler = |fault: MmuFault| vm.fault(id, fault.address, fault.access).map(|_| ());
+    mmu.access(
+        loaded.tag,
+        loaded.root,
+        address,
+        access,
+        value,
+        &mut handler,
+    )
+}
+
+/// What the manager refused; any other end of an access fails the test.
+pub fn refused(error: AccessError<FaultError>) -> FaultError {
+    match error {
+        AccessError::Refused(error) => error,
+        AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+    }
+}

@@ -148,7 +148,7 @@ impl<F: Format> Rig<F> {
                     let tables: [Pfn; BURST] = std::array::from_fn(|_| {
                         let table = self.source.take(&self.memory, &pin, WANTED);
                         let table = table.expect("a table");
-                        self.memory.frame(table).init_table(1, 1, Vpn(0));
+                        self.memory.frame(table).init_table(1, 1, Vpn(0), 0);
                         table
                     });
                     let mut gather = Gather::new(&self.memory, &*self.source, &pin, nobody);

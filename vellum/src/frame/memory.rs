@@ -104,7 +104,7 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         let cpu = self.platform.pin();
-        self.epochs.enter(self, cpu, self.cpus.of(cpu).node)
+        self.epochs.enter(self, cpu)
     }
 
     /// The same, with something else announced under the pin's fence; see
@@ -112,8 +112,7 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub(crate) fn pin_with(&self, announce: impl FnOnce(CpuId)) -> Pin<'_> {
         let cpu = self.platform.pin();
-        let node = self.cpus.of(cpu).node;
-        self.epochs.enter_with(self, cpu, node, || announce(cpu))
+        self.epochs.enter_with(self, cpu, || announce(cpu))
     }
 
     /// The record of a frame. Panics if `pfn` lies outside of the lowest to
@@ -256,7 +255,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Tries every zone the request allows, in its node's order.
     fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
-        let node = request.node.unwrap_or(pin.node());
+        let node = request.node.unwrap_or(self.cpus.get(pin).node);
         let order = self.zones.fallback(node).iter();
         order.copied().find_map(|number| {
             let zone = self.zones.get(number);
@@ -280,7 +279,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let ring = if zone.info.zone == Zone::High && cpu.high_zone != u16::MAX {
             &cpu.high
         } else if zone.info.zone == Zone::High {
-            return self.take_block(pin, zone, pin.node(), request);
+            return self.take_block(pin, zone, cpu.node, request);
         } else {
             &cpu.low
         };
@@ -299,7 +298,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let taken = lists.take_frames(&self.table, spare as u32, false, |first, frames| {
             ring.push_run(first, frames);
         });
-        self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
+        self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);
         drop(lists);
         if taken > 0 {
             cpu.counters.refills.bump();

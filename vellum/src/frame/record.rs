@@ -399,11 +399,11 @@ impl Frame {
 /// Page tables: live entries, level, owner, first page. The lock is
 /// [`Flags::TABLE_LOCK`].
 impl Frame {
-    /// Makes a private frame the record of an empty page table of the space
-    /// with handle `owner`, at `level` (1 holds leaves of one page), for pages
-    /// from `base` on.
+    /// Makes a private frame the record of a page table of the space with
+    /// handle `owner`, at `level` (1 holds leaves of one page), for pages from
+    /// `base` on, with `live` entries that are not empty.
     #[inline]
-    pub fn init_table(&self, owner: u32, level: u32, base: Vpn) {
+    pub fn init_table(&self, owner: u32, level: u32, base: Vpn, live: u32) {
         self.set_kind(Kind::Table);
         self.counts.store(ONE_REF, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Relaxed);
@@ -411,7 +411,7 @@ impl Frame {
             base.0 & INDEX_MASK | u64::from(level) << ORDER_SHIFT,
             Ordering::Relaxed,
         );
-        self.rmap.store(0, Ordering::Release);
+        self.rmap.store(u64::from(live), Ordering::Release);
     }
 
     /// The table's level.

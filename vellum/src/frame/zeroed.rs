@@ -75,6 +75,7 @@ impl<P: Platform> PhysicalMemory<P> {
         number: u16,
         request: &Request,
     ) -> Option<Pfn> {
+        let cpu = self.cpus.get(pin);
         let zone = self.zones.get(number);
         if zone.zeroed.load(Ordering::Relaxed) == 0 {
             return None;
@@ -86,10 +87,10 @@ impl<P: Platform> PhysicalMemory<P> {
         let taken = lists.take_frames(&self.table, count, true, |first, frames| {
             ring.push_run(first, frames);
         });
-        self.note_taken(pin, zone, &lists, u64::from(taken), pin.node());
+        self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);
         drop(lists);
         if taken > 0 {
-            self.cpus.get(pin).counters.refills.bump();
+            cpu.counters.refills.bump();
         }
         ring.pop()
     }

@@ -127,6 +127,17 @@ impl CpuState {
             space.account.add(kind, count);
         }
     }
+
+    /// Counts tables made for or freed from a space on this CPU.
+    #[inline]
+    pub(super) fn count_tables<R: ReverseMap>(&self, space: Live<'_, R>, made: u32, freed: u32) {
+        let (made, freed) = (u64::from(made), u64::from(freed));
+        self.events.tables_made.add(made);
+        self.events.tables_freed.add(freed);
+        if made != freed {
+            self.count_resident(space, Resident::Table, made.wrapping_sub(freed));
+        }
+    }
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {

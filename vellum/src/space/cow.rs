@@ -41,7 +41,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if !from_zero {
                 self.memory.copy(fault.pin, old, new);
             }
-            let leaf = F::leaf(new, 1, fault.entered.view.prot, Marks::DIRTY);
+            let leaf = F::leaf(new, 1, fault.entered.region.prot(), Marks::DIRTY);
             let index = fault.index();
             self.replace_page(
                 fault.pin,
@@ -62,7 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let replaced = match (from_zero, was_cached) {
             (true, _) => Some(Resident::Zero),
-            (_, true) => Some(self.cache_kind(&fault.entered.view)),
+            (_, true) => Some(self.cache_kind(fault.entered.region.object())),
             _ => None,
         };
         if let Some(kind) = replaced {
@@ -96,7 +96,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'a, P, F, R>,
         old: Pfn,
     ) -> Option<LockedTable<'a, F>> {
-        let table = fault.tables.lock(fault.page)?;
+        let table = fault.lock_found()?;
         let now = table.load(fault.index());
         let same = table.level() == 1
             && F::is_mapped(now)
@@ -114,7 +114,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Step::Again;
         }
         let index = fault.index();
-        let prot = fault.entered.view.prot;
+        let prot = fault.entered.region.prot();
         table.update(index, Users::Hardware, |entry| {
             F::with_marks(F::with_prot(entry, 1, prot), Marks::DIRTY)
         });

@@ -15,12 +15,13 @@ use super::account::Resident;
 use super::error::FaultError;
 use super::lookup::{Entered, Lookup};
 use super::manager::{CpuState, Live, SpaceId, Vm};
+use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
-use crate::sync::{Expected, Pin};
+use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
 
 /// What resolving a fault took.
@@ -54,11 +55,11 @@ pub(super) enum Step {
 
 /// A fault on its way.
 pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
+    pub(super) vm: &'a Vm<P, F, R>,
     pub(super) pin: &'a Pin<'a>,
     pub(super) cpu: &'a CpuState,
     pub(super) space: Live<'a, R>,
     pub(super) entered: Entered<'a, R>,
-    pub(super) tables: Tables<'a, P, F>,
     pub(super) page: Vpn,
     pub(super) access: Access,
     /// The lowest table there was on the way to the page, and its level.
@@ -66,6 +67,12 @@ pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
+    /// The region's properties.
+    #[inline]
+    pub(super) fn view(&self) -> RegionView {
+        self.entered.region.view()
+    }
+
     #[inline]
     pub(super) fn place(&self) -> Place<'a, R::Region, R::Space> {
         self.entered.region.place(self.space)
@@ -83,28 +90,39 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         F::index(self.page, 1)
     }
 
+    /// The tables of the space.
+    #[inline]
+    fn tables(&self) -> Tables<'a, P, F> {
+        self.vm.tables(self.pin, self.space)
+    }
+
+    /// The table found on the way to the page, locked, if it is of level 1 and
+    /// still linked.
+    #[inline]
+    pub(super) fn lock_found(&self) -> Option<LockedTable<'a, F>> {
+        let (table, level) = self.lowest;
+        if level > 1 {
+            return None;
+        }
+        LockedTable::lock(&self.vm.memory, self.pin, table)
+    }
+
     /// The table for the page, locked. A leaf that covers more than the page
     /// may stand in it; its level tells.
     #[inline]
-    pub(super) fn lock_table(&self, vm: &Vm<P, F, R>) -> Result<LockedTable<'a, F>, OutOfMemory> {
-        let (table, level) = self.lowest;
-        if level == 1
-            && let Some(locked) = self.tables.lock_found(table)
-        {
+    pub(super) fn lock_table(&self) -> Result<LockedTable<'a, F>, OutOfMemory> {
+        if let Some(locked) = self.lock_found() {
             locked.fetch_behind(self.index());
             return Ok(locked);
         }
-        let (table, made) = self.tables.lock_or_make(self.page)?;
-        vm.count_tables(self.pin, self.space, made, 0);
+        let (table, made) = self.tables().lock_or_make(self.page)?;
+        self.cpu.count_tables(self.space, made, 0);
         Ok(table)
     }
 
     /// The table for the page, locked, if its entry is still empty.
-    pub(super) fn lock_empty(
-        &self,
-        vm: &Vm<P, F, R>,
-    ) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
-        let table = self.lock_table(vm)?;
+    pub(super) fn lock_empty(&self) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
+        let table = self.lock_table()?;
         let empty = table.level() == 1 && table.load(self.index()) == 0;
         Ok(empty.then_some(table))
     }
@@ -126,13 +144,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if page >= F::USER_END {
             return Err(FaultError::NoRegion);
         }
+        match self.attempt(space, page, access)? {
+            Step::Done(resolved) => Ok(resolved),
+            step => self.fault_further(space, page, access, step),
+        }
+    }
+
+    /// What follows an attempt that was not the last.
+    #[inline(never)]
+    fn fault_further(
+        &self,
+        space: SpaceId,
+        page: Vpn,
+        access: Access,
+        mut step: Step,
+    ) -> Result<Resolved, FaultError> {
         let mut spins = 0;
         loop {
-            let step = {
-                let pin = self.pin_for_fault(space.handle);
-                let expected = self.announcements.expected(&pin);
-                self.try_fault(&pin, expected, space, page, access)?
-            };
             match step {
                 Step::Done(resolved) => return Ok(resolved),
                 Step::Again => {
@@ -143,21 +171,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Step::Fill(frame) => self.fill_page(frame)?,
                 Step::Grow => self.grow_stack(space, page)?,
             }
+            step = self.attempt(space, page, access)?;
         }
     }
 
-    #[inline]
-    fn try_fault(
-        &self,
-        pin: &Pin<'_>,
-        expected: Option<Expected<'_>>,
-        id: SpaceId,
-        page: Vpn,
-        access: Access,
-    ) -> Result<Step, FaultError> {
-        let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
+    /// One attempt, from pin to unpin.
+    #[inline(never)]
+    fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Step, FaultError> {
+        let (pin, expected) = self.pin_for_fault(id.handle);
+        let pin = &pin;
         let cpu = self.cpus.get(pin);
-        self.load_pinned(pin, cpu, space);
+        let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;
         let entered = match self.enter_region(pin, cpu, expected, space, page) {
             Lookup::Found(entered) => entered,
             Lookup::Busy => {
@@ -167,17 +191,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(Step::Grow),
             Lookup::Nothing => return Err(FaultError::NoRegion),
         };
-        if !entered.view.prot.allows(access) {
+        if !entered.region.prot().allows(access) {
             return Err(FaultError::Protection);
         }
-        let tables = self.tables(pin, space);
-        let (entry, lowest) = tables.find(page);
+        let (entry, lowest) = self.tables(pin, space).find(page);
         let fault = Fault {
+            vm: self,
             pin,
             cpu,
             space,
             entered,
-            tables,
             page,
             access,
             lowest,
@@ -188,14 +211,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
         fault.cpu.events.faults.bump();
-        let view = &fault.entered.view;
+        let region = fault.entered.region;
         if F::is_mapped(entry) {
             return self.resolve_present(fault, entry);
         }
-        match (view.object, fault.access) {
+        match (region.object(), fault.access) {
             (0, Access::Write) => self.map_new_page(fault),
             (0, _) => self.map_zero_page(fault),
-            (_, Access::Write) if !view.is_shared() => self.map_private_copy(fault),
+            (_, Access::Write) if !region.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
     }
@@ -207,13 +230,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             fault.cpu.events.spurious_faults.bump();
             return Ok(Step::Done(Resolved::Spurious));
         }
-        let view = &fault.entered.view;
+        let view = fault.view();
         if fault.access == Access::Write && !view.is_shared() {
             return self.break_cow(fault, entry);
         }
         // The region allows what the entry does not: a store to a shared page
         // that was only read so far, or rights gained since.
-        let Some(table) = fault.tables.lock(fault.page) else {
+        let Some(table) = fault.lock_found() else {
             return Ok(Step::Again);
         };
         let index = fault.index();
@@ -265,7 +288,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
         let prepared = self.prepare_private(fault, &mut ctx);
-        let table = match prepared.and_then(|()| fault.lock_table(self)) {
+        let table = match prepared.and_then(|()| fault.lock_table()) {
             Ok(found) => found,
             Err(error) => {
                 self.rmap.finish(&env, ctx);
@@ -280,7 +303,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
             table.fill(
                 index,
-                F::leaf(frame, 1, fault.entered.view.prot, Marks::DIRTY),
+                F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY),
             );
             table.count_made(1);
         }
@@ -297,8 +320,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ctx: &mut R::Ctx,
     ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
-        let entered = &fault.entered;
-        let region = (entered.region).known_as(fault.space.handle(), &entered.view);
+        let region = fault
+            .entered
+            .region
+            .known_as(fault.space.handle(), &fault.view());
         self.rmap.prepare(&env, ctx, 1)?;
         self.rmap.prepare_private(&env, self, region)
     }
@@ -333,16 +358,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// First load from a private page without object: the shared zero page.
     fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
-        let prot: Prot = fault.entered.view.prot.read_only();
+        let prot: Prot = fault.entered.region.prot().read_only();
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
         let made = match fault.lowest.1 {
             1 => 0,
-            _ => (fault.tables).link_leaf(fault.page, fault.lowest, leaf)?,
+            _ => fault.tables().link_leaf(fault.page, fault.lowest, leaf)?,
         };
         if made > 0 {
-            self.count_tables(fault.pin, fault.space, made, 0);
+            fault.cpu.count_tables(fault.space, made, 0);
         } else {
-            let Some(table) = fault.lock_empty(self)? else {
+            let Some(table) = fault.lock_empty()? else {
                 return Ok(Step::Again);
             };
             table.fill(fault.index(), leaf);

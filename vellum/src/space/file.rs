@@ -5,7 +5,6 @@ use super::error::{FaultError, MapError};
 use super::fault::{Fault, Resolved, Step};
 use super::manager::Vm;
 use super::page::PageBytes;
-use super::region::RegionView;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{Flags, Request, Site};
 use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKind};
@@ -22,9 +21,9 @@ const MAX_AROUND: usize = u64::BITS as usize;
 const READ_BATCH: u64 = 16;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Which count a mapped page of the region's object belongs to.
-    pub(super) fn cache_kind(&self, view: &RegionView) -> Resident {
-        match self.objects.get(view.object).kind() {
+    /// Which count a mapped page of an object belongs to.
+    pub(super) fn cache_kind(&self, object: u32) -> Resident {
+        match self.objects.get(object).kind() {
             ObjectKind::File { .. } => Resident::File,
             ObjectKind::SharedMemory => Resident::SharedMemory,
         }
@@ -32,7 +31,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The page of the region's object that a fault needs, with a reference.
     fn object_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Result<Pfn, Step>, FaultError> {
-        let view = &fault.entered.view;
+        let view = fault.view();
         let index = view.index_of(fault.page);
         if index >= self.objects.get(view.object).pages() {
             return Err(FaultError::PastEnd);
@@ -63,7 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A truncation meanwhile may have left the window without pages.
         let nodes = around.pages().max(1) as usize;
         let prepared = self.rmap.prepare(&env, &mut ctx, nodes);
-        let table = match prepared.and_then(|()| fault.lock_empty(self)) {
+        let table = match prepared.and_then(|()| fault.lock_empty()) {
             Ok(Some(table)) => table,
             other => {
                 self.rmap.finish(&env, ctx);
@@ -84,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !installed {
             return Ok(Step::Wait(frame));
         }
-        let kind = self.cache_kind(&fault.entered.view);
+        let kind = self.cache_kind(fault.entered.region.object());
         fault.count_resident(kind, 1 + u64::from(more));
         let events = &fault.cpu.events;
         events.file_maps.bump();
@@ -103,7 +102,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frame: Pfn,
         ctx: &mut R::Ctx,
     ) -> bool {
-        let view = &fault.entered.view;
+        let view = fault.view();
         let record = self.memory.frame(frame);
         record.adopt_mapping();
         // A truncation locks the page and then looks at the mapping count: one
@@ -137,7 +136,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The pages that a fault may map: an aligned window around its page, in
     /// the region, the object and one table. Stores map their page alone.
     fn window(&self, fault: &Fault<'_, P, F, R>) -> PageRange {
-        let view = &fault.entered.view;
+        let view = fault.view();
         let width = u64::from(self.design.fault_around).min(MAX_AROUND as u64);
         if fault.access == Access::Write || width <= 1 {
             return PageRange::new(fault.page, 1);
@@ -165,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         window: PageRange,
         ctx: &mut R::Ctx,
     ) -> u32 {
-        let view = &fault.entered.view;
+        let view = fault.view();
         let object = self.objects.get(view.object);
         let radix = self.objects.radix(object);
         if window.is_empty() {
@@ -225,7 +224,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// First store to a page of a private mapping of an object: a copy.
     pub(super) fn map_private_copy(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
-        let view = &fault.entered.view;
+        let view = fault.view();
         let index = view.index_of(fault.page);
         let object = self.objects.get(view.object);
         if index >= object.pages() {

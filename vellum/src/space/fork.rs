@@ -236,7 +236,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.count_resident(pin, child, Resident::Anonymous, copied.anonymous);
         self.count_resident(pin, child, Resident::Zero, copied.zero);
         if copied.cached != 0 {
-            let kind = self.cache_kind(&copying.view);
+            let kind = self.cache_kind(copying.view.object);
             self.count_resident(pin, child, kind, copied.cached);
         }
         result

@@ -5,7 +5,7 @@
 //! CPU's last region is tried first and needs only the second half.
 
 use super::manager::{CpuState, Live, Vm};
-use super::region::{Region, RegionView};
+use super::region::Region;
 use super::regions::RegionHandle;
 use crate::addr::Vpn;
 use crate::platform::Platform;
@@ -17,10 +17,8 @@ use crate::table::Format;
 
 /// A region that cannot change while this exists.
 pub(super) struct Entered<'a, R: ReverseMap> {
-    /// The region.
+    /// The region; as long as this lives, its properties stay.
     pub(super) region: &'a Region<R>,
-    /// Its properties.
-    pub(super) view: RegionView,
     _access: SharedAccess<'a>,
 }
 
@@ -38,13 +36,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Pins the CPU for a fault in the space with handle `space`, and announces
     /// the region of the CPU's last fault under the same fence.
     #[inline]
-    pub(super) fn pin_for_fault(&self, space: u32) -> Pin<'_> {
-        self.memory.pin_with(|cpu| {
+    pub(super) fn pin_for_fault(&self, space: u32) -> (Pin<'_>, Option<Expected<'_>>) {
+        let mut expected = None;
+        let pin = self.memory.pin_with(|cpu| {
             let last = self.cpus.of(cpu).last_region.load(Ordering::Relaxed);
             if last != 0 {
-                self.announcements.expect(cpu, region_key(space, last));
+                expected = Some(self.announcements.expect(cpu, region_key(space, last)));
             }
-        })
+        });
+        (pin, expected)
     }
 
     /// The region of `space` that holds `page`, entered. `expected` is what
@@ -64,10 +64,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(expected) = expected
             && !cached.is_none()
         {
-            let region = self.region(cached);
+            // SAFETY: this CPU stored the address below, together with the handle.
+            let region = unsafe { self.regions.at(cpu.last_region_at.load(Ordering::Relaxed)) };
             let key = region_key(space.handle(), cached.raw());
-            if region.range().contains(page)
-                && let Some(access) = expected.enter(&region.gate, key)
+            if let Some(access) = expected.enter(&region.gate, key)
                 && let Some(entered) = check_entered(access, space, region, page)
             {
                 return Lookup::Found(entered);
@@ -91,6 +91,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .and_then(|access| check_entered(access, space, found, page));
         match entered {
             Some(entered) => {
+                let address = self.regions.address(found.handle());
+                cpu.last_region_at.store(address, Ordering::Relaxed);
                 last.store(handle, Ordering::Relaxed);
                 Lookup::Found(entered)
             }
@@ -123,10 +125,8 @@ fn check_entered<'a, R: ReverseMap>(
     region: &'a Region<R>,
     page: Vpn,
 ) -> Option<Entered<'a, R>> {
-    let view = region.view();
-    (region.space() == space.handle() && view.range.contains(page)).then_some(Entered {
+    (region.space() == space.handle() && region.range().contains(page)).then_some(Entered {
         region,
-        view,
         _access: access,
     })
 }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use super::account::{Account, Delta, LimitWords, Resident};
+use super::account::{Account, Delta, LimitWords};
 use super::error::{CreateError, MapError};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
@@ -182,8 +182,12 @@ impl<'a, R: ReverseMap> Live<'a, R> {
 pub(super) struct CpuState {
     /// What it added to the space it has loaded.
     pub(super) delta: Delta,
+    /// Where that space lies, as its arena says.
+    space_at: AtomicU64,
     /// The region of its last fault, or 0.
     pub(super) last_region: AtomicU32,
+    /// Where that region lies, as its arena says.
+    pub(super) last_region_at: AtomicU64,
     pub(super) events: Events,
 }
 
@@ -411,19 +415,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// tables on this CPU. `None` if there is no such space.
     pub fn load(&self, id: SpaceId) -> Option<Loaded> {
         let pin = self.pin();
-        let space = self.find_space(id)?;
-        self.load_pinned(&pin, self.cpus.get(&pin), space);
+        let space = self.load_named(&pin, self.cpus.get(&pin), id)?;
         Some(Loaded {
             tag: SpaceTag(id.handle),
             root: space.root(),
         })
     }
 
+    /// The space with this name, if it exists, loaded on this CPU.
     #[inline]
-    pub(super) fn load_pinned(&self, pin: &Pin<'_>, cpu: &CpuState, space: Live<'_, R>) {
-        if cpu.delta.space.load(Ordering::Relaxed) != space.key() {
-            self.switch(pin, space);
+    pub(super) fn load_named(
+        &self,
+        pin: &Pin<'_>,
+        cpu: &CpuState,
+        id: SpaceId,
+    ) -> Option<Live<'_, R>> {
+        if cpu.delta.space.load(Ordering::Relaxed) == id.to_bits() {
+            // SAFETY: this CPU stored the address in `switch`, together with the name.
+            return unsafe { self.spaces.at(cpu.space_at.load(Ordering::Relaxed)) }.named(id);
         }
+        let space = self.find_space(id)?;
+        self.switch(pin, space);
+        Some(space)
     }
 
     #[cold]
@@ -431,6 +444,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.settle(pin);
         let cpu = self.cpus.get(pin);
         cpu.last_region.store(0, Ordering::Relaxed);
+        let address = self.spaces.address(Handle::from_raw(space.handle()));
+        cpu.space_at.store(address, Ordering::Relaxed);
         cpu.delta.space.store(space.key(), Ordering::Relaxed);
         let bit = CpuSet::bit(pin.cpu(), self.cpu_shift);
         if space.active.load(Ordering::Relaxed) & bit == 0 {
@@ -522,18 +537,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(guard)
     }
 
-    /// Counts a table made for or freed from a space.
+    /// Counts tables made for or freed from a space.
     pub(super) fn count_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, made: u32, freed: u32) {
-        if made != 0 {
-            self.events(pin).tables_made.add(u64::from(made));
-        }
-        if freed != 0 {
-            self.events(pin).tables_freed.add(u64::from(freed));
-        }
-        let change = u64::from(made).wrapping_sub(u64::from(freed));
-        if change != 0 {
-            self.count_resident(pin, space, Resident::Table, change);
-        }
+        self.cpus.get(pin).count_tables(space, made, freed);
     }
 }
 

@@ -134,6 +134,24 @@ impl<R: ReverseMap> Region<R> {
         }
     }
 
+    /// Rights of its pages.
+    #[inline]
+    pub fn prot(&self) -> Prot {
+        Prot::from_bits(self.word.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Whether stores reach an object.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        Traits(self.word.load(Ordering::Relaxed)).has(Traits::SHARED)
+    }
+
+    /// Handle of the object, or 0.
+    #[inline]
+    pub fn object(&self) -> u32 {
+        self.object.load(Ordering::Relaxed)
+    }
+
     /// The pages.
     #[inline]
     pub fn range(&self) -> PageRange {

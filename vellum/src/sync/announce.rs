@@ -89,27 +89,20 @@ impl Announcements {
     }
 
     /// Announces a key before it is known that its region will be entered. The
-    /// caller is about to pass a full fence, and then takes the announcement
-    /// over with [`Announcements::expected`].
+    /// caller has bound itself to `cpu` and passes a full fence before it uses
+    /// what is returned.
     #[inline]
-    pub fn expect(&self, cpu: CpuId, key: u64) {
+    pub fn expect(&self, cpu: CpuId, key: u64) -> Expected<'_> {
         let slot = &self.slots[cpu.0 as usize].0;
         debug_assert!(
             slot.load(Ordering::Relaxed) == 0,
             "a CPU is in one region at a time"
         );
         slot.store(key, Ordering::Relaxed);
-    }
-
-    /// What [`Announcements::expect`] announced on this CPU, if it was called.
-    #[inline]
-    pub fn expected(&self, pin: &Pin<'_>) -> Option<Expected<'_>> {
-        let slot = &self.slots[pin.cpu().0 as usize].0;
-        let key = slot.load(Ordering::Relaxed);
-        (key != 0).then(|| Expected {
+        Expected {
             key,
             access: SharedAccess { slot },
-        })
+        }
     }
 
     /// Waits until no CPU of `cpus` announces a key that `concerns` accepts.

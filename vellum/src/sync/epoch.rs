@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 
 use super::atomic::{AtomicU64, Ordering, fence, spin_hint};
 use super::percpu::CachePadded;
-use crate::platform::{CpuId, NodeId};
+use crate::platform::CpuId;
 
 /// What a pin asks of the platform. Implemented once, by the manager, for every platform.
 pub trait PinHost {
@@ -43,8 +43,8 @@ impl Epochs {
     /// Announces `cpu`, which the caller has pinned through `host`, and returns
     /// the proof. Nested pins keep the outer announcement.
     #[inline]
-    pub fn enter<'a>(&'a self, host: &'a dyn PinHost, cpu: CpuId, node: NodeId) -> Pin<'a> {
-        self.enter_with(host, cpu, node, || ())
+    pub fn enter<'a>(&'a self, host: &'a dyn PinHost, cpu: CpuId) -> Pin<'a> {
+        self.enter_with(host, cpu, || ())
     }
 
     /// The same, with something else announced under the same fence, unless
@@ -54,7 +54,6 @@ impl Epochs {
         &'a self,
         host: &'a dyn PinHost,
         cpu: CpuId,
-        node: NodeId,
         announce: impl FnOnce(),
     ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
@@ -72,7 +71,6 @@ impl Epochs {
         }
         Pin {
             cpu,
-            node,
             outermost,
             host,
             epochs: self,
@@ -118,7 +116,6 @@ impl Epochs {
 /// with a pin.
 pub struct Pin<'a> {
     cpu: CpuId,
-    node: NodeId,
     outermost: bool,
     host: &'a dyn PinHost,
     epochs: &'a Epochs,
@@ -130,12 +127,6 @@ impl Pin<'_> {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
-    }
-
-    /// The CPU's node.
-    #[inline]
-    pub fn node(&self) -> NodeId {
-        self.node
     }
 
     /// The epochs this pin is announced in.

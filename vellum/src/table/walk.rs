@@ -12,9 +12,6 @@ use crate::platform::Platform;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
-/// More levels than any format has.
-const MAX_LEVELS: usize = 6;
-
 /// The tables of one space, for a pinned caller.
 pub struct Tables<'a, P: Platform, F> {
     memory: &'a PhysicalMemory<P>,
@@ -63,7 +60,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 entry: 0,
             },
         )?;
-        memory.frame(root).init_table(owner, F::LEVELS, Vpn(0));
+        memory.frame(root).init_table(owner, F::LEVELS, Vpn(0), 0);
         Ok(root)
     }
 
@@ -75,23 +72,13 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         (entry, level)
     }
 
-    /// The same, with the lowest table on the way, for [`Tables::lock_found`].
+    /// The same, with the lowest table on the way, which the caller may lock under the
+    /// same pin.
     #[inline]
     pub fn find(&self, page: Vpn) -> (u64, (Pfn, u32)) {
-        let (table, level) = self.descend(page);
-        let entry = self.word(table, level, page);
-        if F::is_mapped(entry) && F::is_leaf(entry, level) {
-            (entry, (table, level))
-        } else {
-            (0, (table, level))
-        }
-    }
-
-    /// Locks a table found under the same pin; `None` if it is not linked any
-    /// more.
-    #[inline]
-    pub fn lock_found(&self, table: Pfn) -> Option<LockedTable<'a, F>> {
-        LockedTable::lock(self.memory, self.pin, table)
+        let (table, level, entry) = self.descend(page);
+        let is_leaf = F::is_mapped(entry) && F::is_leaf(entry, level);
+        (if is_leaf { entry } else { 0 }, (table, level))
     }
 
     #[inline]
@@ -99,25 +86,30 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         table_words::<F, P>(self.memory, table)[F::index(page, level)].load(Ordering::Acquire)
     }
 
-    /// The lowest table on the way to `page`, and its level.
+    /// The lowest table on the way to `page`, its level, and its entry.
     #[inline]
-    fn descend(&self, page: Vpn) -> (Pfn, u32) {
+    fn descend(&self, page: Vpn) -> (Pfn, u32, u64) {
+        self.descend_to(page, 1)
+    }
+
+    /// The same, but no further than to the table at level `lowest`.
+    #[inline]
+    fn descend_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32, u64) {
         let mut table = self.root;
         let mut level = F::LEVELS;
-        while level > 1 {
+        loop {
             let entry = self.word(table, level, page);
-            if !F::is_mapped(entry) || F::is_leaf(entry, level) {
-                break;
+            if level <= lowest || !F::is_mapped(entry) || F::is_leaf(entry, level) {
+                return (table, level, entry);
             }
             table = F::frame(entry, level);
             level -= 1;
         }
-        (table, level)
     }
 
     /// The level-1 table that holds the entry for `page`, if there is one.
     pub fn leaf_table(&self, page: Vpn) -> Option<Pfn> {
-        let (table, level) = self.descend(page);
+        let (table, level, _) = self.descend(page);
         (level == 1).then_some(table)
     }
 
@@ -126,7 +118,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     #[inline]
     pub fn lock(&self, page: Vpn) -> Option<LockedTable<'a, F>> {
         loop {
-            let (table, level) = self.descend(page);
+            let (table, level, _) = self.descend(page);
             let Some(locked) = LockedTable::lock(self.memory, self.pin, table) else {
                 continue;
             };
@@ -162,8 +154,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     ) -> Result<(LockedTable<'a, F>, u32), OutOfMemory> {
         let mut made = 0;
         loop {
-            let (table, level) = self.descend_to(page, leaf_level);
-            let entry = self.word(table, level, page);
+            let (table, level, entry) = self.descend_to(page, leaf_level);
             if level == leaf_level || F::is_mapped(entry) {
                 if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
                     let entry = locked.load(F::index(page, level));
@@ -186,6 +177,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing was linked.
+    #[inline(never)]
     pub fn link_leaf(
         &self,
         page: Vpn,
@@ -196,25 +188,10 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         self.link(page, table, level, 1, leaf)
     }
 
-    #[inline]
-    fn descend_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32) {
-        let mut table = self.root;
-        let mut level = F::LEVELS;
-        while level > lowest {
-            let entry = self.word(table, level, page);
-            if !F::is_mapped(entry) || F::is_leaf(entry, level) {
-                break;
-            }
-            table = F::frame(entry, level);
-            level -= 1;
-        }
-        (table, level)
-    }
-
     /// Makes the tables for `page` below `top`, down to `lowest`, and links
     /// them with one store. The entry of the lowest is `leaf`, or empty if
     /// that is 0.
-    #[inline(never)]
+    #[inline(always)]
     fn link(
         &self,
         page: Vpn,
@@ -223,63 +200,72 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         lowest: u32,
         leaf: u64,
     ) -> Result<u32, OutOfMemory> {
-        let mut spare = [Pfn::NONE; MAX_LEVELS];
-        for level in lowest..top_level {
-            let wanted = Wanted {
-                site: Site::TablePage,
-                level,
-                entry: F::index(page, level),
-            };
-            let made = self.source.take(self.memory, self.pin, wanted);
-            match made {
-                Ok(table) => spare[level as usize] = table,
-                Err(error) => {
-                    self.give_back(&spare);
-                    return Err(error);
-                }
-            }
-        }
-        for level in lowest..top_level {
-            let frame = self.memory.frame(spare[level as usize]);
-            frame.init_table(self.owner, level, F::table_base(page, level));
-            let entry = if level > lowest {
-                F::table_entry(spare[level as usize - 1])
-            } else {
-                leaf
-            };
-            if entry != 0 {
-                let words = table_words::<F, P>(self.memory, spare[level as usize]);
-                words[F::index(page, level)].store(entry, Ordering::Relaxed);
-                frame.add_live(1);
-            }
+        let mut entry = F::table_entry(self.make(page, lowest, leaf)?);
+        if lowest + 1 < top_level {
+            entry = self.make_above(page, lowest, top_level, entry)?;
         }
         if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top) {
             let index = F::index(page, top_level);
             if locked.load(index) == 0 {
-                locked.fill(index, F::table_entry(spare[top_level as usize - 1]));
+                locked.fill(index, entry);
                 locked.count_made(1);
                 return Ok(top_level - lowest);
             }
         }
-        self.scrub(&spare, page, lowest, top_level);
-        self.give_back(&spare);
+        self.unmake(page, lowest, top_level, entry);
         Ok(0)
     }
 
-    /// Empties tables that were prepared but not linked.
-    fn scrub(&self, spare: &[Pfn; MAX_LEVELS], page: Vpn, lowest: u32, top_level: u32) {
-        for level in lowest..top_level {
-            let words = table_words::<F, P>(self.memory, spare[level as usize]);
-            words[F::index(page, level)].store(0, Ordering::Relaxed);
+    /// Makes the tables between the one at `lowest`, which `entry` names, and
+    /// `top_level`; returns the entry for the highest. Gives all back if it fails.
+    #[inline(never)]
+    fn make_above(
+        &self,
+        page: Vpn,
+        lowest: u32,
+        top_level: u32,
+        mut entry: u64,
+    ) -> Result<u64, OutOfMemory> {
+        for level in lowest + 1..top_level {
+            let made = self.make(page, level, entry);
+            let table = made.inspect_err(|_| self.unmake(page, lowest, level, entry))?;
+            entry = F::table_entry(table);
         }
+        Ok(entry)
     }
 
-    fn give_back(&self, spare: &[Pfn; MAX_LEVELS]) {
-        for (level, &table) in spare.iter().enumerate() {
-            if !table.is_none() {
-                let level = level as u32;
-                self.source.give_back(self.memory, self.pin, table, level);
-            }
+    /// Makes a table at `level` whose only entry, that of `page`, is `entry`;
+    /// an empty one if that is 0.
+    #[inline]
+    fn make(&self, page: Vpn, level: u32, entry: u64) -> Result<Pfn, OutOfMemory> {
+        let index = F::index(page, level);
+        let wanted = Wanted {
+            site: Site::TablePage,
+            level,
+            entry: index,
+        };
+        let table = self.source.take(self.memory, self.pin, wanted)?;
+        let live = u32::from(entry != 0);
+        let base = F::table_base(page, level);
+        self.memory
+            .frame(table)
+            .init_table(self.owner, level, base, live);
+        if entry != 0 {
+            let words = table_words::<F, P>(self.memory, table);
+            words[index].store(entry, Ordering::Relaxed);
+        }
+        Ok(table)
+    }
+
+    /// Empties and gives back the tables for `page` that were made below
+    /// `top_level` and not linked; `entry` names the highest.
+    #[cold]
+    fn unmake(&self, page: Vpn, lowest: u32, top_level: u32, mut entry: u64) {
+        for level in (lowest..top_level).rev() {
+            let table = F::frame(entry, level + 1);
+            let words = table_words::<F, P>(self.memory, table);
+            entry = words[F::index(page, level)].swap(0, Ordering::Relaxed);
+            self.source.give_back(self.memory, self.pin, table, level);
         }
     }
 
@@ -292,7 +278,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             let parent = loop {
                 // The table is linked and locked, so its parents are linked too;
                 // one that is just being marked dead would have to be empty.
-                let (parent, level) = self.descend_to(page, above);
+                let (parent, level, _) = self.descend_to(page, above);
                 debug_assert!(level == above, "linked table without a parent");
                 if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent) {
                     break locked;
@@ -326,9 +312,12 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 let level = locked.level();
                 let index = F::index(page, level);
                 let below = level - 1;
-                self.memory
-                    .frame(table)
-                    .init_table(self.owner, below, F::table_base(page, below));
+                self.memory.frame(table).init_table(
+                    self.owner,
+                    below,
+                    F::table_base(page, below),
+                    F::ENTRIES as u32,
+                );
                 // Hardware may mark the large leaf until it is replaced, so its
                 // replacement claims the marks of the entry it swaps out.
                 locked.update(index, super::Users::Hardware, |entry| {
@@ -341,7 +330,6 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                     }
                     F::table_entry(table)
                 });
-                self.memory.frame(table).add_live(F::ENTRIES as u32);
                 true
             });
         if !done {
@@ -400,7 +388,7 @@ impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
     fn next(&mut self) -> Option<Span<'a, F>> {
         while self.next < self.end {
             let page = self.next;
-            let (table, level) = self.tables.descend(page);
+            let (table, level, _) = self.tables.descend(page);
             let Some(locked) = LockedTable::<F>::lock(self.tables.memory, self.tables.pin, table)
             else {
                 continue;

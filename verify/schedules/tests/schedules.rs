@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use vellum::addr::{Access, Pfn};
-use vellum::platform::{CpuId, CpuSet, Flush, NodeId, Platform, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, Flush, Platform, SpaceTag};
 use vellum::sync::atomic::{AtomicU64, Ordering, fence};
 use vellum::sync::{Epochs, PinHost, SpinLock};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
@@ -74,7 +74,7 @@ fn a_spin_lock_loses_no_update_under_any_schedule() {
             for _ in 0..2 {
                 let host = Host(&machine);
                 let cpu = machine.pin();
-                let pin = epochs.enter(&host, cpu, NodeId(0));
+                let pin = epochs.enter(&host, cpu);
                 *count.lock(&pin) += 1;
             }
         });

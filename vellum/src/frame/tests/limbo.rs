@@ -62,7 +62,7 @@ fn a_frame_retired_as_zero_is_not_zeroed_again() {
     let memory = simple(1, 1024);
     let zeroed = Request::page(Site::TablePage).zeroed();
     let table = memory.alloc(&memory.pin(), zeroed).unwrap();
-    memory.frame(table).init_table(1, 1, crate::addr::Vpn(0));
+    memory.frame(table).init_table(1, 1, crate::addr::Vpn(0), 0);
     let before = memory.stats().bytes_zeroed;
     memory.retire(&memory.pin(), table, true);
     pass_epochs(&memory, 2);
@@ -81,7 +81,7 @@ fn a_retired_frame_keeps_its_flags_for_stale_readers() {
     let pin = memory.pin();
     let table = memory.alloc(&pin, Request::page(Site::TablePage)).unwrap();
     let frame = memory.frame(table);
-    frame.init_table(9, 2, crate::addr::Vpn(512));
+    frame.init_table(9, 2, crate::addr::Vpn(512), 0);
     frame.set(Flags::DEAD);
     memory.retire(&pin, table, false);
     assert!(frame.has(Flags::DEAD));

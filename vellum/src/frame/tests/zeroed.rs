@@ -11,7 +11,7 @@ fn kept_apart(cpus: usize, frames: u32) -> Memory {
 
 /// Frees a table as its space would, and waits for its epoch.
 fn retire_table(memory: &Memory, table: Pfn) {
-    memory.frame(table).init_table(1, 1, Vpn(0));
+    memory.frame(table).init_table(1, 1, Vpn(0), 0);
     memory.retire_tables(&memory.pin(), table, |_| Pfn::NONE);
     for _ in 0..2 {
         assert!(memory.epochs().try_advance());
@@ -167,7 +167,7 @@ fn random_sequences_with_zero_frames_lose_nothing() {
             let (pfn, order) = held.swap_remove(rng.below(held.len()));
             if order == 0 && rng.below(2) == 0 {
                 memory.zero(&memory.pin(), pfn);
-                memory.frame(pfn).init_table(1, 1, Vpn(0));
+                memory.frame(pfn).init_table(1, 1, Vpn(0), 0);
                 memory.retire_tables(&memory.pin(), pfn, |_| Pfn::NONE);
             } else {
                 memory.put_order(&memory.pin(), pfn, order);

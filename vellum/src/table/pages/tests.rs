@@ -40,7 +40,7 @@ fn take(memory: &Memory, source: &Source, level: u32) -> Pfn {
     assert_eq!(memory.platform().peek(table), [0; 4096]);
     memory
         .frame(table)
-        .init_table(1, level, crate::addr::Vpn(0));
+        .init_table(1, level, crate::addr::Vpn(0), 0);
     table
 }
 

@@ -11,7 +11,7 @@ mod region;
 mod tables;
 
 use crate::PREEMPTIONS;
-use crate::platform::{CpuId, NodeId};
+use crate::platform::CpuId;
 use crate::sync::{Epochs, Pin, PinHost};
 
 /// Runs a model in every order with few preemptions.
@@ -30,5 +30,5 @@ impl PinHost for Host {
 }
 
 fn pin(epochs: &Epochs, cpu: u16) -> Pin<'_> {
-    epochs.enter(&Host, CpuId(cpu), NodeId(0))
+    epochs.enter(&Host, CpuId(cpu))
 }

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Host, check, pin};
-use crate::platform::{CpuId, CpuSet, NodeId};
+use crate::platform::{CpuId, CpuSet};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Announcements, Epochs, RegionGate, SeqCount};
 
@@ -80,10 +80,10 @@ impl Model {
     /// As [`Model::read`], with the region announced together with the epoch,
     /// before it is looked up.
     fn read_expected(&self, cpu: u16) {
-        let pin = self.epochs.enter_with(&Host, CpuId(cpu), NodeId(0), || {
-            self.announcements.expect(CpuId(cpu), KEY);
+        let mut expected = None;
+        let _pin = self.epochs.enter_with(&Host, CpuId(cpu), || {
+            expected = Some(self.announcements.expect(CpuId(cpu), KEY));
         });
-        let expected = self.announcements.expected(&pin);
         if self.find().is_some()
             && let Some(expected) = expected
             && let Some(_access) = expected.enter(&self.gate, KEY)
@@ -163,10 +163,11 @@ fn a_reader_that_announced_ahead_sees_no_change() {
 fn an_announcement_made_in_vain_ends() {
     check(|| {
         let model = Model::new();
-        let pin = model.epochs.enter_with(&Host, CpuId(1), NodeId(0), || {
-            model.announcements.expect(CpuId(1), KEY + 1);
+        let mut expected = None;
+        let pin = model.epochs.enter_with(&Host, CpuId(1), || {
+            expected = Some(model.announcements.expect(CpuId(1), KEY + 1));
         });
-        let expected = model.announcements.expected(&pin).unwrap();
+        let expected = expected.unwrap();
         assert!(expected.enter(&model.gate, KEY).is_none());
         // Would not return if it still stood.
         model.gate.close();

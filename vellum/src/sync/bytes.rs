@@ -8,15 +8,21 @@ use super::atomic::AtomicU64;
 /// will be written soon. Costs little if it is there, and may do nothing.
 #[inline]
 pub fn prefetch<T>(value: &T) {
+    prefetch_at(core::ptr::from_ref(value).cast());
+}
+
+/// The same for the line at an address, which may be no memory's.
+#[inline]
+pub fn prefetch_at(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching has no effect on memory, and the instruction exists
-    // on every x86-64 processor.
+    // SAFETY: prefetching has no effect on memory and never faults, and the
+    // instruction exists on every x86-64 processor.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    let _ = address;
 }
 
 /// Bytes of a cache line.

@@ -69,16 +69,18 @@ pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &Waiting)
 /// Brings the line of an entry near that will probably be filled soon.
 #[inline]
 pub(super) fn prefetch<P: Platform>(memory: &PhysicalMemory<P>, table: Pfn, entry: usize) {
-    let entry = entry & (memory.frame_size() / 8 - 1);
-    // SAFETY: as in `first_entry`; the entry is one of the frame's.
-    let words = unsafe { bytes::words(memory.direct(table), entry + 1) };
-    bytes::prefetch(&words[entry]);
+    let start = memory.direct(table).as_ptr();
+    bytes::prefetch_at(start.wrapping_add(entry * size_of::<u64>()));
 }
 
 /// Prepares the record of a table that is kept from now on.
 #[inline]
-pub(super) fn enter<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
-    let frame = memory.frame(table);
+pub(super) fn enter<P: Platform>(
+    memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
+    table: Pfn,
+    frame: &Frame,
+) {
     frame.set_kind(Kind::Table);
     frame.init_counts(0, 0);
     memory.check_zero(pin, table);

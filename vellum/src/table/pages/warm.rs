@@ -31,6 +31,32 @@ struct WarmCpu {
     peak: AtomicU32,
 }
 
+impl WarmCpu {
+    /// A table was taken from the stack, and is not to be had.
+    #[cold]
+    #[inline(never)]
+    fn keep_after_all(&self, table: Pfn) -> Result<Pfn, OutOfMemory> {
+        self.stack.push(table);
+        Err(OutOfMemory)
+    }
+
+    /// Brings the table near that will be taken after `others`.
+    #[inline]
+    fn fetch<P: Platform>(&self, memory: &PhysicalMemory<P>, others: u32, wanted: Wanted) {
+        if let Some(next) = self.stack.after(others) {
+            bytes::prefetch(memory.frame(next));
+            keep::prefetch(memory, next, wanted.entry);
+        }
+    }
+
+    fn note_peak(&self) {
+        let now = self.stack.len();
+        if now > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
 /// `ptepage=warm` and `ptepage=depot`.
 ///
 /// `depot` puts between the stack and the allocator what Jeff Bonwick put
@@ -83,6 +109,7 @@ impl Warm {
         keep::node_limit(memory, pin).min(most)
     }
 
+    /// Puts tables on the stack whose epoch has passed.
     fn settle<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
@@ -97,9 +124,10 @@ impl Warm {
         while let Some(table) = tables.pop(memory) {
             self.put(memory, pin, cpu, table, limit);
         }
+        cpu.note_peak();
     }
 
-    #[inline]
+    #[inline(always)]
     fn put<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
@@ -108,24 +136,22 @@ impl Warm {
         table: Pfn,
         limit: u32,
     ) {
-        if memory.frame(table).zone() != cpu.home {
+        let frame = memory.frame(table);
+        if frame.zone() != cpu.home {
             return keep::free(memory, pin, table);
         }
         if cpu.stack.len() >= limit {
             self.spill(memory, pin, cpu);
         }
-        keep::enter(memory, pin, table);
+        keep::enter(memory, pin, table, frame);
         cpu.stack.push(table);
-        let now = cpu.stack.len();
-        if now > cpu.peak.load(Ordering::Relaxed) {
-            cpu.peak.store(now, Ordering::Relaxed);
-        }
     }
 
     /// Gives the coldest batch to the depot, or to the allocator if there is
     /// none or it is full.
     #[cold]
     fn spill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
+        cpu.note_peak();
         let mut batch = Chain::EMPTY;
         while batch.count() < Depot::BATCH
             && let Some(table) = cpu.stack.pop_oldest()
@@ -159,8 +185,27 @@ impl Warm {
         count
     }
 
-    /// Finds a table when the stack is empty.
+    /// Takes a table although the stack is empty.
     #[cold]
+    #[inline(never)]
+    fn take_elsewhere<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        wanted: Wanted,
+    ) -> Result<Pfn, OutOfMemory> {
+        let cpu = self.cpus.get(pin);
+        self.refill(memory, pin, cpu);
+        if cpu.stack.len() == 0 {
+            return Fresh::zeroed(memory, pin, wanted.site);
+        }
+        for others in 0..=AHEAD {
+            cpu.fetch(memory, others, wanted);
+        }
+        self.take(memory, pin, wanted)
+    }
+
+    /// Fills the empty stack, if there are tables for it.
     fn refill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
         if cpu.waiting.len() > 0 {
             let tables = keep::passed(memory, &cpu.waiting);
@@ -203,20 +248,13 @@ impl<P: Platform> TablePages<P> for Warm {
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
         let cpu = self.cpus.get(pin);
-        if cpu.stack.len() == 0 {
-            self.refill(memory, pin, cpu);
-            if cpu.stack.len() == 0 {
-                return Fresh::zeroed(memory, pin, wanted.site);
-            }
-        }
+        let Some(table) = cpu.stack.pop() else {
+            return self.take_elsewhere(memory, pin, wanted);
+        };
         if memory.fail_now(wanted.site) {
-            return Err(OutOfMemory);
+            return cpu.keep_after_all(table);
         }
-        let table = cpu.stack.pop().ok_or(OutOfMemory)?;
-        if let Some(next) = cpu.stack.after(AHEAD) {
-            bytes::prefetch(memory.frame(next));
-            keep::prefetch(memory, next, wanted.entry);
-        }
+        cpu.fetch(memory, AHEAD, wanted);
         memory.check_zero(pin, table);
         memory.table_counters(pin).taken.bump();
         Ok(table)
@@ -230,6 +268,7 @@ impl<P: Platform> TablePages<P> for Warm {
             self.limit(memory, pin)
         };
         self.put(memory, pin, cpu, table, limit);
+        cpu.note_peak();
     }
 
     fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {

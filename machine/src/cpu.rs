@@ -61,6 +61,11 @@ impl Cpu {
     }
 }
 
+#[cold]
+fn unpinned_too_often(cpu: CpuId) -> ! {
+    panic!("CPU {} was unpinned more often than pinned", cpu.0);
+}
+
 /// The CPUs of one machine.
 pub(crate) struct Cpus {
     /// Unique in the process, never 0, never used again.
@@ -93,19 +98,21 @@ impl Cpus {
     /// The CPU of this machine that the caller entered last.
     #[inline]
     pub(crate) fn current(&self) -> Option<CpuId> {
-        if let Some(scheduler) = self.scheduler {
-            let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            return tasks.get(&(scheduler.current_task)())?.last().copied();
-        }
         let top = TOP.get();
         if top.machine == self.machine {
             return Some(top.cpu);
         }
-        self.current_below()
+        self.current_elsewhere()
     }
 
+    /// The same for a task of a scheduler, of which no thread says where it is,
+    /// and for a thread that entered another machine since.
     #[cold]
-    fn current_below(&self) -> Option<CpuId> {
+    fn current_elsewhere(&self) -> Option<CpuId> {
+        if let Some(scheduler) = self.scheduler {
+            let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            return tasks.get(&(scheduler.current_task)())?.last().copied();
+        }
         let is_ours = |binding: &&Binding| binding.machine == self.machine;
         BELOW.with_borrow(|below| below.iter().rev().find(is_ours).map(|binding| binding.cpu))
     }
@@ -222,11 +229,9 @@ impl Cpus {
         );
         let state = self.get(cpu);
         let depth = state.pins.load(Ordering::Relaxed);
-        assert!(
-            depth > 0,
-            "CPU {} was unpinned more often than pinned",
-            cpu.0
-        );
+        if depth == 0 {
+            unpinned_too_often(cpu);
+        }
         debug_assert!(
             depth > 1 || state.windows_closed(),
             "CPU {} was unpinned with a window open",

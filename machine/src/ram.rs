@@ -147,12 +147,13 @@ fn node_of_frame(nth: u64, frames: u64, nodes: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Ram {
     layout: Layout,
-    start: NonNull<u8>,
+    /// Where frame 0 is or would be: before the memory if its numbers start higher.
+    origin: *mut u8,
     /// Keeps the memory mapped and ours.
     _claim: ArenaClaim,
 }
 
-// SAFETY: `start` is the address of memory that the claim keeps mapped; RAM is
+// SAFETY: `origin` leads to memory that the claim keeps mapped; RAM is
 // shared by nature, and what is done to its bytes is the users' affair.
 unsafe impl Send for Ram {}
 // SAFETY: as above.
@@ -166,9 +167,10 @@ impl Ram {
             return Err(MachineError::ArenaSize { needed, found });
         }
         let claim = ArenaClaim::new(arena).ok_or(MachineError::ArenaInUse)?;
+        let before = (layout.base as usize) << layout.shift;
         Ok(Ram {
             layout,
-            start: claim.start(),
+            origin: claim.start().as_ptr().wrapping_sub(before),
             _claim: claim,
         })
     }
@@ -188,8 +190,7 @@ impl Ram {
     /// Address of a frame. For a frame that does not exist the address means nothing.
     #[inline]
     pub(crate) fn address(&self, frame: Pfn) -> NonNull<u8> {
-        let offset = (frame.0.wrapping_sub(self.layout.base) as usize) << self.layout.shift;
-        let address = self.start.as_ptr().wrapping_add(offset);
+        let address = (self.origin).wrapping_add((frame.0 as usize) << self.layout.shift);
         // A wild frame number can wrap to anything, so null must be ruled out.
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }

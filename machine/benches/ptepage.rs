@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::design::Design;
-use vellum::frame::{PhysicalMemory, Site};
+use vellum::frame::{Kind, PhysicalMemory, Site};
 use vellum::platform::{CpuId, CpuSet, Platform, SpaceTag};
 use vellum::rmap::Partial;
 use vellum::space::{Advice, MapRequest, Placement};
@@ -53,6 +53,16 @@ const WANTED: Wanted = Wanted {
 };
 /// Tables of a burst of the source alone: those of 32 faults and an exit.
 const BURST: usize = 36;
+/// Frames that are tables, or may become some.
+const TABLES: &[Kind] = &[Kind::Table, Kind::Free, Kind::Reserved, Kind::Cached];
+/// With those that hold the records of spaces and regions.
+const ALL: &[Kind] = &[
+    Kind::Table,
+    Kind::Free,
+    Kind::Reserved,
+    Kind::Cached,
+    Kind::Slab,
+];
 const PAIRS: u32 = 2000;
 const RAM: u64 = 96 << 20;
 
@@ -185,10 +195,10 @@ impl<F: Format> Rig<F> {
         timed(work) / FAULTS as f64
     }
 
-    fn fault_round(&self, cold: bool) -> f64 {
+    fn fault_round(&self, out: &[Kind]) -> f64 {
         self.vm.platform().run_on(CpuId(0), || {
-            if cold {
-                evict(self.vm.platform());
+            if !out.is_empty() {
+                evict(&self.vm, out);
             }
             let time = self.faults();
             self.clear();
@@ -197,13 +207,18 @@ impl<F: Format> Rig<F> {
     }
 }
 
-/// Drops the machine's RAM from the caches. The records of its frames stay.
-fn evict(machine: &Machine) {
+/// Drops frames of these kinds from the caches. The records of frames stay.
+fn evict<F: Format>(vm: &Manager<F>, kinds: &[Kind]) {
+    let machine = vm.platform();
     for range in machine.memory_map() {
-        let first = machine.frame(range.start).as_ptr();
-        let bytes = (range.frames as usize) << machine.frame_shift();
-        for line in (0..bytes).step_by(64) {
-            flush_line(first.wrapping_add(line));
+        for nth in 0..range.frames {
+            let pfn = range.start.offset(nth);
+            if kinds.contains(&vm.memory().frame(pfn).kind()) {
+                let first = machine.frame(pfn).as_ptr();
+                for line in (0..F::FRAME_SIZE).step_by(64) {
+                    flush_line(first.wrapping_add(line));
+                }
+            }
         }
     }
     fence();
@@ -376,11 +391,18 @@ fn format_rows<F: Format>(rounds: usize, wanted: &[String]) {
     let times = interleave(&rigs, rounds, Rig::retired);
     print_rows("table taken, unlinked and retired", &rigs, &times, None);
     let before = counts();
-    let times = interleave(&rigs, 4 * rounds, |rig| rig.fault_round(false));
+    let times = interleave(&rigs, 4 * rounds, |rig| rig.fault_round(&[]));
     print_rows("strided read fault, warm", &rigs, &times, Some(35.0));
     report(&before);
+    let times = interleave(&rigs, rounds / 2, |rig| rig.fault_round(ALL));
+    print_rows(
+        "strided read fault, tables and records of spaces and regions out of the caches",
+        &rigs,
+        &times,
+        None,
+    );
     let before = counts();
-    let times = interleave(&rigs, rounds / 2, |rig| rig.fault_round(true));
+    let times = interleave(&rigs, rounds / 2, |rig| rig.fault_round(TABLES));
     print_rows(
         "strided read fault, tables out of the caches",
         &rigs,

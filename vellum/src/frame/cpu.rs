@@ -150,6 +150,32 @@ impl Ring {
         self.top.store(top.wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// Adds frames, the youngest last. There is room.
+    #[inline]
+    pub(crate) fn extend(&self, frames: impl Iterator<Item = Pfn>) {
+        let push = |run: Run| {
+            if run.frames > 0 {
+                self.push_run(Pfn(run.first), run.frames);
+            }
+        };
+        let mut run = Run {
+            first: 0,
+            frames: 0,
+        };
+        for pfn in frames {
+            let one = Run {
+                first: pfn.0,
+                frames: 1,
+            };
+            let longer = run.with(one).filter(|_| run.frames > 0);
+            run = longer.unwrap_or_else(|| {
+                push(run);
+                one
+            });
+        }
+        push(run);
+    }
+
     /// Takes the first frame of the youngest run.
     #[inline]
     pub(crate) fn pop(&self) -> Option<Pfn> {

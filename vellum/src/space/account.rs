@@ -122,21 +122,16 @@ impl CpuState {
         count: u64,
     ) {
         if self.delta.space.load(Ordering::Relaxed) == space.key() {
-            self.delta.resident[kind as usize].add(count);
+            self.count_loaded(kind, count);
         } else {
             space.account.add(kind, count);
         }
     }
 
-    /// Counts tables made for or freed from a space on this CPU.
+    /// The same for the space that this CPU has loaded.
     #[inline]
-    pub(super) fn count_tables<R: ReverseMap>(&self, space: Live<'_, R>, made: u32, freed: u32) {
-        let (made, freed) = (u64::from(made), u64::from(freed));
-        self.events.tables_made.add(made);
-        self.events.tables_freed.add(freed);
-        if made != freed {
-            self.count_resident(space, Resident::Table, made.wrapping_sub(freed));
-        }
+    pub(super) fn count_loaded(&self, kind: Resident, count: u64) {
+        self.delta.resident[kind as usize].add(count);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
 
 /// What resolving a fault took.
@@ -78,10 +79,19 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         self.entered.region.place(self.space)
     }
 
-    /// Counts entries made (or, wrapping, unmade).
+    /// Counts entries made (or, wrapping, unmade). The CPU has the space
+    /// loaded since the fault began.
     #[inline]
     pub(super) fn count_resident(&self, kind: Resident, count: u64) {
-        self.cpu.count_resident(self.space, kind, count);
+        debug_assert!(self.cpu.delta.space.load(Ordering::Relaxed) == self.space.key());
+        self.cpu.count_loaded(kind, count);
+    }
+
+    /// Counts tables made.
+    #[inline]
+    fn count_tables(&self, made: u32) {
+        self.cpu.events.tables_made.add(u64::from(made));
+        self.count_resident(Resident::Table, u64::from(made));
     }
 
     /// Index of the page's entry in a level-1 table.
@@ -116,7 +126,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
             return Ok(locked);
         }
         let (table, made) = self.tables().lock_or_make(self.page)?;
-        self.cpu.count_tables(self.space, made, 0);
+        self.count_tables(made);
         Ok(table)
     }
 
@@ -365,7 +375,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             _ => fault.tables().link_leaf(fault.page, fault.lowest, leaf)?,
         };
         if made > 0 {
-            fault.cpu.count_tables(fault.space, made, 0);
+            fault.count_tables(made);
         } else {
             let Some(table) = fault.lock_empty()? else {
                 return Ok(Step::Again);

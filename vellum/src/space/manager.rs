@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use super::account::{Account, Delta, LimitWords};
+use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::{CreateError, MapError};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
@@ -539,7 +539,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Counts tables made for or freed from a space.
     pub(super) fn count_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, made: u32, freed: u32) {
-        self.cpus.get(pin).count_tables(space, made, freed);
+        let (made, freed) = (u64::from(made), u64::from(freed));
+        let cpu = self.cpus.get(pin);
+        cpu.events.tables_made.add(made);
+        cpu.events.tables_freed.add(freed);
+        if made != freed {
+            cpu.count_resident(space, Resident::Table, made.wrapping_sub(freed));
+        }
     }
 }
 

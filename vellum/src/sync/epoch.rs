@@ -57,8 +57,8 @@ impl Epochs {
         announce: impl FnOnce(),
     ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
-        let outermost = slot.load(Ordering::Relaxed) == 0;
-        if outermost {
+        let outermost = (slot.load(Ordering::Relaxed) == 0).then_some(slot);
+        if outermost.is_some() {
             let now = self.now.load(Ordering::Relaxed);
             // Release, because whoever reads this value, and not the 0 of the
             // pin before it, must still know that pin's reads to be over.
@@ -116,7 +116,8 @@ impl Epochs {
 /// with a pin.
 pub struct Pin<'a> {
     cpu: CpuId,
-    outermost: bool,
+    /// Where the epoch is announced; a nested pin has none.
+    outermost: Option<&'a AtomicU64>,
     host: &'a dyn PinHost,
     epochs: &'a Epochs,
     not_send: PhantomData<*mut ()>,
@@ -146,8 +147,7 @@ impl Pin<'_> {
     /// read so far may be freed. For long operations, between independent steps.
     #[inline]
     pub fn refresh(&mut self) {
-        if self.outermost {
-            let slot = &self.epochs.announced[self.cpu.0 as usize].0;
+        if let Some(slot) = self.outermost {
             let now = self.epochs.now.load(Ordering::Relaxed);
             if slot.load(Ordering::Relaxed) != now << 1 | 1 {
                 slot.store(now << 1 | 1, Ordering::Release);
@@ -160,10 +160,8 @@ impl Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.outermost {
-            self.epochs.announced[self.cpu.0 as usize]
-                .0
-                .store(0, Ordering::Release);
+        if let Some(slot) = self.outermost {
+            slot.store(0, Ordering::Release);
         }
         self.host.unpin(self.cpu);
     }

@@ -49,6 +49,19 @@ impl WarmCpu {
         }
     }
 
+    /// Prepares a table for the stack, or frees it because it is another node's.
+    #[inline]
+    fn admits<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) -> bool {
+        let frame = memory.frame(table);
+        let is_ours = frame.zone() == self.home;
+        if is_ours {
+            keep::enter(memory, pin, table, frame);
+        } else {
+            keep::free(memory, pin, table);
+        }
+        is_ours
+    }
+
     fn note_peak(&self) {
         let now = self.stack.len();
         if now > self.peak.load(Ordering::Relaxed) {
@@ -115,19 +128,31 @@ impl Warm {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         cpu: &WarmCpu,
-        mut tables: Chain,
+        tables: Chain,
     ) {
         if tables.is_empty() {
             return;
         }
         let limit = self.limit(memory, pin);
-        while let Some(table) = tables.pop(memory) {
-            self.put(memory, pin, cpu, table, limit);
+        let mut tables = tables;
+        if cpu.stack.len() + tables.count() <= limit {
+            let kept = core::iter::from_fn(|| {
+                while let Some(table) = tables.pop(memory) {
+                    if cpu.admits(memory, pin, table) {
+                        return Some(table);
+                    }
+                }
+                None
+            });
+            cpu.stack.extend(kept);
+        } else {
+            while let Some(table) = tables.pop(memory) {
+                self.put(memory, pin, cpu, table, limit);
+            }
         }
         cpu.note_peak();
     }
 
-    #[inline(always)]
     fn put<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
@@ -136,15 +161,12 @@ impl Warm {
         table: Pfn,
         limit: u32,
     ) {
-        let frame = memory.frame(table);
-        if frame.zone() != cpu.home {
-            return keep::free(memory, pin, table);
-        }
         if cpu.stack.len() >= limit {
             self.spill(memory, pin, cpu);
         }
-        keep::enter(memory, pin, table, frame);
-        cpu.stack.push(table);
+        if cpu.admits(memory, pin, table) {
+            cpu.stack.push(table);
+        }
     }
 
     /// Gives the coldest batch to the depot, or to the allocator if there is

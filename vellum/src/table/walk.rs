@@ -177,7 +177,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing was linked.
-    #[inline(never)]
+    #[inline]
     pub fn link_leaf(
         &self,
         page: Vpn,

@@ -75,12 +75,8 @@ pub(super) fn prefetch<P: Platform>(memory: &PhysicalMemory<P>, table: Pfn, entr
 
 /// Prepares the record of a table that is kept from now on.
 #[inline]
-pub(super) fn enter<P: Platform>(
-    memory: &PhysicalMemory<P>,
-    pin: &Pin<'_>,
-    table: Pfn,
-    frame: &Frame,
-) {
+pub(super) fn enter<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
+    let frame = memory.frame(table);
     frame.set_kind(Kind::Table);
     frame.init_counts(0, 0);
     memory.check_zero(pin, table);

@@ -137,7 +137,7 @@ impl Quicklist {
                 }
             }
         }
-        keep::enter(memory, pin, table, memory.frame(table));
+        keep::enter(memory, pin, table);
         self.list(cpu, level).push(memory, table);
         let now = held(cpu) + 1;
         cpu.held.store(now, Ordering::Relaxed);

@@ -196,6 +196,30 @@ fn tables_of_another_node_are_kept_only_by_blind_lists() {
 }
 
 #[test]
+fn a_table_of_another_node_takes_no_place_from_those_kept() {
+    let map = [
+        range(0x100, 1024, 0, Zone::Low),
+        range(0x1000, 1024, 1, Zone::Low),
+    ];
+    let (memory, source) = build("ptepage=warm", TestMachine::new(&[0, 1], &map));
+    let foreign = take(&memory, &source, 1);
+    run_on(1);
+    let mut tables: Vec<Pfn> = (0..100).map(|_| take(&memory, &source, 1)).collect();
+    let pin = memory.pin();
+    let held = || source.stats(&memory).held;
+    while held() < (memory.home_free(&pin) / 16).max(25) {
+        source.give_back(&memory, &pin, tables.pop().unwrap(), 1);
+    }
+    let full = held();
+    source.give_back(&memory, &pin, foreign, 1);
+    assert_eq!(held(), full);
+    drop(pin);
+    memory.send_home(&memory.pin());
+    check(&memory, &source, tables.len() as u64);
+    run_on(0);
+}
+
+#[test]
 fn a_planned_failure_reaches_the_lists_too() {
     for design in KEEPING {
         let (memory, source) = build(design, TestMachine::simple(1, 2048));

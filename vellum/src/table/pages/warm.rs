@@ -52,10 +52,9 @@ impl WarmCpu {
     /// Prepares a table for the stack, or frees it because it is another node's.
     #[inline]
     fn admits<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) -> bool {
-        let frame = memory.frame(table);
-        let is_ours = frame.zone() == self.home;
+        let is_ours = memory.frame(table).zone() == self.home;
         if is_ours {
-            keep::enter(memory, pin, table, frame);
+            keep::enter(memory, pin, table);
         } else {
             keep::free(memory, pin, table);
         }
@@ -128,23 +127,15 @@ impl Warm {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         cpu: &WarmCpu,
-        tables: Chain,
+        mut tables: Chain,
     ) {
         if tables.is_empty() {
             return;
         }
         let limit = self.limit(memory, pin);
-        let mut tables = tables;
         if cpu.stack.len() + tables.count() <= limit {
-            let kept = core::iter::from_fn(|| {
-                while let Some(table) = tables.pop(memory) {
-                    if cpu.admits(memory, pin, table) {
-                        return Some(table);
-                    }
-                }
-                None
-            });
-            cpu.stack.extend(kept);
+            let passed = core::iter::from_fn(|| tables.pop(memory));
+            (cpu.stack).extend(passed.filter(|&table| cpu.admits(memory, pin, table)));
         } else {
             while let Some(table) = tables.pop(memory) {
                 self.put(memory, pin, cpu, table, limit);
@@ -161,10 +152,10 @@ impl Warm {
         table: Pfn,
         limit: u32,
     ) {
-        if cpu.stack.len() >= limit {
-            self.spill(memory, pin, cpu);
-        }
         if cpu.admits(memory, pin, table) {
+            if cpu.stack.len() >= limit {
+                self.spill(memory, pin, cpu);
+            }
             cpu.stack.push(table);
         }
     }
@@ -238,9 +229,7 @@ impl Warm {
         }
         let depot = self.depot(pin);
         if let Some(mut batch) = depot.and_then(|depot| depot.pop(memory, pin)) {
-            while let Some(table) = batch.pop(memory) {
-                cpu.stack.push(table);
-            }
+            (cpu.stack).extend(core::iter::from_fn(|| batch.pop(memory)));
         }
     }
 }

@@ -187,6 +187,12 @@ impl<R: ReverseMap> Region<R> {
         }
     }
 
+    /// The same with those it has now.
+    #[inline]
+    pub(super) fn as_known(&self) -> RegionRef<'_, R::Region> {
+        self.known_as(self.space(), &self.view())
+    }
+
     /// The region's own name.
     #[inline]
     pub(super) fn handle(&self) -> Handle<Region<R>> {

@@ -54,16 +54,6 @@ const WANTED: Wanted = Wanted {
 };
 /// Tables of a burst of the source alone: those of 32 faults and an exit.
 const BURST: usize = 36;
-/// Frames that are tables, or may become some.
-const TABLES: &[Kind] = &[Kind::Table, Kind::Free, Kind::Reserved, Kind::Cached];
-/// With those that hold the records of spaces and regions.
-const ALL: &[Kind] = &[
-    Kind::Table,
-    Kind::Free,
-    Kind::Reserved,
-    Kind::Cached,
-    Kind::Slab,
-];
 const PAIRS: u32 = 2000;
 const RAM: u64 = 96 << 20;
 
@@ -213,7 +203,7 @@ impl<F: Format> Rig<F> {
     /// With frames of these kinds out of the caches: the first fault of a
     /// burst, which also finds the tables above there, each of the others, and
     /// the average.
-    fn cold_round(&self, out: &[Kind]) -> [f64; 3] {
+    fn cold_round(&self, out: fn(Kind) -> bool) -> [f64; 3] {
         self.vm.platform().run_on(CpuId(0), || {
             evict(&self.vm, out);
             let (first, other) = (self.some_faults(0..1), self.some_faults(1..FAULTS));
@@ -224,13 +214,13 @@ impl<F: Format> Rig<F> {
     }
 }
 
-/// Drops frames of these kinds from the caches. The records of frames stay.
-fn evict<F: Format>(vm: &Manager<F>, kinds: &[Kind]) {
+/// Drops frames of the kinds that are `out` from the caches. The records of frames stay.
+fn evict<F: Format>(vm: &Manager<F>, out: fn(Kind) -> bool) {
     let machine = vm.platform();
     for range in machine.memory_map() {
         for nth in 0..range.frames {
             let pfn = range.start.offset(nth);
-            if kinds.contains(&vm.memory().frame(pfn).kind()) {
+            if out(vm.memory().frame(pfn).kind()) {
                 let first = machine.frame(pfn).as_ptr();
                 for line in (0..F::FRAME_SIZE).step_by(64) {
                     flush_line(first.wrapping_add(line));
@@ -413,11 +403,12 @@ fn format_rows<F: Format>(rounds: usize, wanted: &[String]) {
     let [times] = interleave(&rigs, 4 * rounds, |rig| [rig.warm_round()]);
     print_rows("strided read fault, warm", &rigs, &times, Some(35.0));
     report(&before);
-    let cold = |out: &[Kind]| interleave(&rigs, rounds / 2, |rig| rig.cold_round(out));
+    let cold = |out| interleave(&rigs, rounds / 2, |rig| rig.cold_round(out));
     let all = "strided read fault, tables and records of spaces and regions out of the caches";
-    print_rows(all, &rigs, &cold(ALL)[2], None);
+    print_rows(all, &rigs, &cold(|_| true)[2], None);
     let before = counts();
-    let [first, times, average] = cold(TABLES);
+    // All but the arenas: tables, and frames that may become some.
+    let [first, times, average] = cold(|kind| kind != Kind::Slab);
     let tables = "strided read fault, tables out of the caches";
     print_rows(tables, &rigs, &average, None);
     print_rows("of those, the first of a burst", &rigs, &first, None);

@@ -12,7 +12,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vellum_lab::trace::TraceReader;
+use vellum_trace::TraceReader;
 
 const PREFIX: usize = 16;
 const HEAD: usize = 24;

@@ -10,7 +10,7 @@ use std::process::Command;
 use support::generate;
 use vellum_lab::export::perf_script::{Losses, Writer};
 use vellum_lab::import::{Format, Imported, Options, import_text};
-use vellum_lab::trace::{Event, EventKind, FileId, Header, TaskId, TraceReader};
+use vellum_trace::{Event, EventKind, FileId, Header, TaskId, TraceReader};
 
 const PAGE: u64 = 4096;
 

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use command::{Scratch, recording_permitted};
-use vellum_lab::progress::{Interrupt, Style};
 use vellum_lab::record::{Options, Recording, record};
-use vellum_lab::trace::model::Model;
-use vellum_lab::trace::{Event, EventKind, Header, TraceReader};
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::model::Model;
+use vellum_trace::{Event, EventKind, Header, TraceReader};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use vellum_lab::output::PartialFile;
-use vellum_lab::progress::{Interrupt, Style};
+use vellum_output::PartialFile;
+use vellum_terminal::progress::{Interrupt, Style};
 use vellum_lab::report::json::render;
 
 use measure::Plan;

@@ -10,7 +10,7 @@
 use std::sync::OnceLock;
 
 use vellum_lab::compare::clock::{Clock, HostClock, empty_interval_ns};
-use vellum_lab::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 use vellum_lab::stats::{Bootstrap, Interval, Random, Samples, median};
 
 use crate::Failure;

@@ -1,6 +1,6 @@
 //! The rows of one run: measured as they are asked for, kept for the report.
 
-use vellum_lab::progress::{Interrupt, Progress, Style};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 use crate::Failure;
 use crate::measure::{self, Arm, Figure, Plan};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Benchmark, Size, Variant};
 use crate::compare::Method;
 use crate::profile::sample::Profiler;
-use crate::progress::Style;
+use vellum_terminal::progress::Style;
 
 /// Where a benchmark runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]

@@ -6,8 +6,8 @@ use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run};
 use super::request::{On, Request};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
 use crate::report::names::{Names, WIDTH};
-use crate::report::table::{Table, grouped, marked};
 use crate::report::text::{plural, wrapped};
+use vellum_terminal::table::{Table, grouped, marked};
 
 /// Everything that was found.
 pub fn render(request: &Request, findings: &Findings) -> String {

@@ -14,9 +14,9 @@ use crate::bench::findings::Report;
 use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
-use crate::progress::{Interrupt, Style};
 use crate::report::json;
-use crate::report::table::Table;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::table::Table;
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;

@@ -14,10 +14,10 @@ use super::{Failure, OrFail, profiling, size};
 
 use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
 use crate::profile::sample::Profiler;
-use crate::progress::{Interrupt, Style};
 use crate::replay::{Options, Workload, prepare};
 use crate::report::{About, Report, json, text};
-use crate::trace::TraceReader;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::TraceReader;
 
 /// The shipped trace compared on if none is named.
 const DEFAULT_TRACE: &str = "kernel-build.vellum";

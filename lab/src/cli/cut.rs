@@ -10,9 +10,9 @@ use clap::builder::ValueHint;
 
 use super::dump::micros;
 use super::{Failure, OrFail};
-use crate::progress::{Interrupt, Progress, Style};
-use crate::trace::{DEFAULT_LEVEL, Header, TaskId, TraceReader, TraceWriter};
 use copy::{Copier, Selection};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{DEFAULT_LEVEL, Header, TaskId, TraceReader, TraceWriter};
 
 const EXAMPLES: &str = "\
 A cut replays on its own. Tasks that are there when it begins get the mappings and the

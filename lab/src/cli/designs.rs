@@ -6,7 +6,7 @@ use clap::Args;
 use vellum_engine::OptionInfo;
 
 use super::Failure;
-use crate::report::table::Table;
+use vellum_terminal::table::Table;
 
 const EXAMPLES: &str = "\
 A design is a list of options as in `rmap=chains,direct=off`; what it leaves out has its default.

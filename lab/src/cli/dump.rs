@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
 use crate::export::perf_script;
-use crate::trace::{
+use vellum_trace::{
     Access, Event, EventKind, FileId, Header, MapOrigin, Prot, TaskId, TraceReader,
 };
 

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
 use crate::export::{Output, cachesim, csv, parquet, rows::Row};
-use crate::progress::{Interrupt, Progress, Style};
-use crate::trace::{Event, TraceReader};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{Event, TraceReader};
 
 const EXAMPLES: &str = "\
 The columns are described in docs/import-export.md. CSV and Parquet hold every event, one a

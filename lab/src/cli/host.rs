@@ -20,11 +20,11 @@ use crate::linux::saved::{Saved, TraceId};
 use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
-use crate::output::PartialFile;
-use crate::progress::{Interrupt, Style};
 use crate::replay::{self, Options, Workload, prepare};
 use crate::report::json;
-use crate::trace::TraceReader;
+use vellum_output::PartialFile;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::TraceReader;
 
 /// What to compare with what.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@ use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
 use crate::import::{self, DEFAULT_TOUCH_LIMIT, Format, ImportError, Input, Options, Report};
-use crate::progress::{Interrupt, Progress, Style};
-use crate::trace::{DEFAULT_LEVEL, TraceWriter};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{DEFAULT_LEVEL, TraceWriter};
 
 const EXAMPLES: &str = "\
 What the text is follows from its lines unless --from says it. Lines that the trace lacks are

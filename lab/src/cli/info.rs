@@ -10,8 +10,8 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
-use crate::progress::{Progress, Style};
-use crate::trace::TraceReader;
+use vellum_terminal::progress::{Progress, Style};
+use vellum_trace::TraceReader;
 
 const EXAMPLES: &str = "\
 Anonymous pages that no fork ever shared need only one reverse mapping; `singletons` is

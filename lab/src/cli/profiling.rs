@@ -18,7 +18,7 @@ use crate::profile::files::PendingDirectory;
 use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler, Samples};
 use crate::profile::{Profile, flame};
 use crate::report::diffprofile::{DiffProfile, Options, diffprofile};
-use crate::report::table::{Table, grouped};
+use vellum_terminal::table::{Table, grouped};
 
 /// Group whose change the control is summed up by.
 const RMAP: &str = "rmap";

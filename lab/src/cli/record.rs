@@ -10,9 +10,9 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, size};
-use crate::progress::{Interrupt, Style};
 use crate::record::{self, Options, Overhead};
-use crate::trace::DEFAULT_LEVEL;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::DEFAULT_LEVEL;
 
 const EXAMPLES: &str = "\
 The exit code is the command's own; 1 if the recording failed.

@@ -12,11 +12,11 @@ use super::results::Results;
 use super::{Failure, OrFail, host, size};
 use crate::bench::request::On;
 use crate::compare::Builder;
-use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::report::Report;
 use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events};
-use crate::trace::TraceReader;
 use crate::verify::{self, Verified};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::TraceReader;
 
 /// Share of the operations that may diverge without explanation.
 const UNEXPLAINED_LIMIT: f64 = 0.01;

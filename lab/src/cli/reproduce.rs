@@ -7,10 +7,10 @@ use clap::builder::ValueHint;
 
 use super::results::Results;
 use super::{Failure, OrFail, shipped_trace};
-use crate::progress::{Interrupt, Style};
 use crate::report::json;
 use crate::reproduce::bench::Setting;
 use crate::reproduce::{self, model::Reproduction};
+use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\
 Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-based) and March

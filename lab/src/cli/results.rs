@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Failure, OrFail};
-use crate::output::PartialFile;
+use vellum_output::PartialFile;
 
 /// The results of a command that has `--json`.
 #[derive(Debug)]

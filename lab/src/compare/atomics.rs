@@ -11,8 +11,8 @@ use vellum_engine::Engine;
 use super::crew::{Crew, Grain, Tally};
 use super::error::CompareError;
 use super::measure::Run;
-use crate::progress::Progress;
 use crate::replay::Slice;
+use vellum_terminal::progress::Progress;
 
 /// Event counts by name.
 pub type Counters = Vec<(&'static str, u64)>;

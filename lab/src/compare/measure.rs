@@ -14,8 +14,8 @@ use super::crew::{CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
 use super::error::CompareError;
 use super::order::orders;
 use super::workload::{Load, join};
-use crate::progress::{Interrupt, Progress, Style};
 use crate::replay::Slice;
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// Operations in the pieces from which slices are joined.
 const PIECE_OPS: usize = 32;

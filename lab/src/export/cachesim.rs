@@ -9,8 +9,8 @@
 
 use std::io::{self, Write};
 
-use crate::trace::model::Model;
-use crate::trace::{Access, Event, EventKind, FileId};
+use vellum_trace::model::Model;
+use vellum_trace::{Access, Event, EventKind, FileId};
 
 const PAGE: u64 = 4096;
 /// Bits of an object's number that are the page: files up to 4 PiB.

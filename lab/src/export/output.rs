@@ -4,7 +4,7 @@
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::Path;
 
-use crate::output::PartialFile;
+use vellum_output::PartialFile;
 
 /// Bytes on their way to a file or to standard output. Dropped before
 /// [`finish`](Output::finish), a file leaves nothing behind.

@@ -1,6 +1,6 @@
 //! An event as one row of a table.
 
-use crate::trace::{Access, Event, EventKind, FileId, Header, MapOrigin, Prot};
+use vellum_trace::{Access, Event, EventKind, FileId, Header, MapOrigin, Prot};
 
 const PAGE: u64 = 4096;
 

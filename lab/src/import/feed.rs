@@ -4,7 +4,7 @@
 use super::ImportError;
 use super::report::{Place, Report};
 use crate::record::{Body, Noticed, Record, RecordError, Sample, Sink, Translator};
-use crate::trace::TraceError;
+use vellum_trace::TraceError;
 
 /// Values from here on are nonsense: no address, length or offset reaches it.
 /// Products with the page size stay below the limit of traces.

@@ -15,7 +15,7 @@ use super::feed::ABSURD;
 use super::report::{Place, Report};
 use super::{Format, ImportError, Input, Watch, each_line, notes};
 use crate::record::Sink;
-use crate::trace::{Access, Event, EventKind, MapOrigin, Prot, Task, TaskId};
+use vellum_trace::{Access, Event, EventKind, MapOrigin, Prot, Task, TaskId};
 
 const PAGE: u64 = 4096;
 /// No instruction accesses more bytes at once.

@@ -1,8 +1,8 @@
 //! Sinks of events: one that keeps them in memory, one that counts them.
 
 use crate::record::Sink;
-use crate::trace::rules::Rules;
-use crate::trace::{Event, Header, TraceError};
+use vellum_trace::rules::Rules;
+use vellum_trace::{Event, Header, TraceError};
 
 /// A trace in memory that keeps the rules of traces.
 #[derive(Default)]

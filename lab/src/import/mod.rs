@@ -25,9 +25,9 @@ pub use lines::Input;
 pub use memory::Imported;
 pub use report::{Place, Reason, Report};
 
-use crate::progress::{Interrupt, Progress};
 use crate::record::Sink;
-use crate::trace::{TraceError, TraceWriter};
+use vellum_terminal::progress::{Interrupt, Progress};
+use vellum_trace::{TraceError, TraceWriter};
 
 /// Bytes of an input that detection looks at.
 const HEAD: usize = 1 << 16;
@@ -121,7 +121,12 @@ pub fn import_text(
     options: &Options,
 ) -> Result<(Format, Imported, Report), ImportError> {
     let input = Input::new("text", Box::new(io::Cursor::new(text.to_vec())));
-    let mut progress = Progress::new(crate::progress::Style::Quiet, "importing", 0, "bytes");
+    let mut progress = Progress::new(
+        vellum_terminal::progress::Style::Quiet,
+        "importing",
+        0,
+        "bytes",
+    );
     let interrupt = Interrupt::manual();
     let mut watch = Watch {
         progress: &mut progress,

@@ -2,7 +2,7 @@
 
 use super::{Format, Report};
 use crate::record::Noticed;
-use crate::trace::Header;
+use vellum_trace::Header;
 
 /// Fills in what the text did not tell, and what is missing.
 pub fn fill_in(header: &mut Header, format: Format, report: &Report) {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LinuxError;
 use crate::bench::host::forkfault::Helper;
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// Costs of entering the kernel and returning, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::bench::host::HostError;
 use crate::cli::Failure;
-use crate::trace::TraceError;
+use vellum_trace::TraceError;
 
 /// A replay on the host's kernel that did not come to its end.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,8 @@ use super::saved::Saved;
 use super::summary::{Against, Apart, HostTimes, middle};
 use crate::compare::{B, Reason, Verdict};
 use crate::report::model::{Answer, Figure};
-use crate::report::table::{Table, grouped};
 use crate::report::text::wrapped;
+use vellum_terminal::table::{Table, grouped};
 
 /// Name and version of the JSON of a comparison with the core.
 pub const COMPARE_SCHEMA: &str = "vellum-compare-linux/1";

@@ -14,7 +14,7 @@ use super::entry::EntryCost;
 use super::environment::Environment;
 use super::kinds::HostKind;
 use super::summary::HostTimes;
-use crate::trace::TraceReader;
+use vellum_trace::TraceReader;
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "vellum-linux/1";

@@ -18,7 +18,7 @@ use super::{LinuxError, supported};
 use crate::bench::host::HostError;
 use crate::bench::host::forkfault::Helper;
 use crate::compare::order::orders;
-use crate::progress::{Interrupt, Progress, Style};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What to measure.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use super::process::{describe, faults_so_far, is_running, mapped_range, spawn};
 use super::protocol::{self, KEEPER, MODE_EMPTY, MODE_TIMED, Slot, TIMES, op};
 use super::sys;
 use crate::bench::host::job::{self, Job};
-use crate::progress::Interrupt;
 use crate::replay::Class;
+use vellum_terminal::progress::Interrupt;
 
 /// How long a wait goes on before the driver looks whether all is well.
 const WATCH: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::output::PartialFile;
-use crate::output::unfinished::Unfinished;
+use vellum_output::PartialFile;
+use vellum_output::unfinished::Unfinished;
 
 /// A directory that will hold files. They are written beside each other under
 /// temporary names and get their own when all of them are complete. What the

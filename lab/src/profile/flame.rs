@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::Profile;
-use crate::report::table::grouped;
+use vellum_terminal::table::grouped;
 
 /// Width of the drawing, in pixels.
 const WIDTH: f64 = 1200.0;

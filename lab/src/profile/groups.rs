@@ -77,7 +77,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "simulated machine",
-        r"^vellum_(machine|engine|lab)::|^vellum::platform::",
+        r"^vellum_(machine|engine|terminal|lab)::|^vellum::platform::",
     ),
     (
         "idle",

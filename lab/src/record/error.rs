@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::trace::TraceError;
+use vellum_trace::TraceError;
 
 /// A recording could not be made. Messages name what is missing and how to
 /// grant it.

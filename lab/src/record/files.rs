@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use crate::trace::{File, FileId};
+use vellum_trace::{File, FileId};
 
 const PAGE: u64 = 4096;
 

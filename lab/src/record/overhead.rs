@@ -7,7 +7,7 @@ use super::error::RecordError;
 use super::run::{Run, run_plain, run_recorded};
 use super::spool::Spool;
 use super::tracepoint;
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// A measured ratio with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

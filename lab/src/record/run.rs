@@ -12,8 +12,8 @@ use super::session::Session;
 use super::spool::Spool;
 use super::tracepoint::{self, Layout};
 use super::translate::{Noticed, Translator};
-use crate::progress::{Interrupt, Progress, Style};
-use crate::trace::{Environment, TraceWriter};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{Environment, TraceWriter};
 
 /// How often the recorder looks whether it was interrupted.
 const WATCH_MS: libc::c_int = 200;

@@ -1,6 +1,6 @@
 //! Where the events of a translation go.
 
-use crate::trace::{Event, Header, TraceError, TraceWriter};
+use vellum_trace::{Event, Header, TraceError, TraceWriter};
 
 /// Takes events in order of time. A refused event leaves the sink usable.
 pub trait Sink {

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::output::unfinished::Unfinished;
+use vellum_output::unfinished::Unfinished;
 
 /// What one drain of one ring yielded: whole records.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! A call's arguments arrive when it begins, its result when it ends. Between
 //! the two the kernel may report the mapping it made, which tells the file.
 
-use crate::trace::{EventKind, FileId, MapOrigin, Prot};
+use vellum_trace::{EventKind, FileId, MapOrigin, Prot};
 
 use super::raw::Mmap;
 

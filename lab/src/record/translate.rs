@@ -18,7 +18,7 @@ use super::sample::{Identity, Sample};
 use super::sink::Sink;
 use super::syscalls::{self, Call, Segment, Unseen, number};
 use super::tracepoint::Layout;
-use crate::trace::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
+use vellum_trace::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;
 /// User addresses end here, with four or five levels of page tables.

@@ -9,8 +9,8 @@ use vellum_engine::{Divergence, Engine};
 use super::explain::Expectation;
 use super::run::{Divergences, ERRORS, Replayed};
 use super::workload::{Class, Workload};
-use crate::report::table::{Table, grouped};
 use crate::verify::Verified;
+use vellum_terminal::table::{Table, grouped};
 
 /// A figure with its name.
 #[derive(Clone, Debug, Serialize)]

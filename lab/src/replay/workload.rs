@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use vellum_engine::{Op, Pages};
 
-use crate::trace::FileId;
+use vellum_trace::FileId;
 
 use super::explain::Expectation;
 use super::repairs::Repairs;

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::table::{Table, grouped};
 use crate::profile::Profile;
 use crate::profile::groups::Groups;
+use vellum_terminal::table::{Table, grouped};
 
 /// Name of the line about all ticks.
 const TOTAL: &str = "total";

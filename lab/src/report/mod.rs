@@ -11,7 +11,6 @@ pub mod kernbench;
 pub mod model;
 pub mod names;
 pub mod sdet;
-pub mod table;
 pub mod text;
 
 pub use model::{About, Report};

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::names::Names;
-use super::table::{Table, grouped, marked};
 use super::{diffprofile, kernbench};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use vellum_terminal::table::{Table, grouped, marked};
 
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;

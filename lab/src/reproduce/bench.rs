@@ -6,8 +6,8 @@ use crate::bench::findings::{ArmFigure, Figure};
 use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::cli::Failure;
 use crate::compare::Method;
-use crate::progress::{Interrupt, Style};
 use crate::report::kernbench;
+use vellum_terminal::progress::{Interrupt, Style};
 
 use super::judge::Change;
 

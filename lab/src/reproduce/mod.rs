@@ -20,9 +20,9 @@ use std::path::PathBuf;
 
 use crate::bench::host::scratch::Scratch;
 use crate::cli::{Failure, OrFail};
-use crate::progress::Interrupt;
 use bench::Setting;
 use model::{Reproduction, SCHEMA, Section};
+use vellum_terminal::progress::Interrupt;
 use zero::Task;
 
 /// Part of the kernel build that a quick reproduction replays, in seconds of the

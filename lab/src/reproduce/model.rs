@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::judge::{Change, Judgement, judge, judge_times};
 use super::published::Source;
-use crate::report::table::Table;
 use crate::report::text::wrapped;
+use vellum_terminal::table::Table;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "vellum-reproduce/1";

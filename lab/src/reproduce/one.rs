@@ -7,7 +7,7 @@ use super::zero::{Make, Task};
 use crate::bench::findings::Row;
 use crate::bench::{Findings, On, Run};
 use crate::cli::Failure;
-use crate::report::table::{Table, grouped};
+use vellum_terminal::table::{Table, grouped};
 
 /// Sources of table pages that are shown, in this order, where they exist. The
 /// first is what the source complains about.

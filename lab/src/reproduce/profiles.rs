@@ -12,7 +12,7 @@ use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler};
 use crate::replay::{self, prepare};
 use crate::report::diffprofile::{self, diffprofile};
 use crate::report::text::plural;
-use crate::trace::TraceReader;
+use vellum_trace::TraceReader;
 
 /// Memory of each simulated machine, in bytes.
 const RAM: u64 = 2 << 30;

@@ -8,10 +8,10 @@ use super::published::{self, Kernbench, ProfileLine, RmapTest};
 use super::{formats, profiles};
 use crate::bench::{Findings, On, Run};
 use crate::cli::Failure;
-use crate::progress::Interrupt;
-use crate::report::table::{Table, grouped};
-use crate::trace::TraceReader;
-use crate::trace::model::Model;
+use vellum_terminal::progress::Interrupt;
+use vellum_terminal::table::{Table, grouped};
+use vellum_trace::TraceReader;
+use vellum_trace::model::Model;
 
 /// Changes of a published kernbench below this are taken as noise, in percent:
 /// the posts give no deviation, and their author calls such changes none.

@@ -5,7 +5,7 @@ use crate::command::{Scratch, text, vellum};
 use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
 use vellum_lab::bench::BENCHMARKS;
-use vellum_lab::trace::{EventKind, TaskId};
+use vellum_trace::{EventKind, TaskId};
 
 /// Runs a benchmark at a small scale with two passes; returns its JSON.
 fn measured(arguments: &[&str]) -> Value {

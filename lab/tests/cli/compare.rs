@@ -3,7 +3,7 @@
 use crate::command::{Scratch, text, vellum};
 use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
-use vellum_lab::trace::{EventKind, TaskId};
+use vellum_trace::{EventKind, TaskId};
 
 /// The counts of the pass that counts atomic operations, in order.
 const ATOMICS: [&str; 4] = [

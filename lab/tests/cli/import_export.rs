@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::command::{Scratch, printed, vellum};
-use vellum_lab::trace::{Event, Header, TraceReader};
+use vellum_trace::{Event, Header, TraceReader};
 
 fn here(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))

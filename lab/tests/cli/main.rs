@@ -5,8 +5,10 @@ mod bench;
 #[path = "../command/mod.rs"]
 mod command;
 mod compare;
+mod cut;
 mod host;
 mod import_export;
 mod replay;
 mod reproduce;
+mod shipped;
 mod traces;

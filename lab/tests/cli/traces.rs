@@ -1,6 +1,6 @@
 //! Traces made by hand: one process and its children.
 
-use vellum_lab::trace::{
+use vellum_trace::{
     Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
 };
 

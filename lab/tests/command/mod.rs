@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use vellum_lab::trace::TraceReader;
+use vellum_trace::TraceReader;
 
 /// Runs `vellum` to its end.
 pub fn vellum(arguments: &[&str]) -> Output {

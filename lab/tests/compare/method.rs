@@ -10,8 +10,8 @@ use vellum_engine::{Access, Divergence, Engine, EngineError, Op, OpError, Outcom
 use vellum_lab::compare::{
     A, Analysis, B, CONTROL, Clock, CompareError, HostClock, Load, Settings, Verdict, measure,
 };
-use vellum_lab::progress::{Interrupt, Style};
 use vellum_lab::replay::{Class, Expectation, Slice, Wait};
+use vellum_terminal::progress::{Interrupt, Style};
 
 const STILL: Disturbance = Disturbance {
     jitter: 0.0,

@@ -14,8 +14,8 @@ use vellum_engine::{Access, Divergence, Engine, EngineError, Op, Outcome, SpaceS
 use vellum_lab::compare::{
     Analysis, Builder, Clock, CompareError, Load, Measurement, Settings, measure,
 };
-use vellum_lab::progress::{Interrupt, Style};
 use vellum_lab::replay::{Class, Expectation, Slice, Wait};
+use vellum_terminal::progress::{Interrupt, Style};
 
 /// A generator whose sequence this file fixes (xorshift64*, seeded by splitmix64).
 pub struct Noise(u64);

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vellum_lab::trace::{
+use vellum_trace::{
     Access, DEFAULT_LEVEL, Event, EventKind, File, FileId, MapOrigin, Prot, Task, TaskId,
     TraceWriter,
 };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use vellum_lab::linux::protocol::{op, op_of};
 use vellum_lab::linux::{Plan, plan};
 use vellum_lab::replay::{Options, prepare};
-use vellum_lab::trace::{
+use vellum_trace::{
     Access, DEFAULT_LEVEL, Event, EventKind, File, FileId, MapOrigin, Prot, Task, TaskId,
     TraceReader, TraceWriter,
 };

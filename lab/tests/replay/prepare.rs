@@ -6,7 +6,7 @@ use vellum_engine::{Access, Op, SpaceSlot};
 use vellum_lab::replay::{
     Class, Expectation, Options, PrepareError, Workload, prepare_events, run,
 };
-use vellum_lab::trace::{self, EventKind, FileId, MapOrigin, Prot, TaskId};
+use vellum_trace::{EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;
 const CLONE_VM: u64 = 0x100;
@@ -40,7 +40,7 @@ fn map_of(page: u64, pages: u64, shared: bool, file: Option<u32>) -> EventKind {
     }
 }
 
-fn touch(page: u64, access: trace::Access) -> EventKind {
+fn touch(page: u64, access: vellum_trace::Access) -> EventKind {
     EventKind::Fault {
         address: page * PAGE,
         access,
@@ -56,8 +56,8 @@ fn create(child: u32, clone_flags: u64) -> EventKind {
     }
 }
 
-const READ: trace::Access = trace::Access::Read;
-const WRITE: trace::Access = trace::Access::Write;
+const READ: vellum_trace::Access = vellum_trace::Access::Read;
+const WRITE: vellum_trace::Access = vellum_trace::Access::Write;
 
 /// Spaces of the touches, in order.
 fn touched_spaces(workload: &Workload) -> Vec<u32> {
@@ -475,7 +475,7 @@ fn exec_maps_belong_to_exec() {
         offset: 0,
         origin: MapOrigin::Exec,
     };
-    let execute = touch(0x400, trace::Access::Execute);
+    let execute = touch(0x400, vellum_trace::Access::Execute);
     let workload = plain(&Recording::of(
         &[None],
         &[],

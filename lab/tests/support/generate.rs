@@ -4,7 +4,7 @@
 //!
 //! Everything follows from the seed.
 
-use vellum_lab::trace::{
+use vellum_trace::{
     Access, Event, EventKind, File, FileId, Header, MapOrigin, Prot, Task, TaskId, TraceError,
 };
 

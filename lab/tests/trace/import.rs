@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use vellum_lab::import::{Format, ImportError, Imported, Input, Options, Report, import_text};
-use vellum_lab::progress::{Interrupt, Progress, Style};
-use vellum_lab::trace::{Access, Event, EventKind, TraceWriter};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{Access, Event, EventKind, TraceWriter};
 
 const PAGE: u64 = 4096;
 const FIXTURES: [(&str, Format); 6] = [

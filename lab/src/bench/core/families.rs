@@ -7,8 +7,8 @@ use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::cli::Failure;
-use crate::progress::Interrupt;
-use crate::report::table::grouped;
+use vellum_terminal::progress::Interrupt;
+use vellum_terminal::table::grouped;
 
 /// First page of the parent's memory.
 const START: u64 = 1 << 20;

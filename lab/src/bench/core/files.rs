@@ -12,8 +12,8 @@ use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::cli::{Failure, fault_around};
-use crate::progress::Interrupt;
-use crate::report::table::grouped;
+use vellum_terminal::progress::Interrupt;
+use vellum_terminal::table::grouped;
 
 /// Where regions begin, in pages.
 const START: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use crate::bench::Variant;
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::cli::Failure;
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// First page of the mapping, aligned to the widest table there is.
 const START: u64 = 1 << 24;

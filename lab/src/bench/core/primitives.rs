@@ -12,7 +12,7 @@ use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::cli::Failure;
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 const START: u64 = 1 << 20;
 

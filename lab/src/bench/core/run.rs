@@ -8,7 +8,7 @@ use crate::bench::request::Request;
 use crate::cli::profiling::attached;
 use crate::cli::{Arenas, Failure};
 use crate::compare::{CompareError, HostClock, Load, Measurement, Settings, measure};
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// What every figure on the core leaves out.
 pub const NOT_MODELLED: &str = "Not in these times: trap and system call entry and exit, real \
@@ -98,9 +98,9 @@ pub fn add(
 pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> Run {
     facts.push(format!(
         "{} operations on {} in {} slices.",
-        crate::report::table::grouped(measured.ops as u64),
+        vellum_terminal::table::grouped(measured.ops as u64),
         crate::report::text::plural(measured.cpus, "CPU", "CPUs"),
-        crate::report::table::grouped(measured.slices as u64),
+        vellum_terminal::table::grouped(measured.slices as u64),
     ));
     let arms = measured.designs.len();
     let counters: Vec<Vec<Vec<(&'static str, u64)>>> = (0..arms)

@@ -7,10 +7,10 @@ use crate::bench::findings::{Arm, Figure, Findings, Input};
 use crate::bench::request::Request;
 use crate::cli::{Failure, OrFail, common_pages, fault_around, shipped_trace};
 use crate::compare::Measurement;
-use crate::progress::{Interrupt, Style};
 use crate::replay::{Options, Workload, prepare};
 use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
-use crate::trace::TraceReader;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::TraceReader;
 
 /// Share of unexplained divergences above which a run is refused.
 const REPLAYED: Machine = Machine {

@@ -5,8 +5,8 @@ use super::interleave::Interleaved;
 use super::{HostError, cpus, forkfault, kernbench, kernel_release, sdet};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::cli::Failure;
-use crate::progress::{Interrupt, Progress};
 use crate::report;
+use vellum_terminal::progress::{Interrupt, Progress};
 
 /// Clock of everything that is timed from outside.
 const WALL: &str = "monotonic clock";

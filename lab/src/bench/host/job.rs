@@ -13,7 +13,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::HostError;
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// How long a wait goes on before it looks whether the user wants to stop.
 const WATCH: Duration = Duration::from_millis(100);

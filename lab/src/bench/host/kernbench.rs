@@ -16,8 +16,8 @@ use serde::Serialize;
 use super::interleave::Interleaved;
 use super::job::{self, Job, Usage};
 use super::{HostError, scratch, tools};
-use crate::progress::{Interrupt, Progress, Style};
 use crate::report::kernbench::Row;
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What building a kernel needs at least; the tree's own checks name the rest.
 const TOOLS: &[tools::Tool] = &[

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::state::rebuild;
-use crate::trace::model::Model;
-use crate::trace::{Event, EventKind, File, FileId, Header, Task, TaskId, TraceError, TraceWriter};
+use vellum_trace::model::Model;
+use vellum_trace::{Event, EventKind, File, FileId, Header, Task, TaskId, TraceError, TraceWriter};
 
 const PAGE: u64 = 4096;
 const CLONE_VM: u64 = 0x100;

@@ -1,7 +1,7 @@
 //! The state of a space as events that make it.
 
-use crate::trace::model::{Entry, Region, Resident, Space};
-use crate::trace::{Access, EventKind};
+use vellum_trace::model::{Entry, Region, Resident, Space};
+use vellum_trace::{Access, EventKind};
 
 const PAGE: u64 = 4096;
 const READ: u8 = 1;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::cli::dump::Kind;
-use crate::trace::model::{Model, Totals};
-use crate::trace::{Access, Event, EventKind, Header, TaskId, TraceReader};
+use vellum_trace::model::{Model, Totals};
+use vellum_trace::{Access, Event, EventKind, Header, TaskId, TraceReader};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{DESCRIPTOR, PAGE, Writer};
 use crate::record::number;
-use crate::trace::{EventKind, FileId, TaskId};
+use vellum_trace::{EventKind, FileId, TaskId};
 
 impl<W: Write> Writer<'_, W> {
     /// `dev=254:0 ino=4f8cb`.

@@ -7,7 +7,7 @@ use super::{
     Writer, mappable,
 };
 use crate::record::number;
-use crate::trace::{EventKind, MapOrigin, TaskId};
+use vellum_trace::{EventKind, MapOrigin, TaskId};
 
 impl<W: Write> Writer<'_, W> {
     pub(super) fn map(&mut self, at: (u64, TaskId), kind: &EventKind) -> io::Result<()> {

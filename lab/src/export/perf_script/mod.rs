@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use crate::import::perf_script::calls;
 use crate::import::perf_script::comment::{OWN, environment_text};
 use crate::record::number;
-use crate::trace::{Access, Event, EventKind, File, FileId, Header, MapOrigin, Task, TaskId};
+use vellum_trace::{Access, Event, EventKind, File, FileId, Header, MapOrigin, Task, TaskId};
 
 const PAGE: u64 = 4096;
 /// The file that writes are made through; perf shows no other.

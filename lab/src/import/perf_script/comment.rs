@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::super::feed::ABSURD;
 use super::line;
-use crate::trace::{Environment, Header};
+use vellum_trace::{Environment, Header};
 
 /// Begins the lines that only Vellum writes.
 pub const OWN: &str = "# vellum: ";

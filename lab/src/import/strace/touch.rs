@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::record::Sink;
-use crate::trace::model::{Region, Regions};
-use crate::trace::{Access, Event, EventKind, Header, MapOrigin, Prot, TaskId, TraceError};
+use vellum_trace::model::{Region, Regions};
+use vellum_trace::{Access, Event, EventKind, Header, MapOrigin, Prot, TaskId, TraceError};
 
 const PAGE: u64 = 4096;
 const CLONE_VM: u64 = 0x100;

@@ -26,9 +26,9 @@ use vellum_engine::Op;
 use super::LinuxError;
 use super::protocol::{self, op, word};
 use crate::replay::{Class, Expectation, Workload};
-use crate::trace::{Event, EventKind, TraceReader};
 use files::Files;
 use space::{Queue, Space};
+use vellum_trace::{Event, EventKind, TraceReader};
 
 pub use steps::{CLASSES, Ending, Entries, Plan, Step, TaskNumber};
 

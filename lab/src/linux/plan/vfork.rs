@@ -10,7 +10,7 @@
 //! left out, too.
 
 use crate::linux::LinuxError;
-use crate::trace::{EventKind, TraceReader};
+use vellum_trace::{EventKind, TraceReader};
 
 /// The signal at the end of a process.
 const SIGCHLD: u64 = 17;

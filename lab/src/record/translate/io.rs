@@ -4,7 +4,7 @@ use super::super::error::RecordError;
 use super::super::sample::Sample;
 use super::super::syscalls::Call;
 use super::{PAGE, Reading, Translator};
-use crate::trace::{EventKind, FileId};
+use vellum_trace::{EventKind, FileId};
 
 impl Translator<'_> {
     pub(super) fn file_sample(&mut self, tid: u32, sample: &Sample<'_>) -> Result<(), RecordError> {

@@ -4,7 +4,7 @@ use super::super::error::RecordError;
 use super::super::raw::Record;
 use super::super::syscalls::Call;
 use super::{Creator, Live, Scope, Translator};
-use crate::trace::{EventKind, Task, TaskId};
+use vellum_trace::{EventKind, Task, TaskId};
 
 impl Translator<'_> {
     pub(super) fn fork(&mut self, pid: u32, tid: u32, ptid: u32) -> Result<(), RecordError> {

@@ -4,7 +4,7 @@ use vellum_engine::{Access, FileSlot, Prot};
 
 use super::trace_prot;
 use crate::replay::regions::{Region, Regions, Source};
-use crate::trace::{self, EventKind, FileId, MapOrigin};
+use vellum_trace::{EventKind, FileId, MapOrigin};
 
 const PAGE_SHIFT: u32 = 12;
 /// Pages of the recorded address space.
@@ -63,7 +63,7 @@ fn union(one: Prot, other: Prot) -> Prot {
 }
 
 /// The rights as x86 enforces them.
-fn enforced(prot: trace::Prot) -> Prot {
+fn enforced(prot: vellum_trace::Prot) -> Prot {
     Prot {
         read: prot.0 & 7 != 0,
         write: prot.0 & 2 != 0,
@@ -499,16 +499,16 @@ impl Folding<'_> {
         }
     }
 
-    fn fault(&mut self, address: u64, access: trace::Access, kernel: bool, present: bool) {
+    fn fault(&mut self, address: u64, access: vellum_trace::Access, kernel: bool, present: bool) {
         let page = address >> PAGE_SHIFT;
         if page < RECORDED_PAGES {
             if self.layout.regions.at(page).is_none() {
                 self.layout.regions.grow_stack(page);
             }
             let wanted = match access {
-                trace::Access::Read => Access::Read,
-                trace::Access::Write => Access::Write,
-                trace::Access::Execute => Access::Execute,
+                vellum_trace::Access::Read => Access::Read,
+                vellum_trace::Access::Write => Access::Write,
+                vellum_trace::Access::Execute => Access::Execute,
             };
             let is_refused = self
                 .layout

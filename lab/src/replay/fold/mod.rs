@@ -24,9 +24,9 @@ mod tests;
 
 use vellum_engine::Pages;
 
-use crate::trace::{EventKind, Prot, TaskId};
 use layout::Layout;
 use relocate::Relocation;
+use vellum_trace::{EventKind, Prot, TaskId};
 
 pub use relocate::DoesNotFit;
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::trace::EventKind;
+use vellum_trace::EventKind;
 
 /// Log2 of the 4 KiB pages of a chunk.
 const CHUNK_SHIFT: u32 = 18;

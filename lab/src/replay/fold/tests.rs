@@ -3,7 +3,7 @@
 use vellum_engine::Pages;
 
 use super::Fold;
-use crate::trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
+use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const READ: Prot = Prot(1);
 const WRITE: Prot = Prot(3);

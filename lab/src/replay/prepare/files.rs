@@ -5,7 +5,7 @@ use vellum_engine::FileSlot;
 use super::Options;
 use super::survey::Survey;
 use crate::replay::workload::FileOrigin;
-use crate::trace::{FileId, Header};
+use vellum_trace::{FileId, Header};
 
 /// Slots and lengths of files.
 pub(super) struct Files {

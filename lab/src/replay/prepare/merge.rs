@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::trace::{Event, TraceError};
+use vellum_trace::{Event, TraceError};
 
 /// An event of one copy.
 #[derive(Clone, Copy, Debug)]

@@ -20,10 +20,10 @@ use vellum_engine::Pages;
 
 use super::fold::DoesNotFit;
 use super::workload::Workload;
-use crate::trace::{Event, Header, TraceError, TraceReader};
 use merge::Merge;
 use survey::Survey;
 use translate::Translator;
+use vellum_trace::{Event, Header, TraceError, TraceReader};
 
 /// More simulated CPUs than this are refused.
 pub const MAX_CPUS: usize = 256;

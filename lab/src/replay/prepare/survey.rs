@@ -1,6 +1,6 @@
 //! What must be known about the whole trace before its first event is placed.
 
-use crate::trace::{Event, EventKind, Header, TraceError};
+use vellum_trace::{Event, EventKind, Header, TraceError};
 
 /// Figures of a first reading. Only several CPUs or copies need it.
 pub(super) struct Survey {

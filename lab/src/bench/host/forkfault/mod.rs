@@ -19,7 +19,7 @@ pub use trap::TrapCost;
 
 use super::job::{self, Job};
 use super::{HostError, scratch};
-use crate::progress::Interrupt;
+use vellum_terminal::progress::Interrupt;
 
 /// Bytes that one last-level page table of the host maps.
 pub fn table_span() -> usize {

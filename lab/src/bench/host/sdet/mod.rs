@@ -19,7 +19,7 @@ use super::interleave::Interleaved;
 use super::job::{self, Job, Usage};
 use super::scratch::{Scratch, last_lines};
 use super::{HostError, tools};
-use crate::progress::{Interrupt, Progress, Style};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What this workload is not.
 pub const DISCLAIMER: &str = "\

@@ -9,7 +9,7 @@ use super::{
 use crate::replay::prepare::schedule::Use;
 use crate::replay::regions::{Region, Source};
 use crate::replay::workload::Class;
-use crate::trace::{self, EventKind, MapOrigin};
+use vellum_trace::{EventKind, MapOrigin};
 
 /// `MADV_*` numbers with a meaning for what is resident.
 const MADV_DONTNEED: u32 = 4;
@@ -155,7 +155,7 @@ impl Translator<'_> {
         task: usize,
         address: u64,
         length: u64,
-        prot: trace::Prot,
+        prot: vellum_trace::Prot,
     ) -> Done {
         let Some((start, end)) = user_pages(address, length) else {
             self.repairs.meaningless += 1;

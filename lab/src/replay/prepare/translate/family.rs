@@ -6,7 +6,7 @@ use super::{Done, Translator, changes_space, slot};
 use crate::replay::prepare::space::Space;
 use crate::replay::prepare::tasks::{CLONE_VFORK, CLONE_VM};
 use crate::replay::workload::Class;
-use crate::trace::TaskId;
+use vellum_trace::TaskId;
 
 impl Translator<'_> {
     /// Gives a task that was there from the start its empty space.

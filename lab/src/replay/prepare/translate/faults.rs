@@ -7,7 +7,7 @@ use crate::replay::explain::Expectation;
 use crate::replay::prepare::schedule::Place;
 use crate::replay::regions::{Region, Source};
 use crate::replay::workload::Class;
-use crate::trace::FileId;
+use vellum_trace::FileId;
 
 impl Translator<'_> {
     /// A touch of `page`, in whose place there is a mapping afterwards.

@@ -5,7 +5,7 @@ use vellum_engine::{FileSlot, Op};
 use super::{Done, PAGE_SHIFT, Translator, byte_pages, changes_file, uses_file};
 use crate::replay::prepare::PrepareError;
 use crate::replay::workload::Class;
-use crate::trace::FileId;
+use vellum_trace::FileId;
 
 /// Pages that a file may have: 2^51 of them would overflow a byte offset, and
 /// nobody has a file of an exbibyte.

@@ -24,7 +24,7 @@ use crate::replay::explain::Expectation;
 use crate::replay::fold::Fold;
 use crate::replay::repairs::Repairs;
 use crate::replay::workload::{Class, Workload};
-use crate::trace::{self, EventKind, Header};
+use vellum_trace::{EventKind, Header};
 
 /// Pages of the user half of the address space (47 address bits).
 const USER_PAGES: u64 = 1 << 35;
@@ -171,7 +171,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn task_index(&self, task: trace::TaskId) -> usize {
+    fn task_index(&self, task: vellum_trace::TaskId) -> usize {
         self.copy as usize * self.header.tasks.len() + task.0 as usize
     }
 
@@ -269,7 +269,7 @@ fn slot(space: u32) -> SpaceSlot {
 
 /// The rights as x86 enforces them: whatever can be written or executed can be
 /// read.
-fn prot_of(prot: trace::Prot) -> Prot {
+fn prot_of(prot: vellum_trace::Prot) -> Prot {
     Prot {
         read: prot.0 & 7 != 0,
         write: prot.0 & 2 != 0,
@@ -277,11 +277,11 @@ fn prot_of(prot: trace::Prot) -> Prot {
     }
 }
 
-fn access_of(access: trace::Access) -> vellum_engine::Access {
+fn access_of(access: vellum_trace::Access) -> vellum_engine::Access {
     match access {
-        trace::Access::Read => vellum_engine::Access::Read,
-        trace::Access::Write => vellum_engine::Access::Write,
-        trace::Access::Execute => vellum_engine::Access::Execute,
+        vellum_trace::Access::Read => vellum_engine::Access::Read,
+        vellum_trace::Access::Write => vellum_engine::Access::Write,
+        vellum_trace::Access::Execute => vellum_engine::Access::Execute,
     }
 }
 

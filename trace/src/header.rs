@@ -1,6 +1,6 @@
 //! What a trace says about itself: where it was made, its tasks and files.
 
-use super::event::TaskId;
+use crate::event::TaskId;
 
 /// Everything in a trace that is not an event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -11,9 +11,9 @@ pub struct Header {
     /// its parent. [`TaskId`] is an index into this table.
     pub tasks: Vec<Task>,
     /// All files, in the order in which they were first seen.
-    /// [`FileId`](super::FileId) is an index into this table.
+    /// [`FileId`](crate::FileId) is an index into this table.
     pub files: Vec<File>,
-    /// Command names; [`EventKind::Exec`](super::EventKind::Exec) points here.
+    /// Command names; [`EventKind::Exec`](crate::EventKind::Exec) points here.
     pub strings: Vec<String>,
     /// Events that the kernel dropped because the recorder's buffer was full.
     pub lost: u64,

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-use crate::output::unfinished;
+use vellum_output::unfinished;
 
 /// How long a log stays silent at most while work goes on.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);

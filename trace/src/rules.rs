@@ -3,8 +3,8 @@
 //! The writer runs the same check as the reader, so a trace that was written
 //! can be read, and whoever reads one need not look for nonsense again.
 
-use super::event::{Event, EventKind, FileId, TaskId};
-use super::header::Header;
+use crate::event::{Event, EventKind, FileId, TaskId};
+use crate::header::Header;
 
 /// Addresses, lengths and offsets in bytes stay below this.
 pub const LIMIT: u64 = 1 << 62;

@@ -1,9 +1,9 @@
 //! The header of a trace as columns.
 
-use super::column::{ColumnError, ColumnWriter, Columns};
-use super::event::TaskId;
-use super::header::{Environment, File, Header, Task};
-use super::varint::{self, Cursor, zigzag};
+use crate::column::{ColumnError, ColumnWriter, Columns};
+use crate::event::TaskId;
+use crate::header::{Environment, File, Header, Task};
+use crate::varint::{self, Cursor, zigzag};
 
 const ENVIRONMENT: u16 = 1;
 const COMMAND: u16 = 2;

@@ -9,7 +9,7 @@
 //! Writer and reader run the same code over the same pages, so the table never
 //! travels. `docs/trace-format.md` states the rules.
 
-use super::event::FileId;
+use crate::event::FileId;
 
 /// Anchors a task has at most.
 pub const SLOTS: usize = 24;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vellum_lab::trace::{Header, TraceReader};
+use vellum_trace::{Header, TraceReader};
 
 /// Length in bytes that a shipped trace must stay below.
 const MOST_BYTES: u64 = 12_000_000;

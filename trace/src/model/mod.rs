@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use regions::{Region, Regions};
 
-use super::event::{Access, Event, EventKind, FileId, Prot, TaskId};
+use crate::event::{Access, Event, EventKind, FileId, Prot, TaskId};
 
 const PAGE: u64 = 4096;
 const CLONE_VM: u64 = 0x100;
@@ -308,7 +308,7 @@ impl Model {
                 grows_down: false,
                 file: None,
                 file_page: 0,
-                origin: super::event::MapOrigin::Mmap,
+                origin: crate::event::MapOrigin::Mmap,
                 heap: true,
             };
             space.regions.insert(old, new, region);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::trace::event::{FileId, MapOrigin, Prot};
+use crate::event::{FileId, MapOrigin, Prot};
 
 /// One mapping, without its place. Units are 4 KiB pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

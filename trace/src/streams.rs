@@ -1,8 +1,8 @@
 //! A whole trace in memory, task by task.
 
-use super::error::TraceError;
-use super::event::{Event, TaskId};
-use super::reader::TraceReader;
+use crate::error::TraceError;
+use crate::event::{Event, TaskId};
+use crate::reader::TraceReader;
 
 /// Every event of a trace, grouped by task; inside a task in its own order.
 #[derive(Clone, Debug, Default)]

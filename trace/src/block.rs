@@ -11,10 +11,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::column::{ColumnError, ColumnWriter, Columns};
-use super::event::{Event, TaskId};
-use super::kind::{KindColumns, KindReader, TaskState};
-use super::varint::{self, Cursor};
+use crate::column::{ColumnError, ColumnWriter, Columns};
+use crate::event::{Event, TaskId};
+use crate::kind::{KindColumns, KindReader, TaskState};
+use crate::varint::{self, Cursor};
 
 /// Most events in a block.
 pub const MAX_EVENTS: usize = 1 << 18;

@@ -7,14 +7,14 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::block;
-use super::error::TraceError;
-use super::event::Event;
-use super::file::{END_MAGIC, EVENTS, HEADER, INDEX, MAGIC, Section, VERSION};
-use super::header::Header;
-use super::rules::{self, Rules};
-use super::tables;
-use crate::output::PartialFile;
+use crate::block;
+use crate::error::TraceError;
+use crate::event::Event;
+use crate::file::{END_MAGIC, EVENTS, HEADER, INDEX, MAGIC, Section, VERSION};
+use crate::header::Header;
+use crate::rules::{self, Rules};
+use crate::tables;
+use vellum_output::PartialFile;
 
 /// Compression level that a writer uses unless told otherwise (zstd's scale).
 /// Of a recorded kernel build, level 19 takes three times as long as level 9 and

@@ -1,6 +1,6 @@
 //! The frame of a trace file: prefix, sections, index, end.
 
-use super::varint::Cursor;
+use crate::varint::Cursor;
 
 /// First bytes of a trace. A transfer that changes line ends or clears the top
 /// bit changes them.

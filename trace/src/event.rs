@@ -4,7 +4,7 @@
 //! the reader and writer.
 
 /// A task (process or thread) of the recording: an index into
-/// [`Header::tasks`](super::Header), never a pid, because pids are reused.
+/// [`Header::tasks`](crate::Header), never a pid, because pids are reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TaskId(pub u32);
 

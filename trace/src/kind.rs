@@ -3,10 +3,10 @@
 //! One byte of the kind column tells the kind; a fault's access and flags are
 //! part of it. The other columns hold only what a kind needs, in event order.
 
-use super::anchor::{Anchors, Backing, Code, ESCAPE};
-use super::column::{ColumnWriter, Columns};
-use super::event::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
-use super::varint::{self, Cursor, unzigzag, zigzag};
+use crate::anchor::{Anchors, Backing, Code, ESCAPE};
+use crate::column::{ColumnWriter, Columns};
+use crate::event::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
+use crate::varint::{self, Cursor, unzigzag, zigzag};
 
 const PAGE: u64 = 4096;
 /// Pages of a naturally aligned fault-around window, as Linux uses it.

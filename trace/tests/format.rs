@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use vellum_lab::trace::{
+use vellum_trace::{
     Access, Environment, Event, EventKind, File, FileId, Header, MapOrigin, Prot, Task, TaskId,
     TraceError, TraceReader, TraceWriter,
 };

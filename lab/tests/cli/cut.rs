@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vellum_lab::trace::model::Model;
-use vellum_lab::trace::{
+use vellum_trace::model::Model;
+use vellum_trace::{
     Access, Event, EventKind, File, FileId, Header, MapOrigin, Prot, Task, TaskId, TraceReader,
     TraceWriter,
 };

@@ -8,7 +8,7 @@
 //! bytes, and never more than [`MAX_COLUMN`] for one column, whatever the
 //! bytes say.
 
-use super::varint::Cursor;
+use crate::varint::Cursor;
 
 /// Longest column, in bytes, before compression.
 pub const MAX_COLUMN: usize = 64 << 20;

@@ -10,19 +10,19 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::block;
-use super::column::ColumnError;
-use super::error::TraceError;
-use super::event::Event;
-use super::file::{
+use crate::block;
+use crate::column::ColumnError;
+use crate::error::TraceError;
+use crate::event::Event;
+use crate::file::{
     END_BYTES, END_MAGIC, EVENTS, HEAD_BYTES, HEADER, INDEX, INDEX_ENTRY_BYTES, MAGIC,
     PREFIX_BYTES, Section, VERSION,
 };
-use super::header::Header;
-use super::rules::{self, Rules};
-use super::streams::Streams;
-use super::tables;
-use super::varint::Cursor;
+use crate::header::Header;
+use crate::rules::{self, Rules};
+use crate::streams::Streams;
+use crate::tables;
+use crate::varint::Cursor;
 
 /// What a trace can be read from.
 trait Source: Read + Seek {}

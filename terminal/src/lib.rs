@@ -1,0 +1,7 @@
+//! What a command that works for a while shows on a terminal.
+//!
+//! [`progress`] is a bar or lines on standard error, and Ctrl-C as a request to
+//! stop; [`table`] lays out figures under each other.
+
+pub mod progress;
+pub mod table;

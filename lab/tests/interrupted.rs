@@ -1,4 +1,4 @@
-//! A command that a signal ends in the middle of its output leaves nothing of it.
+//! A command that a signal ends in the middle of its work leaves nothing of it.
 //!
 //! What a command writes goes through a FIFO that lies where its temporary file
 //! would: once bytes came out of it, and as long as nobody reads on, the command is
@@ -13,6 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command::Scratch;
+use vellum_lab::bench::host::{sdet, tools};
 
 fn send(child: &Child, signal: libc::c_int) {
     let pid = child.id() as libc::pid_t;
@@ -173,4 +174,52 @@ fn a_closed_terminal_ends_an_import_but_not_under_nohup() {
     let status = child.wait().expect("it ends");
     assert!(status.success(), "{status}");
     assert_eq!(scratch.files(), ["out.vellum"]);
+}
+
+/// Whether a process works in `directory`, or has its name among its arguments.
+fn somebody_is_in(directory: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("processes");
+    processes.filter_map(Result::ok).any(|process| {
+        let at = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        at.to_string_lossy().contains(directory) || line.contains(directory)
+    })
+}
+
+#[test]
+fn a_second_ctrl_c_ends_programs_on_the_host_and_leaves_nothing() {
+    if let Err(missing) = tools::require(sdet::script::TOOLS) {
+        eprintln!("SKIPPED: {missing}");
+        return;
+    }
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        let scratch = Scratch::new(&format!("interrupted-sdet-{signal}"));
+        let mut child = shell(r#"exec "$0" "$@""#)
+            .args([env!("CARGO_BIN_EXE_vellum"), "bench", "sdet"])
+            .args(["--on", "linux", "--size", "most=4", "-n", "50"])
+            .env("TMPDIR", scratch.directory())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell can be started");
+        let entered = || {
+            let sdet = scratch.files().first().map(|name| scratch.path(name));
+            sdet.is_some_and(|sdet| somebody_is_in(&format!("{sdet}/vellum-run")))
+        };
+        wait_until(&mut child, entered);
+        while child.try_wait().expect("it can be waited for").is_none() {
+            send(&child, signal);
+            std::thread::yield_now();
+        }
+        let status = child.wait().expect("it ended");
+        match signal {
+            libc::SIGINT => assert_eq!(status.code(), Some(130), "{status}"),
+            _ => assert_eq!(status.signal(), Some(signal), "{status}"),
+        }
+        while somebody_is_in(scratch.directory()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(scratch.files(), Vec::<String>::new());
+    }
 }

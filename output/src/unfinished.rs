@@ -1,9 +1,10 @@
-//! What a signal that ends the program has to remove first.
+//! What a signal that ends the program has to end and to remove first: process
+//! groups of its children, and files.
 //!
 //! A signal handler may neither allocate nor lock. So the names lie, ready for the
 //! system call, in a fixed array of places, and each is taken out of its place by
 //! one exchange, either by its owner or by the handler: nobody reads a name that
-//! somebody else frees.
+//! somebody else frees. The numbers of groups lie in another such array.
 //!
 //! SIGINT and SIGTERM end the program only if nothing in it obeys them
 //! ([`obeyed`]); they and all other signals of this kind then do what they would
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level;
@@ -29,6 +30,12 @@ const PLACES: usize = 64;
 
 /// The names; null where there is none.
 static NAMES: [AtomicPtr<c_char>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+
+/// More groups than this at once are not on the list.
+const MOST_GROUPS: usize = 1024;
+
+/// Process groups; 0 where there is none.
+static GROUPS: [AtomicI32; MOST_GROUPS] = [const { AtomicI32::new(0) }; MOST_GROUPS];
 
 /// Whether somebody obeys SIGINT and SIGTERM.
 static OBEYED: AtomicBool = AtomicBool::new(false);
@@ -73,15 +80,50 @@ impl Drop for Unfinished {
     }
 }
 
+/// A process group that is killed if a signal ends the program while this value is
+/// there. Dropping the value kills nothing.
+#[derive(Debug)]
+pub struct Group {
+    /// None if there was no place left.
+    place: Option<&'static AtomicI32>,
+}
+
+impl Group {
+    /// Puts the group of `leader` on the list, a child that is not waited for
+    /// while this value is there.
+    pub fn new(leader: libc::pid_t) -> Self {
+        let place = GROUPS.iter().find(|place| {
+            let taken = place.compare_exchange(0, leader, Ordering::AcqRel, Ordering::Relaxed);
+            taken.is_ok()
+        });
+        Self { place }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// From now on SIGINT and SIGTERM end the program only through somebody who obeys
 /// them, and calls [`remove_all`] if that means to end it at once.
 pub fn obeyed() {
     OBEYED.store(true, Ordering::Release);
 }
 
-/// Removes everything that is on the list, for a program that is about to end.
-/// Safe in a signal handler.
+/// Kills and removes everything that is on the lists, for a program that is about
+/// to end. Safe in a signal handler.
 pub fn remove_all() {
+    for place in &GROUPS {
+        let leader = place.swap(0, Ordering::AcqRel);
+        if leader > 0 {
+            // SAFETY: takes integers only, and may be called in a handler.
+            unsafe { libc::kill(-leader, libc::SIGKILL) };
+        }
+    }
     for place in NAMES.iter().rev() {
         let name = place.swap(ptr::null_mut(), Ordering::AcqRel);
         if name.is_null() {

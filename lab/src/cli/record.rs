@@ -18,7 +18,8 @@ const EXAMPLES: &str = "\
 The exit code is the command's own; 1 if the recording failed.
 
 Recording needs root, or the capabilities CAP_PERFMON and CAP_IPC_LOCK together with a
-readable tracefs. Transparent huge pages are switched off for the command and its
+readable tracefs. If tracefs is not mounted, root mounts it for itself alone, where no
+other process sees it. Transparent huge pages are switched off for the command and its
 descendants, and for nothing else. Events are taken on every CPU; what other tasks did
 is passed over, but needs room in the buffers.
 
@@ -89,6 +90,12 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     };
     let recording = record::record(&options, &interrupt)?;
     if !args.quiet {
+        if recording.own_tracefs {
+            eprintln!(
+                "vellum: tracefs is not mounted here; it was mounted for this process alone to \
+                 look up the kernel's events"
+            );
+        }
         let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
         eprintln!(
             "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",

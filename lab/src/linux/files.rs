@@ -1,13 +1,9 @@
 //! Scratch files of the recorded sizes, in a directory that goes with the program.
 //!
-//! The files are sparse: they have a length and no contents. The directory is
-//! removed when [`ScratchFiles`] is dropped; should the program be killed, a shell
-//! that waits for its end removes it.
+//! The files are sparse: they have a length and no contents.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::LinuxError;
@@ -25,11 +21,9 @@ fn default_parent() -> PathBuf {
 /// The files of a workload.
 #[derive(Debug)]
 pub struct ScratchFiles {
-    // In this order: the sweeper goes when there is nothing left to sweep.
     scratch: Scratch,
     directory: File,
     pages: Vec<u64>,
-    _sweeper: Sweeper,
 }
 
 impl ScratchFiles {
@@ -45,13 +39,11 @@ impl ScratchFiles {
         let doing = || format!("making scratch files in {}", parent.display());
         let scratch = Scratch::new(&parent, &format!("files{number}"));
         let scratch = scratch.map_err(LinuxError::io(doing()))?;
-        let sweeper = Sweeper::of(scratch.path()).map_err(LinuxError::io(doing()))?;
         let directory = File::open(scratch.path()).map_err(LinuxError::io(doing()))?;
         Ok(ScratchFiles {
             scratch,
             directory,
             pages: pages.to_vec(),
-            _sweeper: sweeper,
         })
     }
 
@@ -80,41 +72,6 @@ impl ScratchFiles {
 fn name(number: u64) -> String {
     let letter = |place: u32| (b'a' + (number >> (4 * place) & 15) as u8) as char;
     (0..8).rev().map(letter).collect()
-}
-
-/// A shell that removes a directory when this process has ended, however that came.
-#[derive(Debug)]
-struct Sweeper {
-    shell: Child,
-    /// Closed when this process ends; then the shell goes on.
-    _stays_open: Option<ChildStdin>,
-}
-
-impl Sweeper {
-    fn of(directory: &Path) -> std::io::Result<Sweeper> {
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", "read -r line; exec rm -rf -- \"$0\""])
-            .arg(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Out of the reach of what is meant for this program's group.
-            .process_group(0)
-            .spawn()?;
-        let stdin = shell.stdin.take();
-        Ok(Sweeper {
-            shell,
-            _stays_open: stdin,
-        })
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        // It is ours until it is waited for, and has nothing left to do.
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
-    }
 }
 
 #[cfg(test)]

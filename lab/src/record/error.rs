@@ -24,10 +24,14 @@ pub enum RecordError {
     NoPerfEvents,
     /// The description of trace events is not mounted.
     #[error(
-        "tracefs is not mounted, so the numbers of the kernel's events are unknown: mount it \
-         with: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+        "tracefs is not mounted, so the numbers of the kernel's events are unknown, and vellum \
+         may not mount it for itself ({why}): run vellum as root, or mount it with: \
+         sudo mount -t tracefs tracefs /sys/kernel/tracing"
     )]
-    NoTracefs,
+    NoTracefs {
+        /// What the system said to a mount for this process alone.
+        why: io::Error,
+    },
     /// The description of trace events cannot be read.
     #[error(
         "{path} cannot be read, so the numbers of the kernel's events are unknown: grant it \

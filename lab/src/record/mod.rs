@@ -17,6 +17,7 @@ mod session;
 mod sink;
 mod spool;
 mod syscalls;
+mod tracefs;
 mod tracepoint;
 mod translate;
 

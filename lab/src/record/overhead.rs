@@ -6,6 +6,7 @@ use std::path::Path;
 use super::error::RecordError;
 use super::run::{Run, run_plain, run_recorded};
 use super::spool::Spool;
+use super::tracefs::Tracefs;
 use super::tracepoint;
 use vellum_terminal::progress::Interrupt;
 
@@ -49,7 +50,7 @@ pub fn measure_overhead(
     interrupt: &Interrupt,
     mut note: impl FnMut(&str),
 ) -> Result<Overhead, RecordError> {
-    let layouts = tracepoint::read_layouts(&tracepoint::find_tracefs()?)?;
+    let layouts = tracepoint::read_layouts(&Tracefs::open()?)?;
     let mut once = |recorded: bool| -> Result<(f64, f64), RecordError> {
         if let Some(prepare) = prepare {
             let words = ["sh", "-c", prepare].map(OsString::from);

@@ -10,6 +10,7 @@ use super::error::RecordError;
 use super::merge::merge;
 use super::session::Session;
 use super::spool::Spool;
+use super::tracefs::Tracefs;
 use super::tracepoint::{self, Layout};
 use super::translate::{Noticed, Translator};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -50,6 +51,9 @@ pub struct Recording {
     pub seconds: f64,
     /// Bytes of raw records that the kernel delivered.
     pub record_bytes: u64,
+    /// Tracefs was not mounted; the kernel's events were looked up in a mount
+    /// for this process alone, which is gone.
+    pub own_tracefs: bool,
 }
 
 /// One run of the command.
@@ -69,7 +73,7 @@ pub(super) struct Run {
 /// # Errors
 /// The message names the one thing that is missing and how to grant it.
 pub fn check_permission() -> Result<(), RecordError> {
-    let layouts = tracepoint::read_layouts(&tracepoint::find_tracefs()?)?;
+    let layouts = tracepoint::read_layouts(&Tracefs::open()?)?;
     Session::open(&layouts, 1 << 16).map(drop)
 }
 
@@ -80,7 +84,10 @@ pub fn check_permission() -> Result<(), RecordError> {
 /// The recording cannot begin, the command cannot be run, events were lost and
 /// that is not allowed, or the trace cannot be written.
 pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, RecordError> {
-    let layouts = tracepoint::read_layouts(&tracepoint::find_tracefs()?)?;
+    let tracefs = Tracefs::open()?;
+    let layouts = tracepoint::read_layouts(&tracefs)?;
+    let own_tracefs = tracefs.is_own();
+    drop(tracefs);
     let spool = Spool::create(directory_of(&options.output)).map_err(RecordError::io(format!(
         "cannot write beside {}",
         options.output.display()
@@ -115,6 +122,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         lost: noticed.lost,
         seconds: run.seconds,
         record_bytes: spool.record_bytes(),
+        own_tracefs,
     })
 }
 

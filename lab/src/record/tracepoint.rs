@@ -4,11 +4,11 @@
 //! Numbers and offsets differ from kernel to kernel. They are read from
 //! tracefs, never assumed.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::RecordError;
+use super::tracefs::Tracefs;
 
 /// The events that are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,42 +172,30 @@ impl Layout {
     }
 }
 
-/// Where tracefs is mounted.
-pub fn find_tracefs() -> Result<PathBuf, RecordError> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut found: Vec<PathBuf> = Vec::new();
-    for line in mounts.lines() {
-        let mut words = line.split(' ').skip(1);
-        if let (Some(place), Some("tracefs")) = (words.next(), words.next()) {
-            found.push(PathBuf::from(place));
-        }
-    }
-    // The usual place first: others may be private mounts.
-    found.sort_by_key(|place| place != Path::new("/sys/kernel/tracing"));
-    found.into_iter().next().ok_or(RecordError::NoTracefs)
-}
-
-/// Reads the layouts of every wanted event below the mount `tracefs`.
-pub fn read_layouts(tracefs: &Path) -> Result<Vec<Layout>, RecordError> {
+/// Reads the layouts of every wanted event from `tracefs`.
+pub fn read_layouts(tracefs: &Tracefs) -> Result<Vec<Layout>, RecordError> {
     WANTED
         .iter()
         .map(|wanted| read_layout(tracefs, wanted))
         .collect()
 }
 
-fn read_layout(tracefs: &Path, wanted: &Wanted) -> Result<Layout, RecordError> {
-    let directory = tracefs.join("events").join(wanted.group).join(wanted.name);
+fn read_layout(tracefs: &Tracefs, wanted: &Wanted) -> Result<Layout, RecordError> {
+    let below = Path::new("events").join(wanted.group).join(wanted.name);
+    let directory = tracefs.place().join(&below);
     let read = |name: &str| {
-        let path = directory.join(name);
-        fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => RecordError::NoEvent {
-                event: wanted.label,
-                path,
-            },
-            _ => RecordError::TracefsUnreadable {
-                path,
-                mount: tracefs.to_path_buf(),
-            },
+        tracefs.read(&below.join(name)).map_err(|error| {
+            let path = directory.join(name);
+            match error.kind() {
+                io::ErrorKind::NotFound => RecordError::NoEvent {
+                    event: wanted.label,
+                    path,
+                },
+                _ => RecordError::TracefsUnreadable {
+                    path,
+                    mount: tracefs.place().to_path_buf(),
+                },
+            }
         })
     };
     let id = read("id")?;

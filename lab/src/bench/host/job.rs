@@ -3,7 +3,8 @@
 //! The group is what makes an interruption complete: when a [`Job`] ends, or is
 //! dropped because the user pressed Ctrl-C, everything that it started and that
 //! is still in its group is killed and waited for. This process becomes the
-//! reaper of orphaned descendants for that purpose.
+//! reaper of orphaned descendants for that purpose. If a signal ends this process
+//! before that, a second Ctrl-C or a hang-up, the group is killed all the same.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,6 +14,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::HostError;
+use vellum_output::unfinished::Group;
 use vellum_terminal::progress::Interrupt;
 
 /// How long a wait goes on before it looks whether the user wants to stop.
@@ -46,6 +48,8 @@ pub struct Job {
     pid: libc::pid_t,
     /// Readable when the program has ended.
     pidfd: OwnedFd,
+    /// None when it has ended.
+    group: Option<Group>,
     ended: Option<Ended>,
 }
 
@@ -59,18 +63,20 @@ impl Job {
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
         let child = command.process_group(0).spawn()?;
         let pid = child.id() as libc::pid_t;
+        let group = Group::new(pid);
         // SAFETY: takes integers only; the child is not waited for yet, so that
         // the id is its own.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if fd < 0 {
             let error = io::Error::last_os_error();
-            end_group(pid);
+            end_group(pid, Some(group));
             return Err(error);
         }
         Ok(Job {
             pid,
             // SAFETY: the descriptor is new and owned by nobody else.
             pidfd: unsafe { OwnedFd::from_raw_fd(fd as i32) },
+            group: Some(group),
             ended: None,
         })
     }
@@ -88,7 +94,7 @@ impl Job {
     /// Takes note of the end of a program whose descriptor is readable.
     fn reap(&mut self) {
         let at = Instant::now();
-        let (status, usage) = end_group(self.pid);
+        let (status, usage) = end_group(self.pid, self.group.take());
         self.ended = Some(Ended { status, usage, at });
     }
 }
@@ -96,22 +102,24 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            end_group(self.pid);
+            end_group(self.pid, self.group.take());
         }
     }
 }
 
 /// Kills what there is of the group of our child `pid`, which has not been
 /// waited for, and waits for all of it.
-fn end_group(pid: libc::pid_t) -> (ExitStatus, Usage) {
+fn end_group(pid: libc::pid_t, group: Option<Group>) -> (ExitStatus, Usage) {
     let mut status = 0;
     // SAFETY: an all-zero `rusage` is a valid value of plain integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `pid` names our child until it is waited for, ended or not, so the
-    // group is its own. `status` and `usage` outlive the calls; a null status is
-    // allowed.
+    // SAFETY: takes integers only. `pid` names our child until it is waited for,
+    // ended or not, so the group is its own.
+    unsafe { libc::kill(-pid, libc::SIGKILL) };
+    // Its number may be another group's once the child has been waited for.
+    drop(group);
+    // SAFETY: `status` and `usage` outlive the calls; a null status is allowed.
     unsafe {
-        libc::kill(-pid, libc::SIGKILL);
         while libc::wait4(pid, &mut status, 0, &mut usage) < 0
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}

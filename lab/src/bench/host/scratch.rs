@@ -1,36 +1,115 @@
-//! Directories and files that are gone when a benchmark ends.
+//! Directories and files that are gone when a benchmark ends, however it ends.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A new directory that is removed with everything in it when it is dropped.
+use vellum_output::unfinished::Unfinished;
+
+/// A new directory that is removed with everything in it when it is dropped. If
+/// the program ends before that, by a second Ctrl-C or killed, a shell that
+/// waits for its end removes the directory.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    /// None below another one, which goes as a whole. Dropped after the
+    /// directory was removed.
+    _sweeper: Option<Sweeper>,
+}
 
 impl Scratch {
     /// A directory `vellum-NAME-PID` below `parent`.
     ///
     /// # Errors
-    /// It cannot be made, or exists.
+    /// It cannot be made, or exists, or no shell can be started.
     pub fn new(parent: &Path, name: &str) -> io::Result<Scratch> {
-        let path = parent.join(format!("vellum-{name}-{}", std::process::id()));
+        let path = parent.join(file_name(name));
+        // Until the shell is there, a signal that ends the program removes the
+        // directory, which is empty.
+        let _unfinished = Unfinished::new(&path)?;
         fs::create_dir(&path)?;
-        Ok(Scratch(path))
+        match Sweeper::of(&path) {
+            Ok(sweeper) => Ok(Scratch {
+                path,
+                _sweeper: Some(sweeper),
+            }),
+            Err(error) => {
+                fs::remove_dir(&path)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// A directory in this one.
+    ///
+    /// # Errors
+    /// It cannot be made, or exists.
+    pub fn below(&self, name: &str) -> io::Result<Scratch> {
+        let path = self.path.join(file_name(name));
+        fs::create_dir(&path)?;
+        Ok(Scratch {
+            path,
+            _sweeper: None,
+        })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
+}
+
+fn file_name(name: &str) -> String {
+    format!("vellum-{name}-{}", std::process::id())
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("vellum: removing {}: {error}", self.0.display());
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("vellum: removing {}: {error}", self.path.display());
         }
+    }
+}
+
+/// A shell that removes a directory when this process has ended, however that came.
+#[derive(Debug)]
+struct Sweeper {
+    shell: Child,
+    /// Closed when this process ends; then the shell goes on.
+    _stays_open: Option<ChildStdin>,
+}
+
+/// A program that was killed in the middle of a system call may still finish the
+/// call and make a file where `rm` has looked already: hence the second `rm`.
+const SWEEP: &str = "read -r line; rm -rf -- \"$0\" || exec rm -rf -- \"$0\"";
+
+impl Sweeper {
+    fn of(directory: &Path) -> io::Result<Sweeper> {
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", SWEEP])
+            .arg(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Out of the reach of what is meant for this program's group.
+            .process_group(0)
+            .spawn()?;
+        let stdin = shell.stdin.take();
+        Ok(Sweeper {
+            shell,
+            _stays_open: stdin,
+        })
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        // It is ours until it is waited for, and has nothing left to do.
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
     }
 }
 
@@ -84,6 +163,10 @@ mod tests {
         let path = scratch.path().to_owned();
         fs::create_dir(path.join("below")).expect("made");
         fs::write(path.join("below/file"), "text").expect("written");
+        let below = scratch.below("inner").expect("made");
+        assert!(below.path().is_dir());
+        drop(below);
+        assert_eq!(fs::read_dir(&path).expect("readable").count(), 1);
         assert!(Scratch::new(&std::env::temp_dir(), "scratch-test").is_err());
         drop(scratch);
         assert!(!path.exists());

@@ -93,7 +93,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Sdet, HostError> 
     let steps: usize = options.scripts.iter().map(|n| 2 * n * options.passes).sum();
     let mut progress = Progress::new(options.style, "warming up", 1 + steps as u64, "scripts");
     // Programs and libraries are in memory when the clock starts.
-    together(1, scratch.path(), options.seed, interrupt)?;
+    together(1, &scratch, options.seed, interrupt)?;
     progress.advance(1);
     let mut result = Sdet {
         loads: Vec::new(),
@@ -102,7 +102,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Sdet, HostError> 
     for &scripts in &options.scripts {
         progress.relabel(format!("{scripts} scripts at once"));
         let runs = Interleaved::collect(options.passes, options.seed, |_| {
-            let run = together(scripts, scratch.path(), options.seed, interrupt)?;
+            let run = together(scripts, &scratch, options.seed, interrupt)?;
             progress.advance(scripts as u64);
             Ok(run)
         });
@@ -130,11 +130,11 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Sdet, HostError> 
 /// is empty before and after.
 fn together(
     scripts: usize,
-    parent: &Path,
+    parent: &Scratch,
     seed: u64,
     interrupt: &Interrupt,
 ) -> Result<Run, HostError> {
-    let run = Scratch::new(parent, "run");
+    let run = parent.below("run");
     let run = run.map_err(HostError::io("making the directory of a run"))?;
     let homes: Vec<PathBuf> = (0..scripts)
         .map(|number| prepare(run.path(), seed, number))

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! mkdir -p fuzz/corpus/import_lackey
-//! cp lab/tests/fixtures/lackey*.txt fuzz/corpus/import_lackey/
+//! cp import/tests/fixtures/lackey*.txt fuzz/corpus/import_lackey/
 //! cargo +nightly fuzz run import_lackey -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vellum_lab::import::{Format, Options, import_text};
+use vellum_import::{Format, Options, import_text};
 
 fuzz_target!(|text: &[u8]| {
     let options = Options {

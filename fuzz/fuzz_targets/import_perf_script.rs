@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! mkdir -p fuzz/corpus/import_perf_script
-//! cp lab/tests/fixtures/perf-script*.txt fuzz/corpus/import_perf_script/
+//! cp import/tests/fixtures/perf-script*.txt fuzz/corpus/import_perf_script/
 //! cargo +nightly fuzz run import_perf_script -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vellum_lab::import::{Format, Options, import_text};
+use vellum_import::{Format, Options, import_text};
 
 fuzz_target!(|text: &[u8]| {
     let options = Options {

@@ -67,6 +67,7 @@
 //! # }
 //! ```
 
+pub mod cut;
 pub mod event;
 pub mod model;
 

@@ -1,8 +1,5 @@
 //! `vellum cut`: a part of a trace that is a trace.
 
-mod copy;
-mod state;
-
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,8 +7,8 @@ use clap::builder::ValueHint;
 
 use super::dump::micros;
 use super::{Failure, OrFail};
-use copy::{Copier, Selection};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::cut::{Copier, Selection};
 use vellum_trace::{DEFAULT_LEVEL, Header, TaskId, TraceReader, TraceWriter};
 
 const EXAMPLES: &str = "\

@@ -7,7 +7,7 @@ use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
-use crate::export::perf_script;
+use vellum_import::perf_script;
 use vellum_trace::{
     Access, Event, EventKind, FileId, Header, MapOrigin, Prot, TaskId, TraceReader,
 };

@@ -8,7 +8,7 @@ use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
 use super::{Failure, OrFail};
-use crate::export::{Output, cachesim, csv, parquet, rows::Row};
+use vellum_export::{Output, cachesim, csv, parquet, rows::Row};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Event, TraceReader};
 

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
-use crate::import::{self, DEFAULT_TOUCH_LIMIT, Format, ImportError, Input, Options, Report};
+use vellum_import::{DEFAULT_TOUCH_LIMIT, Format, ImportError, Input, Options, Report};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{DEFAULT_LEVEL, TraceWriter};
 
@@ -99,7 +99,7 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
     let mut writer = TraceWriter::create(&args.output, args.level)?;
     let style = Style::detect(args.quiet);
     let mut progress = Progress::new(style, "importing", bytes, "bytes");
-    let result = import::import(inputs, &options, &mut writer, &mut progress, &interrupt);
+    let result = vellum_import::import(inputs, &options, &mut writer, &mut progress, &interrupt);
     progress.finish();
     let (format, report) = result.map_err(failure)?;
     if args.strict && report.skips() > 0 {

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, size};
-use crate::record::{self, Options, Overhead};
+use vellum_record::{Options, Overhead};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::DEFAULT_LEVEL;
 
@@ -88,7 +88,7 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         level: args.level,
         style: Style::detect(args.quiet),
     };
-    let recording = record::record(&options, &interrupt)?;
+    let recording = vellum_record::record(&options, &interrupt)?;
     if !args.quiet {
         if recording.own_tracefs {
             eprintln!(
@@ -119,7 +119,7 @@ fn measure(args: &RecordArgs, rounds: usize) -> Result<(), Failure> {
         _ => PathBuf::from("."),
     };
     let quiet = args.quiet;
-    let overhead = record::measure_overhead(
+    let overhead = vellum_record::measure_overhead(
         &args.command,
         args.prepare.as_deref(),
         rounds,

@@ -2,9 +2,9 @@
 //! small scale.
 
 use crate::command::{Scratch, text, vellum};
-use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
 use vellum_lab::bench::BENCHMARKS;
+use vellum_testing::by_hand::{self, PAGE, fork, map, write};
 use vellum_trace::{EventKind, TaskId};
 
 /// Runs a benchmark at a small scale with two passes; returns its JSON.
@@ -247,7 +247,7 @@ fn write_trace(path: &str) {
         (0, EventKind::Wait { child }),
         (0, EventKind::Exit),
     ]);
-    traces::write_trace(path, 1, &events);
+    by_hand::write_trace(path, 1, &events);
 }
 
 #[test]

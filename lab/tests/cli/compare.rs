@@ -1,8 +1,8 @@
 //! `vellum compare` and `vellum designs` as a user meets them.
 
 use crate::command::{Scratch, text, vellum};
-use crate::traces::{self, PAGE, fork, map, write};
 use serde_json::Value;
+use vellum_testing::by_hand::{self, PAGE, fork, map, write};
 use vellum_trace::{EventKind, TaskId};
 
 /// The counts of the pass that counts atomic operations, in order.
@@ -33,7 +33,7 @@ fn write_trace(path: &str) {
         events.extend([(child, unmap), (child, EventKind::Exit), (0, wait)]);
     }
     events.push((0, EventKind::Exit));
-    traces::write_trace(path, 8, &events);
+    by_hand::write_trace(path, 8, &events);
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn here(path: &str) -> String {
 }
 
 fn fixture(name: &str) -> String {
-    here(&format!("tests/fixtures/{name}"))
+    here(&format!("../import/tests/fixtures/{name}"))
 }
 
 fn done(arguments: &[&str]) -> Output {

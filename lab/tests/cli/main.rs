@@ -8,7 +8,7 @@ mod compare;
 mod cut;
 mod host;
 mod import_export;
+mod record;
 mod replay;
 mod reproduce;
 mod shipped;
-mod traces;

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::support::generate;
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
 use vellum::design::{Design, OPTIONS, Rmap};
 use vellum::frame::{AuditError, Kind, OutOfMemory};
@@ -22,6 +21,7 @@ use vellum::with_rmap;
 use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
 use vellum_lab::replay::{Options, Workload, prepare_events};
 use vellum_lab::verify::{Symptom, verify};
+use vellum_testing::generate;
 
 const RAM: u64 = 64 << 20;
 

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::support::generate;
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
+use vellum_testing::generate;
 use vellum_trace::TraceReader;
 
 const RAM: u64 = 256 << 20;

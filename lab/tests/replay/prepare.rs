@@ -1,11 +1,11 @@
 //! What `prepare` makes of a recording: spaces, order, explanations, repairs.
 
-use crate::support::generate::{self, Recording};
 use crate::support::reference::Reference;
 use vellum_engine::{Access, Op, SpaceSlot};
 use vellum_lab::replay::{
     Class, Expectation, Options, PrepareError, Workload, prepare_events, run,
 };
+use vellum_testing::generate::{self, Recording};
 use vellum_trace::{EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;

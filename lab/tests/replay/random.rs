@@ -1,10 +1,10 @@
 //! The core under random workloads, verified against the independent model and
 //! audited, with every reverse-mapping scheme.
 
-use crate::support::generate::{self, seeds};
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
+use vellum_testing::generate::{self, seeds};
 
 const RAM: u64 = 64 << 20;
 

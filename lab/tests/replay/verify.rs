@@ -3,11 +3,11 @@
 
 use std::sync::{Condvar, Mutex};
 
-use crate::support::generate::{self, Recording, seeds};
 use crate::support::reference::{Defect, Moment, Reference};
 use vellum_engine::{Engine, Op};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::verify::{Refutation, Symptom, Verified, end_state, verify};
+use vellum_testing::generate::{self, Recording, seeds};
 use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;

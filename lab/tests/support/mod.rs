@@ -1,8 +1,7 @@
-//! What the replay tests share: a memory manager that is obviously right (or
-//! wrong in one known way), and random but valid workloads.
+//! What the replay tests share: a memory manager that is obviously right, or wrong
+//! in one known way.
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
-pub mod generate;
 pub mod reference;
 pub mod reference_engine;
 pub mod reference_faults;

@@ -1,0 +1,168 @@
+//! Which tool printed a text.
+
+use crate::{HEAD, ImportError, Input, lackey, perf_script, strace};
+
+/// A kind of text that can be imported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Format {
+    /// Lines of `perf script`
+    PerfScript,
+    /// Lines of `strace -f -ttt`
+    Strace,
+    /// Lines of `valgrind --tool=lackey --trace-mem=yes`
+    Lackey,
+}
+
+impl Format {
+    /// The tool, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::PerfScript => "perf script",
+            Format::Strace => "strace",
+            Format::Lackey => "lackey",
+        }
+    }
+}
+
+/// What each kind looks like.
+const LOOKS: &str = "\
+  perf-script  make  4711 [001]  12.345678: exceptions:page_fault_user: address=0x7f… ip=0x… error_code=0x6
+  strace       4711  1700000000.123456 munmap(0x7f…, 4096) = 0
+  lackey        S 1ffeffe7e,8";
+
+/// Binary files that are taken for text by mistake, and what to do.
+const BINARY: [(&[u8], &str); 4] = [
+    (
+        b"PERFILE2",
+        "it is perf's own data; make text of it with: perf script --show-task-events \
+         --show-mmap-events -i FILE",
+    ),
+    (b"\x89VLM", "it is a Vellum trace already"),
+    (b"\x7fELF", "it is a program"),
+    (
+        b"\x1f\x8b",
+        "it is compressed; decompress it: zcat FILE | vellum import -",
+    ),
+];
+
+/// Which format the inputs have: the one that was `asked` for, or the one that
+/// all of them look like.
+pub fn settle(inputs: &mut [Input], asked: Option<Format>) -> Result<Format, ImportError> {
+    let mut found: Option<(Format, String)> = None;
+    for input in inputs {
+        let name = input.name.clone();
+        let head = input.head(HEAD).map_err(|source| ImportError::Read {
+            name: name.clone(),
+            source,
+        })?;
+        check_text(&name, &head)?;
+        if asked.is_some() {
+            continue;
+        }
+        let format = guess(&name, &head)?;
+        match &found {
+            Some((other, first)) if *other != format => {
+                return Err(ImportError::Format(format!(
+                    "{first} is {} text and {name} is {} text: import them one by one",
+                    other.name(),
+                    format.name()
+                )));
+            }
+            _ => found = Some((format, name)),
+        }
+    }
+    asked
+        .or(found.map(|(format, _)| format))
+        .ok_or_else(|| ImportError::Format("there is nothing to import".to_owned()))
+}
+
+fn check_text(name: &str, head: &[u8]) -> Result<(), ImportError> {
+    let refuse = |why: &str| Err(ImportError::Format(format!("{name}: not text: {why}")));
+    if head.is_empty() {
+        return Err(ImportError::Format(format!("{name}: it is empty")));
+    }
+    for (magic, why) in BINARY {
+        if head.starts_with(magic) {
+            return refuse(why);
+        }
+    }
+    match head.iter().position(|byte| *byte == 0) {
+        Some(at) => refuse(&format!("byte {at} is zero")),
+        None => Ok(()),
+    }
+}
+
+/// The format of which most lines are.
+fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
+    let text = String::from_utf8_lossy(head);
+    let mut counts = [
+        (Format::PerfScript, 0),
+        (Format::Strace, 0),
+        (Format::Lackey, 0),
+    ];
+    for line in text.lines() {
+        for (format, count) in &mut counts {
+            let looks = match format {
+                Format::PerfScript => perf_script::looks_like(line),
+                Format::Strace => strace::looks_like(line),
+                Format::Lackey => lackey::looks_like(line),
+            };
+            *count += u32::from(looks);
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let [(best, most), (_, second), _] = counts;
+    if most > second {
+        return Ok(best);
+    }
+    Err(ImportError::Format(format!(
+        "{name}: which tool printed this cannot be told from its first lines; say it with --from. \
+         Lines look like this:\n{LOOKS}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(text: &str) -> Result<Format, String> {
+        let reader = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        settle(&mut [Input::new("x", reader)], None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_kind_of_line_is_recognised() {
+        for (line, format) in [
+            (
+                "  make  4711 [001]  12.345678: exceptions:page_fault_user: address=0x1000 ip=0x2 error_code=0x6",
+                Format::PerfScript,
+            ),
+            (
+                "my prog (x) 4711/4712  12.345678: PERF_RECORD_EXIT(1:2):(3:4)",
+                Format::PerfScript,
+            ),
+            ("4711  1700000000.123456 brk(NULL) = 0x1000", Format::Strace),
+            (
+                "[pid  4711] 12:00:01.5 +++ exited with 0 +++",
+                Format::Strace,
+            ),
+            ("munmap(0x7f0000000000, 4096) = 0", Format::Strace),
+            ("I  0401ab70,3", Format::Lackey),
+            (" S 1fff000748,8", Format::Lackey),
+        ] {
+            assert_eq!(settled(line), Ok(format), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_said_with_an_example_of_each() {
+        let error = settled("hello\nworld\n").unwrap_err();
+        for format in ["perf-script", "strace", "lackey", "--from"] {
+            assert!(error.contains(format), "{error}");
+        }
+        assert!(settled("").unwrap_err().contains("empty"));
+        assert!(settled("PERFILE2…").unwrap_err().contains("perf script"));
+        assert!(settled("a\0b").unwrap_err().contains("byte 1"));
+    }
+}

@@ -1,0 +1,209 @@
+//! Traces from what other tools printed: `perf script`, `strace`, valgrind's
+//! lackey.
+//!
+//! Each importer turns lines into the records that the recorder knows, and the
+//! recorder's own translation makes events of them; only touches that no tool
+//! reported are made here (`strace` and `lackey` say how). Whatever the
+//! text is, an import ends in a trace that keeps the rules of traces or in an
+//! error; memory stays proportional to what the text tells, and each line that
+//! the trace lacks is accounted for in the [`Report`].
+
+mod detect;
+mod feed;
+mod lackey;
+mod lines;
+mod memory;
+mod notes;
+pub mod perf_script;
+mod report;
+mod strace;
+
+use std::io;
+
+pub use detect::Format;
+pub use lines::Input;
+pub use memory::Imported;
+pub use report::{Place, Reason, Report};
+
+use vellum_record::Sink;
+use vellum_terminal::progress::{Interrupt, Progress};
+use vellum_trace::{TraceError, TraceWriter};
+
+/// Bytes of an input that detection looks at.
+const HEAD: usize = 1 << 16;
+
+/// Pages of a mapping that are touched when strace text shows it, unless asked
+/// otherwise: 4 MiB.
+pub const DEFAULT_TOUCH_LIMIT: u64 = 1024;
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// An input could not be read.
+    #[error("{name}: cannot read: {source}")]
+    Read {
+        /// Which input.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What an input is cannot be told.
+    #[error("{0}")]
+    Format(String),
+    /// No line made an event.
+    #[error(
+        "{names}: nothing to import: none of {lines} lines is an event that {format} text tells of \
+         memory; `vellum import --help` says how to make such text"
+    )]
+    Nothing {
+        /// The inputs.
+        names: String,
+        /// Lines in them.
+        lines: u64,
+        /// What was expected.
+        format: &'static str,
+    },
+    /// The user asked to stop.
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    /// The trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The translation failed otherwise.
+    #[error("{0}")]
+    Translation(String),
+}
+
+/// How to import.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What the text is; `None`: whatever it looks like.
+    pub format: Option<Format>,
+    /// For strace text: pages of a mapping that are touched when it appears.
+    pub touch_limit: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            format: None,
+            touch_limit: DEFAULT_TOUCH_LIMIT,
+        }
+    }
+}
+
+/// Imports the inputs, in this order, into `writer`, which the caller finishes.
+///
+/// # Errors
+/// The text cannot be read, is of no known kind or holds no event; the user
+/// interrupted; the trace cannot be written.
+pub fn import(
+    inputs: Vec<Input>,
+    options: &Options,
+    writer: &mut TraceWriter,
+    progress: &mut Progress,
+    interrupt: &Interrupt,
+) -> Result<(Format, Report), ImportError> {
+    let mut watch = Watch {
+        progress,
+        interrupt,
+        lines: 0,
+    };
+    run(inputs, options, writer, &mut watch)
+}
+
+/// Imports text that lies in memory into memory.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_text(
+    text: &[u8],
+    options: &Options,
+) -> Result<(Format, Imported, Report), ImportError> {
+    let input = Input::new("text", Box::new(io::Cursor::new(text.to_vec())));
+    let mut progress = Progress::new(
+        vellum_terminal::progress::Style::Quiet,
+        "importing",
+        0,
+        "bytes",
+    );
+    let interrupt = Interrupt::manual();
+    let mut watch = Watch {
+        progress: &mut progress,
+        interrupt: &interrupt,
+        lines: 0,
+    };
+    let mut imported = Imported::default();
+    let (format, report) = run(vec![input], options, &mut imported, &mut watch)?;
+    Ok((format, imported, report))
+}
+
+fn run(
+    mut inputs: Vec<Input>,
+    options: &Options,
+    sink: &mut dyn Sink,
+    watch: &mut Watch<'_>,
+) -> Result<(Format, Report), ImportError> {
+    let format = detect::settle(&mut inputs, options.format)?;
+    let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let mut counted = memory::Counting::new(sink);
+    let report = match format {
+        Format::PerfScript => perf_script::import(inputs, &mut counted, watch),
+        Format::Strace => strace::import(inputs, options.touch_limit, &mut counted, watch),
+        Format::Lackey => lackey::import(inputs, &mut counted, watch),
+    }?;
+    if counted.events() == 0 {
+        return Err(ImportError::Nothing {
+            names: names.join(", "),
+            lines: report.lines,
+            format: format.name(),
+        });
+    }
+    Ok((format, report))
+}
+
+/// Progress and Ctrl-C, looked at now and then.
+pub(crate) struct Watch<'a> {
+    progress: &'a mut Progress,
+    interrupt: &'a Interrupt,
+    lines: u64,
+}
+
+impl Watch<'_> {
+    /// A line of `bytes` bytes was read.
+    pub(crate) fn line(&mut self, bytes: u64) -> Result<(), ImportError> {
+        self.lines += 1;
+        self.progress.advance(bytes);
+        if self.lines % 1024 == 1 && self.interrupt.requested() {
+            return Err(ImportError::Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// Calls `take` for each line of all inputs, one input after the other.
+pub(crate) fn each_line(
+    inputs: Vec<Input>,
+    watch: &mut Watch<'_>,
+    mut take: impl FnMut(Place, &str, bool) -> Result<(), ImportError>,
+) -> Result<u64, ImportError> {
+    let mut lines = 0;
+    for (index, mut input) in inputs.into_iter().enumerate() {
+        loop {
+            let before = input.bytes();
+            let next = input.next_line().map_err(|source| ImportError::Read {
+                name: input.name.clone(),
+                source,
+            })?;
+            let Some((line, cut)) = next else { break };
+            lines += 1;
+            watch.line(input.bytes() - before)?;
+            let place = Place {
+                input: index,
+                line: input.line(),
+            };
+            take(place, &line, cut)?;
+        }
+    }
+    Ok(lines)
+}

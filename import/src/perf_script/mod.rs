@@ -1,0 +1,346 @@
+//! `perf script` text with the events that the recorder uses.
+//!
+//! Lines may come with or without the process id, with `PERF_RECORD_…` lines
+//! (`--show-task-events --show-mmap-events`) or with `sched:` events only, with
+//! system calls as `syscalls:` or as `raw_syscalls:` events. Task lines of one
+//! kind make those of another redundant; which kinds a text has shows as it is
+//! read.
+
+mod calls;
+mod comment;
+mod event;
+mod exec;
+mod line;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::feed::Feed;
+use crate::report::Report;
+use crate::{Format, ImportError, Input, Watch, each_line, notes};
+use calls::creation;
+use comment::Comments;
+use event::{Event, Not};
+use exec::Held;
+use line::Line;
+use vellum_record::{Body, Record, Sample, Sink};
+
+pub use write::{Losses, Writer};
+
+const CLONE_THREAD: u64 = 0x1_0000;
+const VFORK_FLAGS: u64 = 0x4100;
+/// The lowest byte of `clone`'s flags is a signal.
+const SIGNAL: u64 = 0xff;
+
+/// Whether a line is one of `perf script`.
+pub(crate) fn looks_like(line: &str) -> bool {
+    line::split(line).is_some()
+}
+
+/// Imports the inputs as one text.
+pub(crate) fn import(
+    inputs: Vec<Input>,
+    sink: &mut dyn Sink,
+    watch: &mut Watch<'_>,
+) -> Result<Report, ImportError> {
+    let mut importer = Importer {
+        feed: Feed::new(sink),
+        comments: Comments::default(),
+        origin_ns: None,
+        last_ns: 0,
+        disorder: 0,
+        task_records: false,
+        pids: HashMap::new(),
+        fresh: HashSet::new(),
+        creating: HashMap::new(),
+        held: HashMap::new(),
+        replaying: false,
+        unknown_flags: 0,
+    };
+    let lines = each_line(inputs, watch, |place, text, cut| {
+        importer.feed.place = place;
+        if cut {
+            importer.feed.skip("a line longer than 65536 bytes");
+            return Ok(());
+        }
+        importer.line(text)
+    })?;
+    let (report, comments, lost) = importer.finish(lines)?;
+    let own = comments.own;
+    let header = sink.header_mut();
+    header.lost = lost;
+    comments.apply(header);
+    if !own {
+        header.invisible.extend(report.notes.iter().cloned());
+        notes::fill_in(header, Format::PerfScript, &report);
+    }
+    Ok(report)
+}
+
+struct Importer<'a> {
+    feed: Feed<'a>,
+    comments: Comments,
+    origin_ns: Option<u64>,
+    last_ns: u64,
+    disorder: u64,
+    /// There are `PERF_RECORD_COMM`, `…_FORK`, `…_EXIT` lines.
+    task_records: bool,
+    /// Processes of threads, where a line told.
+    pids: HashMap<u32, u32>,
+    /// Created, and not yet confirmed by `sched:sched_process_fork`.
+    fresh: HashSet<u32>,
+    /// Flags of the creation that a task is in the middle of.
+    creating: HashMap<u32, u64>,
+    /// Tasks in the middle of an exec that shows only when it is over.
+    held: HashMap<u32, Held>,
+    /// The line at hand was held back before.
+    replaying: bool,
+    /// Creations whose flags do not show.
+    unknown_flags: u64,
+}
+
+impl Importer<'_> {
+    fn line(&mut self, text: &str) -> Result<(), ImportError> {
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        if text.starts_with('#') {
+            if !self.comments.take(text) {
+                self.feed
+                    .skip("a comment of vellum dump that cannot be read");
+            }
+            return Ok(());
+        }
+        let Some(line) = line::split(text) else {
+            match text.starts_with([' ', '\t']) {
+                true => self.feed.pass_over("lines of call chains"),
+                false => self
+                    .feed
+                    .skip("not a line of perf script, or one that ends early"),
+            }
+            return Ok(());
+        };
+        let event = match event::parse(line.rest) {
+            Ok(event) => event,
+            Err(Not::Concerned(what)) => {
+                self.feed.pass_over(&what);
+                return Ok(());
+            }
+            Err(Not::Whole(what)) => {
+                self.feed.skip(&what);
+                return Ok(());
+            }
+        };
+        self.dispatch(text, &line, event)
+    }
+
+    /// Nanoseconds from the beginning of the trace. What perf makes up about
+    /// tasks that are there at the start has time 0, which is no beginning.
+    fn time(&mut self, line: &Line<'_>) -> u64 {
+        let origin = match (self.origin_ns, self.comments.begin_ns) {
+            (Some(origin), _) | (None, Some(origin)) => origin,
+            (None, None) if line.time_ns == 0 => return 0,
+            (None, None) => line.time_ns,
+        };
+        self.origin_ns = Some(origin);
+        if line.time_ns < self.last_ns && !self.replaying {
+            self.disorder += 1;
+        }
+        self.last_ns = self.last_ns.max(line.time_ns);
+        line.time_ns.saturating_sub(origin)
+    }
+
+    /// The thread and its process. `None`: nobody's, the kernel's.
+    fn ids(&self, pid: Option<i64>, tid: i64) -> Option<(u32, u32)> {
+        let tid = u32::try_from(tid).ok().filter(|tid| *tid != 0)?;
+        let told = pid.and_then(|pid| u32::try_from(pid).ok());
+        let known = || self.feed.translator.process_of(tid);
+        let pid = told.or_else(known).or_else(|| self.pids.get(&tid).copied());
+        Some((pid.unwrap_or(tid), tid))
+    }
+
+    fn give(
+        &mut self,
+        time_ns: u64,
+        (pid, tid): (u32, u32),
+        body: Body<'_>,
+    ) -> Result<(), ImportError> {
+        self.feed.give(&Record {
+            time_ns,
+            pid,
+            tid,
+            body,
+        })
+    }
+
+    fn dispatch(
+        &mut self,
+        text: &str,
+        line: &Line<'_>,
+        event: Event<'_>,
+    ) -> Result<(), ImportError> {
+        let (pid, tid) = match &event {
+            Event::Mmap { pid, tid, .. } | Event::Comm { pid, tid, .. } => (Some(*pid), *tid),
+            Event::SchedExec { tid } | Event::SchedExit { tid } => (line.pid, *tid),
+            Event::Fork { pid, tid, .. } => (Some(*pid), *tid),
+            Event::Exit { tid } => (None, *tid),
+            _ => (line.pid, line.tid),
+        };
+        let Some(who) = self.ids(pid, tid) else {
+            if let Event::Lost { count } = event {
+                let time = self.time(line);
+                return self.give(time, (0, 0), Body::Lost { count });
+            }
+            self.feed
+                .pass_over("the kernel's own mappings and idle tasks");
+            return Ok(());
+        };
+        if pid.is_some() {
+            self.pids.insert(who.1, who.0);
+        }
+        if self.hold(text, line, &event, who)? {
+            return Ok(());
+        }
+        let time = self.time(line);
+        match event {
+            Event::Sample(sample) => self.sample(time, who, sample),
+            Event::Mmap { mmap, .. } => {
+                if line.time_ns == 0 && !self.feed.translator.is_live(who.1) {
+                    self.feed.translator.expect_first_maps(who.0, who.1);
+                }
+                self.give(time, who, Body::Mmap(mmap))
+            }
+            Event::Comm { name, exec, .. } => {
+                self.task_records = true;
+                if self.comments.own && !exec {
+                    self.feed.translator.was_there(who.0, who.1);
+                }
+                let name = name.as_bytes();
+                self.give(time, who, Body::Comm { name, exec })
+            }
+            Event::Fork { ptid, .. } => {
+                self.task_records = true;
+                // Perf makes these up for tasks that are there.
+                if line.time_ns == 0 && !self.comments.own {
+                    return Ok(());
+                }
+                match u32::try_from(ptid) {
+                    Ok(ptid) => self.fork(time, who, ptid),
+                    Err(_) => Ok(()),
+                }
+            }
+            Event::Exit { .. } => {
+                self.task_records = true;
+                self.give(time, who, Body::Exit)
+            }
+            Event::Lost { count } => self.give(time, who, Body::Lost { count }),
+            Event::NewTask { child, flags } => self.new_task(time, who, child, flags),
+            Event::SchedFork { child } => self.sched_fork(time, who, child),
+            Event::SchedExec { .. } if self.task_records => Ok(()),
+            Event::SchedExec { .. } => self.sched_exec(line, time, who),
+            Event::SchedExit { .. } if self.task_records => Ok(()),
+            Event::SchedExit { .. } => self.give(time, who, Body::Exit),
+        }
+    }
+
+    fn sample(
+        &mut self,
+        time: u64,
+        who: (u32, u32),
+        sample: Sample<'_>,
+    ) -> Result<(), ImportError> {
+        match sample {
+            Sample::Enter { number, args } => {
+                let flags = match number {
+                    creation::CLONE => Some(args[0] & !SIGNAL),
+                    creation::FORK => Some(0),
+                    creation::VFORK => Some(VFORK_FLAGS),
+                    _ => None,
+                };
+                match flags {
+                    Some(flags) => self.creating.insert(who.1, flags),
+                    None => self.creating.remove(&who.1),
+                };
+            }
+            Sample::Exit { .. } => {
+                self.creating.remove(&who.1);
+            }
+            _ => {}
+        }
+        self.feed.sample(time, who, sample)
+    }
+
+    fn fork(&mut self, time: u64, child: (u32, u32), ptid: u32) -> Result<(), ImportError> {
+        self.fresh.insert(child.1);
+        self.give(time, child, Body::Fork { ptid })
+    }
+
+    /// The kernel reports flags after `PERF_RECORD_FORK` and before
+    /// `sched:sched_process_fork`.
+    fn new_task(
+        &mut self,
+        time: u64,
+        who: (u32, u32),
+        child: i64,
+        flags: u64,
+    ) -> Result<(), ImportError> {
+        let Some(child) = u32::try_from(child).ok().filter(|child| *child != 0) else {
+            return Ok(());
+        };
+        if !self.fresh.contains(&child) {
+            let pid = if flags & CLONE_THREAD != 0 {
+                who.0
+            } else {
+                child
+            };
+            self.fork(time, (pid, child), who.1)?;
+        }
+        self.feed
+            .sample(time, who, Sample::NewTask { clone_flags: flags })
+    }
+
+    fn sched_fork(&mut self, time: u64, who: (u32, u32), child: i64) -> Result<(), ImportError> {
+        let Some(child) = u32::try_from(child).ok().filter(|child| *child != 0) else {
+            return Ok(());
+        };
+        if self.fresh.remove(&child) {
+            return Ok(());
+        }
+        let flags = self.creating.get(&who.1).copied();
+        let thread = flags.is_some_and(|flags| flags & CLONE_THREAD != 0);
+        self.give(
+            time,
+            (if thread { who.0 } else { child }, child),
+            Body::Fork { ptid: who.1 },
+        )?;
+        match flags {
+            Some(clone_flags) => self.feed.sample(time, who, Sample::NewTask { clone_flags }),
+            None => {
+                self.unknown_flags += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(mut self, lines: u64) -> Result<(Report, Comments, u64), ImportError> {
+        self.release_all()?;
+        let (noticed, mut report) = self.feed.finish();
+        report.lines = lines;
+        report.notes.extend(notes::of_noticed(&noticed));
+        if self.disorder > 0 {
+            report.notes.push(format!(
+                "{} lines were earlier than the line before them; they count as simultaneous with \
+                 it.",
+                self.disorder
+            ));
+        }
+        if self.unknown_flags > 0 {
+            report.notes.push(format!(
+                "{} tasks were created with flags that do not show: they count as forked. Record \
+                 task:task_newtask as well.",
+                self.unknown_flags
+            ));
+        }
+        Ok((report, self.comments, noticed.lost))
+    }
+}

@@ -1,3 +1,0 @@
-//! Traces: the format, the shipped ones, cutting and importing.
-
-mod import;

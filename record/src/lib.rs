@@ -1,0 +1,31 @@
+//! Recording: what a command and its descendants ask of memory management.
+//!
+//! [`record`] runs a command under perf events that it opens itself, and writes
+//! a trace. While the command runs only bytes are moved; the trace is made
+//! afterwards. `docs/recording.md` says which events are used and why.
+
+mod child;
+mod error;
+mod files;
+mod merge;
+mod overhead;
+mod perf;
+mod raw;
+mod run;
+mod sample;
+mod session;
+mod sink;
+mod spool;
+mod syscalls;
+mod tracefs;
+mod tracepoint;
+mod translate;
+
+pub use error::RecordError;
+pub use overhead::{Overhead, measure_overhead};
+pub use raw::{Body, Mmap, Record};
+pub use run::{Options, Recording, check_permission, record};
+pub use sample::{Identity, Sample};
+pub use sink::Sink;
+pub use syscalls::number;
+pub use translate::{Noticed, Translator};

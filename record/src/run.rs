@@ -1,0 +1,310 @@
+//! A recording from beginning to end.
+
+use std::ffi::{CStr, OsString};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use crate::child::{Child, Ending, own_cpu_seconds};
+use crate::error::RecordError;
+use crate::merge::merge;
+use crate::session::Session;
+use crate::spool::Spool;
+use crate::tracefs::Tracefs;
+use crate::tracepoint::{self, Layout};
+use crate::translate::{Noticed, Translator};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::{Environment, TraceWriter};
+
+/// How often the recorder looks whether it was interrupted.
+const WATCH_MS: libc::c_int = 200;
+
+/// What to record and where to.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The command and its arguments; not empty.
+    pub command: Vec<OsString>,
+    /// Where the trace goes.
+    pub output: PathBuf,
+    /// Bytes of buffer for each CPU; rounded up to a power of two.
+    pub buffer: usize,
+    /// Keep a trace although events were lost.
+    pub allow_lost: bool,
+    /// Compression level of the trace (zstd's scale).
+    pub level: i32,
+    /// How progress is shown while the trace is written.
+    pub style: Style,
+}
+
+/// What a recording came to.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The command's exit code, as a shell reports it.
+    pub exit_code: u8,
+    /// Events in the trace.
+    pub events: u64,
+    /// Length of the trace in bytes.
+    pub bytes: u64,
+    /// Events that the kernel dropped.
+    pub lost: u64,
+    /// How long the command ran, in seconds.
+    pub seconds: f64,
+    /// Bytes of raw records that the kernel delivered.
+    pub record_bytes: u64,
+    /// Tracefs was not mounted; the kernel's events were looked up in a mount
+    /// for this process alone, which is gone.
+    pub own_tracefs: bool,
+}
+
+/// One run of the command.
+pub(super) struct Run {
+    pub ending: Ending,
+    pub seconds: f64,
+    pub root: u32,
+    pub began: SystemTime,
+    /// CPU time that the recorder spent meanwhile, in seconds.
+    pub recorder_seconds: f64,
+    /// The spool and the number of CPUs in it, if the run was recorded.
+    pub recorded: Option<(Spool, usize)>,
+}
+
+/// Checks that this process may record, opening every event once.
+///
+/// # Errors
+/// The message names the one thing that is missing and how to grant it.
+pub fn check_permission() -> Result<(), RecordError> {
+    let layouts = tracepoint::read_layouts(&Tracefs::open()?)?;
+    Session::open(&layouts, 1 << 16).map(drop)
+}
+
+/// Runs the command, records it and writes the trace. The trace appears under
+/// its name only when it is complete.
+///
+/// # Errors
+/// The recording cannot begin, the command cannot be run, events were lost and
+/// that is not allowed, or the trace cannot be written.
+pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, RecordError> {
+    let tracefs = Tracefs::open()?;
+    let layouts = tracepoint::read_layouts(&tracefs)?;
+    let own_tracefs = tracefs.is_own();
+    drop(tracefs);
+    let spool = Spool::create(directory_of(&options.output)).map_err(RecordError::io(format!(
+        "cannot write beside {}",
+        options.output.display()
+    )))?;
+    let run = run_recorded(&options.command, &layouts, options.buffer, spool, interrupt)?;
+    let (spool, cpus) = run.recorded.as_ref().expect("the run was recorded");
+    let mut writer = TraceWriter::create(&options.output, options.level)?;
+    writer.header_mut().environment = environment(&options.command, *cpus);
+    let label = "writing the trace";
+    let mut progress = Progress::new(options.style, label, spool.record_bytes(), "bytes");
+    let mut translator = Translator::new(&layouts, &mut writer, run.root);
+    merge(spool, *cpus, |record, bytes| {
+        progress.advance(bytes as u64);
+        translator.take(record)
+    })?;
+    let noticed = translator.finish(Some(run.began));
+    progress.finish();
+    if noticed.lost > 0 && !options.allow_lost {
+        return Err(RecordError::Lost {
+            lost: noticed.lost,
+            suggestion: size_text(buffer_bytes(options.buffer) * 4),
+        });
+    }
+    let header = writer.header_mut();
+    header.lost = noticed.lost;
+    header.invisible = invisible(&noticed);
+    let (events, bytes) = writer.finish()?;
+    Ok(Recording {
+        exit_code: run.ending.exit_code(),
+        events,
+        bytes,
+        lost: noticed.lost,
+        seconds: run.seconds,
+        record_bytes: spool.record_bytes(),
+        own_tracefs,
+    })
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn buffer_bytes(buffer: usize) -> usize {
+    buffer.next_power_of_two().max(1 << 16)
+}
+
+fn size_text(bytes: usize) -> String {
+    match bytes >> 20 {
+        0 => format!("{}K", bytes >> 10),
+        mebibytes => format!("{mebibytes}M"),
+    }
+}
+
+/// Runs the command with its events going to `spool`.
+pub(super) fn run_recorded(
+    command: &[OsString],
+    layouts: &[Layout],
+    buffer: usize,
+    spool: Spool,
+    interrupt: &Interrupt,
+) -> Result<Run, RecordError> {
+    let before = own_cpu_seconds();
+    let mut child = Child::hold(command, true)?;
+    let session = Session::open(layouts, buffer_bytes(buffer))?;
+    let cpus = session.cpus();
+    session
+        .enable()
+        .map_err(RecordError::io("cannot enable the events"))?;
+    let drain = session
+        .drain_into(spool)
+        .map_err(RecordError::io("cannot start the drain thread"))?;
+    let run = watch(&mut child, interrupt, || drain.has_failed());
+    let spool = drain
+        .finish()
+        .map_err(RecordError::io("cannot keep the recorded events"))?;
+    Ok(Run {
+        recorder_seconds: own_cpu_seconds() - before,
+        recorded: Some((spool, cpus)),
+        ..run?
+    })
+}
+
+/// Runs the command as it is recorded, huge pages off, but unobserved.
+pub(super) fn run_plain(command: &[OsString], interrupt: &Interrupt) -> Result<Run, RecordError> {
+    let mut child = Child::hold(command, true)?;
+    watch(&mut child, interrupt, || false)
+}
+
+/// Releases the command and waits for its end. An interruption is passed on to
+/// the command, and its end awaited all the same.
+fn watch(
+    child: &mut Child,
+    interrupt: &Interrupt,
+    failed: impl Fn() -> bool,
+) -> Result<Run, RecordError> {
+    // SAFETY: takes two integers.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.pid(), 0) };
+    if pidfd < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(RecordError::io("cannot watch the command")(error));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let _owned = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
+    let (began, started) = (SystemTime::now(), Instant::now());
+    child.release()?;
+    let mut told = false;
+    loop {
+        let mut wait = libc::pollfd {
+            fd: pidfd as libc::c_int,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry that outlives the call.
+        unsafe { libc::poll(&mut wait, 1, WATCH_MS) };
+        let ended = child.try_wait();
+        if let Some(ending) = ended.map_err(RecordError::io("cannot wait for the command"))? {
+            return Ok(Run {
+                ending,
+                seconds: started.elapsed().as_secs_f64(),
+                root: child.pid() as u32,
+                began,
+                recorder_seconds: 0.0,
+                recorded: None,
+            });
+        }
+        if (interrupt.requested() || failed()) && !told {
+            told = true;
+            child.interrupt();
+        }
+    }
+}
+
+fn environment(command: &[OsString], cpus: usize) -> Environment {
+    // SAFETY: an all-zero `utsname` is a valid value of byte arrays.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct outlives the call, which fills it with C strings.
+    unsafe { libc::uname(&mut name) };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|byte| *byte as u8).collect();
+        let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+        text.to_string_lossy().into_owned()
+    };
+    // SAFETY: both calls take an integer.
+    let memory = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) * libc::sysconf(libc::_SC_PAGESIZE) };
+    Environment {
+        kernel: text(&name.release),
+        architecture: text(&name.machine),
+        cpus: cpus as u32,
+        memory: memory.max(0) as u64,
+        command: command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        thp_off: true,
+        cuts: Vec::new(),
+    }
+}
+
+/// What could not be seen, one sentence each.
+fn invisible(noticed: &Noticed) -> Vec<String> {
+    let mut notes = vec![
+        "Pages that the kernel touches through its own pins (arguments of exec, direct I/O) cause \
+         no fault event."
+            .to_owned(),
+        "Reads and writes of tmpfs files by system call do not show; mappings of them do."
+            .to_owned(),
+        "Writes to a file's page that is dirty already do not show.".to_owned(),
+        "Waits other than wait4 (waitid, pidfd, signals) do not show.".to_owned(),
+    ];
+    let unseen = &noticed.unseen;
+    for (count, what) in [
+        (
+            unseen.populated,
+            "mappings were populated at once (MAP_POPULATE, MAP_LOCKED); the pages do not show.",
+        ),
+        (
+            unseen.locked,
+            "calls locked memory (mlock); the pages they populated do not show.",
+        ),
+        (
+            unseen.huge,
+            "mappings of explicit huge pages were recorded as mappings of small ones.",
+        ),
+        (
+            unseen.nameless,
+            "mappings of files were recorded as anonymous: the kernel did not report the file.",
+        ),
+        (
+            noticed.still_running,
+            "tasks still ran when the command ended; what they did later does not show.",
+        ),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} {what}"));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_sizes_are_powers_of_two_and_read_like_the_option() {
+        assert_eq!(buffer_bytes(5 << 20), 8 << 20);
+        assert_eq!(buffer_bytes(1), 1 << 16);
+        assert_eq!(size_text(8 << 20), "8M");
+        assert_eq!(size_text(1 << 16), "64K");
+    }
+
+    #[test]
+    fn the_spool_lies_beside_the_output() {
+        assert_eq!(directory_of(Path::new("a.vellum")), Path::new("."));
+        assert_eq!(directory_of(Path::new("/tmp/a.vellum")), Path::new("/tmp"));
+    }
+}

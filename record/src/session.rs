@@ -1,0 +1,231 @@
+//! Events on every CPU, and the thread that drains them.
+//!
+//! Each CPU has one ring. A dummy event owns it and brings the side-band
+//! records (maps, names, forks, exits); the tracepoints write into the same
+//! ring, so one CPU's records are in order without sorting.
+//!
+//! The events are those of the CPU, whatever task it runs, and not of the
+//! command with all its descendants inheriting them: a task that inherits
+//! some forty events pays for it at its creation, at each context switch
+//! and at its end, which was most of what recording a build cost. Records of
+//! other tasks are told apart afterwards, by the tree of creations.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::error::RecordError;
+use crate::perf::{self, Attr, Ring, flag};
+use crate::spool::Spool;
+use crate::tracepoint::{Layout, WANTED};
+
+/// How often rings are looked at even if no watermark was reached.
+const IDLE_POLL_MS: libc::c_int = 250;
+
+/// Open events and their rings. Dropping it stops the recording.
+pub struct Session {
+    cpus: Vec<u32>,
+    /// Kept open: closing an event ends it.
+    events: Vec<OwnedFd>,
+    rings: Vec<(Ring, libc::c_int)>,
+}
+
+impl Session {
+    /// Opens every event, not yet enabled, with `buffer` bytes (a power of two)
+    /// for each CPU.
+    pub fn open(layouts: &[Layout], buffer: usize) -> Result<Self, RecordError> {
+        let cpus = online_cpus().map_err(RecordError::io("cannot list the online CPUs"))?;
+        raise_file_limit();
+        let mut session = Session {
+            cpus: cpus.clone(),
+            events: Vec::new(),
+            rings: Vec::new(),
+        };
+        for cpu in cpus {
+            session.open_cpu(cpu, layouts, buffer)?;
+        }
+        Ok(session)
+    }
+
+    fn open_cpu(&mut self, cpu: u32, layouts: &[Layout], buffer: usize) -> Result<(), RecordError> {
+        let side_band =
+            flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
+        let owner = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, side_band, buffer);
+        let needed = (layouts.len() + 1) * self.cpus.len() + 32;
+        let refused = |error| open_error(error, needed);
+        let owner = perf::open(&owner, cpu).map_err(refused)?;
+        let ring = Ring::map(&owner, buffer).map_err(|error| map_error(error, buffer))?;
+        for (layout, wanted) in layouts.iter().zip(WANTED) {
+            let attr = attr(perf::TYPE_TRACEPOINT, u64::from(layout.id), 0, buffer);
+            let event = perf::open(&attr, cpu).map_err(refused)?;
+            let what = |action: &str| format!("cannot {action} event {}", wanted.label);
+            if let Some(filter) = wanted.filter {
+                perf::set_filter(&event, filter).map_err(RecordError::io(what("filter")))?;
+            }
+            perf::set_output(&event, &owner).map_err(RecordError::io(what("redirect")))?;
+            self.events.push(event);
+        }
+        self.rings.push((ring, owner.as_raw_fd()));
+        self.events.push(owner);
+        Ok(())
+    }
+
+    /// Begins to record.
+    pub fn enable(&self) -> io::Result<()> {
+        self.events.iter().try_for_each(perf::enable)
+    }
+
+    /// Number of CPUs that are observed.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Drains the rings into `spool` on a thread of its own until
+    /// [`Drain::finish`].
+    pub fn drain_into(self, spool: Spool) -> io::Result<Drain> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let builder = std::thread::Builder::new().name("drain".into());
+        let thread = builder.spawn(move || self.drain(spool, &seen))?;
+        Ok(Drain { stop, thread })
+    }
+
+    fn drain(mut self, mut spool: Spool, stop: &AtomicBool) -> io::Result<Spool> {
+        let mut waits: Vec<libc::pollfd> = self
+            .rings
+            .iter()
+            .map(|&(_, fd)| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            })
+            .collect();
+        let mut records = Vec::new();
+        loop {
+            // Read before draining: what was recorded before the stop is drained.
+            let last_round = stop.load(Ordering::Acquire);
+            for (cpu, (ring, _)) in self.rings.iter_mut().enumerate() {
+                records.clear();
+                if ring.drain(&mut records) > 0 {
+                    spool.append(cpu, &records)?;
+                }
+            }
+            if last_round {
+                return Ok(spool);
+            }
+            // SAFETY: the array is as long as stated and outlives the call.
+            unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as _, IDLE_POLL_MS) };
+            for wait in &mut waits {
+                // A CPU that went offline.
+                if wait.revents & libc::POLLHUP != 0 {
+                    wait.fd = -1;
+                }
+            }
+        }
+    }
+}
+
+/// The running drain thread.
+pub struct Drain {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<Spool>>,
+}
+
+impl Drain {
+    /// Whether draining has ended, which before [`finish`](Self::finish) means
+    /// that it failed.
+    pub fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Drains once more and returns what was recorded.
+    pub fn finish(self) -> io::Result<Spool> {
+        self.stop.store(true, Ordering::Release);
+        match self.thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// An event that delivers every occurrence and carries the monotonic clock, by
+/// which CPUs are merged.
+fn attr(kind: u32, config: u64, flags: u64, buffer: usize) -> Attr {
+    let mut attr = Attr::default();
+    attr.kind = kind;
+    attr.config = config;
+    attr.sample_period = 1;
+    attr.sample_type = perf::SAMPLE_TID | perf::SAMPLE_TIME | perf::SAMPLE_RAW;
+    attr.flags = flags | flag::DISABLED | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
+    attr.wakeup_watermark = (buffer / 4) as u32;
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr
+}
+
+fn open_error(error: io::Error, needed: usize) -> RecordError {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => RecordError::NoPerfmon {
+            binary: std::env::current_exe().unwrap_or_else(|_| "vellum".into()),
+        },
+        Some(libc::ENOSYS) => RecordError::NoPerfEvents,
+        Some(libc::EMFILE) => RecordError::TooManyFiles { needed },
+        _ => RecordError::io("cannot open an event")(error),
+    }
+}
+
+fn map_error(error: io::Error, bytes: usize) -> RecordError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::ENOMEM) => RecordError::BufferRefused {
+            bytes,
+            kib: bytes / 1024 + 4,
+        },
+        _ => RecordError::io("cannot map an event buffer")(error),
+    }
+}
+
+/// Raises the soft limit on descriptors to the hard one. A failure shows when a
+/// descriptor is refused.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls get a pointer to a live limit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// Numbers of the online CPUs.
+pub fn online_cpus() -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_cpu_list(text.trim())
+        .ok_or_else(|| io::Error::other(format!("unexpected list of CPUs: {}", text.trim())))
+}
+
+fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_cpu_list("0"), Some(vec![0]));
+        assert_eq!(parse_cpu_list("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(parse_cpu_list("0-"), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Tasks: who created whom, who runs which program, who is gone.
+
+use super::{Creator, Live, Scope, Translator};
+use crate::error::RecordError;
+use crate::raw::Record;
+use crate::syscalls::Call;
+use vellum_trace::{EventKind, Task, TaskId};
+
+impl Translator<'_> {
+    pub(super) fn fork(&mut self, pid: u32, tid: u32, ptid: u32) -> Result<(), RecordError> {
+        if self.scope == Scope::Everyone {
+            // Whose end was not recorded has ended all the same.
+            if self.live.contains_key(&tid) && tid != ptid {
+                self.exit(tid)?;
+            }
+            let process = match self.live.get(&ptid) {
+                Some(live) => live.process,
+                // A new thread's creator is a thread of the same process.
+                None if pid != tid => pid,
+                None => ptid,
+            };
+            self.adopt(process, ptid);
+        }
+        let Some(parent) = self.live.get(&ptid).map(|live| live.id) else {
+            return Ok(());
+        };
+        let id = self.new_task(pid, tid, Some(parent));
+        let creator = Creator {
+            task: parent,
+            tid: ptid,
+        };
+        self.live.insert(tid, Live::new(id, pid, Some(creator)));
+        self.threads.entry(pid).or_default().push(tid);
+        self.newborn.insert(ptid, tid);
+        Ok(())
+    }
+
+    fn new_task(&mut self, process: u32, pid: u32, parent: Option<TaskId>) -> TaskId {
+        let tasks = &mut self.sink.header_mut().tasks;
+        tasks.push(Task {
+            pid,
+            process,
+            parent,
+        });
+        TaskId(tasks.len() as u32 - 1)
+    }
+
+    /// Takes in a task whose creation was not seen: one that was there from the
+    /// start. A further thread of a process that is known counts as created by
+    /// the first one, because it shares its memory.
+    pub(super) fn adopt(&mut self, process: u32, tid: u32) {
+        if self.live.contains_key(&tid) {
+            return;
+        }
+        let sibling = self.threads.get(&process).and_then(|all| all.first());
+        let creator = sibling.and_then(|tid| {
+            let task = self.live.get(tid)?.id;
+            Some(Creator { task, tid: *tid })
+        });
+        let id = self.new_task(process, tid, creator.map(|creator| creator.task));
+        self.live.insert(tid, Live::new(id, process, creator));
+        self.threads.entry(process).or_default().push(tid);
+    }
+
+    /// A live task is known under another id from now on.
+    pub fn rename(&mut self, from: u32, to: u32) {
+        let Some(mut live) = self.live.remove(&from) else {
+            return;
+        };
+        let mut threads = self.threads.remove(&live.process).unwrap_or_default();
+        threads
+            .iter_mut()
+            .filter(|tid| **tid == from)
+            .for_each(|tid| *tid = to);
+        if live.process == from {
+            live.process = to;
+        }
+        let task = &mut self.sink.header_mut().tasks[live.id.0 as usize];
+        (task.pid, task.process) = (to, live.process);
+        self.threads.insert(live.process, threads);
+        self.live.insert(to, live);
+    }
+
+    /// The task was there from the start, whoever its process consists of.
+    pub fn was_there(&mut self, process: u32, tid: u32) {
+        if !self.live.contains_key(&tid) {
+            let id = self.new_task(process, tid, None);
+            self.live.insert(tid, Live::new(id, process, None));
+            self.threads.entry(process).or_default().push(tid);
+        }
+    }
+
+    pub(super) fn created(&mut self, ptid: u32, clone_flags: u64) -> Result<(), RecordError> {
+        let newborn = self.newborn.remove(&ptid);
+        let child = newborn.and_then(|tid| self.live.get_mut(&tid));
+        match child.map(|live| (live.id, live.unborn.take())) {
+            Some((child, Some(_))) => self.emit(ptid, EventKind::Create { child, clone_flags }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn exec(&mut self, record: &Record<'_>, name: &[u8]) -> Result<(), RecordError> {
+        if !self.live.contains_key(&record.tid) {
+            self.take_over(record.pid, record.tid);
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        let strings = &mut self.sink.header_mut().strings;
+        let index = *self.names.entry(name).or_insert_with_key(|name| {
+            strings.push(name.clone());
+            strings.len() as u32 - 1
+        });
+        if let Some(live) = self.live.get_mut(&record.tid) {
+            live.call = Call::Exec;
+        }
+        self.emit(record.tid, EventKind::Exec { name: index })
+    }
+
+    /// A thread that executes a program becomes its process's first thread: the
+    /// id is the first thread's, the task is the one survivor.
+    pub(super) fn take_over(&mut self, pid: u32, tid: u32) {
+        let survivor = self.threads.get(&pid).and_then(|threads| threads.last());
+        let Some(survivor) = survivor.copied() else {
+            return;
+        };
+        if let Some(live) = self.live.remove(&survivor) {
+            self.live.insert(tid, live);
+            self.threads.insert(pid, vec![tid]);
+        }
+    }
+
+    pub(super) fn exit(&mut self, tid: u32) -> Result<(), RecordError> {
+        self.end_reading(tid, None)?;
+        self.deliver_children(tid)?;
+        self.emit(tid, EventKind::Exit)?;
+        if let Some(live) = self.live.remove(&tid) {
+            self.ended.insert(tid, live.id);
+            if let Some(threads) = self.threads.get_mut(&live.process) {
+                threads.retain(|thread| *thread != tid);
+                if threads.is_empty() {
+                    self.threads.remove(&live.process);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the creations that a task owes before it ends.
+    fn deliver_children(&mut self, tid: u32) -> Result<(), RecordError> {
+        let Some(parent) = self.live.get(&tid).map(|live| live.id) else {
+            return Ok(());
+        };
+        let owed = self.live.iter();
+        let owed = owed.filter(|(_, live)| live.unborn.is_some_and(|by| by.task == parent));
+        let mut owed: Vec<(TaskId, u32)> = owed.map(|(tid, live)| (live.id, *tid)).collect();
+        owed.sort_unstable();
+        owed.into_iter().try_for_each(|(_, tid)| self.deliver(tid))
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Benchmark, Size, Variant};
 use crate::compare::Method;
-use crate::profile::sample::Profiler;
+use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::Style;
 
 /// Where a benchmark runs.

@@ -13,9 +13,9 @@ use super::results::Results;
 use super::{Failure, OrFail, profiling, size};
 
 use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
-use crate::profile::sample::Profiler;
 use crate::replay::{Options, Workload, prepare};
 use crate::report::{About, Report, json, text};
+use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 

@@ -7,12 +7,12 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
-use crate::profile::groups::Groups;
-use crate::profile::read::{self, Format};
-use crate::profile::{Profile, flame, folded_pair, without_clone_suffix};
-use crate::report::diffprofile::{Options, Shown, diffprofile};
 use crate::report::json;
 use vellum_output::PartialFile;
+use vellum_profile::diffprofile::{Options, Shown, diffprofile};
+use vellum_profile::groups::Groups;
+use vellum_profile::read::{self, Format};
+use vellum_profile::{Profile, flame, folded_pair, without_clone_suffix};
 
 const EXAMPLES: &str = "\
 Each line is the change in ticks, the change in percent of OLD, and the function. Positive is more

@@ -14,10 +14,11 @@ use vellum_engine::{Engine, EngineError};
 
 use super::{Failure, OrFail};
 use crate::compare::Builder;
-use crate::profile::files::PendingDirectory;
-use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler, Samples};
-use crate::profile::{Profile, flame};
-use crate::report::diffprofile::{DiffProfile, Options, diffprofile};
+use crate::sampled;
+use vellum_profile::diffprofile::{DiffProfile, Options, diffprofile};
+use vellum_profile::files::PendingDirectory;
+use vellum_profile::sample::{DEFAULT_RATE_HZ, Profiler, Samples};
+use vellum_profile::{Profile, flame};
 use vellum_terminal::table::{Table, grouped};
 
 /// Group whose change the control is summed up by.
@@ -65,7 +66,7 @@ impl ProfileArgs {
         });
         Ok(Profiling {
             output: output.transpose()?,
-            profiler: Some(Arc::new(Profiler::start(self.profile_rate)?)),
+            profiler: Some(Arc::new(sampled::profiler(self.profile_rate)?)),
         })
     }
 }
@@ -130,7 +131,7 @@ impl Builder for Profiled<'_> {
     fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
         let engine = self.builder.observe(arm, engine);
         match self.profiler {
-            Some(profiler) => profiler.attach(arm, engine),
+            Some(profiler) => sampled::attach(profiler, arm, engine),
             None => engine,
         }
     }

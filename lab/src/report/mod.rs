@@ -2,10 +2,9 @@
 //!
 //! [`Report`] holds everything a comparison found. It is serialised as it is
 //! (the schema is in `docs/measuring.md`), and [`text`] lays it out for a
-//! terminal. [`kernbench`], [`sdet`] and [`diffprofile`] are the historical formats, byte
+//! terminal. [`kernbench`] and [`sdet`] are the historical formats, byte
 //! for byte.
 
-pub mod diffprofile;
 pub mod json;
 pub mod kernbench;
 pub mod model;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use super::kernbench;
 use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::names::Names;
-use super::{diffprofile, kernbench};
 use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use vellum_profile::diffprofile;
 use vellum_terminal::table::{Table, grouped, marked};
 
 /// Lines from each end of the profile of differences.

@@ -8,10 +8,11 @@ use vellum_engine::{Engine, EngineError};
 use super::zero::Task;
 use crate::cli::{Arenas, Failure, OrFail};
 use crate::compare::{Builder, HostClock, Settings, measure};
-use crate::profile::sample::{DEFAULT_RATE_HZ, Profiler};
 use crate::replay::{self, prepare};
-use crate::report::diffprofile::{self, diffprofile};
 use crate::report::text::plural;
+use crate::sampled::{self, attach};
+use vellum_profile::diffprofile::{self, diffprofile};
+use vellum_profile::sample::{DEFAULT_RATE_HZ, Profiler};
 use vellum_trace::TraceReader;
 
 /// Memory of each simulated machine, in bytes.
@@ -62,7 +63,7 @@ impl Builder for Sampled<'_> {
     }
 
     fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-        self.profiler.attach(arm, self.builder.observe(arm, engine))
+        attach(self.profiler, arm, self.builder.observe(arm, engine))
     }
 }
 
@@ -90,7 +91,7 @@ fn of_workload(
         by_class: false,
     };
     let arenas = Arenas::new(settings.arms(), 1, RAM);
-    let profiler = Profiler::start(DEFAULT_RATE_HZ)?;
+    let profiler = sampled::profiler(DEFAULT_RATE_HZ)?;
     let sampled = Sampled {
         builder: &arenas,
         profiler: &profiler,

@@ -6,6 +6,7 @@ mod bench;
 mod command;
 mod compare;
 mod cut;
+mod diffprofile;
 mod host;
 mod import_export;
 mod record;

@@ -4,6 +4,7 @@ mod defects;
 mod formats;
 mod prepare;
 mod random;
+mod sampled;
 #[path = "../support/mod.rs"]
 mod support;
 mod verify;

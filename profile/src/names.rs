@@ -119,7 +119,7 @@ fn module(file: &str) -> Option<String> {
     let directory = before.rsplit('/').next()?;
     // The workspace's directories are named more shortly than its packages.
     let package = match directory {
-        "machine" | "engine" | "terminal" | "lab" => format!("vellum_{directory}"),
+        "machine" | "engine" | "profile" | "terminal" | "lab" => format!("vellum_{directory}"),
         other => without_version(other).replace('-', "_"),
     };
     let inside = inside.strip_suffix(".rs")?;

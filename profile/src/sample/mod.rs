@@ -1,10 +1,10 @@
-//! Sampling profiles of the core while it runs in this process.
+//! Sampling profiles of what this process does.
 //!
-//! Every thread that executes an [`Engine`] of a profiler has a timer that
+//! Every thread that does work of an [`Arm`] of a profiler has a timer that
 //! interrupts it at random moments. The signal handler walks the stack and notes
-//! the return addresses under the *arm* of the comparison whose engine the
-//! thread is in. So one interleaved run yields a profile of each arm, and
-//! whatever disturbs the machine is in all of them.
+//! the return addresses under the arm that the thread works for. So one
+//! interleaved run yields a profile of each arm of a comparison, and whatever
+//! disturbs the machine is in all of them.
 //!
 //! * **No permission is needed.** The timers are ordinary POSIX timers of the
 //!   monotonic clock, which the kernel backs with high-resolution timers; timers of
@@ -21,7 +21,6 @@
 //!   that every Rust program has. Names come from symbols and debug information,
 //!   inlined functions included.
 
-mod attach;
 mod ring;
 mod signal;
 mod thread;
@@ -32,13 +31,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vellum_engine::Engine;
-
-use super::symbols::Symbols;
-use super::{Profile, Stack};
-use attach::Attached;
+use crate::symbols::Symbols;
+use crate::{Profile, Stack};
 use thread::Sampled;
-pub(in crate::profile) use unwind::Modules;
+pub(crate) use unwind::Modules;
 
 /// Samples a second on each thread unless told otherwise.
 pub const DEFAULT_RATE_HZ: u32 = 1000;
@@ -85,17 +81,19 @@ pub struct Samples {
 /// Call stacks by arm: return addresses, innermost first.
 type Counts = HashMap<(u32, Box<[u64]>), u64>;
 
-/// Samples the engines attached to it.
+/// Samples the work of its arms.
 #[derive(Debug)]
 pub struct Profiler {
     shared: Arc<Shared>,
 }
 
-/// What a profiler and its engines share.
+/// What a profiler and its arms share.
 #[derive(Debug)]
 struct Shared {
     /// Tells this profiler from others of the process.
     number: u64,
+    /// In the names of functions that only call what is sampled.
+    caller: &'static str,
     rate_hz: u32,
     active: AtomicBool,
     modules: Arc<Modules>,
@@ -105,15 +103,19 @@ struct Shared {
 }
 
 impl Profiler {
-    /// Gets ready to sample `rate_hz` times a second on each thread.
+    /// Gets ready to sample `rate_hz` times a second on each thread. Functions
+    /// whose name contains `caller` are left out at the outer end of stacks: they
+    /// only call what is sampled. It is usually the `module_path!()` of the caller
+    /// of [`Arm::run`].
     ///
     /// # Errors
     /// The operating system refuses timers, or this program's code cannot be read.
-    pub fn start(rate_hz: u32) -> Result<Self, SampleError> {
+    pub fn start(rate_hz: u32, caller: &'static str) -> Result<Self, SampleError> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         signal::install().map_err(SampleError::Handler)?;
         let shared = Arc::new(Shared {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            caller,
             rate_hz: rate_hz.max(1),
             active: AtomicBool::new(true),
             modules: Arc::new(Modules::of_this_process()?),
@@ -126,10 +128,12 @@ impl Profiler {
         Ok(Self { shared })
     }
 
-    /// An engine that does what `engine` does, under sampling: what
-    /// [`Engine::run`] does counts for `arm`.
-    pub fn attach(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-        Arc::new(Attached::new(Arc::clone(&self.shared), arm, engine))
+    /// The arm of this number, counted from 0.
+    pub fn arm(&self, arm: usize) -> Arm {
+        Arm {
+            shared: Arc::clone(&self.shared),
+            tag: arm as u32 + 1,
+        }
     }
 
     /// Samples taken so far.
@@ -139,8 +143,8 @@ impl Profiler {
     }
 
     /// Ends sampling and resolves what was sampled to names; `arms` are the names
-    /// of the profiles, in the order of the arms. Engines that are still in
-    /// `run` are no longer sampled.
+    /// of the profiles, in the order of the arms. Work that has not ended is no
+    /// longer sampled.
     ///
     /// # Errors
     /// A thread could not be sampled, or an arm has no samples.
@@ -161,7 +165,7 @@ impl Profiler {
         for ((tag, addresses), ticks) in lock(&shared.counts).drain() {
             // Tags are arms counted from 1.
             if let Some(profile) = profiles.get_mut(tag as usize - 1) {
-                profile.add(stack(&mut symbols, &addresses), ticks);
+                profile.add(stack(&mut symbols, shared.caller, &addresses), ticks);
             }
         }
         match profiles.iter().find(|profile| profile.is_empty()) {
@@ -182,6 +186,27 @@ impl Drop for Profiler {
         self.shared.active.store(false, Ordering::SeqCst);
         for sampled in lock(&self.shared.threads).iter() {
             sampled.stop();
+        }
+    }
+}
+
+/// One of the things that are compared.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    shared: Arc<Shared>,
+    /// The arm, counted from 1.
+    tag: u32,
+}
+
+impl Arm {
+    /// Does `work`, on this thread and sampled for this arm.
+    pub fn run(&self, work: impl FnOnce()) {
+        let Some(sampled) = self.shared.sampled_if_possible() else {
+            return work();
+        };
+        sampled.inside(self.tag, work);
+        if sampled.is_half_full() {
+            sampled.drain(&mut lock(&self.shared.counts));
         }
     }
 }
@@ -208,16 +233,17 @@ impl Shared {
     }
 }
 
-/// Names of a stack, outermost first, from the first frame inside the engine on.
-fn stack(symbols: &mut Symbols<'_>, addresses: &[u64]) -> Stack {
+/// Names of a stack, outermost first, from the first frame of the sampled work on.
+fn stack(symbols: &mut Symbols<'_>, caller: &str, addresses: &[u64]) -> Stack {
     let mut names = Stack::new();
     for (depth, address) in addresses.iter().enumerate().rev() {
         // A return address is behind its call, perhaps in the next function.
         let probe = if depth == 0 { *address } else { address - 1 };
         names.extend(symbols.frames(probe));
     }
-    // Outermost are frames of this module, which called the engine.
-    let own = names.iter().take_while(|name| name.contains(OWN)).count();
+    // Outermost are frames of this module and of its caller.
+    let is_own = |name: &&Arc<str>| name.contains(OWN) || name.contains(caller);
+    let own = names.iter().take_while(is_own).count();
     match own {
         0 => names.insert(0, CUT_OFF.into()),
         own if names[own..].iter().all(|name| name.contains(ARMING)) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::Profile;
+use crate::Profile;
 
 /// Name of the group of everything that no group holds.
 pub const OTHER: &str = "(other)";
@@ -77,7 +77,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "simulated machine",
-        r"^vellum_(machine|engine|terminal|lab)::|^vellum::platform::",
+        r"^vellum_(machine|engine|profile|terminal|lab)::|^vellum::platform::",
     ),
     (
         "idle",

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::profile::Profile;
-use crate::profile::groups::Groups;
+use crate::Profile;
+use crate::groups::Groups;
 use vellum_terminal::table::{Table, grouped};
 
 /// Name of the line about all ticks.

@@ -5,7 +5,7 @@
 //! another version is the same kernel.
 
 use super::{Reader, Refused, says_something};
-use crate::profile::Profile;
+use crate::Profile;
 
 const LINE: Refused = "a line of opreport: samples, percent, and a symbol";
 

@@ -3,7 +3,7 @@
 //! and the ticks behind the symbol. Lines without a load are read, too.
 
 use super::{Reader, Refused, says_something};
-use crate::profile::Profile;
+use crate::Profile;
 
 const LINE: Refused = "a line of readprofile: ticks, a symbol, and its load";
 

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::Profile;
+use crate::Profile;
 use vellum_terminal::table::grouped;
 
 /// Width of the drawing, in pixels.

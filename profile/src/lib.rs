@@ -1,10 +1,11 @@
 //! Profiles: where time went, by function, from whatever sampled it.
 //!
 //! A [`Profile`] is a multiset of call stacks. [`read`] makes one from the text
-//! that other profilers print, [`sample`] from a run of the core in this
-//! process. [`crate::report::diffprofile`] compares two of them, [`groups`] adds
+//! that other profilers print, [`sample`] from what this process does.
+//! [`diffprofile`] compares two of them, [`groups`] adds
 //! functions up by what they are for, and [`flame`] draws the comparison.
 
+pub mod diffprofile;
 pub mod files;
 pub mod flame;
 pub mod groups;

@@ -25,19 +25,19 @@ pub(super) type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
 /// An object file mapped into this process.
 #[derive(Debug)]
-pub(in crate::profile) struct Loaded {
+pub(crate) struct Loaded {
     /// Where it is read from.
-    pub(in crate::profile) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its name for people.
-    pub(in crate::profile) name: String,
+    pub(crate) name: String,
     /// Addresses of its mappings, from the first to the last.
-    pub(in crate::profile) addresses: Range<u64>,
+    pub(crate) addresses: Range<u64>,
     /// Address in memory minus address in the file.
-    pub(in crate::profile) bias: u64,
+    pub(crate) bias: u64,
 }
 
 /// The code of this process.
-pub(in crate::profile) struct Modules {
+pub(crate) struct Modules {
     loaded: Vec<Loaded>,
     unwinder: UnwinderNative<Arc<[u8]>, MustNotAllocateDuringUnwind>,
 }
@@ -131,7 +131,7 @@ impl Modules {
     }
 
     /// What is mapped at `address`.
-    pub(in crate::profile) fn at(&self, address: u64) -> Option<&Loaded> {
+    pub(crate) fn at(&self, address: u64) -> Option<&Loaded> {
         self.loaded
             .iter()
             .find(|loaded| loaded.addresses.contains(&address))
@@ -238,7 +238,7 @@ mod tests {
         let found = modules.at(function).unwrap();
         assert_eq!(found.path, Path::new("/proc/self/exe"));
         assert!(modules.at(0x10).is_none());
-        let mut symbols = crate::profile::symbols::Symbols::new(&modules);
+        let mut symbols = crate::symbols::Symbols::new(&modules);
         let names = symbols.frames(function);
         assert!(
             names[0].ends_with("this_program_is_found_where_its_functions_are"),

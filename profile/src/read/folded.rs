@@ -2,7 +2,7 @@
 //! by semicolons, a blank, and the number of ticks.
 
 use super::{Reader, Refused, says_something};
-use crate::profile::{Profile, Stack};
+use crate::{Profile, Stack};
 
 const LINE: Refused = "a folded stack and its ticks, such as `main;fork;copy 12`";
 const ONE_COUNT: Refused = "one number of ticks, not two: give the two profiles as two files";

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{Reader, Refused};
-use crate::profile::Profile;
+use crate::Profile;
 
 const HEADER: Refused = "the header of a sample of perf script: command, thread, time, event";
 const FRAME: Refused = "a frame of a call chain: address, symbol, (module)";
@@ -143,7 +143,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::{Options, tests::read, text};
-    use crate::profile::Profile;
+    use crate::Profile;
 
     /// As perf 6.1 printed it, with call chains.
     const CHAINS: &str = "\

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use addr2line::Loader;
 
-use super::names;
-use super::sample::Modules;
+use crate::names;
+use crate::sample::Modules;
 
 /// Resolves addresses of this process. Answers are kept.
 pub struct Symbols<'m> {

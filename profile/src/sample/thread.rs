@@ -19,7 +19,7 @@ const LATE_NS: u64 = 100_000;
 pub(super) struct Sampled {
     /// Arm that the thread is in, counted from 1; 0 if it is in none.
     tag: AtomicU32,
-    /// Stack address that everything the engine does lies below.
+    /// Stack address that everything the work does lies below.
     base: AtomicUsize,
     /// Whether the timer runs.
     armed: AtomicBool,
@@ -147,7 +147,7 @@ impl Sampled {
     }
 }
 
-/// The thread leaves the engine, by return or by panic.
+/// The thread leaves the work, by return or by panic.
 struct Outside<'s>(&'s Sampled);
 
 impl Drop for Outside<'_> {

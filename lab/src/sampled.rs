@@ -1,38 +1,34 @@
-//! The engine that marks when a thread is inside another one.
+//! Engines whose runs are sampled.
 
 use std::sync::Arc;
 
 use vellum_engine::{Access, Engine, FileSlot, Op, OpError, Outcome, Pages, SpaceSlot};
+use vellum_profile::sample::{Arm, Profiler, SampleError};
 
-use super::{Shared, lock};
-
-/// An engine under sampling.
-pub(super) struct Attached {
-    shared: Arc<Shared>,
-    /// The arm, counted from 1.
-    tag: u32,
-    engine: Arc<dyn Engine>,
+/// A profiler that samples engines `rate_hz` times a second on each thread.
+///
+/// # Errors
+/// As [`Profiler::start`].
+pub fn profiler(rate_hz: u32) -> Result<Profiler, SampleError> {
+    Profiler::start(rate_hz, module_path!())
 }
 
-impl Attached {
-    pub(super) fn new(shared: Arc<Shared>, arm: usize, engine: Arc<dyn Engine>) -> Self {
-        Self {
-            shared,
-            tag: arm as u32 + 1,
-            engine,
-        }
-    }
+/// An engine that does what `engine` does, under sampling: what [`Engine::run`]
+/// does counts for `arm`. The profiler is one of [`profiler`].
+pub fn attach(profiler: &Profiler, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    let arm = profiler.arm(arm);
+    Arc::new(Attached { arm, engine })
+}
+
+/// An engine under sampling.
+struct Attached {
+    arm: Arm,
+    engine: Arc<dyn Engine>,
 }
 
 impl Engine for Attached {
     fn run(&self, cpu: usize, ops: &[Op], outcome: &mut Outcome) {
-        let Some(sampled) = self.shared.sampled_if_possible() else {
-            return self.engine.run(cpu, ops, outcome);
-        };
-        sampled.inside(self.tag, || self.engine.run(cpu, ops, outcome));
-        if sampled.is_half_full() {
-            sampled.drain(&mut lock(&self.shared.counts));
-        }
+        self.arm.run(|| self.engine.run(cpu, ops, outcome));
     }
 
     fn design(&self) -> String {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use vellum::design::{Rmap, TableFormat};
 use vellum::rmap::{Family, ReverseMap};
-use vellum::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64, X86_64La57};
-use vellum::{Design, with_rmap};
+use vellum::table::{Format, X86_64};
+use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
 
@@ -57,12 +57,7 @@ pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, Engi
     let instance = match design.format {
         TableFormat::X86_64 => with_rmap!(design.rmap, R => new::<X86_64, R>),
         format if design.rmap != OTHERS => return Err(no_instance(format)),
-        TableFormat::X86_64La57 => new::<X86_64La57, Family>,
-        TableFormat::Aarch64_4K => new::<Aarch64_4K, Family>,
-        TableFormat::Aarch64_16K => new::<Aarch64_16K, Family>,
-        TableFormat::Aarch64_64K => new::<Aarch64_64K, Family>,
-        TableFormat::Sv39 => new::<Sv39, Family>,
-        TableFormat::Sv48 => new::<Sv48, Family>,
+        format => with_format!(format, F => new::<F, Family>),
     };
     instance(machine(config, arena)?, design)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
-use vellum::design::{Design, OPTIONS, Rmap};
+use vellum::design::{Design, Rmap};
 use vellum::platform::{CpuId, CpuSet, SpaceTag};
 use vellum::rmap::{Partial, ReverseMap};
 use vellum::space::{Advice, MapRequest, Placement};
@@ -271,23 +271,11 @@ fn main() {
     };
     let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
     tables(&arena);
-    let designs = || {
-        let option = OPTIONS.iter().find(|option| option.name == "rmap");
-        option
-            .expect("the option exists")
-            .values
-            .iter()
-            .map(|name| {
-                let text = format!("rmap={name}");
-                let rmap: Rmap = Design::parse(&text).expect("a design").rmap;
-                (rmap, text)
-            })
-    };
-    for (rmap, design) in designs() {
-        with_rmap!(rmap, R => faults::<R>(&arena, &design));
+    for &rmap in Rmap::ALL {
+        with_rmap!(rmap, R => faults::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
     two_threads(&arena);
-    for (rmap, design) in designs() {
-        with_rmap!(rmap, R => gigabyte::<R>(&arena, &design));
+    for &rmap in Rmap::ALL {
+        with_rmap!(rmap, R => gigabyte::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
-use vellum::design::Design;
+use vellum::design::{Design, TableSource};
 use vellum::frame::{Kind, PhysicalMemory, Site};
 use vellum::platform::{CpuId, CpuSet, Platform, SpaceTag};
 use vellum::rmap::Partial;
@@ -30,18 +30,15 @@ use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
 
 /// Designs, and what they are called here.
-const DESIGNS: [(&str, &str); 7] = [
-    ("fresh", "ptepage=fresh"),
-    ("noted", "ptepage=noted"),
-    ("quicklist", "ptepage=quicklist"),
-    (
-        "quicklist of 2004",
-        "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total",
-    ),
-    ("zeroaware", "ptepage=zeroaware"),
-    ("warm", "ptepage=warm"),
-    ("depot", "ptepage=depot"),
-];
+fn designs() -> Vec<(&'static str, String)> {
+    let sources = TableSource::ALL.iter().map(|source| source.name());
+    let mut designs: Vec<_> = sources
+        .map(|name| (name, format!("ptepage={name}")))
+        .collect();
+    let old = "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total";
+    designs.push(("quicklist of 2004", old.to_owned()));
+    designs
+}
 
 /// Faults of one burst, as in the program of 2004.
 const FAULTS: u64 = 32;
@@ -382,8 +379,9 @@ fn format_rows<F: Format>(rounds: usize, wanted: &[String]) {
     let is_wanted = |name: &str| {
         name == "fresh" || wanted.is_empty() || wanted.iter().any(|part| name.contains(part))
     };
-    let designs = DESIGNS.iter().filter(|(name, _)| is_wanted(name));
-    let rigs: Vec<Rig<F>> = designs
+    let rigs: Vec<Rig<F>> = designs()
+        .iter()
+        .filter(|(name, _)| is_wanted(name))
         .map(|(name, design)| Rig::new(name, design))
         .collect();
     println!("\n=== {}: tables of {} KiB", F::NAME, F::FRAME_SIZE >> 10);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use vellum::addr::{PageRange, Pfn, Vpn};
-use vellum::design::{Design, OPTIONS};
+use vellum::design::{Design, Rmap};
 use vellum::frame::{Kind, PhysicalMemory, Request, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, Place, RegionRef, ReverseMap, Run, Stretch, Topology};
@@ -216,13 +216,18 @@ fn main() {
             "", "add", "duplicate", "remove one of 2", "remove the last"
         );
         bench.counts();
-        let option = OPTIONS.iter().find(|option| option.name == "rmap");
-        for name in option.expect("the option exists").values {
-            let design = Design::parse(&format!("rmap={name}")).expect("a design");
+        for &rmap in Rmap::ALL {
+            let (name, design) = (
+                rmap.name(),
+                Design {
+                    rmap,
+                    ..Design::default()
+                },
+            );
             // SAFETY: the arenas become part of the design made here, which is
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
-            with_rmap!(design.rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
+            with_rmap!(rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
         }
     });
 }

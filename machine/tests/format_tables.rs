@@ -10,10 +10,7 @@ use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::frame::{PhysicalMemory, Request, Site};
 use vellum::platform::{CpuId, SpaceTag};
 use vellum::sync::Pin;
-use vellum::table::{
-    Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Fresh, Marks, Sv39, Sv48, Tables, X86_64,
-    X86_64La57,
-};
+use vellum::table::{Format, Fresh, Marks, Tables};
 use vellum_machine::mmu::{FaultReason, walker};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 
@@ -239,20 +236,14 @@ fn random_tables_are_walked_as_they_were_made<F: Format>() {
     });
 }
 
-macro_rules! on_every_format {
-    ($($name:ident: $format:ty),* $(,)?) => {
-        $(#[test] fn $name() {
-            random_tables_are_walked_as_they_were_made::<$format>();
-        })*
+macro_rules! one_test_each {
+    ($($(#[$about:meta])* $name:ident: $format:ident $value:literal;)*) => {
+        mod random_tables_are_walked_as_they_were_made_on {
+            $(#[test] fn $name() {
+                super::random_tables_are_walked_as_they_were_made::<vellum::table::$format>();
+            })*
+        }
     };
 }
 
-on_every_format! {
-    random_tables_of_x86_64_are_walked_as_they_were_made: X86_64,
-    random_tables_of_x86_64_with_five_levels_are_walked_as_they_were_made: X86_64La57,
-    random_tables_of_aarch64_with_4_kib_are_walked_as_they_were_made: Aarch64_4K,
-    random_tables_of_aarch64_with_16_kib_are_walked_as_they_were_made: Aarch64_16K,
-    random_tables_of_aarch64_with_64_kib_are_walked_as_they_were_made: Aarch64_64K,
-    random_tables_of_sv39_are_walked_as_they_were_made: Sv39,
-    random_tables_of_sv48_are_walked_as_they_were_made: Sv48,
-}
+vellum::every_format! { [one_test_each] }

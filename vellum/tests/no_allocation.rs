@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::{Access, Pfn, Prot, Vpn};
-use vellum::design::OPTIONS;
+use vellum::design::variants;
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
@@ -324,33 +324,18 @@ fn run_on<R: ReverseMap>(name: &str, design: Design) {
     assert!(vm.platform().written.get() > 0);
 }
 
-/// The values of an option.
-fn values(name: &str) -> &'static [&'static str] {
-    let option = OPTIONS.iter().find(|info| info.name == name);
-    option.expect("there is such an option").values
-}
-
 #[test]
 fn no_reverse_mapping_uses_the_global_allocator() {
-    for rmap in values("rmap") {
-        run(&format!("rmap={rmap}"));
-        run(&format!("rmap={rmap},forkcopy=all,faultaround=1"));
+    for design in variants("rmap") {
+        run(&design);
+        run(&format!("{design},forkcopy=all,faultaround=1"));
     }
-    run("rmap=chains,direct=off");
-    run("rmap=partial,direct=off");
-    run("rmap=family,kinstamp=off");
-    run("rmap=family,hint=off");
 }
 
 #[test]
 fn no_source_of_table_pages_uses_the_global_allocator() {
-    for source in values("ptepage") {
-        run(&format!("ptepage={source}"));
-    }
-    for switch in ["quicklevels", "quicknode", "quickmark"] {
-        for value in values(switch) {
-            run(&format!("ptepage=quicklist,{switch}={value}"));
-        }
+    for design in variants("ptepage") {
+        run(&design);
     }
 }
 

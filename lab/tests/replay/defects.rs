@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
-use vellum::design::{Design, OPTIONS, Rmap};
+use vellum::design::{Design, Rmap};
 use vellum::frame::{AuditError, Kind, OutOfMemory};
 use vellum::platform::Platform;
 use vellum::rmap::{
@@ -352,16 +352,6 @@ fn refusals(make: impl Fn() -> Box<dyn Engine>) -> Vec<Symptom> {
     (0..8).filter_map(refused).collect()
 }
 
-/// Every reverse-mapping design there is.
-fn designs() -> impl Iterator<Item = Rmap> {
-    let rmap = OPTIONS.iter().find(|info| info.name == "rmap");
-    let values = rmap.expect("there is such an option").values;
-    values.iter().map(|value| {
-        let design = Design::parse(&format!("rmap={value}"));
-        design.expect("one of the option's values").rmap
-    })
-}
-
 fn assert_all(rmap: Rmap, found: &[Symptom], expected: &[Symptom]) {
     assert!(!found.is_empty(), "{rmap:?}: no workload found the defect");
     for symptom in found {
@@ -372,7 +362,7 @@ fn assert_all(rmap: Rmap, found: &[Symptom], expected: &[Symptom]) {
 
 #[test]
 fn without_a_defect_nothing_is_refused() {
-    for rmap in designs() {
+    for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
             refusals(|| Box::new(engine::<X86_64, R>(|_| {})))
         });
@@ -382,7 +372,7 @@ fn without_a_defect_nothing_is_refused() {
 
 #[test]
 fn copy_on_write_without_a_copy_is_a_leaked_write() {
-    for rmap in designs() {
+    for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
             refusals(|| Box::new(engine::<ForgetsToProtect, R>(|_| {})))
         });
@@ -395,7 +385,7 @@ fn copy_on_write_without_a_copy_is_a_leaked_write() {
 
 #[test]
 fn a_missing_flush_is_a_stale_translation() {
-    for rmap in designs() {
+    for &rmap in Rmap::ALL {
         let drop_flushes = |machine: &vellum_machine::Machine| {
             // SAFETY: nothing but the engine of this test lives in the machine.
             unsafe { machine.defects() }.drop_flush_every(2);
@@ -410,7 +400,7 @@ fn a_missing_flush_is_a_stale_translation() {
 
 #[test]
 fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
-    for rmap in designs() {
+    for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
             refusals(|| Box::new(engine::<LosesDirty, R>(|_| {})))
         });
@@ -420,7 +410,7 @@ fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
 
 #[test]
 fn a_dropped_rmap_entry_fails_the_audit() {
-    for rmap in designs() {
+    for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
             refusals(|| Box::new(engine::<X86_64, Forgetful<R>>(|_| {})))
         });

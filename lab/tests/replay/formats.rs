@@ -11,15 +11,13 @@ use vellum_trace::TraceReader;
 
 const RAM: u64 = 256 << 20;
 
-const FORMATS: [&str; 7] = [
-    "x86-64",
-    "x86-64-la57",
-    "aarch64-4k",
-    "aarch64-16k",
-    "aarch64-64k",
-    "sv39",
-    "sv48",
-];
+/// The values of `format=`.
+fn formats() -> &'static [&'static str] {
+    let option = vellum_engine::options()
+        .iter()
+        .find(|option| option.name == "format");
+    option.expect("there is such an option").values
+}
 
 fn core(format: &str, cpus: usize) -> Box<dyn Engine> {
     let config = Config {
@@ -74,7 +72,7 @@ fn check(workload: &Workload, format: &str, what: &str) -> u64 {
 fn random_workloads_replay_verified_on_every_format() {
     for seed in 0..4 {
         let recording = generate::workload(seed, 1200);
-        for format in FORMATS {
+        for &format in formats() {
             for (cpus, copies) in [(1, 1), (3, 2)] {
                 let options = options(format, cpus, copies);
                 let workload = prepare_events(&recording.header, || recording.events(), &options)
@@ -92,7 +90,7 @@ fn the_beginning_of_a_kernel_build_replays_verified_on_every_format() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/kernel-build.vellum");
     let trace = TraceReader::open(&path).expect("the shipped trace");
     let mut ops = Vec::new();
-    for format in FORMATS {
+    for &format in formats() {
         let events = || trace.events().take(30_000);
         let workload = prepare_events(trace.header(), events, &options(format, 1, 1))
             .unwrap_or_else(|error| panic!("{format}: {error}"));

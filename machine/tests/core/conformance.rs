@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vellum::addr::{Access, Pfn, Prot, Vpn};
-use vellum::design::OPTIONS;
+use vellum::design::variants;
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
@@ -20,7 +20,7 @@ use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
 
-use crate::support::{Rng, number};
+use crate::support::{Rng, number, other_options};
 
 const CPUS: u16 = 3;
 /// Where checks run.
@@ -30,14 +30,6 @@ const MOST_SPACES: usize = 8;
 /// Where regions are mapped: at borders of tables and away from them.
 const AREAS: [u64; 4] = [480, 2040, (1 << 18) - 24, 1 << 27];
 const AREA: u64 = 64;
-
-/// What changes how some design works; others do not mind.
-const VARIANTS: [&str; 4] = [
-    "",
-    "direct=off,kinstamp=off,forkcopy=all",
-    "hint=off,faultaround=1",
-    "hint=off,kinstamp=off",
-];
 
 type Manager<R> = Vm<Machine, X86_64, R>;
 /// Handle of the space, and page.
@@ -440,14 +432,13 @@ fn conforms<R: ReverseMap>(design: &str, seed: u64, arena: &Arc<Arena>) {
 #[test]
 fn visits_find_what_tables_hold() {
     let arena = arena();
-    let rmap = OPTIONS.iter().find(|option| option.name == "rmap").unwrap();
     let seeds = match number("VELLUM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("VELLUM_CASES").unwrap_or(8),
+        None => 0..number("VELLUM_CASES").unwrap_or(5),
     };
-    for name in rmap.values {
+    for rmap in variants("rmap") {
         for seed in seeds.clone() {
-            let design = format!("rmap={name},{}", VARIANTS[seed as usize % VARIANTS.len()]);
+            let design = format!("{rmap},{}", other_options(seed as usize));
             let parsed = Design::parse(&design).unwrap();
             with_rmap!(parsed.rmap, R => conforms::<R>(&design, seed, &arena));
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
+use vellum::design::variants;
 use vellum::platform::CpuId;
 use vellum::rmap::Partial;
 use vellum::space::{MapRequest, Placement};
@@ -14,17 +15,6 @@ use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 use crate::support::{Rng, number};
 
 type Manager = Vm<Machine, X86_64, Partial>;
-
-const EVERY: [&str; 8] = [
-    "ptepage=fresh",
-    "ptepage=noted",
-    "ptepage=quicklist",
-    "ptepage=quicklist,quicklevels=separate",
-    "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total",
-    "ptepage=zeroaware",
-    "ptepage=warm",
-    "ptepage=depot",
-];
 
 /// Pages that one leaf table maps.
 const TABLE: u64 = 512;
@@ -95,8 +85,8 @@ fn bound(vm: &Manager, nodes: u64) -> u64 {
 fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
     const CPUS: u16 = 8;
     const NODES: u64 = 4;
-    for design in EVERY {
-        let vm = manager(design, usize::from(CPUS), NODES as usize, 24);
+    for design in variants("ptepage") {
+        let vm = manager(&design, usize::from(CPUS), NODES as usize, 24);
         let is_bounded = !design.contains("quickmark=total");
         let per_cpu = bound(&vm, NODES);
         let depots = if design.contains("depot") { NODES } else { 0 };
@@ -202,8 +192,8 @@ fn migrated(design: &str) -> (Manager, u64) {
 
 #[test]
 fn tables_of_a_migrated_space_go_home_and_without_the_fix_are_trapped() {
-    for design in EVERY {
-        let (vm, trapped) = migrated(design);
+    for design in variants("ptepage") {
+        let (vm, trapped) = migrated(&design);
         println!("{design}: {trapped} tables of node 0 kept on node 1");
         if design.contains("blind") {
             assert!(trapped >= 40, "{design}: {trapped} tables trapped");
@@ -233,8 +223,8 @@ fn tables_of_a_migrated_space_go_home_and_without_the_fix_are_trapped() {
 /// for tables, but by the design that has to.
 #[test]
 fn strided_faults_find_their_tables_zeroed() {
-    for design in EVERY {
-        let vm = manager(design, 1, 1, 32);
+    for design in variants("ptepage") {
+        let vm = manager(&design, 1, 1, 32);
         on(&vm, 0, || {
             let parent = space_of(&vm, 32);
             let round = || {
@@ -268,8 +258,8 @@ fn strided_faults_find_their_tables_zeroed() {
 /// An allocation that finds no memory gets what the CPU keeps for tables.
 #[test]
 fn kept_tables_are_memory_to_whoever_is_short() {
-    for design in EVERY {
-        let vm = manager(design, 1, 1, 16);
+    for design in variants("ptepage") {
+        let vm = manager(&design, 1, 1, 16);
         on(&vm, 0, || {
             let space = space_of(&vm, 300);
             touch(&vm, space, 0..300);
@@ -306,8 +296,8 @@ fn kept_tables_are_memory_to_whoever_is_short() {
 #[test]
 fn threads_that_unmap_each_others_tables_lose_none() {
     const CPUS: u16 = 4;
-    for design in EVERY {
-        let vm = Arc::new(manager(design, usize::from(CPUS), 2, 64));
+    for design in variants("ptepage") {
+        let vm = Arc::new(manager(&design, usize::from(CPUS), 2, 64));
         let spaces: Vec<SpaceId> = (0..CPUS)
             .map(|cpu| on(&vm, cpu, || space_of(&vm, 24)))
             .collect();

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
+use vellum::design::variants;
 use vellum::platform::CpuId;
-use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, ReverseMap};
+use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::AccessError;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
 
-use crate::support::{self, Rng};
+use crate::support::{self, Rng, other_options};
 
 const CPUS: u16 = 4;
 const STEPS: u64 = 5000;
@@ -297,32 +298,22 @@ fn stress<R: ReverseMap>(design: &str, seed: u64) {
     });
 }
 
-#[test]
-fn four_threads_with_chains() {
-    stress::<Chains>("", 1);
-    stress::<Chains>("direct=off,forkcopy=all", 2);
+macro_rules! one_test_each {
+    ($($(#[$about:meta])* $name:ident: $design:ident $value:literal;)*) => {
+        mod four_threads_with {
+            $(#[test] fn $name() { super::every_variant::<vellum::rmap::$design>(); })*
+        }
+    };
 }
 
-#[test]
-fn four_threads_with_partial() {
-    stress::<Partial>("", 3);
-    stress::<Partial>("forkcopy=all,faultaround=4", 4);
-}
+vellum::every_rmap! { [one_test_each] }
 
-#[test]
-fn four_threads_with_anon_vma() {
-    stress::<AnonVma>("", 5);
-    stress::<AnonVma>("forkcopy=all", 6);
-}
-
-#[test]
-fn four_threads_with_anon_vma_chain() {
-    stress::<AnonVmaChain>("", 7);
-    stress::<AnonVmaChain>("forkcopy=all", 8);
-}
-
-#[test]
-fn four_threads_with_anonmm() {
-    stress::<Anonmm2003>("", 5);
-    stress::<Anonmm>("", 6);
+/// The design and what changes how it works, with some of the other options.
+fn every_variant<R: ReverseMap>() {
+    for (number, design) in variants("rmap").iter().enumerate() {
+        if Design::parse(design).unwrap().rmap.name() == R::NAME {
+            let design = format!("{design},{}", other_options(number));
+            stress::<R>(&design, number as u64);
+        }
+    }
 }

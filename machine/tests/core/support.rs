@@ -1,6 +1,7 @@
 //! What tests of the core on the machine have in common.
 
 use vellum::addr::Access;
+use vellum::design::OPTIONS;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::FaultError;
@@ -77,4 +78,24 @@ pub fn refused(error: AccessError<FaultError>) -> FaultError {
         AccessError::Refused(error) => error,
         AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
     }
+}
+
+/// The options that matter with every design, other ones with each number. A
+/// fault-around of one page, for half of the numbers, makes the model exact.
+pub fn other_options(number: usize) -> String {
+    let mut digits = number / 2;
+    let mut text = String::from("faultaround=1");
+    for info in OPTIONS.iter().filter(|info| info.only_with.is_none()) {
+        let values = info.values;
+        match info.name {
+            "rmap" | "ptepage" | "format" => {}
+            "faultaround" if number.is_multiple_of(2) => {}
+            "faultaround" => text += &format!(",faultaround={}", values[number / 2 % values.len()]),
+            name => {
+                text += &format!(",{name}={}", values[digits % values.len()]);
+                digits /= values.len();
+            }
+        }
+    }
+    text
 }

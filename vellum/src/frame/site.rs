@@ -1,9 +1,22 @@
 //! Every place that allocates, by number, so that each can be made to fail.
 
-/// A place in the core that asks for memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u16)]
-pub enum Site {
+macro_rules! sites {
+    ($($(#[$about:meta])* $site:ident,)+) => {
+        /// A place in the core that asks for memory.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Site {
+            $($(#[$about])* $site,)+
+        }
+
+        impl Site {
+            /// Every site, in order of its number.
+            pub const ALL: &'static [Site] = &[$(Site::$site),+];
+        }
+    };
+}
+
+sites! {
     /// A private page on first write.
     AnonymousPage,
     /// The copy that a write to a shared page makes.
@@ -42,29 +55,4 @@ pub enum Site {
     KinNode,
     /// A node of the tree of a space's regions.
     RegionNode,
-}
-
-impl Site {
-    /// Every site, in order of its number.
-    pub const ALL: [Site; 19] = [
-        Site::AnonymousPage,
-        Site::CopyOnWrite,
-        Site::ForkCopy,
-        Site::CachePage,
-        Site::TablePage,
-        Site::RootTable,
-        Site::SlabFrame,
-        Site::SlabDirectory,
-        Site::Space,
-        Site::Region,
-        Site::Object,
-        Site::RadixNode,
-        Site::ChainNode,
-        Site::Anonmm,
-        Site::AddressChain,
-        Site::AnonVma,
-        Site::AnonVmaChain,
-        Site::KinNode,
-        Site::RegionNode,
-    ];
 }

@@ -33,13 +33,6 @@ mod anonmm_tests;
 #[cfg(test)]
 mod tests;
 
-pub use anon_vma::AnonVma;
-pub use anon_vma_chain::AnonVmaChain;
-pub use anonmm::Anonmm;
-pub use anonmm2003::Anonmm2003;
-pub use chains::Chains;
-pub use family::Family;
-pub use partial::Partial;
 pub use slot::Slot;
 pub use types::{Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict, VisitReport};
 
@@ -50,6 +43,14 @@ use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
+
+/// Every design, from the module of its name.
+macro_rules! exported {
+    ($($(#[$about:meta])* $module:ident: $design:ident $value:literal;)*) => {
+        $(pub use $module::$design;)*
+    };
+}
+crate::every_rmap! { [exported] }
 
 /// How a design reaches what lies in layers below it. Everything is read
 /// without locks: what comes back may be of a moment ago, and a region may be
@@ -445,30 +446,4 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// # Errors
     /// What is wrong.
     fn audit_nodes(&self) -> Result<u64, AuditError>;
-}
-
-/// Evaluates an expression with `$R` as the type of the design that a value of
-/// [`Rmap`](crate::design::Rmap) stands for. The one list of designs beside that
-/// type's.
-#[macro_export]
-macro_rules! with_rmap {
-    ($rmap:expr, $R:ident => $body:expr) => {
-        $crate::with_rmap!(@list $rmap, $R, $body, [
-            Chains
-            Partial
-            Anonmm2003
-            Anonmm
-            AnonVma
-            AnonVmaChain
-            Family
-        ])
-    };
-    (@list $rmap:expr, $R:ident, $body:expr, [$($name:ident)*]) => {
-        match $rmap {
-            $($crate::design::Rmap::$name => {
-                type $R = $crate::rmap::$name;
-                $body
-            })*
-        }
-    };
 }

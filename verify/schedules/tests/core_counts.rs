@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use vellum::addr::{Access, Prot, Vpn};
+use vellum::design::variants;
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::{Chains, Family, Partial, ReverseMap};
 use vellum::space::{Advice, MapRequest, SpaceId};
@@ -152,8 +153,8 @@ fn steady_anonymous_faults_of_two_cpus_write_no_common_line() {
     shares_no_written_line::<Partial>("");
     shares_no_written_line::<Chains>("direct=off");
     shares_no_written_line::<Family>("");
-    for source in ["quicklist", "zeroaware", "warm", "depot", "noted"] {
-        shares_no_written_line::<Partial>(&format!("ptepage={source}"));
+    for source in variants("ptepage") {
+        shares_no_written_line::<Partial>(&source);
     }
 }
 
@@ -184,8 +185,8 @@ fn strided_lines(vm: &Manager<Partial>, cpu: CpuId, space: SpaceId, start: Vpn) 
 
 #[test]
 fn steady_faults_that_make_tables_write_no_common_line() {
-    for design in ["quicklist", "warm", "depot", "zeroaware", "noted", "fresh"] {
-        let vm = manager::<Partial>(&format!("ptepage={design}"));
+    for design in variants("ptepage") {
+        let vm = manager::<Partial>(&design);
         // Far apart: tables of one parent share its lock.
         let far = TABLE * TABLE;
         let start = Vpn(4 * far);

@@ -10,6 +10,7 @@ use super::model::{Access, READ, WRITE, pristine};
 use super::ops::{Aim, Op, Place, What};
 use super::run::{PLATFORMS, arena, catch};
 use vellum::addr::{Prot, Vpn};
+use vellum::design::variants;
 use vellum::frame::{FailAt, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::{Partial, ReverseMap};
@@ -18,6 +19,8 @@ use vellum::table::X86_64;
 use vellum::{Design, Vm, with_rmap};
 use vellum_machine::mmu::X86_64 as X86_WALKER;
 use vellum_machine::{Arena, Machine, PatternStore};
+
+use crate::support::other_options;
 
 const RW: u8 = READ | WRITE;
 
@@ -455,24 +458,18 @@ fn every_allocation_may_fail() {
     let arena = arena();
     let mut reached = BTreeSet::new();
     let mut wrong = Vec::new();
-    for text in [
-        "rmap=chains",
-        "rmap=chains,direct=off,forkcopy=all",
-        "rmap=partial,ptepage=fresh",
-        "rmap=partial,forkcopy=all",
-        "rmap=anonmm2003",
-        "rmap=anonmm",
-        "rmap=anon_vma",
-        "rmap=anon_vma_chain",
-        "rmap=family",
-        "rmap=partial,ptepage=quicklist",
-        "rmap=partial,ptepage=zeroaware",
-        "rmap=partial,ptepage=warm",
-        "rmap=partial,ptepage=depot",
-    ] {
+    // Every design, with the other options' other values in turn; and every source.
+    let mut designs = Vec::new();
+    for (number, rmap) in variants("rmap").into_iter().enumerate() {
+        designs.push(format!("{rmap},{}", other_options(number)));
+    }
+    for source in variants("ptepage") {
+        designs.push(format!("rmap=partial,{source}"));
+    }
+    for text in &designs {
         let design = Design::parse(text).unwrap();
         for scenario in &scenarios() {
-            for site in Site::ALL {
+            for &site in Site::ALL {
                 // Sources of tables change nothing about other sites.
                 let is_table = matches!(site, Site::TablePage | Site::RootTable);
                 if text.contains("ptepage") && !is_table {
@@ -504,11 +501,11 @@ fn every_allocation_may_fail() {
         wrong.join("\n")
     );
     let missed = Site::ALL
-        .into_iter()
-        .filter(|&site| !reached.contains(&(site as u16)));
+        .iter()
+        .filter(|&&site| !reached.contains(&(site as u16)));
     assert_eq!(
         missed.collect::<Vec<_>>(),
-        [],
+        [] as [&Site; 0],
         "sites that no scenario reaches"
     );
 }

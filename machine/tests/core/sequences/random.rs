@@ -6,7 +6,7 @@
 //! `VELLUM_CASES` sets the number of cases, `VELLUM_SEED` the only case to
 //! run, `VELLUM_LENGTH` the operations of a case.
 
-use vellum::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64La57};
+use vellum::design::TableFormat;
 
 use super::run::{run_cases, run_cases_of};
 use crate::support::number;
@@ -26,27 +26,23 @@ fn random_sequences_match_the_model() {
     );
 }
 
-/// Fewer than on x86-64: what the formats share is tested there.
-fn random_sequences_of<F: Format>(cases: u64) {
+/// Fewer than on x86-64 with every design: what the formats share is tested there.
+fn random_sequences_of(format: TableFormat) {
     let length = number("VELLUM_LENGTH").unwrap_or(120) as usize;
     if let Some(seed) = number("VELLUM_SEED") {
-        run_cases_of::<F>(std::iter::once(seed), length);
+        run_cases_of(format, std::iter::once(seed), length);
         return;
     }
-    run_cases_of::<F>(0..number("VELLUM_CASES").unwrap_or(cases), length);
+    run_cases_of(format, 0..number("VELLUM_CASES").unwrap_or(20), length);
 }
 
-macro_rules! on_every_format {
-    ($($name:ident: $format:ty, $cases:expr;)*) => {
-        $(#[test] fn $name() { random_sequences_of::<$format>($cases); })*
+macro_rules! one_test_each {
+    ($($(#[$about:meta])* $name:ident: $format:ident $value:literal;)*) => {
+        mod random_sequences_match_the_model_on {
+            use super::{TableFormat, random_sequences_of};
+            $(#[test] fn $name() { random_sequences_of(TableFormat::$format); })*
+        }
     };
 }
 
-on_every_format! {
-    random_sequences_match_the_model_on_x86_64_with_five_levels: X86_64La57, 20;
-    random_sequences_match_the_model_on_aarch64_with_4_kib: Aarch64_4K, 20;
-    random_sequences_match_the_model_on_aarch64_with_16_kib: Aarch64_16K, 20;
-    random_sequences_match_the_model_on_aarch64_with_64_kib: Aarch64_64K, 20;
-    random_sequences_match_the_model_on_sv39: Sv39, 20;
-    random_sequences_match_the_model_on_sv48: Sv48, 20;
-}
+vellum::every_format! { [one_test_each] }

@@ -4,14 +4,14 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, LazyLock, Once};
 
 use vellum::addr::Pfn;
-use vellum::design::Rmap;
+use vellum::design::{Rmap, TableFormat, variants};
 use vellum::platform::CpuId;
 use vellum::rmap::{Family, ReverseMap};
-use vellum::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64, X86_64La57};
-use vellum::{Design, Vm, with_rmap};
+use vellum::table::{Format, X86_64};
+use vellum::{Design, Vm, with_format, with_rmap};
 use vellum_machine::mmu::{Walker, X86_64 as X86_WALKER, walker};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
 
@@ -19,6 +19,7 @@ use super::drive::Driver;
 use super::model::pristine;
 use super::ops::{Op, sequence};
 use super::shape::Shape;
+use crate::support::other_options;
 
 /// What a case runs on.
 #[derive(Clone, Copy, Debug)]
@@ -122,42 +123,17 @@ pub fn catch<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     result.unwrap_or_else(|_: Box<dyn Any + Send>| Err(format!("panic: {panic}")))
 }
 
-const REST: [&str; 4] = [
-    "faultaround=1,forkcopy=all",
-    "faultaround=1",
-    "faultaround=16",
-    "faultaround=16,forkcopy=all",
-];
-
 /// Reverse-mapping designs, with what changes how they work.
-pub const RMAPS: [&str; 9] = [
-    "rmap=chains",
-    "rmap=chains,direct=off",
-    "rmap=partial",
-    "rmap=anonmm2003",
-    "rmap=anonmm",
-    "rmap=anon_vma",
-    "rmap=anon_vma_chain",
-    "rmap=family",
-    "rmap=family,kinstamp=off,hint=off",
-];
+static RMAPS: LazyLock<Vec<String>> = LazyLock::new(|| variants("rmap"));
 
 /// Sources of page tables.
-const TABLES: [&str; 8] = [
-    "ptepage=fresh",
-    "ptepage=quicklist",
-    "ptepage=zeroaware",
-    "ptepage=warm",
-    "ptepage=depot",
-    "ptepage=noted",
-    "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total",
-    "ptepage=quicklist,quicknode=blind",
-];
+static TABLES: LazyLock<Vec<String>> = LazyLock::new(|| variants("ptepage"));
 
 /// The source for the case of a number: each meets each of what else changes
 /// with the number.
 fn tables(seed: u64) -> &'static str {
-    TABLES[(seed + seed / 8) as usize % TABLES.len()]
+    let number = seed as usize;
+    &TABLES[(number + number / TABLES.len()) % TABLES.len()]
 }
 
 /// A case: everything that decides what happens.
@@ -165,35 +141,39 @@ fn tables(seed: u64) -> &'static str {
 pub struct Case {
     pub design: String,
     /// Of page tables.
-    pub format: &'static str,
+    pub format: TableFormat,
     pub platform: Platform,
     pub ops: Vec<Op>,
 }
 
 impl Case {
-    /// The case of a number: designs and platforms in turn.
+    /// The case of a number: designs in turn, and each with other options and
+    /// another platform every time.
     pub fn nth(seed: u64, length: usize) -> Case {
-        let rmap = RMAPS[seed as usize % RMAPS.len()];
-        let rest = REST[seed as usize / RMAPS.len() % REST.len()];
-        let platform = PLATFORMS[seed as usize / (RMAPS.len() * REST.len()) % PLATFORMS.len()];
-        let longest = if platform.tight { 60 } else { 1400 };
-        Case {
-            design: format!("{rmap},{rest},{}", tables(seed)),
-            format: X86_64::NAME,
-            platform,
-            ops: sequence(seed, Shape::of::<X86_64>(), length, longest),
-        }
+        let (rmap, round) = (
+            &RMAPS[seed as usize % RMAPS.len()],
+            seed as usize / RMAPS.len(),
+        );
+        let design = format!("{rmap},{},{}", other_options(round), tables(seed));
+        Case::on(TableFormat::X86_64, design, round, seed, length)
     }
 
     /// The case of a number on a format, with the default reverse-mapping design.
-    pub fn nth_of<F: Format>(seed: u64, length: usize) -> Case {
-        let platform = PLATFORMS[seed as usize % PLATFORMS.len()];
+    pub fn nth_of(format: TableFormat, seed: u64, length: usize) -> Case {
+        let round = seed as usize;
+        let design = format!("{},{}", other_options(round), tables(seed));
+        Case::on(format, design, round, seed, length)
+    }
+
+    fn on(format: TableFormat, design: String, round: usize, seed: u64, length: usize) -> Case {
+        let platform = PLATFORMS[round % PLATFORMS.len()];
         let longest = if platform.tight { 60 } else { 1400 };
+        let shape = with_format!(format, F => Shape::of::<F>());
         Case {
-            design: format!("{},{}", REST[seed as usize % REST.len()], tables(seed)),
-            format: F::NAME,
+            design,
+            format,
             platform,
-            ops: sequence(seed, Shape::of::<F>(), length, longest),
+            ops: sequence(seed, shape, length, longest),
         }
     }
 
@@ -203,20 +183,14 @@ impl Case {
         let mut at = 0;
         let result = catch(|| {
             let design = Design::parse(&self.design).map_err(|error| error.to_string())?;
-            match (design.rmap, self.format) {
-                (rmap, "x86-64") => {
+            match (self.format, design.rmap) {
+                (TableFormat::X86_64, rmap) => {
                     with_rmap!(rmap, R => self.run_on::<X86_64, R>(design, arena, &mut at))
                 }
-                (Rmap::Family, format) => match format {
-                    "x86-64-la57" => self.run_on::<X86_64La57, Family>(design, arena, &mut at),
-                    "aarch64-4k" => self.run_on::<Aarch64_4K, Family>(design, arena, &mut at),
-                    "aarch64-16k" => self.run_on::<Aarch64_16K, Family>(design, arena, &mut at),
-                    "aarch64-64k" => self.run_on::<Aarch64_64K, Family>(design, arena, &mut at),
-                    "sv39" => self.run_on::<Sv39, Family>(design, arena, &mut at),
-                    "sv48" => self.run_on::<Sv48, Family>(design, arena, &mut at),
-                    other => Err(format!("there is no format {other}")),
-                },
-                (rmap, other) => Err(format!("{other} is not tested with {rmap:?}")),
+                (format, Rmap::Family) => {
+                    with_format!(format, F => self.run_on::<F, Family>(design, arena, &mut at))
+                }
+                (format, rmap) => Err(format!("{format:?} is not tested with {rmap:?}")),
             }
         });
         result.map_err(|error| (at, error))
@@ -318,10 +292,10 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
 }
 
 /// [`run_cases`] on a format, with the default reverse-mapping design.
-pub fn run_cases_of<F: Format>(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
-    let arena = arena_for(walker(F::NAME).expect("a walker"));
+pub fn run_cases_of(format: TableFormat, seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
+    let arena = arena_for(walker(format.name()).expect("a walker"));
     run_all(
-        seeds.map(|seed| (seed, Case::nth_of::<F>(seed, length))),
+        seeds.map(|seed| (seed, Case::nth_of(format, seed, length))),
         &arena,
     )
 }
@@ -337,7 +311,9 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> u32 
                 let mut text = format!(
                     "{}, seed {seed} (VELLUM_SEED={seed} repeats it), {}, {}: operation {at}: {error}\n\
                      smallest sequence that fails: {now:?}\n",
-                    case.format, case.design, case.platform.name
+                    case.format.name(),
+                    case.design,
+                    case.platform.name
                 );
                 for op in &small.ops {
                     text += &format!("    {op:?},\n");

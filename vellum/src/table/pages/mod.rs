@@ -149,7 +149,7 @@ pub fn source_of<P: Platform>(
     });
     let source: Arc<dyn TablePages<P>> = match design.table_source {
         TableSource::Fresh | TableSource::Noted | TableSource::ZeroAware => return Arc::new(Fresh),
-        TableSource::Quicklist => Arc::new(Quicklist::new(design.quicklist, memory)),
+        TableSource::Quicklist => Arc::new(Quicklist::new(design, memory)),
         TableSource::Warm => Arc::new(Warm::new(memory)),
         TableSource::Depot => Arc::new(Warm::with_depots(memory)),
     };

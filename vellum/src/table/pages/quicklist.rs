@@ -4,7 +4,7 @@
 use super::lists::{Chain, Waiting, WordList};
 use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
-use crate::design::{QuickLevels, QuickMark, QuickNode, QuicklistOptions};
+use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -36,19 +36,23 @@ struct QuickCpu {
 /// to the allocator for their node; the watermark from the memory of the whole
 /// machine, though every CPU has lists, or from what is free on the CPU's node.
 pub struct Quicklist {
-    options: QuicklistOptions,
+    levels: QuickLevels,
+    node: QuickNode,
+    mark: QuickMark,
     old_high: u32,
     cpus: PerCpu<QuickCpu>,
 }
 
 impl Quicklist {
-    /// Empty lists for every CPU of `memory`.
-    pub fn new<P: Platform>(options: QuicklistOptions, memory: &PhysicalMemory<P>) -> Quicklist {
+    /// Empty lists for every CPU of `memory`, with the design's `quick…=` options.
+    pub fn new<P: Platform>(design: &Design, memory: &PhysicalMemory<P>) -> Quicklist {
         let free = memory.stats().free;
         let entries = memory.frame_size() as u64 / 8;
         let high = (free / entries + OLD_HIGH).min(free / 10);
         Quicklist {
-            options,
+            levels: design.quick_levels,
+            node: design.quick_node,
+            mark: design.quick_mark,
             old_high: high.clamp(u64::from(OLD_LOW), u64::from(u32::MAX)) as u32,
             cpus: PerCpu::new(memory.platform().cpus(), |_| QuickCpu {
                 lists: [(); LEVELS].map(|()| WordList::new()),
@@ -62,7 +66,7 @@ impl Quicklist {
 
     /// Most tables that a CPU of this node may keep.
     fn limit<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
-        match self.options.mark {
+        match self.mark {
             QuickMark::Total => self.old_high,
             QuickMark::Node => keep::node_limit(memory, pin),
         }
@@ -70,7 +74,7 @@ impl Quicklist {
 
     #[inline]
     fn list<'a>(&self, cpu: &'a QuickCpu, level: u32) -> &'a WordList {
-        let index = match self.options.levels {
+        let index = match self.levels {
             QuickLevels::Unified => 0,
             QuickLevels::Separate => (level.max(1) as usize - 1).min(LEVELS - 1),
         };
@@ -88,7 +92,7 @@ impl Quicklist {
     ) -> Option<Pfn> {
         let table = list.pop(memory)?;
         cpu.held.store(held(cpu) - 1, Ordering::Relaxed);
-        if self.options.node == QuickNode::Blind && !memory.is_home(pin, table) {
+        if self.node == QuickNode::Blind && !memory.is_home(pin, table) {
             let foreign = cpu.foreign.load(Ordering::Relaxed) - 1;
             cpu.foreign.store(foreign, Ordering::Relaxed);
         }
@@ -124,12 +128,12 @@ impl Quicklist {
         limit: u32,
     ) {
         let is_foreign = !memory.is_home(pin, table);
-        if is_foreign && self.options.node == QuickNode::Home {
+        if is_foreign && self.node == QuickNode::Home {
             return keep::free(memory, pin, table);
         }
         let before = held(cpu);
         if before >= limit {
-            match self.options.mark {
+            match self.mark {
                 QuickMark::Total => self.shrink(memory, pin, cpu, before - OLD_LOW),
                 QuickMark::Node => {
                     memory.table_counters(pin).trimmed.bump();
@@ -236,7 +240,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         let before = held(cpu);
         let limit = self.limit(memory, pin);
-        match self.options.mark {
+        match self.mark {
             QuickMark::Total if before > limit => {
                 self.shrink(memory, pin, cpu, before - OLD_LOW);
             }

@@ -5,31 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::addr::Prot;
 
-/// One test for each format.
-macro_rules! on_every_format {
-    ($($check:ident),*) => {
-        on_every_format!(@ x86_64, X86_64, $($check),*);
-        on_every_format!(@ la57, X86_64La57, $($check),*);
-        on_every_format!(@ aarch64_4k, Aarch64_4K, $($check),*);
-        on_every_format!(@ aarch64_16k, Aarch64_16K, $($check),*);
-        on_every_format!(@ aarch64_64k, Aarch64_64K, $($check),*);
-        on_every_format!(@ sv39, Sv39, $($check),*);
-        on_every_format!(@ sv48, Sv48, $($check),*);
+/// A test of each format for each of the checks.
+macro_rules! tests_of {
+    ($checks:tt $($(#[$about:meta])* $name:ident: $format:ident $value:literal;)*) => {
+        $(tests_of!(@ $name, $format, $checks);)*
     };
-    (@ $module:ident, $format:ty, $($check:ident),*) => {
-        mod $module {
+    (@ $name:ident, $format:ident, [$($check:ident),*]) => {
+        mod $name {
             use super::*;
             $(#[test] fn $check() { super::$check::<$format>(); })*
         }
     };
 }
 
-on_every_format!(
+crate::every_format! { [tests_of] [
     tables_are_made_and_freed_from_the_leaf_to_the_root,
     random_edits_match_a_map,
     leaves_stand_at_every_level_that_allows_them_and_split,
     edits_of_a_leaf_touch_nothing_else
-);
+] }
 
 type Of<'a, F> = Tables<'a, TestMachine, F>;
 

@@ -1,8 +1,9 @@
 //! Page tables that are unlinked, listed and used anew beside walks, for every
 //! source of them.
 
-use crate::world::{World, at, explore_designs};
+use crate::world::{World, at, explore_one};
 use vellum::addr::Vpn;
+use vellum::design::variants;
 use vellum::platform::CpuId;
 use vellum::rmap::Partial;
 use vellum::space::Advice;
@@ -12,21 +13,15 @@ const ZERO: CpuId = CpuId(0);
 const TABLE: u64 = 512;
 const START: u64 = 8 * TABLE;
 
-/// Each `ptepage` under the schedules of `$body`.
+/// Each source of page tables, with what changes how it works, under the
+/// schedules of `$body`.
 macro_rules! every_source {
     ($($name:ident: $count:expr => $body:ident;)*) => { $(
         #[test]
         fn $name() {
-            explore_designs($count, &[
-                ("fresh", || $body("ptepage=fresh")),
-                ("quicklist", || $body("ptepage=quicklist")),
-                ("quicklist of 2004", || $body(
-                    "ptepage=quicklist,quicklevels=separate,quicknode=blind,quickmark=total"
-                )),
-                ("zeroaware", || $body("ptepage=zeroaware")),
-                ("warm", || $body("ptepage=warm")),
-                ("depot", || $body("ptepage=depot")),
-            ]);
+            for design in variants("ptepage") {
+                explore_one(&design.clone(), $count, move || $body(&design));
+            }
         }
     )* };
 }

@@ -210,14 +210,8 @@ fn seed() -> u64 {
         .unwrap_or(1)
 }
 
-/// Explores a test of every design that the core has, each by its name.
-pub fn explore_designs(base: u64, tests: &[(&str, fn())]) {
-    for &(name, test) in tests {
-        explore_one(name, base, test);
-    }
-}
-
-fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
+/// Explores one test, whose name a failure is to tell.
+pub fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let all = schedules(base);
     // Mostly bursts; every fourth schedule is mixed finely.
@@ -237,22 +231,18 @@ fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// Makes a test function of a generic body `$body::<R>()`.
+/// Makes a test function of a generic body `$body::<R>()`: it explores that of
+/// every design.
 macro_rules! explored {
     ($($(#[$meta:meta])* $name:ident: $count:expr => $body:ident;)*) => { $(
         $(#[$meta])*
         #[test]
         fn $name() {
-            use vellum::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Family, Partial};
-            $crate::world::explore_designs($count, &[
-                ("chains", $body::<Chains>),
-                ("partial", $body::<Partial>),
-                ("anonmm2003", $body::<Anonmm2003>),
-                ("anonmm", $body::<Anonmm>),
-                ("anon_vma", $body::<AnonVma>),
-                ("anon_vma_chain", $body::<AnonVmaChain>),
-                ("family", $body::<Family>),
-            ]);
+            for &rmap in vellum::design::Rmap::ALL {
+                vellum::with_rmap!(rmap, R => {
+                    $crate::world::explore_one(rmap.name(), $count, $body::<R>)
+                });
+            }
         }
     )* };
 }

@@ -1,0 +1,172 @@
+//! The options of a design, and their parser. The tables in `tables.rs` are what
+//! the parser, the help text, the dispatch, the tests and the benchmarks read.
+//!
+//! The syntax is that of kernel boot parameters: `rmap=chains,direct=off`.
+
+mod tables;
+
+#[cfg(test)]
+mod tests;
+
+pub use tables::{
+    Design, ForkCopy, OPTIONS, QuickLevels, QuickMark, QuickNode, Rmap, TableFormat, TableSource,
+};
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+/// One option: its name, values, default, and the argument it comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionInfo {
+    /// Name before the `=`.
+    pub name: &'static str,
+    /// Values in words.
+    pub values: &'static [&'static str],
+    /// The value used when the option is not given.
+    pub default: &'static str,
+    /// The option changes something only while another, named first, has one of
+    /// these values.
+    pub only_with: Option<(&'static str, &'static [&'static str])>,
+    /// One line: what it selects.
+    pub summary: &'static str,
+    /// The published argument it stands for.
+    pub source: &'static str,
+}
+
+impl OptionInfo {
+    /// The option with this name.
+    pub fn named(name: &str) -> Option<&'static OptionInfo> {
+        OPTIONS.iter().find(|info| info.name == name)
+    }
+
+    /// Whether this option changes something when `option` has `value`, and
+    /// otherwise does not.
+    fn matters_with(&self, option: &str, value: &str) -> bool {
+        self.only_with
+            .is_some_and(|(of, values)| of == option && values.contains(&value))
+    }
+
+    /// The values that are not the default.
+    fn others(&self) -> impl DoubleEndedIterator<Item = &'static str> {
+        let default = self.default;
+        self.values
+            .iter()
+            .copied()
+            .filter(move |value| *value != default)
+    }
+}
+
+/// What an option can be set to.
+trait Values: Copy + PartialEq + 'static {
+    const ALL: &'static [Self];
+    /// In the order of `ALL`.
+    const NAMES: &'static [&'static str];
+
+    /// Writes the value as the option has it.
+    fn write(self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let index = Self::ALL.iter().position(|value| *value == self);
+        f.write_str(index.map_or("", |index| Self::NAMES[index]))
+    }
+}
+
+/// Where `name` is among `names`. Evaluated when the crate is compiled: a
+/// default that is no value does not compile.
+const fn index_of(names: &[&str], name: &str) -> usize {
+    let mut index = 0;
+    while !is_same(names[index].as_bytes(), name.as_bytes()) {
+        index += 1;
+    }
+    index
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// Designs, in option syntax, that give an option each of its values. A value
+/// with which other options start to matter comes several times: with their
+/// defaults, with each of their other values alone, and with the last value of
+/// them all together. This is what tests and benchmarks run over; there are
+/// none if there is no such option.
+pub fn variants(option: &str) -> Vec<String> {
+    let mut designs = Vec::new();
+    for value in OptionInfo::named(option).map_or(&[][..], |info| info.values) {
+        let alone = format!("{option}={value}");
+        let matter = |info: &&OptionInfo| info.matters_with(option, value);
+        let mut together = alone.clone();
+        let mut count = 0;
+        designs.push(alone.clone());
+        for info in OPTIONS.iter().filter(matter) {
+            for other in info.others() {
+                designs.push(format!("{alone},{}={other}", info.name));
+            }
+            if let Some(last) = info.others().next_back() {
+                let _ = write!(together, ",{}={last}", info.name);
+                count += 1;
+            }
+        }
+        if count > 1 {
+            designs.push(together);
+        }
+    }
+    designs
+}
+
+/// A design string was refused; the text says where and what is valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DesignError(pub String);
+
+impl core::fmt::Display for DesignError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for DesignError {}
+
+impl Design {
+    /// Reads option syntax: `name=value` separated by commas or blanks.
+    /// Options not given keep their default; a later one wins.
+    ///
+    /// # Errors
+    /// [`DesignError`], which names the valid options or values.
+    pub fn parse(text: &str) -> Result<Design, DesignError> {
+        let mut design = Design::default();
+        let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
+        for part in text.split(is_separator).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| {
+                DesignError(format!("design option '{part}': expected name=value"))
+            })?;
+            design.set(name, value)?;
+        }
+        Ok(design)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), DesignError> {
+        let info = OptionInfo::named(name).ok_or_else(|| {
+            let mut text = format!("unknown design option '{name}'; valid options:");
+            for info in OPTIONS {
+                let _ = write!(text, " {}", info.name);
+            }
+            DesignError(text)
+        })?;
+        let index = info
+            .values
+            .iter()
+            .position(|valid| *valid == value)
+            .ok_or_else(|| {
+                DesignError(format!(
+                    "design option '{name}': '{value}' is not a value; valid values: {}",
+                    info.values.join(", ")
+                ))
+            })?;
+        self.set_value(name, index);
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! The tables: what options there are, and what each can be set to.
+//!
+//! A row here is all that the parser, the help text, the dispatch and the
+//! tests need to know of a reverse-mapping design, a format, a source of page
+//! tables or an option.
+
+use super::{OptionInfo, Values, index_of};
+
+/// Calls a macro with the table of reverse-mapping designs: after the arguments
+/// a row `name: Type "value";` for each, where `Type` is one of [`crate::rmap`]
+/// and `name` is that of its module.
+///
+/// `every_rmap! { [the_macro] arguments }` becomes `the_macro! { arguments rows }`.
+#[macro_export]
+macro_rules! every_rmap {
+    ([$($then:tt)+] $($arguments:tt)*) => {
+        $($then)+! { $($arguments)*
+            /// PTE chains for every frame.
+            chains: Chains "chains";
+            /// Regions of the object for file pages, chains for anonymous ones.
+            partial: Partial "partial";
+            /// Regions of the object; one address in every space of a family,
+            /// with a lock in each page.
+            anonmm2003: Anonmm2003 "anonmm2003";
+            /// The same without the locks.
+            anonmm: Anonmm "anonmm";
+            /// Regions of the object; the regions related by fork or cut.
+            anon_vma: AnonVma "anon_vma";
+            /// The same with a list of their own for the pages of each forked
+            /// region.
+            anon_vma_chain: AnonVmaChain "anon_vma_chain";
+            /// Regions of the object for file pages, the tree of relatives for
+            /// private ones.
+            family: Family "family";
+        }
+    };
+}
+
+/// Calls a macro with the table of page-table formats, as [`every_rmap!`] does:
+/// a row `name: Type "value";` for each, where `Type` is one of [`crate::table`].
+#[macro_export]
+macro_rules! every_format {
+    ([$($then:tt)+] $($arguments:tt)*) => {
+        $($then)+! { $($arguments)*
+            /// x86-64 with four levels.
+            x86_64: X86_64 "x86-64";
+            /// x86-64 with five levels.
+            x86_64_la57: X86_64La57 "x86-64-la57";
+            /// AArch64 with pages of 4 KiB.
+            aarch64_4k: Aarch64_4K "aarch64-4k";
+            /// AArch64 with pages of 16 KiB.
+            aarch64_16k: Aarch64_16K "aarch64-16k";
+            /// AArch64 with pages of 64 KiB.
+            aarch64_64k: Aarch64_64K "aarch64-64k";
+            /// RISC-V with three levels.
+            sv39: Sv39 "sv39";
+            /// RISC-V with four levels.
+            sv48: Sv48 "sv48";
+        }
+    };
+}
+
+/// Evaluates an expression with `$R` as the type of the design that a value of
+/// [`Rmap`] stands for.
+#[macro_export]
+macro_rules! with_rmap {
+    ($rmap:expr, $R:ident => $body:expr) => {
+        $crate::every_rmap! { [$crate::with_rmap] @match $rmap, $R, $body; }
+    };
+    (@match $rmap:expr, $R:ident, $body:expr;
+     $($(#[$about:meta])* $name:ident: $design:ident $value:literal;)*) => {
+        match $rmap {
+            $($crate::design::Rmap::$design => {
+                type $R = $crate::rmap::$design;
+                $body
+            })*
+        }
+    };
+}
+
+/// Evaluates an expression with `$F` as the type of the format that a value of
+/// [`TableFormat`] stands for.
+#[macro_export]
+macro_rules! with_format {
+    ($format:expr, $F:ident => $body:expr) => {
+        $crate::every_format! { [$crate::with_format] @match $format, $F, $body; }
+    };
+    (@match $format:expr, $F:ident, $body:expr;
+     $($(#[$about:meta])* $name:ident: $layout:ident $value:literal;)*) => {
+        match $format {
+            $($crate::design::TableFormat::$layout => {
+                type $F = $crate::table::$layout;
+                $body
+            })*
+        }
+    };
+}
+
+/// Makes the enum of an option's values from its rows.
+macro_rules! choices {
+    ($(#[$meta:meta])* $type:ident;
+     $($(#[$about:meta])* $name:ident: $value:ident $text:literal;)+) => {
+        choices! { $(#[$meta])* $type; $($(#[$about])* $value $text;)+ }
+    };
+    ($(#[$meta:meta])* $type:ident;
+     $($(#[$about:meta])* $value:ident $text:literal;)+) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $type {
+            $($(#[$about])* $value,)+
+        }
+
+        impl $type {
+            /// Every value, in the order of the table.
+            pub const ALL: &'static [$type] = &[$($type::$value),+];
+
+            /// The value as the option has it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($type::$value => $text,)+
+                }
+            }
+        }
+
+        impl Values for $type {
+            const ALL: &'static [$type] = $type::ALL;
+            const NAMES: &'static [&'static str] = &[$($text),+];
+        }
+    };
+}
+
+every_rmap! { [choices]
+    /// Which reverse-mapping design: `rmap=`.
+    Rmap;
+}
+
+every_format! { [choices]
+    /// Whose page-table format: `format=`. The names are those of
+    /// [`crate::table::Format::NAME`] too.
+    TableFormat;
+}
+
+choices! {
+    /// Where table pages come from: `ptepage=`. [`crate::table::source_of`]
+    /// makes the source.
+    TableSource;
+    /// Allocated and zeroed each time.
+    Fresh "fresh";
+    /// Allocated, and zeroed unless the frame's record says that it is zero.
+    Noted "noted";
+    /// Per-CPU lists of zero tables.
+    Quicklist "quicklist";
+    /// Allocated from the zero frames that the allocator keeps apart.
+    ZeroAware "zeroaware";
+    /// Per-CPU stacks of zero tables, whose cold end is given up.
+    Warm "warm";
+    /// The same with a depot of batches for each node.
+    Depot "depot";
+}
+
+choices! {
+    /// How quicklists sort tables: `quicklevels=`.
+    QuickLevels;
+    /// One list.
+    Unified "unified";
+    /// One for each level.
+    Separate "separate";
+}
+
+choices! {
+    /// What quicklists do with tables of other nodes: `quicknode=`.
+    QuickNode;
+    /// Give them to the allocator.
+    Home "home";
+    /// Keep them.
+    Blind "blind";
+}
+
+choices! {
+    /// What limits a quicklist: `quickmark=`.
+    QuickMark;
+    /// The free memory of the CPU's node.
+    Node "node";
+    /// The memory of the machine.
+    Total "total";
+}
+
+choices! {
+    /// Which entries fork copies: `forkcopy=`.
+    ForkCopy;
+    /// Only those of regions that hold private pages.
+    Needed "needed";
+    /// All of them.
+    All "all";
+}
+
+/// A switch.
+impl Values for bool {
+    const ALL: &'static [bool] = &[true, false];
+    const NAMES: &'static [&'static str] = &["on", "off"];
+}
+
+/// A number of pages, a power of two.
+impl Values for u32 {
+    const ALL: &'static [u32] = &[1, 2, 4, 8, 16, 32, 64];
+    const NAMES: &'static [&'static str] = &["1", "2", "4", "8", "16", "32", "64"];
+
+    fn write(self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Makes [`Design`], [`OPTIONS`] and what reads and writes them from the rows.
+macro_rules! options {
+    ($($(#[$about:meta])* $name:literal $field:ident: $type:ty = $default:literal
+       $(, only with $of:literal = [$($with:literal),+])?;
+       $summary:literal; $source:literal;)+) => {
+        /// The options as values.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct Design {
+            $(
+                #[doc = concat!("`", $name, "=`: ", $summary, ".")]
+                $(#[$about])*
+                pub $field: $type,
+            )+
+        }
+
+        impl Default for Design {
+            fn default() -> Self {
+                Design {
+                    $($field: <$type as Values>::ALL
+                        [const { index_of(<$type as Values>::NAMES, $default) }],)+
+                }
+            }
+        }
+
+        /// Every option.
+        pub const OPTIONS: &[OptionInfo] = &[
+            $(OptionInfo {
+                name: $name,
+                values: <$type as Values>::NAMES,
+                default: $default,
+                only_with: options!(@only $($of, [$($with),+])?),
+                summary: $summary,
+                source: $source,
+            },)+
+        ];
+
+        impl Design {
+            /// Sets the option `name`, one of [`OPTIONS`], to its value of this index.
+            pub(super) fn set_value(&mut self, name: &str, index: usize) {
+                match name {
+                    $($name => self.$field = <$type as Values>::ALL[index],)+
+                    _ => {}
+                }
+            }
+        }
+
+        impl core::fmt::Display for Design {
+            /// Every option, in the syntax that [`Design::parse`] reads.
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let mut separator = "";
+                $(
+                    write!(f, "{separator}{}=", $name)?;
+                    Values::write(self.$field, f)?;
+                    separator = ",";
+                )+
+                let _ = separator;
+                Ok(())
+            }
+        }
+    };
+    (@only) => { None };
+    (@only $of:literal, $with:expr) => { Some(($of, &$with)) };
+}
+
+options! {
+    "rmap" rmap: Rmap = "family";
+        "how a frame's page-table entries are found";
+        "pte_chains (van Riel, McCracken 2002) against objrmap (McCracken 2003)";
+    "direct" direct: bool = "on", only with "rmap" = ["chains", "partial"];
+        "a frame mapped once points at its entry, without a chain node";
+        "PageDirect (McCracken 2002); 90 % of anonymous mappings were singletons";
+    "kinstamp" kin_stamp: bool = "on", only with "rmap" = ["family"];
+        "family: lookups skip children forked before the page was made";
+        "anonmm searched every relative (Dickins 2003)";
+    "hint" hint: bool = "on", only with "rmap" = ["family"];
+        "family: a page remembers one entry, all there is of most";
+        "PageDirect (McCracken 2002) for designs without chains";
+    "ptepage" table_source: TableSource = "noted";
+        "where page-table pages come from";
+        "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";
+    "quicklevels" quick_levels: QuickLevels = "unified", only with "ptepage" = ["quicklist"];
+        "quicklist: one list for all levels, or one for each";
+        "ia64 Linux 2.6.8 had one a level; one list for all (Holt 2005)";
+    "quicknode" quick_node: QuickNode = "home", only with "ptepage" = ["quicklist"];
+        "quicklist: tables of other nodes go to the allocator, or are kept";
+        "tables trapped on another node after fork and migration (Holt 2004)";
+    "quickmark" quick_mark: QuickMark = "node", only with "ptepage" = ["quicklist"];
+        "quicklist: watermark from the node's free memory, or from all memory";
+        "watermarks of all memory for lists of each CPU (Holt 2004)";
+    /// A manager's own type parameter decides; this says which instance to build.
+    "format" format: TableFormat = "x86-64";
+        "page tables of which architecture; replays fold pages onto larger ones";
+        "table pages of 16 KiB on ia64 (Miller 2007); the architectures' manuals";
+    /// A power of two.
+    "faultaround" fault_around: u32 = "16";
+        "pages of a file that one read fault maps if they are cached";
+        "fault-around (Shutemov 2014), 64 KiB in Linux";
+    "forkcopy" fork_copy: ForkCopy = "needed";
+        "whether fork copies entries that a fault would find again";
+        "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";
+}

@@ -38,6 +38,7 @@ use crate::slab::{Arena, Item};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use node::{Kid, SLOTS};
+use walk::Step;
 
 /// Levels of nodes that 2^31 items never exceed.
 pub const MAX_LEVELS: usize = 20;
@@ -126,27 +127,40 @@ impl<'a, T: Item> RangeTree<'a, T> {
         None
     }
 
-    /// The first item that ends behind `key`. Beside a writer the answer may be
+    /// The first item that ends after `key`. Beside a writer the answer may be
     /// any item or none: validate it.
     #[inline]
     pub fn first_ending_after(&self, key: u64) -> Option<Found<'a, T>> {
-        let mut kid = self.root();
+        let Step { node, slot } = self.step_ending_after(key)?;
+        self.found(node, slot)
+    }
+
+    /// The leaf and the slot of the first item that ends after `key`.
+    #[inline]
+    fn step_ending_after(&self, key: u64) -> Option<Step<'a>> {
+        let mut node = self.node(self.root())?;
         for _ in 0..MAX_LEVELS {
-            let node = self.node(kid)?;
             let slot = slot_ending_after(node, key);
             if slot >= node.count().min(SLOTS) {
                 return None;
             }
-            kid = node.kid(slot);
-            if let Some(item) = self.item(kid) {
-                return Some(Found {
-                    start: node.start(slot),
-                    end: node.end(slot),
-                    item,
-                });
-            }
+            let Some(below) = self.node(node.kid(slot)) else {
+                return Some(Step { node, slot });
+            };
+            node = below;
         }
         None
+    }
+
+    /// The item in a slot of a leaf.
+    #[inline]
+    fn found(&self, leaf: &RangeNode, slot: usize) -> Option<Found<'a, T>> {
+        let item = self.item(leaf.kid(slot))?;
+        Some(Found {
+            start: leaf.start(slot),
+            end: leaf.end(slot),
+            item,
+        })
     }
 
     /// Makes sure that an insertion under this pin succeeds, whatever is

@@ -224,9 +224,11 @@ impl RangeNode {
     /// Puts a value before `slot`. The node is not full.
     pub(super) fn insert(&self, slot: usize, value: Slot) {
         let count = self.count();
-        for at in (slot..count).rev() {
-            self.set(at + 1, self.slot(at));
-        }
+        self.for_columns(|column, order| {
+            for at in (slot + 1..(count + 1).min(SLOTS)).rev() {
+                column[at].store(column[at - 1].load(Ordering::Relaxed), order);
+            }
+        });
         self.set(slot, value);
         self.count.store(count as u32 + 1, Ordering::Relaxed);
         self.filled.store(slot as u32, Ordering::Relaxed);
@@ -235,10 +237,24 @@ impl RangeNode {
     /// Takes a slot out.
     pub(super) fn remove(&self, slot: usize) {
         let count = self.count();
-        for at in slot + 1..count {
-            self.set(at - 1, self.slot(at));
-        }
+        self.for_columns(|column, order| {
+            for at in slot + 1..count.min(SLOTS) {
+                column[at - 1].store(column[at].load(Ordering::Relaxed), order);
+            }
+        });
         self.cut(count - 1);
+    }
+
+    /// Calls `shift` for the words of all slots, one kind after the other, with
+    /// the order in which they have to be stored.
+    #[inline]
+    fn for_columns(&self, shift: impl Fn(&[AtomicU64], Ordering)) {
+        shift(self.starts.as_flattened(), Ordering::Relaxed);
+        shift(self.ends.as_flattened(), Ordering::Relaxed);
+        shift(self.kids.as_flattened(), Ordering::Release);
+        if self.level() != 0 {
+            shift(self.gaps.as_flattened(), Ordering::Relaxed);
+        }
     }
 
     /// Keeps the first `count` slots.

@@ -1,7 +1,7 @@
 //! Ways from the root to a slot, and from slot to slot.
 
 use super::node::RangeNode;
-use super::{Found, MAX_LEVELS, RangeTree, slot_ending_after};
+use super::{Found, MAX_LEVELS, RangeTree};
 use crate::slab::Item;
 
 /// A node on a way down, and the slot through which the way goes on.
@@ -53,19 +53,15 @@ impl<'a> Path<'a> {
 
 impl<'a, T: Item> RangeTree<'a, T> {
     /// The way to the leaf in which an item that begins at `key` is, or
-    /// belongs, with the slot of the last one that does not begin behind `key`,
-    /// or the first.
+    /// belongs, with the slot of the last item that begins at or before `key`,
+    /// or the first slot.
     pub(super) fn path_to(&self, key: u64) -> Path<'a> {
-        self.way(|node| node.at_most(key).saturating_sub(1))
-    }
-
-    fn way(&self, choose: impl Fn(&RangeNode) -> usize) -> Path<'a> {
         let mut path = Path::new();
         let mut kid = self.root();
         while let Some(node) = self.node(kid) {
-            let slot = choose(node);
+            let slot = node.at_most(key).saturating_sub(1);
             path.push(Step { node, slot });
-            // Behind the last slot in use may lie what was there once.
+            // Slots that are not in use may still hold what was there once.
             if slot >= node.count() || path.depth == MAX_LEVELS {
                 break;
             }
@@ -74,17 +70,17 @@ impl<'a, T: Item> RangeTree<'a, T> {
         path
     }
 
-    /// The items from the first one that ends behind `key` on, ascending, for
+    /// The items from the first one that ends after `key` on, ascending, for
     /// the holder of the writers' lock. The tree must not change meanwhile.
+    #[inline]
     pub fn walk(&self, key: u64) -> Walk<'a, T> {
-        let path = self.way(|node| slot_ending_after(node, key));
         Walk {
             tree: RangeTree {
                 nodes: self.nodes,
                 items: self.items,
                 root: self.root,
             },
-            path,
+            next: self.step_ending_after(key),
         }
     }
 }
@@ -92,42 +88,27 @@ impl<'a, T: Item> RangeTree<'a, T> {
 /// Items in order; see [`RangeTree::walk`].
 pub struct Walk<'a, T: Item> {
     tree: RangeTree<'a, T>,
-    path: Path<'a>,
+    /// The leaf, and the slot in it, of the item to come.
+    next: Option<Step<'a>>,
 }
 
 impl<'a, T: Item> Iterator for Walk<'a, T> {
     type Item = Found<'a, T>;
 
+    #[inline]
     fn next(&mut self) -> Option<Found<'a, T>> {
-        loop {
-            let Step { node, slot } = self.path.pop()?;
-            if slot >= node.count() {
-                // On with what comes behind this node.
-                let above = self.path.pop()?;
-                self.path.push(Step {
-                    slot: above.slot + 1,
-                    ..above
-                });
-                continue;
-            }
-            let kid = node.kid(slot);
-            if let Some(item) = self.tree.item(kid) {
-                self.path.push(Step {
-                    node,
-                    slot: slot + 1,
-                });
-                return Some(Found {
-                    start: node.start(slot),
-                    end: node.end(slot),
-                    item,
-                });
-            }
-            let below = self.tree.node(kid)?;
-            self.path.push(Step { node, slot });
-            self.path.push(Step {
-                node: below,
-                slot: 0,
-            });
-        }
+        let Step { node, slot } = self.next?;
+        let found = self.tree.found(node, slot)?;
+        self.next = if slot + 1 < node.count() {
+            Some(Step {
+                node,
+                slot: slot + 1,
+            })
+        } else {
+            // Searching from the root again takes less than keeping the way
+            // to each leaf: most walks see one.
+            self.tree.step_ending_after(found.end)
+        };
+        Some(found)
     }
 }

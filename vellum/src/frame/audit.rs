@@ -2,7 +2,7 @@
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, Limbo};
+use super::cpu::{BlockStack, CpuFrames, Limbo};
 use super::memory::PhysicalMemory;
 use super::record::{Flags, Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
@@ -39,6 +39,8 @@ impl<P: Platform> PhysicalMemory<P> {
                 .iter()
                 .map(|limbo| u64::from(limbo.len()))
                 .sum::<u64>();
+            let blocks = |kept: &BlockStack| u64::from(kept.len()) << kept.order;
+            stats.cached += cpu.block_stacks().map(blocks).iter().sum::<u64>();
             let counters = &cpu.counters;
             stats.allocs += counters.allocs.get();
             stats.frees += counters.frees.get();
@@ -179,6 +181,15 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             mark(pfn, frame)?;
         }
+        for kept in cpu.block_stacks() {
+            for pfn in kept.blocks() {
+                let frame = self.audited(pfn)?;
+                if frame.cached_block() != Some(kept.order) || frame.counts().refs() != 0 {
+                    return Err(wrong(pfn, "kept by a CPU, but the record says otherwise"));
+                }
+                mark(pfn, frame)?;
+            }
+        }
         cpu.limbo
             .iter()
             .try_for_each(|limbo| self.audit_limbo(limbo))
@@ -239,7 +250,7 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             let order = match kind {
                 Kind::Free => frame.order(),
-                Kind::Cached => 0,
+                Kind::Cached => frame.cached_block().unwrap_or(0),
                 _ => pfn.0.trailing_zeros().min(MAX_ORDER),
             };
             (block, end) = (Some(kind), pfn.0.saturating_add(1 << order));

@@ -237,6 +237,63 @@ impl Ring {
     }
 }
 
+/// Most blocks that a [`BlockStack`] keeps.
+pub(super) const MAX_BLOCKS: usize = 2;
+
+/// The few blocks of one order that a CPU keeps for its next requests: those
+/// that one leaf above the lowest level maps. Taking and freeing such a block
+/// then needs no zone's lock, and a block that is freed and wanted again is not
+/// merged and split in between (Linux keeps such blocks on its lists for each
+/// CPU since 5.13).
+pub(super) struct BlockStack {
+    pub(super) order: u32,
+    most: u32,
+    count: AtomicU32,
+    slots: [AtomicU32; MAX_BLOCKS],
+}
+
+impl BlockStack {
+    /// Keeps up to `most` blocks of `order`; none if the order is 0.
+    pub(super) fn new(order: u32, most: u32) -> BlockStack {
+        BlockStack {
+            order,
+            most: most.min(MAX_BLOCKS as u32),
+            count: AtomicU32::new(0),
+            slots: [const { AtomicU32::new(0) }; MAX_BLOCKS],
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a block of [`BlockStack::order`]; false if there is no room.
+    #[inline]
+    pub(super) fn push(&self, block: Pfn) -> bool {
+        let count = self.len();
+        if count >= self.most {
+            return false;
+        }
+        self.slots[count as usize].store(block.0, Ordering::Relaxed);
+        self.count.store(count + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// The block kept last.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Pfn> {
+        let count = self.len().checked_sub(1)?;
+        self.count.store(count, Ordering::Relaxed);
+        Some(Pfn(self.slots[count as usize].load(Ordering::Relaxed)))
+    }
+
+    /// Every block, for the audit.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Pfn> {
+        let kept = &self.slots[..self.len() as usize];
+        kept.iter().map(|slot| Pfn(slot.load(Ordering::Relaxed)))
+    }
+}
+
 /// Frames retired in one epoch, linked through their records.
 pub(super) struct Limbo {
     stamp: AtomicU64,
@@ -347,6 +404,9 @@ pub(super) struct CpuFrames {
     pub(super) limbo: [Limbo; 2],
     pub(super) low: Ring,
     pub(super) high: Ring,
+    /// Blocks of the zones of `low` and `high`.
+    pub(super) low_blocks: BlockStack,
+    pub(super) high_blocks: BlockStack,
     /// Freed here, at home elsewhere.
     pub(super) remote: Ring,
     /// Known to be zero, of the zones of `low` and `high`.
@@ -354,9 +414,14 @@ pub(super) struct CpuFrames {
 }
 
 impl CpuFrames {
-    pub(super) fn new(node: NodeId, low: (u16, Ring), high: Option<(u16, Ring)>) -> CpuFrames {
-        let (low_zone, low) = low;
-        let (high_zone, high) = high.unwrap_or_else(|| (u16::MAX, Ring::new(1, 1)));
+    pub(super) fn new(
+        node: NodeId,
+        low: (u16, Ring, BlockStack),
+        high: Option<(u16, Ring, BlockStack)>,
+    ) -> CpuFrames {
+        let (low_zone, low, low_blocks) = low;
+        let no_high = || (u16::MAX, Ring::new(1, 1), BlockStack::new(0, 0));
+        let (high_zone, high, high_blocks) = high.unwrap_or_else(no_high);
         let remote = Ring::new(low.batch, low.batch);
         CpuFrames {
             node,
@@ -369,6 +434,8 @@ impl CpuFrames {
             limbo: [Limbo::new(), Limbo::new()],
             low,
             high,
+            low_blocks,
+            high_blocks,
             remote,
             zeroed: None,
         }
@@ -417,6 +484,37 @@ impl CpuFrames {
         } else {
             &self.remote
         }
+    }
+
+    /// The blocks that serve requests for `zone`, unless frames known to be
+    /// zero are kept apart: which to take is then for the buddy lists to say.
+    #[inline]
+    pub(super) fn blocks_for(&self, zone: Zone) -> Option<&BlockStack> {
+        if self.zeroed.is_some() {
+            None
+        } else if zone == Zone::High && self.high_zone != u16::MAX {
+            Some(&self.high_blocks)
+        } else {
+            Some(&self.low_blocks)
+        }
+    }
+
+    /// Where a freed block of `zone` is kept, if anywhere.
+    #[inline]
+    pub(super) fn blocks_of(&self, zone: u16) -> Option<&BlockStack> {
+        if self.zeroed.is_some() {
+            None
+        } else if zone == self.low_zone {
+            Some(&self.low_blocks)
+        } else if zone == self.high_zone {
+            Some(&self.high_blocks)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn block_stacks(&self) -> [&BlockStack; 2] {
+        [&self.low_blocks, &self.high_blocks]
     }
 
     pub(super) fn rings(&self) -> impl Iterator<Item = &Ring> {

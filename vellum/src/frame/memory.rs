@@ -175,6 +175,10 @@ impl<P: Platform> PhysicalMemory<P> {
                 cpu.counters.allocs.bump();
                 return Ok(self.hand_out(pin, pfn, &request));
             }
+        } else if request.order > 0
+            && let Some(pfn) = self.take_kept_block(pin, cpu, &request)
+        {
+            return Ok(pfn);
         }
         self.alloc_slow(pin, &request)
     }
@@ -223,6 +227,21 @@ impl<P: Platform> PhysicalMemory<P> {
         for index in 0..1 << order {
             self.zero(pin, pfn.offset(index));
         }
+    }
+
+    /// A block that this CPU keeps, if it fits the request, handed out. Not
+    /// inlined, for `alloc` to stay small enough to be.
+    #[inline(never)]
+    fn take_kept_block(&self, pin: &Pin<'_>, cpu: &CpuFrames, request: &Request) -> Option<Pfn> {
+        let wants_another_node =
+            request.exact_node || request.node.is_some_and(|node| node != cpu.node);
+        let blocks = cpu.blocks_for(request.zone)?;
+        if request.order != blocks.order || wants_another_node {
+            return None;
+        }
+        let pfn = blocks.pop()?;
+        cpu.counters.allocs.bump();
+        Some(self.hand_out(pin, pfn, request))
     }
 
     #[cold]
@@ -379,7 +398,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn free_block(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         let frame = self.frame(pfn);
         let tails = 1..1u32 << order;
@@ -393,6 +412,18 @@ impl<P: Platform> PhysicalMemory<P> {
                 .all(|index| self.frame(pfn.offset(index)).is_tail()),
             "{pfn:?} freed as a block, but its frames are in use one by one"
         );
+        let kept = self.cpus.get(pin).blocks_of(frame.zone() as u16);
+        if kept.is_some_and(|blocks| blocks.order == order && blocks.push(pfn)) {
+            frame.set_cached_block(order);
+        } else {
+            self.give_block(pin, pfn, order);
+        }
+    }
+
+    /// Puts a block on its zone's lists.
+    #[cold]
+    fn give_block(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        let frame = self.frame(pfn);
         let zeroed = frame.has(Flags::ZEROED);
         let zone = self.zones.get(frame.set_cached());
         let mut lists = zone.lists.lock(pin);
@@ -523,6 +554,12 @@ impl<P: Platform> PhysicalMemory<P> {
             if ring.len() > 0 {
                 cpu.counters.drains.bump();
                 self.give_back(pin, ring, ring.len());
+            }
+        }
+        for blocks in cpu.block_stacks() {
+            while let Some(pfn) = blocks.pop() {
+                cpu.counters.drains.bump();
+                self.give_block(pin, pfn, blocks.order);
             }
         }
     }

@@ -77,6 +77,9 @@ impl Flags {
     pub const LAZY_FREE: Flags = Flags(1 << 10);
     /// The page table is unlinked and must not be edited any more.
     pub const DEAD: Flags = Flags(1 << 11);
+    /// Of a frame in a CPU's list: the first of a block. Such a frame has no
+    /// contents to be up to date, so the bit is free; no lock uses it.
+    pub(super) const BLOCK: Flags = Flags::UPTODATE;
     /// Met by the audit at work; never set otherwise.
     pub(super) const AUDITED: Flags = Flags(1 << 12);
 
@@ -521,6 +524,20 @@ impl Frame {
             Ordering::Relaxed,
         );
         (word >> ZONE_SHIFT) as u16
+    }
+
+    /// [`Frame::set_cached`] for the first frame of a block.
+    #[inline]
+    pub(super) fn set_cached_block(&self, order: u32) {
+        self.set_cached();
+        let word = self.flags.load(Ordering::Relaxed);
+        self.flags.store(word | Flags::BLOCK.0, Ordering::Relaxed);
+        self.set_index(0, order);
+    }
+
+    /// The order of the block in a CPU's list whose first frame this is.
+    pub(super) fn cached_block(&self) -> Option<u32> {
+        (self.kind() == Kind::Cached && self.has(Flags::BLOCK)).then(|| self.order())
     }
 
     /// [`Frame::set_cached`] for a frame out of a block, whose record may never

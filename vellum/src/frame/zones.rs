@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
+use super::cpu::{BlockStack, CpuFrames, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
 use super::report::SetupError;
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -239,14 +239,29 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
             sharing[usize::from(high)] += 1;
         }
     }
-    let ring = |zone: u16| {
+    let lists = |zone: u16| {
         let share = zones.get(zone).info.total / sharing[usize::from(zone)];
         // A power of two, so that one block can fill a list.
         let batch = 1 << (share / BATCH_SHARE).clamp(1, u64::from(MAX_BATCH)).ilog2();
-        Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH))
+        let blocks = match leaf_order(platform.frame_shift()) {
+            Some(order) => BlockStack::new(order, (share / BATCH_SHARE >> order) as u32),
+            None => BlockStack::new(0, 0),
+        };
+        (
+            zone,
+            Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH)),
+            blocks,
+        )
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];
-        CpuFrames::new(node, (low, ring(low)), high.map(|zone| (zone, ring(zone))))
+        CpuFrames::new(node, lists(low), high.map(lists))
     })
+}
+
+/// The order of what a leaf above the lowest level maps: as many frames as a
+/// frame has entries of 8 bytes. None if there are no blocks of that order.
+fn leaf_order(frame_shift: u32) -> Option<u32> {
+    let order = frame_shift - size_of::<u64>().ilog2();
+    (order <= MAX_ORDER).then_some(order)
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use crate::sync::Pin;
 
 #[test]
 fn the_frame_freed_last_is_handed_out_first() {
@@ -225,4 +226,83 @@ fn two_threads_never_get_the_same_frame() {
     assert_whole(&memory, 1);
     let stats = memory.stats();
     assert_eq!(stats.allocs, stats.frees);
+}
+
+/// Frames of a block that one leaf above the lowest level maps.
+const LEAF_ORDER: u32 = 9;
+
+fn leaf_block(memory: &Memory, pin: &Pin<'_>) -> Pfn {
+    let request = Request::page(SITE).order(LEAF_ORDER);
+    memory.alloc(pin, request).expect("a block is free")
+}
+
+fn whole_blocks(memory: &Memory) -> u32 {
+    memory.zone_stats(0, &memory.pin()).blocks[MAX_ORDER as usize]
+}
+
+#[test]
+fn a_cpu_keeps_the_blocks_it_freed_last_and_gives_them_back_when_drained() {
+    let memory = simple(1, 1 << 18);
+    let free = memory.stats().free;
+    let whole = whole_blocks(&memory);
+    let pin = memory.pin();
+    let blocks = [(); 4].map(|()| leaf_block(&memory, &pin));
+    for block in blocks {
+        memory.put_order(&pin, block, LEAF_ORDER);
+    }
+    let stats = memory.stats();
+    assert_eq!(stats.cached, 2 << LEAF_ORDER);
+    assert_eq!(stats.free + stats.cached, free);
+    drop(pin);
+    let kept = census(&memory);
+    assert_eq!(kept.of(Kind::Cached), 2 << LEAF_ORDER);
+    let pin = memory.pin();
+    assert_eq!(leaf_block(&memory, &pin), blocks[1]);
+    assert_eq!(leaf_block(&memory, &pin), blocks[0]);
+    for block in &blocks[..2] {
+        memory.put_order(&pin, *block, LEAF_ORDER);
+    }
+    drop(pin);
+    assert_whole(&memory, whole);
+    assert_eq!(memory.stats().cached, 0);
+}
+
+#[test]
+fn a_kept_block_comes_back_with_a_clean_record_and_can_be_split() {
+    let memory = simple(1, 1 << 18);
+    let whole = whole_blocks(&memory);
+    let pin = memory.pin();
+    let block = leaf_block(&memory, &pin);
+    memory.put_order(&pin, block, LEAF_ORDER);
+    assert_eq!(leaf_block(&memory, &pin), block);
+    let frame = memory.frame(block);
+    assert_eq!((frame.kind(), frame.order()), (Kind::Allocated, LEAF_ORDER));
+    assert!(!frame.has(Flags::UPTODATE));
+    assert_eq!(frame.counts().refs(), 1);
+    memory.split(block, LEAF_ORDER);
+    for index in 0..1 << LEAF_ORDER {
+        memory.put(&pin, block.offset(index));
+    }
+    drop(pin);
+    assert_whole(&memory, whole);
+}
+
+#[test]
+fn a_machine_with_little_memory_for_each_cpu_keeps_no_blocks() {
+    let memory = simple(1, 1 << 15);
+    let pin = memory.pin();
+    let block = leaf_block(&memory, &pin);
+    memory.put_order(&pin, block, LEAF_ORDER);
+    assert_eq!(memory.stats().cached, 0);
+}
+
+#[test]
+fn the_audit_sees_a_kept_block_whose_frames_are_in_use() {
+    let memory = simple(1, 1 << 18);
+    let pin = memory.pin();
+    let block = leaf_block(&memory, &pin);
+    memory.put_order(&pin, block, LEAF_ORDER);
+    memory.frame(block.offset(3)).set_kind(Kind::Allocated);
+    drop(pin);
+    assert!(memory.audit_frames().is_err());
 }

@@ -5,6 +5,7 @@
 //! because the holder may be one that only this thread can run.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -89,13 +90,18 @@ unsafe impl<T: Send> Sync for HostLock<T> {}
 impl<T> HostLock<T> {
     pub(crate) fn lock(&self, scheduler: Option<&Scheduler>) -> HostGuard<'_, T> {
         self.raw.lock(scheduler);
-        HostGuard { lock: self }
+        HostGuard {
+            lock: self,
+            value: PhantomData,
+        }
     }
 }
 
 /// Holds a [`HostLock`] until dropped.
 pub(crate) struct HostGuard<'a, T> {
     lock: &'a HostLock<T>,
+    /// Shared between threads only if the value may be.
+    value: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for HostGuard<'_, T> {
@@ -116,5 +122,28 @@ impl<T> DerefMut for HostGuard<'_, T> {
 impl<T> Drop for HostGuard<'_, T> {
     fn drop(&mut self) {
         self.lock.raw.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::HostGuard;
+
+    /// Implemented once for every type, and twice for those that are `Sync`.
+    trait OnceUnlessSync<Which> {
+        fn is_implemented_once() {}
+    }
+    impl<T: ?Sized> OnceUnlessSync<()> for T {}
+    impl<T: ?Sized + Sync> OnceUnlessSync<u8> for T {}
+
+    fn is_sync<T: Sync>() {}
+
+    #[test]
+    fn a_guard_is_sync_only_if_its_value_is() {
+        is_sync::<HostGuard<'_, u32>>();
+        // Does not compile if the guard is `Sync`: which implementation is open.
+        <HostGuard<'_, Cell<u32>> as OnceUnlessSync<_>>::is_implemented_once();
     }
 }

@@ -104,7 +104,9 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         let cpu = self.platform.pin();
-        self.epochs.enter(self, cpu)
+        // SAFETY: the platform bound the caller to the CPU and to nobody else's
+        // (condition 3 of `Platform`), until the pin calls `unpin`.
+        unsafe { self.epochs.enter(self, cpu) }
     }
 
     /// The same, with something else announced under the pin's fence; see
@@ -112,7 +114,8 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub(crate) fn pin_with(&self, announce: impl FnOnce(CpuId)) -> Pin<'_> {
         let cpu = self.platform.pin();
-        self.epochs.enter_with(self, cpu, || announce(cpu))
+        // SAFETY: as in `pin`.
+        unsafe { self.epochs.enter_with(self, cpu, || announce(cpu)) }
     }
 
     /// The record of a frame. Panics if `pfn` lies outside of the lowest to

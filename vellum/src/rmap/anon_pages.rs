@@ -131,7 +131,7 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
             // A region is being cut or merged: its neighbour had it too.
             return ControlFlow::Continue(());
         }
-        match Slot::open(self.env.memory, pte, self.pfn) {
+        match Slot::open(self.env, pte, self.pfn) {
             Err(_) => {
                 self.report.lock_failures += 1;
                 self.contended = true;

@@ -164,7 +164,7 @@ pub(crate) struct Bundle<'a, N> {
 impl<'a, N: Members> Bundle<'a, N> {
     /// Locks a head. One found without a count of it may be another's by now:
     /// [`Bundle::lists`] tells.
-    pub(crate) fn lock(nodes: &'a N, pin: &Pin<'_>, head: u32) -> Self {
+    pub(crate) fn lock(nodes: &'a N, pin: &'a Pin<'_>, head: u32) -> Self {
         Bundle {
             nodes,
             handle: head,

@@ -206,7 +206,7 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
         let count = core::mem::take(&mut self.collected);
         for at in 0..count {
             let candidate = self.candidates[at];
-            match Slot::lock(self.env.memory, candidate.pte) {
+            match Slot::lock(self.env, candidate.pte) {
                 Err(_) => {
                     self.report.lock_failures += 1;
                     self.contended = true;

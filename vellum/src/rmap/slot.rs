@@ -1,5 +1,6 @@
 //! An entry found by a visit, with its table locked.
 
+use super::types::Env;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
@@ -24,22 +25,22 @@ impl<'a, F: Format> Slot<'a, F> {
     /// Locks the table of `pte` if that needs no waiting, and checks that the
     /// entry maps `frame`; `Ok(None)` if it does not.
     pub(super) fn open<P: Platform>(
-        memory: &'a PhysicalMemory<P>,
+        env: &Env<'a, P>,
         pte: PteRef,
         frame: Pfn,
     ) -> Result<Option<Self>, Contended> {
-        Ok(Self::lock(memory, pte)?.filter(|slot| slot.maps(frame)))
+        Ok(Self::lock(env, pte)?.filter(|slot| slot.maps(frame)))
     }
 
     /// Locks the table of `pte` if that needs no waiting; `Ok(None)` if it is
     /// not linked any more. What the entry maps is still to be checked.
     #[inline]
     pub(super) fn lock<P: Platform>(
-        memory: &'a PhysicalMemory<P>,
+        env: &Env<'a, P>,
         pte: PteRef,
     ) -> Result<Option<Self>, Contended> {
         let index = pte.index as usize;
-        let locked = LockedTable::try_lock(memory, pte.table)?;
+        let locked = LockedTable::try_lock(env.memory, env.pin, pte.table)?;
         Ok(locked.map(|table| Slot { table, index }))
     }
 

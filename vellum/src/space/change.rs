@@ -184,7 +184,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             traits: region.view().traits,
             ..rest
         };
-        let write = space.seq.write();
+        let write = space.seq.write(pin);
         self.split_region(pin, space, &write, (head, kept), (tail, &rest));
         drop(write);
         region.gate.open();
@@ -258,7 +258,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
-        self.join_regions(pin, space, &space.seq.write(), head, tail);
+        self.join_regions(pin, space, &space.seq.write(pin), head, tail);
         first.gate.open();
         head
     }

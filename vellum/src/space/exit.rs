@@ -83,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Ends all regions of a space at once; they map nothing any more.
     fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
         let tree = self.tree(space);
-        let write = space.seq.write();
+        let write = space.seq.write(pin);
         for found in tree.walk(0) {
             if let Some(object) = self.retire_region(pin, space, found.item.handle()) {
                 self.bury(dead, object);

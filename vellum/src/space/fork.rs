@@ -129,7 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if view.object != 0 {
                 self.objects.hold(view.object);
             }
-            let write = child.seq.write();
+            let write = child.seq.write(pin);
             self.link_region(pin, child, &write, spare, &view);
             drop(write);
             let copies =

@@ -115,7 +115,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .offset
             .checked_sub(growth)
             .ok_or(FaultError::NoRegion)?;
-        let write = space.seq.write();
+        let write = space.seq.write(&pin);
         self.resize_region(&pin, space, &write, handle, range, offset);
         Ok(())
     }

@@ -67,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // SAFETY: this CPU stored the address below, together with the handle.
             let region = unsafe { self.regions.at(cpu.last_region_at.load(Ordering::Relaxed)) };
             let key = region_key(space.handle(), cached.raw());
-            if let Some(access) = expected.enter(&region.gate, key)
+            if let Some(access) = expected.enter(&region.gate, key, pin)
                 && let Some(entered) = check_entered(access, space, region, page)
             {
                 return Lookup::Found(entered);

@@ -164,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region = spare.handle;
         let link = |write: &SeqWrite<'_>| self.link_region(pin, space, write, spare, &view);
         if !occupied {
-            link(&space.seq.write());
+            link(&space.seq.write(pin));
         } else if let Err(error) = self.unmap_and(pin, space, range, dead, link) {
             self.regions.free(pin, region);
             return Err(error);
@@ -233,7 +233,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: left_view.range.start,
             end: view.range.end,
         };
-        let write = space.seq.write();
+        let write = space.seq.write(pin);
         self.resize_region(pin, space, &write, left, range, left_view.offset);
         drop(write);
         // The region's own user keeps the object; the new one's is not needed.

@@ -99,7 +99,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 start: view.range.start,
                 end: resized.end,
             };
-            let write = space.seq.write();
+            let write = space.seq.write(pin);
             self.resize_region(pin, space, &write, handle, grown, view.offset);
             drop(write);
             self.merge_at(pin, space, grown.end);
@@ -247,7 +247,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let apply = || {
             self.move_entries(pin, space, region, view.range, to.start, gather);
-            let write = space.seq.write();
+            let write = space.seq.write(pin);
             let tree = self.tree(space);
             tree.remove(pin, view.range.start.0);
             region.set_range(to, view.offset);

@@ -66,7 +66,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         // Flushed before anybody can fault in what comes next.
         drop(gather);
-        let write = space.seq.write();
+        let write = space.seq.write(pin);
         while let Some(found) = self.found_from(space, range.start)
             && found.start < range.end.0
         {

@@ -9,6 +9,7 @@
 //! load, so at least one of them sees the other.
 
 use alloc::boxed::Box;
+use core::marker::PhantomData;
 
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -84,13 +85,16 @@ impl Announcements {
         );
         slot.store(key, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let access = SharedAccess { slot };
+        let access = SharedAccess {
+            _announced: Announced(slot),
+            pinned: PhantomData,
+        };
         gate.is_open().then_some(access)
     }
 
     /// Announces a key before it is known that its region will be entered. The
-    /// caller has bound itself to `cpu` and passes a full fence before it uses
-    /// what is returned.
+    /// caller has bound itself to `cpu` and passes a full fence, that of its pin,
+    /// before it uses what is returned.
     #[inline]
     pub fn expect(&self, cpu: CpuId, key: u64) -> Expected<'_> {
         let slot = &self.slots[cpu.0 as usize].0;
@@ -101,7 +105,7 @@ impl Announcements {
         slot.store(key, Ordering::Relaxed);
         Expected {
             key,
-            access: SharedAccess { slot },
+            announced: Announced(slot),
         }
     }
 
@@ -124,29 +128,39 @@ impl Announcements {
     }
 }
 
+/// A CPU's slot, cleared when this is dropped.
+struct Announced<'a>(&'a AtomicU64);
+
+impl Drop for Announced<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
 /// An announcement made ahead.
 pub struct Expected<'a> {
     key: u64,
-    access: SharedAccess<'a>,
+    announced: Announced<'a>,
 }
 
 impl<'a> Expected<'a> {
     /// Enters the region with this `gate` and `key`, if it is the one that was
-    /// announced and is not closed; else the announcement ends.
+    /// announced and is not closed; else the announcement ends. `pin` is the one
+    /// that was entered with the announcement.
     #[inline]
-    pub fn enter(self, gate: &RegionGate, key: u64) -> Option<SharedAccess<'a>> {
-        (self.key == key && gate.is_open()).then_some(self.access)
+    pub fn enter(self, gate: &RegionGate, key: u64, _pin: &'a Pin<'_>) -> Option<SharedAccess<'a>> {
+        let access = SharedAccess {
+            _announced: self.announced,
+            pinned: PhantomData,
+        };
+        (self.key == key && gate.is_open()).then_some(access)
     }
 }
 
-/// A reader's stay in a region.
+/// A reader's stay in a region, which ends before its pin.
 pub struct SharedAccess<'a> {
-    slot: &'a AtomicU64,
-}
-
-impl Drop for SharedAccess<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.slot.store(0, Ordering::Release);
-    }
+    _announced: Announced<'a>,
+    /// Binds the stay to its pin, and to the pin's thread.
+    pinned: PhantomData<&'a Pin<'a>>,
 }

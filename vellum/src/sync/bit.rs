@@ -3,6 +3,8 @@
 //! While the lock is held only its holder changes the word: others do no more
 //! than set the bit that is set already. So unlocking is a plain store.
 
+use core::marker::PhantomData;
+
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,21 +14,47 @@ pub trait BitLock {
     type Word: Copy;
 
     /// Takes the lock; returns a guard that knows the word at that moment.
-    fn lock_bit<'a>(&'a self, bit: u32, pin: &Pin<'_>) -> BitGuard<'a, Self>;
+    fn lock_bit<'a>(&'a self, bit: u32, pin: &'a Pin<'_>) -> BitGuard<'a, Self>;
 
     /// Takes the lock if it is free.
-    fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>>;
+    fn try_lock_bit<'a>(&'a self, bit: u32, pin: &'a Pin<'_>) -> Option<BitGuard<'a, Self>>;
 
     /// Clears the bit, publishing what was done under the lock. Whoever
     /// changes other bits of the word holds the lock.
     fn unlock_bit(&self, bit: u32);
 }
 
-/// Holds a bit lock until dropped.
+/// Holds a bit lock until dropped, which happens before the pin ends under which
+/// the lock was taken:
+///
+/// ```
+/// # use vellum::platform::Platform;
+/// use vellum::frame::PhysicalMemory;
+/// use vellum::sync::{BitLock, atomic::AtomicU32};
+/// fn hold(word: &AtomicU32, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let guard = word.lock_bit(31, &pin);
+///     drop(guard);
+///     drop(pin);
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// # use vellum::platform::Platform;
+/// use vellum::frame::PhysicalMemory;
+/// use vellum::sync::{BitLock, atomic::AtomicU32};
+/// fn hold(word: &AtomicU32, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let guard = word.lock_bit(31, &pin);
+///     drop(pin);
+///     drop(guard);
+/// }
+/// ```
 pub struct BitGuard<'a, W: BitLock + ?Sized> {
     word: &'a W,
     bit: u32,
     value: W::Word,
+    /// Binds the guard to its pin, and to the pin's thread.
+    pinned: PhantomData<&'a Pin<'a>>,
 }
 
 impl<W: BitLock + ?Sized> BitGuard<'_, W> {
@@ -50,10 +78,10 @@ macro_rules! bit_lock {
             type Word = $plain;
 
             #[inline]
-            fn lock_bit<'a>(&'a self, bit: u32, pin: &Pin<'_>) -> BitGuard<'a, Self> {
+            fn lock_bit<'a>(&'a self, bit: u32, pin: &'a Pin<'_>) -> BitGuard<'a, Self> {
                 let mut spins = 0;
                 loop {
-                    if let Some(guard) = self.try_lock_bit(bit) {
+                    if let Some(guard) = self.try_lock_bit(bit, pin) {
                         return guard;
                     }
                     while self.load(Ordering::Relaxed) & (1 << bit) != 0 {
@@ -64,13 +92,18 @@ macro_rules! bit_lock {
             }
 
             #[inline]
-            fn try_lock_bit(&self, bit: u32) -> Option<BitGuard<'_, Self>> {
+            fn try_lock_bit<'a>(
+                &'a self,
+                bit: u32,
+                _pin: &'a Pin<'_>,
+            ) -> Option<BitGuard<'a, Self>> {
                 let old = self.fetch_or(1 << bit, Ordering::Acquire);
                 // Not `then_some`: a guard made in vain would unlock.
                 (old & (1 << bit) == 0).then(|| BitGuard {
                     word: self,
                     bit,
                     value: old,
+                    pinned: PhantomData,
                 })
             }
 

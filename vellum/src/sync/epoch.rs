@@ -4,6 +4,32 @@
 //! when every pinned CPU has announced the present one, so whatever was
 //! unlinked in epoch `e` is invisible to everybody from epoch `e + 2` on.
 //! Readers write one line, their own.
+//!
+//! # Whose a pin is
+//! A [`Pin`] is made by [`Epochs::enter`], which is unsafe: whoever calls it has
+//! bound the CPU. Safe code gets pins from a manager, which asks its
+//! [`Platform`](crate::platform::Platform), whose implementation promises that a
+//! CPU has one caller at a time. Two managers may number their CPUs alike, so a
+//! pin also says whose it is, [`Pin::is_of`]; layers that take pins from outside
+//! ask. A pin stays with its thread:
+//!
+//! ```
+//! use vellum::sync::Pin;
+//! fn tell(pin: Pin<'_>) {
+//!     let cpu = pin.cpu();
+//!     std::thread::scope(|scope| { scope.spawn(move || println!("{cpu:?}")); });
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! use vellum::sync::Pin;
+//! fn tell(pin: Pin<'_>) {
+//!     let cpu = pin;
+//!     std::thread::scope(|scope| { scope.spawn(move || println!("{:?}", cpu.cpu())); });
+//! }
+//! ```
+//!
+//! A CPU announces one epoch for all pins that are nested there, and counts
+//! them, because the outer one may end before those taken inside it.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -22,12 +48,36 @@ pub trait PinHost {
 
 /// When something was unlinked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct EpochStamp(pub u64);
+pub struct EpochStamp(pub(crate) u64);
+
+/// Bits of an announcement that count the pins of its CPU.
+const DEPTH_BITS: u32 = 12;
+/// Most pins that are nested on one CPU.
+const MAX_DEPTH: u64 = (1 << DEPTH_BITS) - 1;
+
+/// What the only pin of a CPU announces.
+#[inline]
+const fn announcement(epoch: u64) -> u64 {
+    epoch << DEPTH_BITS | 1
+}
+
+/// Pins that an announcement stands for.
+#[inline]
+const fn depth(announced: u64) -> u64 {
+    announced & MAX_DEPTH
+}
+
+#[cold]
+#[inline(never)]
+fn nested_too_deeply(host: &dyn PinHost, cpu: CpuId) -> ! {
+    host.unpin(cpu);
+    panic!("CPU {} is pinned {MAX_DEPTH} times already", cpu.0);
+}
 
 /// The epoch and every CPU's announcement of it.
 pub struct Epochs {
     now: CachePadded<AtomicU64>,
-    /// 0: not pinned. Otherwise `epoch << 1 | 1`.
+    /// 0: not pinned. Otherwise the epoch, and how many pins there are.
     announced: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -41,37 +91,70 @@ impl Epochs {
     }
 
     /// Announces `cpu`, which the caller has pinned through `host`, and returns
-    /// the proof. Nested pins keep the outer announcement.
+    /// the proof. Nested pins keep the announced epoch.
+    ///
+    /// # Panics
+    /// If `cpu` is none of those the epochs were made for, or has 4095 pins.
+    ///
+    /// # Safety
+    /// The caller is bound to `cpu` until the pin calls `host.unpin`, once, when
+    /// it is dropped. Until then nobody else is bound to it, in these epochs.
+    ///
+    /// ```
+    /// use vellum::platform::CpuId;
+    /// use vellum::sync::{Epochs, PinHost};
+    /// fn pin(epochs: &Epochs, host: &dyn PinHost) {
+    ///     // SAFETY: the caller's thread is the only one, and has one CPU.
+    ///     unsafe { epochs.enter(host, CpuId(0)) };
+    /// }
+    /// ```
+    /// ```compile_fail,E0133
+    /// use vellum::platform::CpuId;
+    /// use vellum::sync::{Epochs, PinHost};
+    /// fn pin(epochs: &Epochs, host: &dyn PinHost) {
+    ///     // SAFETY: the caller's thread is the only one, and has one CPU.
+    ///     epochs.enter(host, CpuId(0));
+    /// }
+    /// ```
     #[inline]
-    pub fn enter<'a>(&'a self, host: &'a dyn PinHost, cpu: CpuId) -> Pin<'a> {
-        self.enter_with(host, cpu, || ())
+    pub unsafe fn enter<'a>(&'a self, host: &'a dyn PinHost, cpu: CpuId) -> Pin<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { self.enter_with(host, cpu, || ()) }
     }
 
     /// The same, with something else announced under the same fence, unless
     /// the pin is nested: then `announce` is not called.
+    ///
+    /// # Safety
+    /// As for [`Epochs::enter`].
     #[inline]
-    pub fn enter_with<'a>(
+    pub unsafe fn enter_with<'a>(
         &'a self,
         host: &'a dyn PinHost,
         cpu: CpuId,
         announce: impl FnOnce(),
     ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
-        let outermost = (slot.load(Ordering::Relaxed) == 0).then_some(slot);
-        if outermost.is_some() {
+        let announced = slot.load(Ordering::Relaxed);
+        if announced == 0 {
             let now = self.now.load(Ordering::Relaxed);
             // Release, because whoever reads this value, and not the 0 of the
             // pin before it, must still know that pin's reads to be over.
-            slot.store(now << 1 | 1, Ordering::Release);
+            slot.store(announcement(now), Ordering::Release);
             announce();
             // Orders the announcements before every read of the pinned section:
             // `try_advance` has the matching fence between its unlinks and its
             // scan of the announcements.
             fence(Ordering::SeqCst);
+        } else if depth(announced) == MAX_DEPTH {
+            nested_too_deeply(host, cpu);
+        } else {
+            // Release for the same reason.
+            slot.store(announced + 1, Ordering::Release);
         }
         Pin {
             cpu,
-            outermost,
+            announced: slot,
             host,
             epochs: self,
             not_send: PhantomData,
@@ -99,7 +182,7 @@ impl Epochs {
         fence(Ordering::SeqCst);
         for slot in &self.announced {
             let announced = slot.0.load(Ordering::Relaxed);
-            if announced != 0 && announced >> 1 != now {
+            if announced != 0 && announced >> DEPTH_BITS != now {
                 return false;
             }
         }
@@ -116,8 +199,8 @@ impl Epochs {
 /// with a pin.
 pub struct Pin<'a> {
     cpu: CpuId,
-    /// Where the epoch is announced; a nested pin has none.
-    outermost: Option<&'a AtomicU64>,
+    /// Where the epoch is announced, and how many pins share the announcement.
+    announced: &'a AtomicU64,
     host: &'a dyn PinHost,
     epochs: &'a Epochs,
     not_send: PhantomData<*mut ()>,
@@ -136,6 +219,13 @@ impl Pin<'_> {
         self.epochs
     }
 
+    /// Whether the pin is announced in these epochs, those of one manager, and so
+    /// proves to be on a CPU of that manager.
+    #[inline]
+    pub fn is_of(&self, epochs: &Epochs) -> bool {
+        core::ptr::eq(self.epochs, epochs)
+    }
+
     /// One round of waiting for somebody else.
     #[inline]
     pub fn relax(&self, spins: u32) {
@@ -145,14 +235,14 @@ impl Pin<'_> {
 
     /// Announces the present epoch in place of the one entered in: everything
     /// read so far may be freed. For long operations, between independent steps.
+    /// Does nothing while other pins share the announcement.
     #[inline]
     pub fn refresh(&mut self) {
-        if let Some(slot) = self.outermost {
-            let now = self.epochs.now.load(Ordering::Relaxed);
-            if slot.load(Ordering::Relaxed) != now << 1 | 1 {
-                slot.store(now << 1 | 1, Ordering::Release);
-                fence(Ordering::SeqCst);
-            }
+        let now = announcement(self.epochs.now.load(Ordering::Relaxed));
+        let announced = self.announced.load(Ordering::Relaxed);
+        if announced != now && depth(announced) == 1 {
+            self.announced.store(now, Ordering::Release);
+            fence(Ordering::SeqCst);
         }
     }
 }
@@ -160,9 +250,13 @@ impl Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.outermost {
-            slot.store(0, Ordering::Release);
-        }
+        let announced = self.announced.load(Ordering::Relaxed);
+        let left = if depth(announced) == 1 {
+            0
+        } else {
+            announced - 1
+        };
+        self.announced.store(left, Ordering::Release);
         self.host.unpin(self.cpu);
     }
 }

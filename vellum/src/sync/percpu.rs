@@ -1,4 +1,15 @@
 //! Data that belongs to one CPU.
+//!
+//! Two things keep it so. Its types may be shared between threads: they are
+//! relaxed atomics, whose loads and stores are the same instructions as plain
+//! ones, and which statistics may read from anywhere. So two threads that were
+//! on one CPU would never be undefined behaviour in this module. They would
+//! still both take the same frame out of a list, and that would be; so a [`Pin`]
+//! is made only by who has bound the CPU ([`Epochs::enter`](super::Epochs::enter)
+//! is unsafe), and a layer that takes a pin from outside checks that it is its own
+//! ([`Pin::is_of`]), once, where the pin comes in: the check at each of the many
+//! places that reach per-CPU data would cost a fault more than one instruction in
+//! a hundred, there it costs none, because a manager pins for itself.
 
 use alloc::boxed::Box;
 use core::ops::Deref;
@@ -21,17 +32,22 @@ impl<T> Deref for CachePadded<T> {
 
 /// One `T` for each CPU, reached through the [`Pin`] that proves which one is ours.
 ///
-/// `T` is shared between nested pins of one caller, so it holds `Cell`s and
-/// atomics rather than plain fields.
+/// `T` is shared between nested pins of one caller and with readers of
+/// statistics, so it holds atomics rather than plain fields:
+///
+/// ```
+/// # use vellum::sync::PerCpu;
+/// fn share(data: impl Sync) {}
+/// share(PerCpu::new(2, |_| std::sync::atomic::AtomicU32::new(0)));
+/// ```
+/// ```compile_fail,E0277
+/// # use vellum::sync::PerCpu;
+/// fn share(data: impl Sync) {}
+/// share(PerCpu::new(2, |_| std::cell::Cell::new(0)));
+/// ```
 pub struct PerCpu<T> {
     slots: Box<[CachePadded<T>]>,
 }
-
-// SAFETY: a `T` is only reached through a `Pin` of its CPU, and a platform
-// never lets two callers be pinned to one CPU (condition 3 of `Platform`), or
-// through `&mut self`. So a `T` is used by one thread at a time and only has
-// to be sendable.
-unsafe impl<T: Send> Sync for PerCpu<T> {}
 
 impl<T> PerCpu<T> {
     /// One value for each of `cpus` CPUs.

@@ -1,5 +1,8 @@
 //! A sequence count: readers write nothing and learn whether to try again.
 
+use core::marker::PhantomData;
+
+use super::Pin;
 use super::atomic::{AtomicU32, Ordering, fence};
 
 /// Counts changes of the data beside it. Odd while a writer is at work.
@@ -30,22 +33,33 @@ impl SeqCount {
         self.0.load(Ordering::Relaxed) == begun
     }
 
-    /// Starts a change. The caller holds the writers' lock.
+    /// Starts a change. The caller holds the writers' lock, and stays on its CPU
+    /// until the change is complete, since readers wait for it.
     #[inline]
-    pub fn write(&self) -> SeqWrite<'_> {
+    pub fn write<'a>(&'a self, _pin: &'a Pin<'_>) -> SeqWrite<'a> {
         let value = self.0.load(Ordering::Relaxed);
         self.0.store(value.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        SeqWrite(self, value)
+        SeqWrite {
+            count: self,
+            begun: value,
+            pinned: PhantomData,
+        }
     }
 }
 
 /// A change in progress; dropping it lets readers in again.
-pub struct SeqWrite<'a>(&'a SeqCount, u32);
+pub struct SeqWrite<'a> {
+    count: &'a SeqCount,
+    begun: u32,
+    /// Binds the change to its pin, and to the pin's thread.
+    pinned: PhantomData<&'a Pin<'a>>,
+}
 
 impl Drop for SeqWrite<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.0.store(self.1.wrapping_add(2), Ordering::Release);
+        let complete = self.begun.wrapping_add(2);
+        self.count.0.store(complete, Ordering::Release);
     }
 }

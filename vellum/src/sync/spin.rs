@@ -1,6 +1,7 @@
 //! A spin lock around a value.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use super::Pin;
@@ -40,10 +41,10 @@ impl<T> SpinLock<T> {
 
     /// Waits until the lock is ours.
     #[inline]
-    pub fn lock<'a>(&'a self, pin: &Pin<'_>) -> SpinGuard<'a, T> {
+    pub fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> SpinGuard<'a, T> {
         let mut spins = 0;
         loop {
-            if let Some(guard) = self.try_lock() {
+            if let Some(guard) = self.try_lock(pin) {
                 return guard;
             }
             while self.state.load(Ordering::Relaxed) == LOCKED {
@@ -55,12 +56,15 @@ impl<T> SpinLock<T> {
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+    pub fn try_lock<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<SpinGuard<'a, T>> {
         self.state
             .compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             // Not `then_some`: a guard made in vain would unlock.
-            .then(|| SpinGuard { lock: self })
+            .then(|| SpinGuard {
+                lock: self,
+                pinned: PhantomData,
+            })
     }
 
     /// The value, when nobody else can hold the lock.
@@ -69,10 +73,93 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// Holds a [`SpinLock`] until dropped.
+/// Holds a [`SpinLock`] until dropped, which happens before the pin ends under
+/// which the lock was taken.
+///
+/// It stays on its CPU:
+///
+/// ```
+/// use vellum::sync::{Pin, SpinLock};
+/// fn hold(lock: &SpinLock<u32>, pin: &Pin<'_>) {
+///     let guard = lock.lock(pin);
+///     std::thread::scope(|scope| { scope.spawn(|| println!("{}", *guard)); });
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// use vellum::sync::{Pin, SpinLock};
+/// fn hold(lock: &SpinLock<u32>, pin: &Pin<'_>) {
+///     let guard = lock.lock(pin);
+///     std::thread::scope(|scope| { scope.spawn(move || println!("{}", *guard)); });
+/// }
+/// ```
+///
+/// What it gives access to is shared between threads only if it may be. With
+/// the `u32` above replaced by a `Cell`, which may not:
+///
+/// ```compile_fail,E0277
+/// use std::cell::Cell;
+/// use vellum::sync::{Pin, SpinLock};
+/// fn hold(lock: &SpinLock<Cell<u32>>, pin: &Pin<'_>) {
+///     let guard = lock.lock(pin);
+///     std::thread::scope(|scope| { scope.spawn(|| println!("{}", guard.get())); });
+/// }
+/// ```
+/// ```
+/// use std::cell::Cell;
+/// use vellum::sync::{Pin, SpinLock};
+/// fn hold(lock: &SpinLock<Cell<u32>>, pin: &Pin<'_>) {
+///     let guard = lock.lock(pin);
+///     println!("{}", guard.get());
+/// }
+/// ```
+///
+/// It does not outlive its pin:
+///
+/// ```
+/// # use vellum::platform::Platform;
+/// use vellum::frame::PhysicalMemory;
+/// use vellum::sync::SpinLock;
+/// fn count(lock: &SpinLock<u32>, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let mut guard = lock.lock(&pin);
+///     *guard += 1;
+///     drop(guard);
+///     drop(pin);
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// # use vellum::platform::Platform;
+/// use vellum::frame::PhysicalMemory;
+/// use vellum::sync::SpinLock;
+/// fn count(lock: &SpinLock<u32>, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let mut guard = lock.lock(&pin);
+///     *guard += 1;
+///     drop(pin);
+///     drop(guard);
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// # use vellum::platform::Platform;
+/// use vellum::frame::PhysicalMemory;
+/// use vellum::sync::SpinLock;
+/// fn count(lock: &SpinLock<u32>, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let mut guard = lock.try_lock(&pin).expect("nobody else has it");
+///     *guard += 1;
+///     drop(pin);
+///     drop(guard);
+/// }
+/// ```
 pub struct SpinGuard<'a, T> {
     lock: &'a SpinLock<T>,
+    /// Binds the guard to its pin, and to the pin's thread.
+    pinned: PhantomData<&'a Pin<'a>>,
 }
+
+// SAFETY: a shared guard gives out shared references to the value and nothing
+// else. `PhantomData` of a pin keeps the guard itself where it is.
+unsafe impl<T: Sync> Sync for SpinGuard<'_, T> {}
 
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;

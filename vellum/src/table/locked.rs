@@ -58,7 +58,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub fn lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
-        pin: &Pin<'_>,
+        pin: &'a Pin<'_>,
         table: Pfn,
     ) -> Option<Self> {
         let frame = memory.frame(table);
@@ -70,12 +70,13 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub(crate) fn try_lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
+        pin: &'a Pin<'_>,
         table: Pfn,
     ) -> Result<Option<Self>, super::Contended> {
         let frame = memory.frame(table);
         let guard = frame
             .flag_word()
-            .try_lock_bit(Flags::TABLE_LOCK.bit())
+            .try_lock_bit(Flags::TABLE_LOCK.bit(), pin)
             .ok_or(super::Contended)?;
         Ok(Self::locked(memory, table, frame, guard))
     }

@@ -81,7 +81,7 @@ impl Relatives {
     /// Takes the lock. Possible at any time, also when the anon_vma has ended:
     /// its list is then empty, or another's.
     #[inline]
-    pub fn lock<'a>(&'a self, pin: &Pin<'_>) -> List<'a> {
+    pub fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> List<'a> {
         List {
             _guard: self.lock.lock_bit(LOCK_BIT, pin),
             anon_vma: self,

@@ -75,7 +75,7 @@ pub struct AnonVma {
 }
 
 impl AnonVma {
-    fn lock<P: Platform>(&self, env: &Env<'_, P>, handle: u32) -> List<'_> {
+    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> List<'a> {
         self.pages.here(env).locks.bump();
         self.anon_vmas.get(Handle::from_raw(handle)).lock(env.pin)
     }

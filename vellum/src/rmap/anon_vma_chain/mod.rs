@@ -69,7 +69,7 @@ impl AnonVmaChain {
         self.anon_vmas.get(Handle::from_raw(handle))
     }
 
-    fn lock<P: Platform>(&self, env: &Env<'_, P>, handle: u32) -> Locked<'_> {
+    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> Locked<'a> {
         self.pages.here(env).locks.bump();
         self.anon_vma(handle).lock(&self.links, env.pin)
     }

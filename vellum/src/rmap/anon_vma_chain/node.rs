@@ -128,7 +128,7 @@ impl AnonVma {
         self.owners() == 0 && self.children() < 2
     }
 
-    pub(super) fn lock<'a>(&'a self, links: &'a Arena<Link>, pin: &Pin<'_>) -> Locked<'a> {
+    pub(super) fn lock<'a>(&'a self, links: &'a Arena<Link>, pin: &'a Pin<'_>) -> Locked<'a> {
         Locked {
             _guard: self.lock.lock_bit(LOCK_BIT, pin),
             tree: IntervalTree::new(links, &self.root),

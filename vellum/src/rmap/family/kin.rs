@@ -192,7 +192,7 @@ impl Families {
         &'a self,
         nodes: &'a N,
         handle: u32,
-        pin: &Pin<'_>,
+        pin: &'a Pin<'_>,
     ) -> Option<Family<'a, N>> {
         loop {
             let family = nodes.node(handle).family();

@@ -232,7 +232,7 @@ impl Family {
         let env = visit.env;
         let mut spins = 0;
         let slot = loop {
-            match Slot::<F>::open(env.memory, pte, visit.pfn) {
+            match Slot::<F>::open(env, pte, visit.pfn) {
                 Ok(Some(slot)) => break slot,
                 Ok(None) => {
                     visit.report.false_probes += 1;

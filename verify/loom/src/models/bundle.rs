@@ -192,7 +192,7 @@ fn visit(model: &Model, pin: &Pin<'_>) {
         // SAFETY: as above.
         unsafe { *tables }
     });
-    let Some(entry) = model.entry.try_lock() else {
+    let Some(entry) = model.entry.try_lock(pin) else {
         return;
     };
     if *entry && bundle.space(HEAD) == 0 {

@@ -186,6 +186,33 @@ fn a_nested_pin_does_not_end_the_outer_one() {
 }
 
 #[test]
+fn a_nested_pin_that_outlives_the_outer_one_keeps_its_epoch() {
+    reader_and_writer(|model| {
+        let outer = pin(&model.epochs, 1);
+        let _inner = pin(&model.epochs, 1);
+        drop(outer);
+        model.read();
+    });
+}
+
+#[test]
+fn an_outer_pin_is_not_refreshed_under_a_nested_one() {
+    check(|| {
+        let model = Model::new();
+        let mut outer = pin(&model.epochs, 1);
+        let inner = pin(&model.epochs, 1);
+        let stamp = model.epochs.stamp();
+        assert!(model.epochs.try_advance());
+        outer.refresh();
+        assert!(!model.epochs.try_advance());
+        drop(inner);
+        outer.refresh();
+        assert!(model.epochs.try_advance());
+        assert!(model.epochs.passed(stamp));
+    });
+}
+
+#[test]
 #[should_panic(expected = "Causality violation")]
 fn one_epoch_is_too_short() {
     check(|| {

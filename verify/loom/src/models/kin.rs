@@ -39,12 +39,12 @@ impl Model {
             freed: Default::default(),
         };
         found(model.slots.node(PARENT), PARENT, PARENT * 10);
-        model.fork(PARENT, CHILD);
+        model.fork(0, PARENT, CHILD);
         model
     }
 
-    fn fork(&self, parent: u32, child: u32) {
-        let pin = pin(&self.epochs, 0);
+    fn fork(&self, cpu: u16, parent: u32, child: u32) {
+        let pin = pin(&self.epochs, cpu);
         let family = self.families.lock(&self.slots, parent, &pin).unwrap();
         family.fork(parent, child, child * 10, 0);
     }
@@ -133,7 +133,7 @@ fn a_lookup_beside_a_fork_finds_the_parent() {
         let model = Arc::new(Model::new());
         both(
             &model,
-            |model| model.fork(CHILD, GRANDCHILD),
+            |model| model.fork(1, CHILD, GRANDCHILD),
             |model| {
                 let spaces = model.search(0, CHILD).unwrap();
                 assert!(spaces == [20] || spaces == [20, 30], "{spaces:?}");
@@ -161,7 +161,7 @@ fn the_last_two_of_a_family_end_together() {
 fn legacy_ends(pages: u64) {
     check(move || {
         let model = Arc::new(Model::new());
-        model.fork(CHILD, GRANDCHILD);
+        model.fork(0, CHILD, GRANDCHILD);
         // Held while the parent ends, so that it becomes a legacy in any case.
         model.slots.node(PARENT).pages.hold();
         model.end(0, PARENT);

@@ -71,8 +71,8 @@ fn a_chain_lock_dropped_leaves_the_word() {
 fn a_try_that_fails_leaves_the_lock_held() {
     check(|| {
         two_cpus(|chain, cpu| {
-            let _pin = pin(&chain.epochs, cpu);
-            if let Some(_guard) = chain.word.try_lock_bit(LOCK) {
+            let pin = pin(&chain.epochs, cpu);
+            if let Some(_guard) = chain.word.try_lock_bit(LOCK, &pin) {
                 add(chain);
             }
         });
@@ -110,7 +110,8 @@ fn a_spin_lock_admits_one() {
         };
         work(&shared, 0);
         other.join().unwrap();
-        let count = shared.1.try_lock().unwrap().with(|count| {
+        let pin = pin(&shared.0, 0);
+        let count = shared.1.try_lock(&pin).unwrap().with(|count| {
             // SAFETY: as above.
             unsafe { *count }
         });

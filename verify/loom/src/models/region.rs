@@ -10,7 +10,7 @@ use loom::thread;
 use super::{Host, check, pin};
 use crate::platform::{CpuId, CpuSet};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::sync::{Announcements, Epochs, RegionGate, SeqCount};
+use crate::sync::{Announcements, Epochs, Pin, RegionGate, SeqCount};
 
 const KEY: u64 = 7;
 const CPUS: CpuSet = CpuSet::from_bits(0b11, 0);
@@ -81,20 +81,20 @@ impl Model {
     /// before it is looked up.
     fn read_expected(&self, cpu: u16) {
         let mut expected = None;
-        let _pin = self.epochs.enter_with(&Host, CpuId(cpu), || {
-            expected = Some(self.announcements.expect(CpuId(cpu), KEY));
-        });
+        let announce = || expected = Some(self.announcements.expect(CpuId(cpu), KEY));
+        // SAFETY: each thread of a model has a number of its own.
+        let pin = unsafe { self.epochs.enter_with(&Host, CpuId(cpu), announce) };
         if self.find().is_some()
             && let Some(expected) = expected
-            && let Some(_access) = expected.enter(&self.gate, KEY)
+            && let Some(_access) = expected.enter(&self.gate, KEY, &pin)
         {
             self.work();
         }
     }
 
     /// The change, by a writer that has kept readers out.
-    fn change(&self) {
-        let change = self.seq.write();
+    fn change(&self, pin: &Pin<'_>) {
+        let change = self.seq.write(pin);
         self.start.store(2, Ordering::Relaxed);
         self.entries.with_mut(|entries| {
             // SAFETY: the model checker verifies that nobody reads.
@@ -110,7 +110,7 @@ impl Model {
         if wait {
             self.announcements.wait_out(CPUS, &pin, |key| key == KEY);
         }
-        self.change();
+        self.change(&pin);
         self.gate.open();
     }
 }
@@ -164,11 +164,11 @@ fn an_announcement_made_in_vain_ends() {
     check(|| {
         let model = Model::new();
         let mut expected = None;
-        let pin = model.epochs.enter_with(&Host, CpuId(1), || {
-            expected = Some(model.announcements.expect(CpuId(1), KEY + 1));
-        });
+        let announce = || expected = Some(model.announcements.expect(CpuId(1), KEY + 1));
+        // SAFETY: there is one thread.
+        let pin = unsafe { model.epochs.enter_with(&Host, CpuId(1), announce) };
         let expected = expected.unwrap();
-        assert!(expected.enter(&model.gate, KEY).is_none());
+        assert!(expected.enter(&model.gate, KEY, &pin).is_none());
         // Would not return if it still stood.
         model.gate.close();
         model.announcements.wait_out(CPUS, &pin, |_| true);
@@ -236,27 +236,29 @@ fn slot_used_anew(fenced: bool) {
         SeqCount::default(),
         AtomicU64::new(1),
         AtomicU32::new(0),
+        Epochs::new(2),
     ));
     let first = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (first, _, _, free) = &*shared;
-            drop(first.write());
+            let (first, _, _, free, epochs) = &*shared;
+            drop(first.write(&pin(epochs, 0)));
             free.store(1, Ordering::Release);
         })
     };
     let second = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (_, second, slot, free) = &*shared;
+            let (_, second, slot, free, epochs) = &*shared;
+            let pin = pin(epochs, 1);
             if free.load(Ordering::Acquire) == 1 {
-                let change = fenced.then(|| second.write());
+                let change = fenced.then(|| second.write(&pin));
                 slot.store(2, Ordering::Relaxed);
                 drop(change);
             }
         })
     };
-    let (count, _, slot, _) = &*shared;
+    let (count, _, slot, ..) = &*shared;
     if let Some(begun) = count.begin() {
         let found = slot.load(Ordering::Relaxed);
         if begun == 0 && count.valid(begun) {

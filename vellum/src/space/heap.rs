@@ -16,8 +16,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Says where the heap begins. It is empty until [`Vm::set_heap_end`].
     ///
     /// # Errors
-    /// [`MapError::NoSpace`].
+    /// [`MapError::NoSpace`], [`MapError::BadRange`] if no user space can map `start`.
     pub fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
+        if start >= F::USER_END {
+            return Err(MapError::BadRange);
+        }
         let guard = self.lock_named(id)?;
         let space = guard.space();
         space.heap_start.store(start.0, Ordering::Relaxed);

@@ -242,7 +242,8 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A manager over the platform's memory. The only call that uses the
-    /// global allocator.
+    /// global allocator. Reverse mapping and format are those of the type
+    /// parameters, whatever `design` names.
     ///
     /// # Errors
     /// [`CreateError`] says what about the platform or the design does not fit.
@@ -255,6 +256,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::FRAME_SIZE
             )));
         }
+        let design = named_by_types::<F, R>(design);
         let mut memory =
             PhysicalMemory::new(platform).map_err(|error| CreateError(format!("{error}")))?;
         let cpus = memory.platform().cpus();
@@ -289,7 +291,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.aging = Some(aging);
     }
 
-    /// The design the manager was made with.
+    /// The design the manager was made with, with the reverse mapping and the format
+    /// that its type parameters name. A type that is not in the table of options
+    /// has no name there, and leaves what [`Vm::new`] was given.
     pub fn design(&self) -> &Design {
         &self.design
     }
@@ -546,6 +550,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if made != freed {
             cpu.count_resident(space, Resident::Table, made.wrapping_sub(freed));
         }
+    }
+}
+
+/// The design that the types make of `design`.
+fn named_by_types<F: Format, R: ReverseMap>(design: Design) -> Design {
+    let rmap = Design::parse(&format!("rmap={}", R::NAME));
+    let table_format = Design::parse(&format!("format={}", F::NAME));
+    Design {
+        rmap: rmap.map_or(design.rmap, |named| named.rmap),
+        format: table_format.map_or(design.format, |named| named.format),
+        ..design
     }
 }
 

@@ -6,7 +6,7 @@ use super::region::{RegionView, Traits};
 use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{Access, PageRange, Prot, Vpn};
-use crate::object::{ObjectId, ObjectKind};
+use crate::object::{INDEX_END, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::{Pin, SeqWrite};
@@ -129,7 +129,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             Source::Anonymous => Ok((0, 0)),
             Source::Object { id, page } => {
-                page.checked_add(request.pages).ok_or(MapError::BadRange)?;
+                // No object can have more pages; what is mapped counts on it.
+                page.checked_add(request.pages)
+                    .filter(|&end| end <= INDEX_END)
+                    .ok_or(MapError::BadRange)?;
                 self.objects.find(id).ok_or(MapError::NoObject)?;
                 self.objects.hold(id.handle);
                 Ok((id.handle, page))

@@ -88,8 +88,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The frame that `page` shows and what its entry allows, if it is mapped:
-    /// a walk of the tables without a lock, as hardware does it.
+    /// a walk of the tables without a lock, as hardware does it. `None` for a page
+    /// that no user space can map.
     pub fn translate(&self, id: SpaceId, page: Vpn) -> Option<(Pfn, Prot)> {
+        // Tables are indexed with the low bits of a page number.
+        if page >= F::USER_END {
+            return None;
+        }
         let pin = self.pin();
         let space = self.find_space(id)?;
         let (entry, level) = self.tables(&pin, space).peek(page);

@@ -38,7 +38,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// happens to its mapping; fork gives the child a copy of a pinned page.
     ///
     /// # Errors
-    /// [`PinError`]; nothing stays pinned.
+    /// [`PinError`]; nothing stays pinned. [`FaultError::NoRegion`] if a page is
+    /// none that a user space can map.
     pub fn pin_pages(
         &self,
         id: SpaceId,
@@ -46,6 +47,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         access: Access,
         frames: &mut [Pfn],
     ) -> Result<(), PinError> {
+        // Asked first: an address has no room for the high bits of a page number.
+        let pages = frames.len() as u64;
+        if pages > 0 && Self::checked_range(start, pages).is_err() {
+            return Err(PinError::Fault(FaultError::NoRegion));
+        }
         for step in 0..frames.len() {
             match self.pin_page(id, start.offset(step as u64), access) {
                 Ok(frame) => frames[step] = frame,
@@ -117,12 +123,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether every page of `range` is mapped with the right to `access`:
-    /// what a prober of user memory asks before it copies.
+    /// what a prober of user memory asks before it copies. No page is missing in
+    /// an empty range; none beyond what a user space can map is accessible.
     pub fn is_accessible(&self, id: SpaceId, range: PageRange, access: Access) -> bool {
         let pin = self.pin();
         let Some(space) = self.find_space(id) else {
             return false;
         };
+        if !range.is_empty() && range.end > F::USER_END {
+            return false;
+        }
         let tables = self.tables(&pin, space);
         (range.start.0..range.end.0).all(|page| {
             let (entry, level) = tables.peek(Vpn(page));

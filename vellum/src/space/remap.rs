@@ -8,6 +8,7 @@ use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
+use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
@@ -41,7 +42,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: Placement,
     ) -> Result<Remapped, MapError> {
         let (guard, range) = self.begin_change(id, start, pages)?;
-        if new_pages == 0 {
+        // Where it goes is checked when it is known.
+        if new_pages == 0 || new_pages > F::USER_END.0 {
             return Err(MapError::BadRange);
         }
         let mut dead = DeadObjects::default();
@@ -70,6 +72,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = self.region(handle).view();
         if view.range.start > range.start || view.range.end < range.end {
             return Err(MapError::NotMapped);
+        }
+        if view.object != 0 && view.index_of(range.start) + new_pages > INDEX_END {
+            return Err(MapError::BadRange);
         }
         if let Placement::Fixed(target) = placement {
             return self.move_to(pin, space, range, new_pages, target, dead);

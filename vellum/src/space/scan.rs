@@ -31,8 +31,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// not flushed; one that has the translation cached need not set the mark
     /// again. The shared zero page belongs to nobody and is left out.
     ///
+    /// Pages that no user space can map are left out too.
+    ///
     /// `None` if there is no such space. Takes table locks, one at a time.
     pub fn scan_space(&self, id: SpaceId, range: PageRange) -> Option<ScanReport> {
+        self.find_space(id)?;
+        let range = PageRange {
+            end: range.end.min(F::USER_END),
+            ..range
+        };
         let mut report = ScanReport::default();
         let mut next = range.start;
         while next < range.end {

@@ -1,6 +1,8 @@
 //! Tests of spaces through the manager's own interface, on a machine without
 //! an MMU: what regions, entries and records say.
 
+mod places;
+
 use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -57,6 +59,16 @@ fn regions(vm: &TestVm, space: SpaceId) -> Vec<(u64, u64)> {
     })
     .unwrap();
     found
+}
+
+#[test]
+fn the_types_decide_what_the_design_says() {
+    run_on(0);
+    let given = Design::parse("rmap=family,format=x86-64,faultaround=4").unwrap();
+    let machine = TestMachine::simple(2, 2048);
+    let vm: Vm<_, crate::table::Aarch64_4K, Chains> = Vm::new(machine, given).unwrap();
+    let says = Design::parse("rmap=chains,format=aarch64-4k,faultaround=4");
+    assert_eq!(vm.design(), &says.unwrap());
 }
 
 /// The highest place for `pages` pages, by trying every border.

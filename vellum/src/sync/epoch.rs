@@ -77,7 +77,7 @@ fn nested_too_deeply(host: &dyn PinHost, cpu: CpuId) -> ! {
 /// The epoch and every CPU's announcement of it.
 pub struct Epochs {
     now: CachePadded<AtomicU64>,
-    /// 0: not pinned. Otherwise the epoch, and how many pins there are.
+    /// How many pins there are, and the epoch that they have, if any.
     announced: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -136,10 +136,10 @@ impl Epochs {
     ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
         let announced = slot.load(Ordering::Relaxed);
-        if announced == 0 {
+        if depth(announced) == 0 {
             let now = self.now.load(Ordering::Relaxed);
-            // Release, because whoever reads this value, and not the 0 of the
-            // pin before it, must still know that pin's reads to be over.
+            // Release, because whoever reads this value, and not that of the end
+            // of the pin before it, must still know that pin's reads to be over.
             slot.store(announcement(now), Ordering::Release);
             announce();
             // Orders the announcements before every read of the pinned section:
@@ -182,7 +182,7 @@ impl Epochs {
         fence(Ordering::SeqCst);
         for slot in &self.announced {
             let announced = slot.0.load(Ordering::Relaxed);
-            if announced != 0 && announced >> DEPTH_BITS != now {
+            if depth(announced) != 0 && announced >> DEPTH_BITS != now {
                 return false;
             }
         }
@@ -250,13 +250,10 @@ impl Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
+        // One pin less; where that was the last, the epoch beside the count means
+        // nothing any more.
         let announced = self.announced.load(Ordering::Relaxed);
-        let left = if depth(announced) == 1 {
-            0
-        } else {
-            announced - 1
-        };
-        self.announced.store(left, Ordering::Release);
+        self.announced.store(announced - 1, Ordering::Release);
         self.host.unpin(self.cpu);
     }
 }

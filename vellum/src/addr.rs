@@ -9,7 +9,30 @@ use core::fmt;
 ///
 /// A page frame, a page and a page table are all `FRAME_SIZE` bytes, and an
 /// entry is 8 bytes, so a table has `FRAME_SIZE / 8` entries.
-pub trait Geometry: 'static {
+///
+/// # Safety
+/// Frames are reached as slices of this many entries, so:
+///
+/// 1. `FRAME_SHIFT` is at least 3 and less than 32, and the other constants are
+///    what their definitions here make of it.
+///
+/// ```
+/// use vellum::addr::Geometry;
+/// struct Small;
+/// // SAFETY: frames of 4 KiB; nothing else is defined.
+/// unsafe impl Geometry for Small {
+///     const FRAME_SHIFT: u32 = 12;
+/// }
+/// ```
+/// ```compile_fail,E0200
+/// use vellum::addr::Geometry;
+/// struct Small;
+/// // SAFETY: frames of 4 KiB; nothing else is defined.
+/// impl Geometry for Small {
+///     const FRAME_SHIFT: u32 = 12;
+/// }
+/// ```
+pub unsafe trait Geometry: 'static {
     /// Log2 of the bytes in a page frame.
     const FRAME_SHIFT: u32;
     /// Bytes in a page frame.

@@ -29,10 +29,13 @@ const RAM: u64 = 64 << 20;
 macro_rules! format_like_x86_64 {
     ($name:ident { $($override:item)* }) => {
         struct $name;
-        impl Geometry for $name {
+        // SAFETY: that of x86-64.
+        unsafe impl Geometry for $name {
             const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT;
         }
-        impl Format for $name {
+        // SAFETY: what is overridden breaks what hardware is told and not what walks
+        // follow; the machine is simulated.
+        unsafe impl Format for $name {
             const NAME: &'static str = stringify!($name);
             const LEVELS: u32 = X86_64::LEVELS;
             const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;

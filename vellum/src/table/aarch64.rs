@@ -101,7 +101,8 @@ impl<const GRANULE: u32> Aarch64<GRANULE> {
     const OUTPUT: u64 = (1 << ADDRESS_BITS) - (1 << GRANULE);
 }
 
-impl<const GRANULE: u32> Geometry for Aarch64<GRANULE> {
+// SAFETY: frames of 4 to 64 KiB, and nothing else is defined.
+unsafe impl<const GRANULE: u32> Geometry for Aarch64<GRANULE> {
     const FRAME_SHIFT: u32 = {
         assert!(
             GRANULE == 12 || GRANULE == 14 || GRANULE == 16,
@@ -111,7 +112,9 @@ impl<const GRANULE: u32> Geometry for Aarch64<GRANULE> {
     };
 }
 
-impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
+// SAFETY: indices are the trait's own, and 32 bits of frame number fit into those of
+// an entry; `the_promises_of_the_trait_hold` checks all conditions.
+unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     const NAME: &'static str = match GRANULE {
         12 => "aarch64-4k",
         14 => "aarch64-16k",

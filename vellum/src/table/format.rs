@@ -30,7 +30,79 @@ impl Marks {
 /// access and still hold its frame (`PROT_NONE`): hardware then sees an invalid
 /// entry, and [`Format::is_mapped`] is true all the same. Levels count from 1,
 /// whose leaves are single pages, to [`Format::LEVELS`], the root.
-pub trait Format: Geometry + Sized + Send + Sync {
+///
+/// # Safety
+/// Walks follow what these methods make of entries to frames, which they read and
+/// write as tables, so:
+///
+/// 1. [`Format::index`] is less than [`Geometry::ENTRIES`] for every page and every
+///    level from 1 to [`Format::LEVELS`], which is at least 1; pages below
+///    [`Format::USER_END`] that differ have different indices at some level.
+/// 2. For every frame number below [`Pfn::NONE`] that a platform may have,
+///    `table_entry` gives an entry that is mapped and no leaf at the levels from 2
+///    up, and `leaf` one that is mapped and a leaf at levels 1 to
+///    [`Format::MAX_LEAF_LEVEL`]; neither is 0, and `frame` gives the frame back.
+///    At level 1 every mapped entry is a leaf. Entry 0 is not mapped.
+/// 3. `write_protect`, `with_marks` and `with_prot` change neither whether a leaf is
+///    mapped nor its frame, and hardware changes nothing but marks.
+/// 4. A leaf allows user code what `prot` says and no more, and
+///    `is_writable` is what `prot` says of stores.
+///
+/// A format that exists can be wrapped; the wrapper promises the same:
+///
+/// ```
+/// # use vellum::addr::{Geometry, Pfn, Prot, Vpn};
+/// # use vellum::table::{Format, Marks, X86_64};
+/// struct Renamed;
+/// # // SAFETY: that of x86-64.
+/// # unsafe impl Geometry for Renamed { const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT; }
+/// // SAFETY: everything but the name is that of x86-64.
+/// unsafe impl Format for Renamed {
+///     const NAME: &'static str = "renamed";
+/// #   const LEVELS: u32 = X86_64::LEVELS;
+/// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
+/// #   const USER_END: Vpn = X86_64::USER_END;
+/// #   fn table_entry(table: Pfn) -> u64 { X86_64::table_entry(table) }
+/// #   fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 { X86_64::leaf(frame, level, prot, marks) }
+/// #   fn is_mapped(entry: u64) -> bool { X86_64::is_mapped(entry) }
+/// #   fn is_leaf(entry: u64, level: u32) -> bool { X86_64::is_leaf(entry, level) }
+/// #   fn frame(entry: u64, level: u32) -> Pfn { X86_64::frame(entry, level) }
+/// #   fn prot(entry: u64, level: u32) -> Prot { X86_64::prot(entry, level) }
+/// #   fn is_writable(entry: u64) -> bool { X86_64::is_writable(entry) }
+/// #   fn marks(entry: u64) -> Marks { X86_64::marks(entry) }
+/// #   fn write_protect(entry: u64) -> u64 { X86_64::write_protect(entry) }
+/// #   fn with_marks(entry: u64, marks: Marks) -> u64 { X86_64::with_marks(entry, marks) }
+/// #   fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 { X86_64::with_prot(entry, level, prot) }
+///     // The rest forwards.
+/// }
+/// ```
+/// ```compile_fail,E0200
+/// # use vellum::addr::{Geometry, Pfn, Prot, Vpn};
+/// # use vellum::table::{Format, Marks, X86_64};
+/// struct Renamed;
+/// # // SAFETY: that of x86-64.
+/// # unsafe impl Geometry for Renamed { const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT; }
+/// // Everything but the name is that of x86-64.
+/// impl Format for Renamed {
+///     const NAME: &'static str = "renamed";
+/// #   const LEVELS: u32 = X86_64::LEVELS;
+/// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
+/// #   const USER_END: Vpn = X86_64::USER_END;
+/// #   fn table_entry(table: Pfn) -> u64 { X86_64::table_entry(table) }
+/// #   fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 { X86_64::leaf(frame, level, prot, marks) }
+/// #   fn is_mapped(entry: u64) -> bool { X86_64::is_mapped(entry) }
+/// #   fn is_leaf(entry: u64, level: u32) -> bool { X86_64::is_leaf(entry, level) }
+/// #   fn frame(entry: u64, level: u32) -> Pfn { X86_64::frame(entry, level) }
+/// #   fn prot(entry: u64, level: u32) -> Prot { X86_64::prot(entry, level) }
+/// #   fn is_writable(entry: u64) -> bool { X86_64::is_writable(entry) }
+/// #   fn marks(entry: u64) -> Marks { X86_64::marks(entry) }
+/// #   fn write_protect(entry: u64) -> u64 { X86_64::write_protect(entry) }
+/// #   fn with_marks(entry: u64, marks: Marks) -> u64 { X86_64::with_marks(entry, marks) }
+/// #   fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 { X86_64::with_prot(entry, level, prot) }
+///     // The rest forwards.
+/// }
+/// ```
+pub unsafe trait Format: Geometry + Sized + Send + Sync {
     /// Name in reports.
     const NAME: &'static str;
     /// Levels of tables.

@@ -45,10 +45,11 @@ pub(crate) fn table_words<F: Format, P: Platform>(
     memory: &PhysicalMemory<P>,
     table: Pfn,
 ) -> &[AtomicU64] {
+    const { assert!(F::ENTRIES * size_of::<AtomicU64>() == 1 << F::FRAME_SHIFT) };
     // SAFETY: frames of kind `Table` are accessed through atomic words only,
     // from `TablePages::take` to the end of their epoch (invariant 4); the
     // address is that of a whole frame, aligned to its size (condition 2 of
-    // `Platform`).
+    // `Platform`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
     unsafe { bytes::words(memory.direct(table), F::ENTRIES) }
 }
 

@@ -60,11 +60,14 @@ fn rights(prot: Prot) -> u64 {
     valid | read | write | execute | memory << MEMORY_SHIFT
 }
 
-impl<const TABLES: u32> Geometry for RiscV<TABLES> {
+// SAFETY: frames of 4 KiB, and nothing else is defined.
+unsafe impl<const TABLES: u32> Geometry for RiscV<TABLES> {
     const FRAME_SHIFT: u32 = 12;
 }
 
-impl<const TABLES: u32> Format for RiscV<TABLES> {
+// SAFETY: indices are the trait's own, and 32 bits of frame number fit into those of
+// an entry; `the_promises_of_the_trait_hold` checks all conditions.
+unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     const NAME: &'static str = if TABLES == 3 { "sv39" } else { "sv48" };
     const LEVELS: u32 = {
         assert!(TABLES == 3 || TABLES == 4, "Sv39 has 3 levels, Sv48 has 4");

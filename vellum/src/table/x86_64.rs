@@ -47,11 +47,14 @@ fn rights(prot: Prot) -> u64 {
     present | write | execute | memory
 }
 
-impl<const TABLES: u32> Geometry for X86<TABLES> {
+// SAFETY: frames of 4 KiB, and nothing else is defined.
+unsafe impl<const TABLES: u32> Geometry for X86<TABLES> {
     const FRAME_SHIFT: u32 = 12;
 }
 
-impl<const TABLES: u32> Format for X86<TABLES> {
+// SAFETY: indices are the trait's own, and 32 bits of frame number fit into those of
+// an entry; `the_promises_of_the_trait_hold` checks all conditions.
+unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     const NAME: &'static str = if TABLES == 5 { "x86-64-la57" } else { "x86-64" };
     const LEVELS: u32 = {
         assert!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::addr::Prot;
+use crate::addr::{Access, Prot};
 
 /// A test of each format for each of the checks.
 macro_rules! tests_of {
@@ -22,7 +22,8 @@ crate::every_format! { [tests_of] [
     tables_are_made_and_freed_from_the_leaf_to_the_root,
     random_edits_match_a_map,
     leaves_stand_at_every_level_that_allows_them_and_split,
-    edits_of_a_leaf_touch_nothing_else
+    edits_of_a_leaf_touch_nothing_else,
+    the_promises_of_the_trait_hold
 ] }
 
 type Of<'a, F> = Tables<'a, TestMachine, F>;
@@ -229,4 +230,62 @@ fn edits_of_a_leaf_touch_nothing_else<F: Format>() {
         assert!(F::is_mapped(table) && !F::is_leaf(table, level));
         assert_eq!(F::frame(table, level), Pfn(0xabcdef));
     }
+}
+
+/// What `Geometry` and `Format` promise, in the order of their conditions.
+fn the_promises_of_the_trait_hold<F: Format>() {
+    assert!((3..32).contains(&F::FRAME_SHIFT));
+    assert_eq!(F::FRAME_SIZE, 1 << F::FRAME_SHIFT);
+    assert_eq!(F::INDEX_BITS, F::FRAME_SHIFT - 3);
+    assert_eq!(F::ENTRIES * 8, F::FRAME_SIZE);
+
+    assert!(F::LEVELS >= 1 && F::MAX_LEAF_LEVEL <= F::LEVELS);
+    let pages = (0..64).flat_map(|bit| [1 << bit, (1u64 << bit) - 1, u64::MAX - (1 << bit)]);
+    for page in pages {
+        let mut rebuilt = 0;
+        for level in 1..=F::LEVELS {
+            let index = F::index(Vpn(page), level);
+            assert!(index < F::ENTRIES);
+            rebuilt |= (index as u64) << ((level - 1) * F::INDEX_BITS);
+        }
+        assert!(page >= F::USER_END.0 || rebuilt == page, "{page:#x}");
+    }
+
+    assert!(!F::is_mapped(0));
+    let frames = (0..32).flat_map(|bit| [1 << bit, (1u32 << bit) - 1, !(1 << bit)]);
+    let rights = (0..=u8::MAX).map(Prot::from_bits);
+    let rights: BTreeSet<u8> = rights.map(Prot::bits).collect();
+    for frame in frames.map(Pfn) {
+        let entry = F::table_entry(frame);
+        assert_ne!(entry, 0);
+        for level in 2..=F::LEVELS {
+            assert!(F::is_mapped(entry) && !F::is_leaf(entry, level));
+            assert_eq!(F::frame(entry, level), frame);
+        }
+        for level in 1..=F::MAX_LEAF_LEVEL {
+            let frame = Pfn(frame.0 & !(F::pages_at(level) as u32).wrapping_sub(1));
+            for prot in rights.iter().copied().map(Prot::from_bits) {
+                let leaf = F::leaf(frame, level, prot, Marks::DIRTY);
+                check_leaf::<F>(leaf, frame, level);
+                check_leaf::<F>(F::write_protect(leaf), frame, level);
+                assert!(!F::is_writable(F::write_protect(leaf)));
+                check_leaf::<F>(F::with_marks(leaf, Marks::default()), frame, level);
+                for other in [Prot::NONE, Prot::READ, Prot::READ_WRITE] {
+                    check_leaf::<F>(F::with_prot(leaf, level, other), frame, level);
+                }
+                let allowed = F::prot(leaf, level);
+                for access in [Access::Read, Access::Write, Access::Execute] {
+                    let implied = access == Access::Read && !prot.is_none();
+                    assert!(prot.allows(access) || implied || !allowed.allows(access));
+                }
+            }
+        }
+    }
+}
+
+fn check_leaf<F: Format>(leaf: u64, frame: Pfn, level: u32) {
+    assert_ne!(leaf, 0);
+    assert!(F::is_mapped(leaf) && F::is_leaf(leaf, level));
+    assert_eq!(F::frame(leaf, level), frame);
+    assert_eq!(F::is_writable(leaf), F::prot(leaf, level).can_write());
 }

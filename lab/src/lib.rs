@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod clock;
 pub mod compare;
 pub mod linux;
 pub mod replay;

@@ -10,7 +10,7 @@ use super::arenas::Arenas;
 use super::results::Results;
 use super::{Failure, OrFail, fault_around};
 use crate::bench::host::forkfault::Helper;
-use crate::compare::clock::empty_interval_ns;
+use crate::clock::empty_interval_ns;
 use crate::compare::crew::{CLASSES, Crew, Grain};
 use crate::compare::{Builder, ClassTime, HostClock, Method};
 use crate::linux::environment::Environment;

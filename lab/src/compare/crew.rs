@@ -13,8 +13,8 @@ use std::thread::{self, Scope};
 
 use vellum_engine::{Divergence, Engine, OpError, Outcome};
 
-use super::clock::Clock;
 use super::workload::Load;
+use crate::clock::Clock;
 use crate::replay::lanes::{Abandon, Progress};
 use crate::replay::{Class, Expectation, Slice};
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use vellum_engine::{Engine, EngineError};
 
 use super::atomics::Counters;
-use super::clock::{Clock, empty_interval_ns};
 use super::crew::{CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
 use super::error::CompareError;
 use super::order::orders;
 use super::workload::{Load, join};
+use crate::clock::{Clock, empty_interval_ns};
 use crate::replay::Slice;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 

@@ -11,16 +11,15 @@
 
 pub mod analysis;
 mod atomics;
-pub mod clock;
 pub mod crew;
 pub mod error;
 pub mod measure;
 pub mod order;
 pub mod workload;
 
+pub use crate::clock::{Clock, HostClock};
 pub use analysis::{Analysis, Contrast, Estimate, Method, Reason, Verdict};
 pub use atomics::Counters;
-pub use clock::{Clock, HostClock};
 pub use crew::{ClassTime, LapTime, Tally};
 pub use error::CompareError;
 pub use measure::{Builder, Measurement, Pass, Settings, measure};

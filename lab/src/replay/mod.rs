@@ -10,7 +10,6 @@ pub mod lanes;
 pub mod prepare;
 pub mod regions;
 pub mod repairs;
-pub mod report;
 pub mod run;
 pub mod workload;
 

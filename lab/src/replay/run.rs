@@ -12,7 +12,7 @@ use vellum_engine::{Divergence, Engine, OpError, Outcome};
 use super::explain::Expectation;
 use super::lanes::{Work, drive};
 use super::workload::{Slice, Workload};
-use crate::compare::clock::{Clock, HostClock};
+use crate::clock::{Clock, HostClock};
 
 /// Operations in a slice of a replay that is not cut otherwise: some tens of
 /// milliseconds, between which progress is shown.

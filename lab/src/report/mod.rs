@@ -9,6 +9,7 @@ pub mod json;
 pub mod kernbench;
 pub mod model;
 pub mod names;
+pub mod replay;
 pub mod sdet;
 pub mod text;
 

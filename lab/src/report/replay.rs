@@ -6,9 +6,8 @@ use std::fmt::Write;
 use serde::Serialize;
 use vellum_engine::{Divergence, Engine};
 
-use super::explain::Expectation;
-use super::run::{Divergences, ERRORS, Replayed};
-use super::workload::{Class, Workload};
+use crate::replay::run::ERRORS;
+use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
 use crate::verify::Verified;
 use vellum_terminal::table::{Table, grouped};
 

@@ -30,7 +30,7 @@ mod tests;
 pub(crate) use cpu::Ring;
 pub use keeper::Keeper;
 pub use memory::PhysicalMemory;
-pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS};
+pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
 pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, ZoneStats};
 pub use request::{FailAt, OutOfMemory, Request};
 pub use site::Site;

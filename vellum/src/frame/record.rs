@@ -6,7 +6,7 @@
 //! verify what they find.
 
 use crate::addr::{Pfn, Vpn};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where a frame is. Every frame is in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +132,23 @@ impl Counts {
     #[inline]
     pub fn pins(self) -> u32 {
         (self.0 >> (2 * COUNT_BITS)) as u32
+    }
+}
+
+/// Mappings have been counted, and what is loaded from here on is loaded after.
+///
+/// Whoever maps a page of an object counts the mapping and then looks whether the
+/// page is locked or has left the object; whoever takes it out locks it and then
+/// looks at the count ([`Frame::maps_after_lock`]). One of the two sees the other.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingsCounted(());
+
+impl MappingsCounted {
+    /// After [`Frame::adopt_mapping`] or [`Frame::try_map`], once for all.
+    #[inline]
+    pub fn now() -> Self {
+        fence(Ordering::SeqCst);
+        MappingsCounted(())
     }
 }
 
@@ -301,6 +318,23 @@ impl Frame {
         self.counts
             .compare_exchange(ONE_REF + ONE_MAP, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// PTEs that map the frame, asked by whoever has locked the page; see
+    /// [`MappingsCounted`].
+    #[inline]
+    pub fn maps_after_lock(&self) -> u32 {
+        fence(Ordering::SeqCst);
+        self.counts().maps()
+    }
+
+    /// The owner, asked by whoever took away the last mapping: a visit may have
+    /// renamed the frame under the lock of another entry's table before that
+    /// entry's mapping went.
+    #[inline]
+    pub fn owner_after_last_mapping(&self) -> u32 {
+        fence(Ordering::Acquire);
+        self.owner()
     }
 
     /// Takes a reference on a frame that may be on its way out: fails if it

@@ -244,7 +244,7 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
         // A power of two, so that one block can fill a list.
         let batch = 1 << (share / BATCH_SHARE).clamp(1, u64::from(MAX_BATCH)).ilog2();
         let blocks = match leaf_order(platform.frame_shift()) {
-            Some(order) => BlockStack::new(order, (share / BATCH_SHARE >> order) as u32),
+            Some(order) => BlockStack::new(order, ((share / BATCH_SHARE) >> order) as u32),
             None => BlockStack::new(0, 0),
         };
         (

@@ -5,7 +5,7 @@ use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
 use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{Ordering, fence};
@@ -89,7 +89,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             ObjectKind::File { store } => store | STORE_BIT,
         };
         object.store.store(store, Ordering::Relaxed);
-        object.pages.store(pages.min(INDEX_END), Ordering::Relaxed);
+        object.pages.begin(pages.min(INDEX_END));
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);
@@ -332,34 +332,37 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory.frame(page).set_owner(0);
     }
 
-    /// Whether `page` is page `index` of the object and nobody is changing
-    /// it as a whole. Asked with a mapping counted and a full fence passed: a
-    /// yes then stays true until that mapping has been undone, because whoever
-    /// drops the page locks it, passes a fence, and looks at the count.
+    /// Whether `page` is page `index` of the object, below its end, and nobody
+    /// is changing it as a whole. Asked with a mapping counted: a yes stays true
+    /// until that mapping has been undone, because whoever drops the page locks
+    /// it and then looks at the count.
     #[inline]
     pub fn is_attached<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         page: Pfn,
-        handle: u32,
+        (object, handle): (&Object<S>, u32),
         index: u64,
+        _counted: MappingsCounted,
     ) -> bool {
         let frame = memory.frame(page);
-        !frame.has(Flags::LOCKED)
+        // A page may have been put into the cache behind a truncation, which
+        // set the length before it looked for pages: it would be mapped for good.
+        index < object.pages()
+            && !frame.has(Flags::LOCKED)
             && frame.owner() == handle
             && frame.index() == index
             && frame.kind() == Kind::Object
     }
 
-    /// Sets the length. Shrinking does not drop pages by itself.
-    pub(crate) fn set_pages(&self, object: &Object<S>, pages: u64) {
-        object.pages.store(pages.min(INDEX_END), Ordering::SeqCst);
+    /// Sets the length, and then does `look`, which finds every page that
+    /// somebody puts into the cache and maps although it is behind the new end.
+    pub(crate) fn set_pages_then(&self, object: &Object<S>, pages: u64, look: impl FnOnce()) {
+        object.pages.set_then(pages.min(INDEX_END), look);
     }
 
     /// Extends the length to at least `pages`.
     pub(crate) fn extend_to(&self, object: &Object<S>, pages: u64) {
-        object
-            .pages
-            .fetch_max(pages.min(INDEX_END), Ordering::AcqRel);
+        object.pages.extend_to(pages.min(INDEX_END));
     }
 }

@@ -28,8 +28,8 @@ pub use regions::{Interval, MappedBy, ObjectRegions};
 
 use crate::frame::Site;
 use crate::slab::Item;
-use crate::sync::SleepLock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Length, SleepLock};
 
 /// What an object's pages are made of before anything is written to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ pub struct Object<S> {
     /// [`STORE_BIT`] and the store's number, or 0.
     store: AtomicU64,
     /// Length in pages.
-    pages: AtomicU64,
+    pages: Length,
     /// Root of the radix tree.
     cache: AtomicU64,
     /// Frames in the radix tree.
@@ -103,7 +103,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             generation: AtomicU32::new(0),
             users: AtomicU32::new(0),
             store: AtomicU64::new(0),
-            pages: AtomicU64::new(0),
+            pages: Length::default(),
             cache: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             cache_lock: AtomicU32::new(0),
@@ -135,7 +135,7 @@ impl<S> Object<S> {
     /// Length in pages.
     #[inline]
     pub fn pages(&self) -> u64 {
-        self.pages.load(Ordering::Acquire)
+        self.pages.get()
     }
 
     /// Frames in the page cache.

@@ -6,7 +6,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{AuditError, AuditPlace, Frame, OutOfMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
-use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Counter, PerCpu, Pin};
 use crate::table::Format;
 
@@ -174,10 +174,7 @@ impl Bundles {
     /// caller's: no visit finds an entry by which it could rename it.
     #[inline]
     pub fn disown<P: Platform>(&self, env: &Env<'_, P>, frame: &Frame) {
-        // A visit may have renamed it under the lock of another entry's table,
-        // which was cleared, releasing the count that we took to 0.
-        fence(Ordering::Acquire);
-        let member = frame.owner();
+        let member = frame.owner_after_last_mapping();
         if member == 0 {
             return;
         }

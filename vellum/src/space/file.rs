@@ -6,11 +6,10 @@ use super::fault::{Fault, Resolved, Step};
 use super::manager::Vm;
 use super::page::PageBytes;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
-use crate::frame::{Flags, Request, Site};
+use crate::frame::{Flags, MappingsCounted, Request, Site};
 use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Pin, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
@@ -105,16 +104,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = fault.view();
         let record = self.memory.frame(frame);
         record.adopt_mapping();
-        // A truncation locks the page and then looks at the mapping count: one
-        // of us sees the other.
-        fence(Ordering::SeqCst);
+        let counted = MappingsCounted::now();
         let index = view.index_of(fault.page);
-        // A page may have been put into the cache behind a truncation, which
-        // set the length before it looked for pages: it would be mapped for good.
-        let attached = index < self.objects.get(view.object).pages()
-            && self
-                .objects
-                .is_attached(&self.memory, frame, view.object, index);
+        let object = (self.objects.get(view.object), view.object);
+        let attached = self
+            .objects
+            .is_attached(&self.memory, frame, object, index, counted);
         if !attached {
             record.remove_mapping();
             return false;
@@ -191,11 +186,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if places == 0 {
             return 0;
         }
-        // As in `install_cached`, once for all.
-        fence(Ordering::SeqCst);
+        let counted = MappingsCounted::now();
         let env = self.env(fault.pin);
         let prot = view.prot.read_only();
-        let end = object.pages();
         let mut mapped = 0;
         for place in set_bits(places) {
             let (page, frame) = (
@@ -203,11 +196,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 frames[place as usize],
             );
             let record = self.memory.frame(frame);
+            let index = view.index_of(page);
             let fits = record.has(Flags::UPTODATE)
-                && view.index_of(page) < end
-                && self
-                    .objects
-                    .is_attached(&self.memory, frame, view.object, view.index_of(page));
+                && self.objects.is_attached(
+                    &self.memory,
+                    frame,
+                    (object, view.object),
+                    index,
+                    counted,
+                );
             if !fits {
                 record.remove_mapping();
                 self.memory.put(fault.pin, frame);

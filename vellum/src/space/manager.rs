@@ -16,8 +16,10 @@ use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::sync::{Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{
+    ActiveCpus, Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
+};
 use crate::table::{Chain, FlushTarget, Format, Gather, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
@@ -69,8 +71,8 @@ pub struct Space<R: ReverseMap> {
     users: AtomicU32,
     /// Root of the tree of regions.
     pub(super) tree: AtomicU64,
-    /// CPUs that may hold translations or faults of the space ([`CpuSet`] bits).
-    active: AtomicU64,
+    /// CPUs that may hold translations or faults of the space.
+    active: ActiveCpus,
     /// Held by whoever changes regions.
     pub(super) lock: SleepLock,
     pub(super) heap_start: AtomicU64,
@@ -93,7 +95,7 @@ impl<R: ReverseMap> Item for Space<R> {
             seq: SeqCount::default(),
             users: AtomicU32::new(0),
             tree: AtomicU64::new(0),
-            active: AtomicU64::new(0),
+            active: ActiveCpus::default(),
             lock: SleepLock::default(),
             heap_start: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
@@ -394,10 +396,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// keeps others from getting any has been done.
     #[inline]
     pub(super) fn active(&self, space: Live<'_, R>) -> CpuSet {
-        // A CPU sets its bit, passes a fence, and then looks at gates and
-        // tables: one of us sees the other.
-        fence(Ordering::SeqCst);
-        CpuSet::from_bits(space.active.load(Ordering::Acquire), self.cpu_shift)
+        space.active.after_change(self.cpu_shift)
     }
 
     pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
@@ -452,9 +451,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         cpu.space_at.store(address, Ordering::Relaxed);
         cpu.delta.space.store(space.key(), Ordering::Relaxed);
         let bit = CpuSet::bit(pin.cpu(), self.cpu_shift);
-        if space.active.load(Ordering::Relaxed) & bit == 0 {
-            space.active.fetch_or(bit, Ordering::SeqCst);
-        }
+        space.active.enter(bit);
     }
 
     /// A space without regions and with one user.
@@ -483,7 +480,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.handle.store(handle.raw(), Ordering::Relaxed);
         space.root.store(root.0, Ordering::Relaxed);
         space.tree.store(0, Ordering::Relaxed);
-        space.active.store(0, Ordering::Relaxed);
+        space.active.reset();
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);
         space.limits.set(super::Limits::default());

@@ -15,7 +15,6 @@ use crate::object::{MappedBy, ObjectId, ObjectKind};
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
-use crate::sync::atomic::{Ordering, fence};
 use crate::table::{Format, Users};
 
 /// Entries that one visit changes before their CPUs are flushed.
@@ -77,8 +76,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let mut stale = Stale::new();
         let mut spins = 0;
-        fence(Ordering::SeqCst);
-        while frame.counts().maps() > 0 {
+        while frame.maps_after_lock() > 0 {
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 if stale.is_full() {
                     return Verdict::Stop;
@@ -163,16 +161,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.find(id).ok_or(MapError::NoObject)?;
         self.with_size_locked(object, || {
             let shrinks = pages < object.pages();
-            self.objects.set_pages(object, pages);
-            // A fault puts its page into the cache and then looks at the
-            // length; we set the length and then look into the cache.
-            fence(Ordering::SeqCst);
-            if shrinks {
-                // Pages first: a private copy made meanwhile came from a page
-                // that was still there, and is found afterwards.
-                self.drop_pages(id.handle, pages);
-                self.zap_copies(id.handle, pages);
-            }
+            self.objects.set_pages_then(object, pages, || {
+                if shrinks {
+                    // Pages first: a private copy made meanwhile came from a
+                    // page that was still there, and is found afterwards.
+                    self.drop_pages(id.handle, pages);
+                    self.zap_copies(id.handle, pages);
+                }
+            });
         });
         Ok(())
     }

@@ -8,8 +8,7 @@ use super::pages::{Chain, TablePages};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
-use crate::sync::Pin;
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{ActiveCpus, Pin};
 
 /// Runs of frames a gather holds before it flushes by itself.
 const RUNS: usize = 256;
@@ -31,8 +30,8 @@ pub struct Gather<'g, P: Platform> {
     source: &'g dyn TablePages<P>,
     pin: &'g Pin<'g>,
     target: FlushTarget,
-    /// A word of [`CpuSet`] bits to read at each flush, and its shift.
-    live: Option<(&'g AtomicU64, u32)>,
+    /// Whom to ask at each flush, and the shift of its [`CpuSet`] bits.
+    live: Option<(&'g ActiveCpus, u32)>,
     runs: [(Pfn, u32); RUNS],
     used: usize,
     stale: PageRange,
@@ -66,7 +65,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// flush goes to the CPUs in `active` by then. A CPU enters the set before
     /// it reads the space's tables, so that one which is not in it when the
     /// entries have been changed has seen none of the old ones.
-    pub fn following(mut self, active: &'g AtomicU64, shift: u32) -> Self {
+    pub fn following(mut self, active: &'g ActiveCpus, shift: u32) -> Self {
         self.live = Some((active, shift));
         self
     }
@@ -81,8 +80,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// The CPUs to flush, after the entries have been changed.
     fn cpus(&self) -> CpuSet {
         self.live.map_or(self.target.cpus, |(active, shift)| {
-            fence(Ordering::SeqCst);
-            CpuSet::from_bits(active.load(Ordering::Relaxed), shift)
+            active.after_change(shift)
         })
     }
 

@@ -8,8 +8,7 @@ use super::*;
 use crate::addr::{Geometry, PageRange, Pfn, Prot, Vpn};
 use crate::frame::{FailAt, PhysicalMemory, Site};
 use crate::platform::{CpuId, CpuSet, SpaceTag};
-use crate::sync::Pin;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{ActiveCpus, Pin};
 use crate::testing::{Rng, TestMachine, run_on};
 
 mod aarch64;
@@ -205,13 +204,13 @@ fn an_unlinked_table_is_flushed_even_if_nothing_in_it_was() {
 fn a_flush_goes_to_cpus_that_came_after_the_gather_began() {
     let memory = memory();
     let pin = memory.pin();
-    let active = AtomicU64::new(0);
+    let active = ActiveCpus::default();
     let frame = memory
         .alloc(&pin, crate::frame::Request::page(Site::AnonymousPage))
         .unwrap();
     memory.platform().take_flushes();
     let mut gather = Gather::new(&memory, &Fresh, &pin, target(0)).following(&active, 0);
-    active.store(0b10, Ordering::SeqCst);
+    active.enter(0b10);
     gather.stale(Vpn(500));
     gather.frame(frame);
     assert_eq!(

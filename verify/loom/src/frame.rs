@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "the models use a part of it")]
 mod record;
 
-pub use record::{Flags, Frame, Kind};
+pub use record::{Flags, Frame, Kind, MappingsCounted};
 
 use crate::addr::Pfn;
 use crate::platform::Platform;

@@ -127,6 +127,25 @@ fn a_lookup_beside_the_end_of_the_owner_finds_its_heir() {
     });
 }
 
+/// A node that ends while its family's lock is waited for is not taken for one
+/// that is in use.
+#[test]
+fn the_family_of_a_node_that_has_gone_is_not_locked() {
+    check(|| {
+        let model = Arc::new(Model::new());
+        both(
+            &model,
+            |model| model.end(1, CHILD),
+            |model| {
+                let pin = pin(&model.epochs, 0);
+                if let Some(_family) = model.families.lock(&model.slots, CHILD, &pin) {
+                    assert_ne!(model.slots.node(CHILD).family(), NOBODY);
+                }
+            },
+        );
+    });
+}
+
 #[test]
 fn a_lookup_beside_a_fork_finds_the_parent() {
     check(|| {

@@ -6,6 +6,7 @@ mod epoch;
 mod handover;
 mod kin;
 mod locks;
+mod meet;
 mod page_lock;
 mod region;
 mod tables;

@@ -1,0 +1,78 @@
+//! Two sides that must not miss each other.
+//!
+//! Each side stores a word of its own and then loads the other's. The processor
+//! may let the load pass the store, and then neither sees the other. With a full
+//! fence between the two on both sides at least one does. These types hold
+//! store, fence and load of one side together, so that none of the three can be
+//! left out where they are used; `verify/loom` checks them.
+
+use super::atomic::{AtomicU64, Ordering, fence};
+use crate::platform::CpuSet;
+
+/// The CPUs that may hold translations of a space, or be inside its regions
+/// ([`CpuSet`] bits).
+///
+/// A CPU enters and then reads the space's tables and gates. Whoever changes
+/// those asks afterwards who has entered: a CPU that is not in the answer sees
+/// the change.
+#[derive(Debug, Default)]
+pub struct ActiveCpus(AtomicU64);
+
+impl ActiveCpus {
+    /// Nobody: the space begins.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// The CPU of `bit` will use the space.
+    #[inline]
+    pub fn enter(&self, bit: u64) {
+        // What it reads of the space comes after this: an exchange is a full
+        // fence on x86-64 and aarch64, and the fence makes it one everywhere.
+        if self.0.load(Ordering::Relaxed) & bit == 0 {
+            self.0.fetch_or(bit, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Who has entered, asked after everything that the caller has changed.
+    #[inline]
+    pub fn after_change(&self, shift: u32) -> CpuSet {
+        fence(Ordering::SeqCst);
+        CpuSet::from_bits(self.0.load(Ordering::Acquire), shift)
+    }
+}
+
+/// A length that is shortened while others add below it.
+///
+/// Whoever adds something below the length stores it, passes a full fence, and
+/// then asks for the length; whoever shortens it does so and then looks for what
+/// has been added. So what is beyond the new end is found by the one, or not
+/// used by the other.
+#[derive(Debug, Default)]
+pub struct Length(AtomicU64);
+
+impl Length {
+    /// The length now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Sets the length of something that nobody else knows.
+    pub fn begin(&self, length: u64) {
+        self.0.store(length, Ordering::Relaxed);
+    }
+
+    /// Makes it at least `length`.
+    pub fn extend_to(&self, length: u64) {
+        self.0.fetch_max(length, Ordering::AcqRel);
+    }
+
+    /// Sets the length, and then does `look`.
+    pub fn set_then<T>(&self, length: u64, look: impl FnOnce() -> T) -> T {
+        self.0.store(length, Ordering::Release);
+        fence(Ordering::SeqCst);
+        look()
+    }
+}

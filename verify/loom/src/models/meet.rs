@@ -1,0 +1,228 @@
+//! Pairs of sides that must not miss each other: each stores, passes a fence,
+//! and loads what the other stores. Beside each pair is the same without its
+//! fences, which must be seen to fail.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::check;
+use crate::frame::{Flags, Frame, MappingsCounted};
+use crate::platform::CpuId;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{ActiveCpus, Length};
+
+const BIT: u64 = 0b10;
+
+/// Both sides at once: `here` and `there` return whether each missed the other.
+fn never_both<T: Sync + Send + 'static>(
+    make: fn() -> T,
+    here: fn(&T) -> bool,
+    there: fn(&T) -> bool,
+) {
+    check(move || {
+        let shared = Arc::new(make());
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || there(&shared))
+        };
+        let missed = here(&shared);
+        assert!(
+            !(other.join().unwrap() && missed),
+            "neither side saw the other"
+        );
+    });
+}
+
+/// A space's CPUs and an entry of its tables, 1 as long as it is there.
+#[derive(Default)]
+struct Space {
+    active: ActiveCpus,
+    cleared: AtomicU64,
+}
+
+/// The CPU enters the space and reads the entry: has it seen the old one?
+fn reads_old(space: &Space) -> bool {
+    space.active.enter(BIT);
+    space.cleared.load(Ordering::Acquire) == 0
+}
+
+#[test]
+fn a_cpu_that_is_not_flushed_has_not_seen_what_was_cleared() {
+    never_both(Space::default, reads_old, |space| {
+        space.cleared.store(1, Ordering::Relaxed);
+        !space.active.after_change(0).contains(CpuId(1))
+    });
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_flush_that_asks_without_a_fence_is_noticed() {
+    // The answer of a set that was asked before the change.
+    never_both(Space::default, reads_old, |space| {
+        let asked = space.active.after_change(0);
+        space.cleared.store(1, Ordering::Relaxed);
+        !asked.contains(CpuId(1))
+    });
+}
+
+/// A page of an object, mapped by nobody, and what is in it.
+struct Page {
+    frame: Frame,
+    content: UnsafeCell<u32>,
+}
+
+fn page() -> Page {
+    let page = Page {
+        frame: Frame::default(),
+        content: UnsafeCell::new(1),
+    };
+    page.frame.init_counts(2, 0);
+    page
+}
+
+/// A fault counts its mapping and uses the page, unless it is locked.
+fn map(page: &Page, look: fn()) {
+    page.frame.adopt_mapping();
+    look();
+    if !page.frame.has(Flags::LOCKED) {
+        page.content.with(|_| ());
+    }
+}
+
+/// A truncation locks the page and takes it away, unless it is mapped.
+fn take_out(page: &Page, maps: fn(&Frame) -> u32) {
+    page.frame.set(Flags::LOCKED);
+    if maps(&page.frame) == 0 {
+        page.content.with_mut(|_| ());
+    }
+}
+
+fn map_and_take_out(look: fn(), maps: fn(&Frame) -> u32) {
+    check(move || {
+        let shared = Arc::new(page());
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || map(&shared, look))
+        };
+        take_out(&shared, maps);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_page_that_is_taken_out_is_not_mapped() {
+    map_and_take_out(
+        || {
+            let _ = MappingsCounted::now();
+        },
+        Frame::maps_after_lock,
+    );
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_fault_that_looks_without_a_fence_is_noticed() {
+    map_and_take_out(|| (), Frame::maps_after_lock);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_truncation_that_looks_without_a_fence_is_noticed() {
+    map_and_take_out(
+        || {
+            let _ = MappingsCounted::now();
+        },
+        |frame| frame.counts().maps(),
+    );
+}
+
+/// An object's length, and a page put into its cache.
+struct Object {
+    length: Length,
+    cached: AtomicU64,
+}
+
+fn object() -> Object {
+    let object = Object {
+        length: Length::default(),
+        cached: AtomicU64::new(0),
+    };
+    object.length.begin(1);
+    object
+}
+
+/// A fault puts the page at index 0 into the cache and maps it: does it think
+/// the page is below the end?
+fn cache_and_map(object: &Object) -> bool {
+    object.cached.store(1, Ordering::Release);
+    let _ = MappingsCounted::now();
+    object.length.get() > 0
+}
+
+#[test]
+fn a_page_behind_a_new_end_is_found_or_not_mapped() {
+    never_both(object, cache_and_map, |object| {
+        object
+            .length
+            .set_then(0, || object.cached.load(Ordering::Acquire) == 0)
+    });
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_length_set_after_looking_is_noticed() {
+    never_both(object, cache_and_map, |object| {
+        let missed = object.cached.load(Ordering::Acquire) == 0;
+        object.length.set_then(0, || missed)
+    });
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_length_asked_for_without_a_fence_is_noticed() {
+    never_both(
+        object,
+        |object| {
+            object.cached.store(1, Ordering::Release);
+            object.length.get() > 0
+        },
+        |object| {
+            object
+                .length
+                .set_then(0, || object.cached.load(Ordering::Acquire) == 0)
+        },
+    );
+}
+
+/// Two mappings go. Before the first does, a visit gives the page another owner;
+/// whoever takes the last one away lets that owner go.
+fn last_mapping(owner: fn(&Frame) -> u32) {
+    check(move || {
+        let frame = Arc::new(Frame::default());
+        frame.init_counts(2, 2);
+        frame.set_owner(1);
+        let other = {
+            let frame = frame.clone();
+            thread::spawn(move || {
+                frame.set_owner(2);
+                frame.remove_mapping();
+            })
+        };
+        if frame.remove_mapping().maps() == 1 {
+            assert_eq!(owner(&frame), 2, "the owner of before is let go");
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn the_last_mapping_leads_to_the_last_owner() {
+    last_mapping(Frame::owner_after_last_mapping);
+}
+
+#[test]
+#[should_panic(expected = "the owner of before is let go")]
+fn an_owner_read_without_a_fence_is_noticed() {
+    last_mapping(Frame::owner);
+}

@@ -72,6 +72,37 @@ fn a_frame_comes_back_with_a_clean_record() {
 }
 
 #[test]
+fn the_greatest_counts_are_reached_and_not_passed() {
+    let frame = Frame::default();
+    frame.init_counts(MAX_MAPPINGS - 1, MAX_MAPPINGS - 1);
+    let counts = |frame: &Frame| (frame.counts().refs(), frame.counts().maps());
+    assert!(frame.add_mapping().is_some());
+    assert_eq!(counts(&frame), (MAX_MAPPINGS, MAX_MAPPINGS));
+    assert!(frame.add_mapping().is_none());
+    assert!(!frame.try_map() && !frame.try_get());
+    assert_eq!(counts(&frame), (MAX_MAPPINGS, MAX_MAPPINGS));
+    let frame = Frame::default();
+    frame.init_counts(1, 0);
+    for pins in 1..=MAX_PINS {
+        assert!(frame.pin());
+        assert_eq!(frame.counts().pins(), pins);
+    }
+    assert!(!frame.pin());
+    assert_eq!(frame.counts().pins(), MAX_PINS);
+    assert_eq!(frame.counts().refs(), 1 + MAX_PINS);
+}
+
+#[test]
+fn a_frame_without_references_is_neither_mapped_nor_held() {
+    let frame = Frame::default();
+    frame.init_counts(0, 0);
+    assert!(!frame.try_map() && !frame.try_get());
+    frame.init_counts(1, 0);
+    assert!(frame.try_map() && frame.try_get());
+    assert_eq!((frame.counts().refs(), frame.counts().maps()), (3, 1));
+}
+
+#[test]
 fn put_frees_with_the_last_reference() {
     let memory = simple(1, 1024);
     let pin = memory.pin();

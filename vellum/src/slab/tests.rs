@@ -225,6 +225,30 @@ fn a_reservation_holds_whatever_is_freed_meanwhile() {
     assert_eq!(distinct.len(), held.len());
 }
 
+/// What is at hand is enough for a reservation of up to a batch only: a free may
+/// send a whole batch to the depot.
+#[test]
+fn a_reservation_of_more_than_a_batch_outlasts_frees() {
+    let setup = setup::<Node>(1, 1024);
+    let mut used: Vec<_> = (0..4 * SLOTS).map(|_| setup.alloc().unwrap()).collect();
+    for _ in 0..2 * SLOTS {
+        setup.free(used.pop().unwrap());
+    }
+    let pin = setup.memory.pin();
+    let count = SLOTS + SLOTS / 2;
+    setup.arena.reserve(&pin, &setup.memory, count).unwrap();
+    for _ in 0..SLOTS + 2 {
+        setup.arena.free(&pin, used.pop().unwrap());
+    }
+    let taken: BTreeSet<_> = (0..count)
+        .map(|_| setup.arena.take_reserved(&pin))
+        .collect();
+    assert_eq!(taken.len(), count);
+    drop(pin);
+    let live = (used.len() + count) as u64;
+    assert_eq!(setup.census().live, live);
+}
+
 #[test]
 fn failures_are_planned_by_the_site_of_each_allocation() {
     let setup = setup::<Node>(1, 1024);

@@ -200,6 +200,25 @@ fn limits_refuse_and_change_nothing() {
 }
 
 #[test]
+fn the_limit_of_regions_counts_the_one_that_would_come() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let limits = Limits {
+        regions: 2,
+        ..Limits::default()
+    };
+    assert!(vm.set_limits(space, limits));
+    map(&vm, space, 100, MapRequest::anonymous(10, RW));
+    map(&vm, space, 200, MapRequest::anonymous(10, RW));
+    let third = MapRequest::anonymous(1, RW).at(Placement::FixedFree(Vpn(300)));
+    assert_eq!(vm.map(space, &third), Err(MapError::Limit));
+    assert_eq!(regions(&vm, space), [(100, 110), (200, 210)]);
+    vm.unmap(space, Vpn(100), 10).unwrap();
+    assert_eq!(vm.map(space, &third), Ok(Vpn(300)));
+    vm.audit().unwrap();
+}
+
+#[test]
 fn names_of_what_has_ended_are_refused() {
     let vm = vm();
     let old = vm.create_space().unwrap();

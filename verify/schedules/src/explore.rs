@@ -69,6 +69,11 @@ fn unpark(task: u64) {
     }
 }
 
+/// Forgets the tasks of a schedule that is over.
+pub(crate) fn forget_tasks() {
+    TASKS.with_borrow_mut(HashMap::clear);
+}
+
 /// How schedules are explored.
 #[derive(Clone, Copy, Debug)]
 pub struct Exploration {
@@ -122,7 +127,7 @@ impl Exploration {
             Box::new(RandomScheduler::new_from_seed(seed, 1))
         };
         let runner = Runner::new(scheduler, config);
-        TASKS.with_borrow_mut(HashMap::clear);
+        forget_tasks();
         let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(test)));
         match catch_unwind(run) {
             Ok(_) => Ok(()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vellum::sync::atomic::instrumented::{Kind, set_hook};
 
-use crate::record;
+use crate::{record, script};
 
 thread_local! {
     /// Whether this host thread runs tasks of an exploration.
@@ -47,6 +47,7 @@ pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
 fn on_access(kind: Kind, address: usize) {
     record::on_access(kind, address);
     if EXPLORING.get() {
+        undisturbed(script::before_access);
         preempt();
     }
 }

@@ -6,10 +6,12 @@
 //! where another task may run. Atomics act in the order of that one
 //! interleaving: what weaker orderings would allow beyond it is not explored.
 //!
+//! [`run_scripted`] runs a closure once, under a schedule that is written down.
+//!
 //! [`record_accesses`] lists the accesses of one piece of code, to show which
 //! cache lines it writes.
 //!
-//! Both build on the instrumented copies of the core and the machine; their
+//! All build on the instrumented copies of the core and the machine; their
 //! types are other types than those of `vellum` and `vellum-machine`.
 #![deny(missing_docs)]
 
@@ -17,8 +19,10 @@ mod bursts;
 mod explore;
 mod hook;
 mod record;
+mod script;
 
 pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cpus};
 pub use hook::undisturbed;
 pub use record::{Accesses, Recorded, record_accesses};
+pub use script::{Step, follow, run_scripted};
 pub use vellum::sync::atomic::instrumented::Kind;

@@ -4,9 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
 
+use super::Family;
 use super::kin::{Families, Kin, NOBODY, Nodes, found};
+use crate::addr::{Access, Prot, Vpn};
 use crate::frame::PhysicalMemory;
+use crate::rmap::{ReverseMap, Slot, Verdict};
+use crate::space::{MapRequest, Placement, SpaceId, Vm};
 use crate::sync::Pin;
+use crate::table::X86_64;
 use crate::testing::{Rng, TestMachine, run_on};
 
 /// Nodes in a vector; handle 0 is none.
@@ -297,6 +302,71 @@ fn a_line_of_parents_that_exit_keeps_as_many_nodes_as_pages_name() {
         world.end(last);
         assert!(world.in_use.is_empty());
     });
+}
+
+type FamilyVm = Vm<TestMachine, X86_64, Family>;
+
+fn family_vm() -> FamilyVm {
+    run_on(0);
+    let design = crate::Design::parse("rmap=family").unwrap();
+    Vm::new(TestMachine::simple(1, 1024), design).unwrap()
+}
+
+fn map(vm: &FamilyVm, space: SpaceId, page: u64, request: MapRequest) {
+    vm.map(space, &request.at(Placement::Fixed(Vpn(page))))
+        .unwrap();
+}
+
+/// Stamps end before forks do: children born after the last one are told apart
+/// no more, but none is missed.
+#[test]
+fn children_are_found_after_more_forks_than_there_are_stamps() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    for _ in 0..super::LAST_STAMP {
+        let child = vm.fork(space).unwrap();
+        vm.exit(child).unwrap();
+    }
+    map(&vm, space, 100, MapRequest::anonymous(1, Prot::READ_WRITE));
+    vm.fault(space, 100 << 12, Access::Write).unwrap();
+    let children = [(); 3].map(|()| vm.fork(space).unwrap());
+    // A visit of the page finds its entry in each.
+    vm.audit().unwrap();
+    for id in children.into_iter().chain([space]) {
+        vm.exit(id).unwrap();
+    }
+}
+
+/// Whoever unmaps a page through a visit leaves no hint to the entry behind.
+#[test]
+fn an_entry_that_a_visit_unmapped_is_no_hint_any_more() {
+    for in_a_run in [false, true] {
+        let vm = family_vm();
+        let space = vm.create_space().unwrap();
+        let object = vm.create_shared_memory(1).unwrap();
+        let request = MapRequest::object(object, 0, 1, Prot::READ_WRITE).shared();
+        map(&vm, space, 100, request);
+        vm.fault(space, 100 << 12, Access::Write).unwrap();
+        let (page, _) = vm.translate(space, Vpn(100)).unwrap();
+        let frame = vm.memory.frame(page);
+        assert!(super::entry_of(frame).is_some());
+        let pin = vm.pin();
+        let env = crate::rmap::Env {
+            memory: &vm.memory,
+            pin: &pin,
+        };
+        let mut clear = |slot: &Slot<'_, X86_64>| {
+            slot.clear();
+            Verdict::Unmapped
+        };
+        let report = if in_a_run {
+            (vm.rmap).visit_run(&env, &vm, &[page], &mut |_, slot| clear(slot))
+        } else {
+            vm.rmap.visit(&env, &vm, page, &mut clear)
+        };
+        assert_eq!(report.unmapped, 1);
+        assert_eq!(super::entry_of(frame), None);
+    }
 }
 
 /// Two of a line live at a time, so that no generation is ever alone.

@@ -88,7 +88,7 @@ pub(super) fn free<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table
     memory.free_table(pin, table);
 }
 
-fn wrong<T>(table: Pfn, what: &'static str) -> Result<T, AuditError> {
+pub(super) fn wrong<T>(table: Pfn, what: &'static str) -> Result<T, AuditError> {
     Err(AuditError {
         place: AuditPlace::Frame(table),
         what,

@@ -6,7 +6,7 @@ use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory};
-use crate::platform::Platform;
+use crate::platform::{CpuId, Platform};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{PerCpu, Pin};
 
@@ -270,12 +270,14 @@ impl<P: Platform> TablePages<P> for Quicklist {
 
     fn audit(&self, memory: &PhysicalMemory<P>) -> Result<u64, AuditError> {
         let mut found = 0;
-        for cpu in self.cpus.iter() {
-            let mut kept = 0;
+        for (number, cpu) in (0..).zip(self.cpus.iter()) {
+            let home = memory.home_zone_of(CpuId(number));
+            let (mut kept, mut foreign) = (0, 0);
             for list in &cpu.lists {
                 let mut table = list.first();
                 for _ in 0..list.len() {
                     keep::audit_kept(memory, table, true)?;
+                    foreign += u32::from(memory.frame(table).zone() != home);
                     table = WordList::after(memory, table);
                     kept += 1;
                 }
@@ -285,6 +287,12 @@ impl<P: Platform> TablePages<P> for Quicklist {
                         what: "a list of page tables goes on beyond its count",
                     });
                 }
+            }
+            if foreign != cpu.foreign.load(Ordering::Relaxed) {
+                return Err(AuditError {
+                    place: AuditPlace::Arena,
+                    what: "a CPU's count of page tables of other nodes is not that of its lists",
+                });
             }
             if kept != held(cpu) {
                 return Err(AuditError {

@@ -61,6 +61,14 @@ impl WarmCpu {
         is_ours
     }
 
+    /// Tables of other nodes on the stack. There should be none: counted by
+    /// looking, so that it shows if there are.
+    fn foreign<P: Platform>(&self, memory: &PhysicalMemory<P>) -> impl Iterator<Item = Pfn> {
+        // A stack that changes meanwhile may look longer than it is.
+        let tables = self.stack.frames().take(MOST as usize);
+        tables.filter(|&table| memory.frame(table).zone() != self.home)
+    }
+
     fn note_peak(&self) {
         let now = self.stack.len();
         if now > self.peak.load(Ordering::Relaxed) {
@@ -319,6 +327,8 @@ impl<P: Platform> TablePages<P> for Warm {
         for cpu in self.cpus.iter() {
             stats.held += u64::from(cpu.stack.len());
             stats.held_peak += u64::from(cpu.peak.load(Ordering::Relaxed));
+            let foreign = cpu.foreign(memory);
+            stats.trapped += foreign.count() as u64;
             stats.waiting += u64::from(cpu.waiting.len());
         }
         for depot in &self.depots {
@@ -334,6 +344,9 @@ impl<P: Platform> TablePages<P> for Warm {
             for table in cpu.stack.frames() {
                 keep::audit_kept(memory, table, false)?;
                 found += 1;
+            }
+            if let Some(table) = cpu.foreign(memory).next() {
+                return keep::wrong(table, "a page table is kept by a CPU of another node");
             }
             found += keep::audit_waiting(memory, &cpu.waiting)?;
         }

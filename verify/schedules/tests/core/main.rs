@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod fork;
 mod lookups;
+mod races;
 mod rmap;
 mod sync;
 mod tables;

@@ -12,7 +12,7 @@ use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::AccessError;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
-use vellum_schedules::{Exploration, SCHEDULER, undisturbed};
+use vellum_schedules::{Exploration, SCHEDULER, Step, follow, undisturbed};
 
 /// What word every page of a file holds until it is written.
 pub fn pristine(store: u64, page: u64) -> u64 {
@@ -65,14 +65,31 @@ impl<R: ReverseMap> World<R> {
         undisturbed(|| self.machine().run_on(CpuId(0), work))
     }
 
+    /// Runs each task on a CPU of its own, in the order that the steps say.
+    pub fn run_by(&self, steps: Vec<Step>, tasks: &[Task<'_>]) {
+        follow(tasks.len(), steps, |ended| self.start(tasks, ended));
+    }
+
+    /// Whether some CPU has begun a flush beyond the first `flushes`.
+    pub fn flushes_since(&self, flushes: u64) -> bool {
+        self.machine().stats().flush_requests > flushes
+    }
+
     /// Runs each task on a CPU of its own.
     pub fn run(&self, tasks: &[Task<'_>]) {
+        self.start(tasks, &|_| ());
+    }
+
+    fn start(&self, tasks: &[Task<'_>], ended: &(dyn Fn(usize) + Sync)) {
         shuttle::thread::scope(|scope| {
             let tasks: Vec<_> = (0..)
                 .zip(tasks)
                 .map(|(cpu, task)| {
                     let cpu = CpuId(cpu);
-                    scope.spawn(move || self.machine().run_on(cpu, || task(cpu)))
+                    scope.spawn(move || {
+                        self.machine().run_on(cpu, || task(cpu));
+                        ended(usize::from(cpu.0));
+                    })
                 })
                 .collect();
             for task in tasks {
@@ -242,6 +259,20 @@ macro_rules! explored {
                 vellum::with_rmap!(rmap, R => {
                     $crate::world::explore_one(rmap.name(), $count, $body::<R>)
                 });
+            }
+        }
+    )* };
+}
+
+/// The same for a body that runs once, by the script in it.
+macro_rules! scripted {
+    ($($(#[$meta:meta])* $name:ident => $body:ident;)*) => { $(
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            for &rmap in vellum::design::Rmap::ALL {
+                println!("{}", rmap.name());
+                vellum::with_rmap!(rmap, R => vellum_schedules::run_scripted($body::<R>));
             }
         }
     )* };

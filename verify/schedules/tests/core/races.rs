@@ -1,0 +1,115 @@
+//! Races that are known, each by a script that makes it happen.
+
+use std::sync::Arc;
+
+use crate::world::{RW, World, at};
+use vellum::addr::{Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{FaultError, MapRequest, Placement};
+use vellum_schedules::Step;
+
+const ZERO: CpuId = CpuId(0);
+const PAGE: u64 = 0x1000;
+
+scripted! {
+    a_page_on_its_way_out_of_a_child_is_not_the_parents_yet => unmapped_beside_store;
+    a_mapping_that_replaces_another_is_what_every_cpu_sees => replaced_beside_warm_cpu;
+    pages_dropped_beside_a_store_of_the_parent_stay_what_they_were => dropped_beside_store;
+}
+
+/// A child on two CPUs: one takes a page out of it and stands still as the flush
+/// begins, while the other can still load it. The parent stores: not to that
+/// frame, which is in use until the flush is over.
+fn taken_beside_store<R: ReverseMap>(take: fn(&World<R>, vellum::SpaceId)) {
+    let world = Arc::new(World::<R>::new(3, 256, ""));
+    let (parent, child) = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        world.anonymous(parent, PAGE, 1);
+        world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
+        let child = world.vm.fork(parent).unwrap();
+        assert!(world.vm.share_space(child));
+        (parent, child)
+    });
+    let (warm, cold) = (CpuId(2), CpuId(1));
+    for cpu in [warm, cold] {
+        vellum_schedules::undisturbed(|| {
+            world.machine().run_on(cpu, || {
+                assert_eq!(world.load(cpu, child, at(PAGE, 0)), Ok(1));
+            });
+        });
+    }
+    let flushes = world.machine().stats().flush_requests;
+    let flushing = {
+        let world = Arc::clone(&world);
+        move || world.flushes_since(flushes)
+    };
+    let store = |cpu| world.store(cpu, parent, at(PAGE, 0), 2).unwrap();
+    let unmap = |_| take(&world, child);
+    let look = |cpu| {
+        let seen = world.load(cpu, child, at(PAGE, 0));
+        let gone = [Ok(0), Err(FaultError::NoRegion)].contains(&seen);
+        assert!(
+            seen == Ok(1) || gone,
+            "the child sees {seen:?} of its parent"
+        );
+    };
+    let steps = vec![
+        Step::until(1, flushing),
+        Step::end(0),
+        Step::end(2),
+        Step::end(1),
+    ];
+    world.run_by(steps, &[&store, &unmap, &look]);
+    world.finish(&[parent, child], &[]);
+}
+
+fn unmapped_beside_store<R: ReverseMap>() {
+    taken_beside_store::<R>(|world, child| world.vm.unmap(child, Vpn(PAGE), 1).unwrap());
+}
+
+fn dropped_beside_store<R: ReverseMap>() {
+    taken_beside_store::<R>(|world, child| {
+        let advice = vellum::space::Advice::DontNeed;
+        world.vm.advise(child, Vpn(PAGE), 1, advice).unwrap();
+    });
+}
+
+/// One CPU puts a mapping in the place of another; as its flush begins, a second
+/// stores to the new one if it finds it. A third, which has the old page in its
+/// TLB, must not go on reading that once the store is done.
+fn replaced_beside_warm_cpu<R: ReverseMap>() {
+    let world = Arc::new(World::<R>::new(3, 256, ""));
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        world.anonymous(space, PAGE, 1);
+        space
+    });
+    let warm = CpuId(2);
+    vellum_schedules::undisturbed(|| {
+        world.machine().run_on(warm, || {
+            world.store(warm, space, at(PAGE, 0), 1).unwrap();
+        });
+    });
+    let flushes = world.machine().stats().flush_requests;
+    let flushing = {
+        let world = Arc::clone(&world);
+        move || world.flushes_since(flushes)
+    };
+    let replace = |_| {
+        let other = MapRequest::anonymous(1, RW.union(Prot::EXECUTE));
+        let request = other.at(Placement::Fixed(Vpn(PAGE)));
+        world.vm.map(space, &request).unwrap();
+    };
+    let store = |cpu| world.store(cpu, space, at(PAGE, 0), 2).unwrap();
+    let look = |cpu| assert_eq!(world.load(cpu, space, at(PAGE, 0)), Ok(2), "an old page");
+    let steps = vec![
+        Step::until(0, flushing),
+        Step::end(1),
+        Step::end(2),
+        Step::end(0),
+    ];
+    world.run_by(steps, &[&replace, &store, &look]);
+    world.finish(&[space], &[]);
+}

@@ -27,6 +27,8 @@ enum Chore {
     /// Measure Vellum beside the crates an embedder would otherwise use, and
     /// beside the host's kernel
     Peers(peers::Args),
+    /// Put known defects into the core, one at a time, and say which test finds each
+    Mutants(vellum_mutants::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Trace(recipe) => trace::run(&recipe),
         Chore::Peers(args) => peers::run(&args),
+        Chore::Mutants(args) => vellum_mutants::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

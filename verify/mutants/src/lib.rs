@@ -1,0 +1,100 @@
+//! Known defects of the core, one at a time, and the test that finds each.
+//!
+//! A **mutant** is the core with one small piece of its source replaced by a
+//! wrong one. The list ([`list`]) says for each what the piece is, what takes
+//! its place, and why that is a defect. All are compiled in together: a copy of
+//! the tree ([`tree`]) has `if mutants::is(17) { wrong } else { right }` at each
+//! place, and the environment says which one a process runs with. So the test
+//! programs ([`programs`]) are built once.
+//!
+//! Each test runs as a process of its own. A first round without a mutant
+//! records how long each takes and which places it reaches; a mutant then meets
+//! only tests that reach it, the shortest first, until one fails ([`measure`]).
+//! A test that takes many times as long as before has found it too.
+
+pub mod list;
+pub mod measure;
+pub mod programs;
+pub mod report;
+pub mod tree;
+
+use std::path::{Path, PathBuf};
+
+use list::Mutant;
+
+/// The share of those not judged equivalent that tests have to find, in percent.
+pub const NEEDED: usize = 95;
+
+/// What to do.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only mutants whose file or name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Print the list, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Check that each mutant's original text is where the list says, and run nothing
+    #[arg(long)]
+    check: bool,
+    /// Forget what earlier runs found
+    #[arg(long)]
+    fresh: bool,
+    /// Run those judged equivalent too, which no test should find
+    #[arg(long)]
+    equivalent: bool,
+    /// Tests at a time
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    jobs: usize,
+}
+
+/// The top of the working tree.
+pub fn root() -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    top.canonicalize().unwrap_or(top)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A list that does not fit the sources, a build or a test that fails without
+/// any mutant, or fewer mutants found than [`NEEDED`].
+pub fn run(args: &Args) -> Result<(), String> {
+    let root = root();
+    let mutants = list::read(&root)?;
+    tree::check(&root, &mutants)?;
+    if args.check {
+        println!("{} mutants fit the sources", mutants.len());
+        return Ok(());
+    }
+    let is_chosen = |mutant: &Mutant| {
+        args.only.as_ref().is_none_or(|text| {
+            mutant.name.contains(text.as_str()) || mutant.file.contains(text.as_str())
+        })
+    };
+    if args.list {
+        for mutant in mutants.iter().filter(|mutant| is_chosen(mutant)) {
+            println!("{mutant}");
+        }
+        return Ok(());
+    }
+    let target = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(target) => PathBuf::from(target),
+        None => root.join("target"),
+    };
+    let place = tree::Place::new(&root, &target.join("mutants"));
+    let places = tree::write(&place, &mutants)?;
+    let programs = programs::build(&place)?;
+    let baseline = measure::baseline(&place, &programs, args.jobs)?;
+    let chosen: Vec<&Mutant> = mutants
+        .iter()
+        .filter(|mutant| is_chosen(mutant) && (args.equivalent || mutant.equivalent.is_none()))
+        .collect();
+    let mut known = measure::Known::load(&place, args.fresh);
+    measure::run(&chosen, &places, &baseline, &mut known, args.jobs)?;
+    let shown: Vec<&Mutant> = mutants.iter().filter(|mutant| is_chosen(mutant)).collect();
+    report::print(&shown, &known)
+}
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl Input {
         result.map(|_| head)
     }
 
-    /// The next line without its end; cut after [`LONGEST`] bytes, which the
+    /// The next line without its end; cut after 65536 bytes, which the
     /// flag tells. Bytes that are not UTF-8 become U+FFFD.
     ///
     /// # Errors

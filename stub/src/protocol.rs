@@ -78,15 +78,15 @@ pub mod op {
     pub const WRITE: u8 = 2;
     /// `mmap` [pages, file, page of the file].
     pub const MAP: u8 = 3;
-    /// `munmap` [pages].
+    /// `munmap` (a range of pages).
     pub const UNMAP: u8 = 4;
-    /// `mprotect` [pages].
+    /// `mprotect` (a range of pages).
     pub const PROTECT: u8 = 5;
     /// `mremap` [pages, new page, new pages].
     pub const REMAP: u8 = 6;
-    /// `madvise`: drop [pages].
+    /// `madvise`: drop (a range of pages).
     pub const DROP: u8 = 7;
-    /// `madvise`: may be dropped [pages].
+    /// `madvise`: may be dropped (a range of pages).
     pub const FREE: u8 = 8;
     /// Read pages of a file; the page is the file's [file, pages].
     pub const FILE_READ: u8 = 9;

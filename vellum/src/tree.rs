@@ -3,7 +3,7 @@
 //!
 //! Behind interval trees is an AVL tree whose links lie in the items, so that
 //! inserting and removing never allocate. Items carry sums over their subtrees
-//! that [`Threaded::refresh`] recomputes bottom-up. Its owner's lock is held
+//! that `Threaded::refresh` recomputes bottom-up. Its owner's lock is held
 //! over every use. Trees of ranges ([`RangeTree`]) are B+trees with nodes of
 //! their own, and can be searched beside a writer.
 

@@ -2,7 +2,7 @@
 //!
 //! The *arms* live side by side in one process: design A, design B (and more, if
 //! there are more designs), and A again in an engine of its own, the control. The
-//! workload is cut into slices of about a millisecond ([`measure`]), and every
+//! workload is cut into slices of about a millisecond ([`measure()`]), and every
 //! slice is executed by all of them before the next one begins, in an order that changes from slice to
 //! slice and from pass to pass, so that whatever disturbs the machine disturbs
 //! all arms alike. Each pass builds fresh engines and moves the memory they live

@@ -1,7 +1,7 @@
 //! The host's own kernel as a replay target.
 //!
 //! The same prepared workload that the core executes ([`crate::replay`]) is made a
-//! [`plan`] for real processes, and a [`tree`] of them carries it out: real `fork`,
+//! [`plan()`] for real processes, and a [`tree`] of them carries it out: real `fork`,
 //! `vfork`, threads, `execve`, `mmap` at the recorded addresses, touches of the
 //! recorded pages. Every process runs the stub of the crate `stub/`, which leaves
 //! nothing else in its address space.

@@ -1,6 +1,6 @@
 //! Replay: a recorded workload on a memory manager.
 //!
-//! [`prepare`] turns a trace into a [`Workload`] once; [`run()`] executes
+//! [`prepare()`] turns a trace into a [`Workload`] once; [`run()`] executes
 //! it on an [`Engine`](vellum_engine::Engine), slice by slice if wanted, and
 //! counts and explains where the replay went otherwise than the recording.
 

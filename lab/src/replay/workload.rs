@@ -1,6 +1,6 @@
 //! A trace made ready to run: operations, in order, CPU by CPU.
 //!
-//! Guarantees: [`super::prepare`] did everything that costs time. A
+//! Guarantees: [`super::prepare()`] did everything that costs time. A
 //! [`Stream`] is a plain slice of [`Op`]s with two bytes about each in parallel
 //! slices (its [`Class`], and the [`Expectation`] that explains a divergence),
 //! so that a timed loop does nothing but hand slices to the engine.

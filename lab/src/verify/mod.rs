@@ -5,7 +5,7 @@
 //! fork (both sides), remap, exec, exit, when a range is dropped, and after each
 //! store (a copy-on-write break among them) here and in the spaces that shared
 //! the frame. At the end every written page of every file must be in the backing
-//! store. What a page must hold is the [`model`]'s business; it shares no code
+//! store. What a page must hold is the business of `model`; it shares no code
 //! with the core.
 //!
 //! With one CPU the check is exact. With several, a word of shared memory may

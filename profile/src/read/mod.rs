@@ -142,7 +142,7 @@ pub fn file(path: &Path, options: Options) -> Result<Profile, ReadError> {
 /// Reads a profile from `input`, which errors call `path`.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub fn text(mut input: impl BufRead, path: &Path, options: Options) -> Result<Profile, ReadError> {
     let mut profile = Profile::new(path.display().to_string());
     let mut reader = options.format.map(|format| format.reader(options));

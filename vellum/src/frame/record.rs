@@ -254,7 +254,7 @@ impl Frame {
     }
 
     /// One more PTE maps the frame; it holds a reference. Refuses, changing
-    /// nothing, beyond [`MAX_MAPPINGS`].
+    /// nothing, beyond `MAX_MAPPINGS`.
     #[inline]
     pub fn add_mapping(&self) -> Option<Counts> {
         let old = Counts(self.counts.fetch_add(ONE_REF + ONE_MAP, Ordering::Relaxed));
@@ -373,7 +373,7 @@ impl Frame {
         old.refs() == 1
     }
 
-    /// Pins the frame, with a reference. Refuses beyond [`MAX_PINS`].
+    /// Pins the frame, with a reference. Refuses beyond `MAX_PINS`.
     #[inline]
     pub fn pin(&self) -> bool {
         let old = Counts(self.counts.fetch_add(ONE_REF + ONE_PIN, Ordering::Acquire));

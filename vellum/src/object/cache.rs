@@ -105,7 +105,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// One user less; true if it was the last, and the caller must
-    /// drop its pages and [`Objects::retire`] it.
+    /// drop its pages and `Objects::retire` it.
     #[must_use]
     pub fn release(&self, handle: u32) -> bool {
         self.get(handle).users.fetch_sub(1, Ordering::AcqRel) == 1

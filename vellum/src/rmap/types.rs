@@ -79,7 +79,7 @@ impl<S, T> Copy for Place<'_, S, T> {}
 /// A region as a value, for events that concern regions.
 #[derive(Debug)]
 pub struct RegionRef<'r, S> {
-    /// Its handle, for [`Topology::region`]. Never 0.
+    /// Its handle, for [`Topology::region`](super::Topology::region). Never 0.
     pub handle: u32,
     /// Handle of its space.
     pub space: u32,

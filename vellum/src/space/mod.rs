@@ -1,6 +1,6 @@
 //! Address spaces: regions, faults, and the calls that change them.
 //!
-//! The path of a page fault begins in [`fault`]. Everything else is a change of
+//! The path of a page fault begins in `fault.rs`. Everything else is a change of
 //! a space: it takes the space's lock (a lock whose waiters sleep), closes the
 //! gates of the regions concerned, edits regions and tables, gathers what
 //! became free, flushes, and opens the gates. A call that fails leaves the

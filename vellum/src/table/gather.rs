@@ -96,7 +96,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     }
 
     /// Takes over a reference to `frame`, to drop after the flush. Called with
-    /// the table of the translation locked; [`Gather::is_full`] tells when the
+    /// the table of the translation locked; [`Gather::room`] tells when the
     /// caller must unlock and flush before it goes on.
     #[inline]
     pub fn frame(&mut self, frame: Pfn) {

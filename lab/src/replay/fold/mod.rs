@@ -14,7 +14,7 @@
 //! * It is dropped, unmapped or moved with the last of them.
 //!
 //! So nothing that was allowed is refused, and no page appears or disappears
-//! under a program's feet. First comes [`relocate`]: where the recorded layout
+//! under a program's feet. First comes `relocate`: where the recorded layout
 //! is too wide, its parts are moved closer together.
 
 mod layout;

@@ -164,7 +164,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 
     /// Makes sure that an insertion under this pin succeeds, whatever is
-    /// removed before it. At most [`MOST_INSERTIONS`] may be prepared at a time.
+    /// removed before it. At most `MOST_INSERTIONS` may be prepared at a time.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no node and no frame for more, or the

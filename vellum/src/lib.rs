@@ -60,6 +60,9 @@
 //!   machine shares.
 //! * There are no statics and no thread-locals: a process can hold any number
 //!   of managers.
+//! * Safe code cannot break the memory of the program, whatever addresses, ranges
+//!   and names it passes. What that rests on, and what an embedder promises by
+//!   implementing [`platform::Platform`], is in `docs/soundness.md`.
 //!
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],

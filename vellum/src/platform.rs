@@ -130,13 +130,17 @@ pub struct TaskToken(pub u64);
 /// The core turns what these methods say into memory accesses, so:
 ///
 /// 1. The frames of [`Platform::memory_map`] are memory that nobody else uses
-///    for as long as the platform lives; the ranges do not overlap.
+///    for as long as the platform lives; the ranges do not overlap. They, and the
+///    other figures called constant, do not change.
 /// 2. [`Platform::frame`] and [`Platform::window`] return an address, aligned
 ///    to the frame size, at which the whole frame can be read and written, and
 ///    distinct frames do not overlap.
 /// 3. Between [`Platform::pin`] and the matching [`Platform::unpin`] the
-///    caller stays on the CPU that `pin` named, and no other caller is pinned
-///    to that CPU. Pins of one caller may nest.
+///    caller stays on the CPU that `pin` named, one of the first
+///    [`Platform::cpus`], and no other caller is pinned to that CPU. Pins of one
+///    caller may nest, and end in any order. An interrupt handler that calls the
+///    manager is another caller: either none does, or `pin` keeps interrupts off.
+///    No method calls the manager that the platform serves.
 /// 4. When [`Platform::flush`] returns, none of the named CPUs uses or will
 ///    use a translation that the request covers and that was read from the
 ///    tables before the call, and accesses made with them have completed.

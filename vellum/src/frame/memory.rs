@@ -29,6 +29,12 @@ const FOREIGN_BATCH: u32 = 16;
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 32;
 
+#[cold]
+#[inline(never)]
+fn foreign_pin() -> ! {
+    panic!("the pin is another memory's");
+}
+
 /// All frames of a machine: who has them and who may get them.
 pub struct PhysicalMemory<P: Platform> {
     pub(super) platform: P,
@@ -118,6 +124,18 @@ impl<P: Platform> PhysicalMemory<P> {
         unsafe { self.epochs.enter_with(self, cpu, || announce(cpu)) }
     }
 
+    /// Refuses a pin of another memory: its CPU may be one that somebody else is
+    /// pinned to here, who then uses the same lists.
+    ///
+    /// # Panics
+    /// If it is one.
+    #[inline]
+    pub(crate) fn check_pin(&self, pin: &Pin<'_>) {
+        if !pin.is_of(&self.epochs) {
+            foreign_pin();
+        }
+    }
+
     /// The record of a frame. Panics if `pfn` lies outside of the lowest to
     /// highest frame of the memory map; a hole's record is `Reserved`.
     #[inline]
@@ -158,8 +176,13 @@ impl<P: Platform> PhysicalMemory<P> {
     /// # Errors
     /// [`OutOfMemory`] if no zone that the request allows has such a block, or
     /// the failure was planned.
+    ///
+    /// # Panics
+    /// If the pin is another memory's. So does every call here that takes frames
+    /// from a CPU's lists or puts some there.
     #[inline]
     pub fn alloc(&self, pin: &Pin<'_>, request: Request) -> Result<Pfn, OutOfMemory> {
+        self.check_pin(pin);
         if self.injection.fail_now(request.site) {
             return Err(OutOfMemory);
         }
@@ -388,6 +411,7 @@ impl<P: Platform> PhysicalMemory<P> {
             !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),
             "{pfn:?} freed twice"
         );
+        self.check_pin(pin);
         let cpu = self.cpus.get(pin);
         cpu.counters.frees.bump();
         if order == 0 {
@@ -485,6 +509,7 @@ impl<P: Platform> PhysicalMemory<P> {
             !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),
             "{pfn:?} retired while free"
         );
+        self.check_pin(pin);
         if zeroed {
             // Stale readers may take the frame's bit locks meanwhile.
             frame.set(Flags::ZEROED);
@@ -547,6 +572,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Gives this CPU's lists back to the buddy lists, with those retired
     /// frames whose epoch has passed. For a CPU that idles or goes offline.
     pub fn drain(&self, pin: &Pin<'_>) {
+        self.check_pin(pin);
         self.epochs.try_advance();
         if let Some(keeper) = &self.keeper {
             keeper.give_up(self, pin);

@@ -98,6 +98,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Frees a single frame whose bytes are all zero, which is remembered; else
     /// as [`PhysicalMemory::free`].
     pub fn free_zeroed(&self, pin: &Pin<'_>, pfn: Pfn) {
+        self.check_pin(pin);
         let frame = self.frame(pfn);
         self.check_zero(pin, pfn);
         frame.set_kind_with(frame.kind(), Flags::ZEROED);
@@ -199,6 +200,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// gives frames that were freed on this CPU and belong to other nodes back
     /// to them.
     pub fn send_home(&self, pin: &Pin<'_>) {
+        self.check_pin(pin);
         self.epochs.try_advance();
         self.release_passed(pin);
         let remote = &self.cpus.get(pin).remote;
@@ -211,6 +213,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// around the caches, until half of the free memory is zero. Does nothing
     /// where zero frames are not kept apart. Returns the frames zeroed.
     pub fn zero_idle(&self, pin: &Pin<'_>, budget: u32) -> u32 {
+        self.check_pin(pin);
         let cpu = self.cpus.get(pin);
         if cpu.zeroed.is_none() {
             return 0;

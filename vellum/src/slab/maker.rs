@@ -17,8 +17,8 @@ impl ArenaMaker {
     ///
     /// # Safety
     /// Every arena made is used with one and the same
-    /// [`PhysicalMemory`](crate::frame::PhysicalMemory), of this size, and not
-    /// after that was dropped.
+    /// [`PhysicalMemory`](crate::frame::PhysicalMemory), of this size, with pins of
+    /// that memory, and not after it was dropped.
     pub const unsafe fn new(cpus: usize, frames: usize, frame_size: usize) -> Self {
         ArenaMaker {
             cpus,

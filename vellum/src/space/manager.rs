@@ -263,7 +263,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             PhysicalMemory::new(platform).map_err(|error| CreateError(format!("{error}")))?;
         let cpus = memory.platform().cpus();
         // SAFETY: every arena made becomes part of this manager, whose memory
-        // is the one they are used with, and nothing reaches them once the
+        // is the one they are used with and whose pins it takes, and nothing reaches them once the
         // manager is dropped.
         let arenas = unsafe { ArenaMaker::new(cpus, memory.frame_count(), F::FRAME_SIZE) };
         let zero_page = memory

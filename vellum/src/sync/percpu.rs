@@ -1,15 +1,16 @@
 //! Data that belongs to one CPU.
 //!
 //! Two things keep it so. Its types may be shared between threads: they are
-//! relaxed atomics, whose loads and stores are the same instructions as plain
-//! ones, and which statistics may read from anywhere. So two threads that were
-//! on one CPU would never be undefined behaviour in this module. They would
-//! still both take the same frame out of a list, and that would be; so a [`Pin`]
-//! is made only by who has bound the CPU ([`Epochs::enter`](super::Epochs::enter)
-//! is unsafe), and a layer that takes a pin from outside checks that it is its own
-//! ([`Pin::is_of`]), once, where the pin comes in: the check at each of the many
-//! places that reach per-CPU data would cost a fault more than one instruction in
-//! a hundred, there it costs none, because a manager pins for itself.
+//! relaxed atomics, whose loads and stores are the instructions of plain ones, and
+//! which statistics read from anywhere. So two threads on one CPU's data are no
+//! undefined behaviour here. They would still take the same frame from a list, and
+//! what is made of that frame would be. So a [`Pin`] is made only by who has bound
+//! the CPU ([`Epochs::enter`](super::Epochs::enter) is unsafe), and the memory and the
+//! sources of table pages ask a pin from outside whose it is ([`Pin::is_of`]).
+//! They ask at the calls that change their lists and not here, where each of a dozen
+//! accesses of a fault would pay: one comparison for a frame taken or freed. A
+//! manager pins for itself, and its arenas are made under the promise that they
+//! are used with its pins ([`ArenaMaker::new`](crate::slab::ArenaMaker::new)).
 
 use alloc::boxed::Box;
 use core::ops::Deref;

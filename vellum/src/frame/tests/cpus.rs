@@ -18,6 +18,29 @@ fn the_frame_freed_last_is_handed_out_first() {
 }
 
 #[test]
+#[should_panic(expected = "the pin is another memory's")]
+fn frames_are_not_taken_with_a_pin_of_another_memory() {
+    let (memory, other) = (simple(1, 4096), simple(1, 4096));
+    let _ = memory.alloc(&other.pin(), Request::page(SITE));
+}
+
+#[test]
+#[should_panic(expected = "the pin is another memory's")]
+fn frames_are_not_freed_with_a_pin_of_another_memory() {
+    let (memory, other) = (simple(1, 4096), simple(1, 4096));
+    let pfn = memory.alloc(&memory.pin(), Request::page(SITE)).unwrap();
+    assert!(memory.frame(pfn).put());
+    memory.free(&other.pin(), pfn, 0);
+}
+
+#[test]
+#[should_panic(expected = "the pin is another memory's")]
+fn lists_are_not_given_back_with_a_pin_of_another_memory() {
+    let (memory, other) = (simple(1, 4096), simple(1, 4096));
+    memory.drain(&other.pin());
+}
+
+#[test]
 fn frames_freed_in_a_row_are_handed_out_in_ascending_order() {
     let memory = simple(1, 4096);
     let pin = memory.pin();

@@ -185,6 +185,7 @@ fn held(cpu: &QuickCpu) -> u32 {
 
 impl<P: Platform> Keeper<P> for Quicklist {
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         self.shrink(memory, pin, cpu, u32::MAX);
@@ -198,6 +199,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         pin: &Pin<'_>,
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         let list = self.list(cpu, wanted.level);
         if list.len() == 0 {
@@ -235,6 +237,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
     }
 
     fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));

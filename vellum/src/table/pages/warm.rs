@@ -244,6 +244,7 @@ impl Warm {
 
 impl<P: Platform> Keeper<P> for Warm {
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         let mut tables = Chain::EMPTY;
@@ -266,6 +267,7 @@ impl<P: Platform> TablePages<P> for Warm {
         pin: &Pin<'_>,
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         let Some(table) = cpu.stack.pop() else {
             return self.take_elsewhere(memory, pin, wanted);
@@ -298,6 +300,7 @@ impl<P: Platform> TablePages<P> for Warm {
     }
 
     fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+        memory.check_pin(pin);
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));

@@ -2,11 +2,12 @@
 //!
 //! Field names and units are the JSON schema documented in `docs/workloads.md`.
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::request::{On, Request};
-use crate::compare::{Contrast, Method, Reason, Verdict};
-use crate::report::kernbench;
+use crate::compare::{Contrast, Method, Resolution, Verdict};
+use crate::report::{kernbench, model};
 use crate::stats::{Samples, quantile};
 
 /// Name and version of the JSON schema.
@@ -133,7 +134,7 @@ pub struct Figure {
 pub struct ArmFigure {
     /// Time of one unit.
     pub value: f64,
-    /// Bounds of its interval; null with a single pass.
+    /// Bounds of its interval; null with too few passes.
     pub low: Option<f64>,
     /// Upper bound.
     pub high: Option<f64>,
@@ -143,16 +144,47 @@ pub struct ArmFigure {
     pub ratio_low: Option<f64>,
     /// Upper bound.
     pub ratio_high: Option<f64>,
-    /// The smallest relative difference to the first arm that could have been told.
-    pub resolution: Option<f64>,
-    /// `base`, `control`, `less`, `more` or `not-proven`.
-    pub verdict: &'static str,
-    /// Of `not-proven`: `includes-one`, `within-control`, `too-few-passes`.
-    pub reasons: Vec<&'static str>,
+    /// The largest relative difference to the first arm that is not told.
+    #[serde(serialize_with = "model::total")]
+    pub resolution: Option<Resolution>,
+    /// What is said of it.
+    #[serde(flatten)]
+    pub standing: Standing,
     /// How the single parts are distributed, all passes together.
     pub spread: Option<Spread>,
     /// The sum of the parts in each pass, for statistics of one's own.
     pub passes: Vec<f64>,
+}
+
+/// What is said of an arm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is what the others are held against.
+    Base,
+    /// It is the base once more.
+    Control,
+    /// A design and the verdict on it.
+    Judged(Verdict),
+}
+
+/// As the fields `verdict` (`base`, `control`, `less`, `more` or `not-proven`) and
+/// `reasons`, which `not-proven` has.
+impl Serialize for Standing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (name, reason) = match self {
+            Standing::Base => ("base", None),
+            Standing::Control => ("control", None),
+            Standing::Judged(Verdict::Less) => ("less", None),
+            Standing::Judged(Verdict::More) => ("more", None),
+            Standing::Judged(Verdict::NotProven(reason)) => {
+                ("not-proven", Some(model::reason_name(*reason)))
+            }
+        };
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("verdict", name)?;
+        map.serialize_entry("reasons", reason.as_slice())?;
+        map.end()
+    }
 }
 
 /// A distribution of times per unit, in nanoseconds.
@@ -191,14 +223,17 @@ impl Figure {
             })
             .collect();
         let contrast = Contrast::new(&samples, method);
-        let last = samples.len() - 1;
         let arms = input.times.iter().enumerate().map(|(arm, passes)| {
             let (total, ratio) = (contrast.totals[arm], contrast.ratios[arm]);
             let each = |ns: f64| ns / input.units;
-            let (verdict, reasons) = match arm {
-                0 => ("base", Vec::new()),
-                arm if arm == last => ("control", Vec::new()),
-                arm => answer(&contrast.verdicts[arm], arm),
+            let judged = match arm {
+                0 => None,
+                arm => contrast.judged.get(arm - 1),
+            };
+            let standing = match judged {
+                Some(judged) => Standing::Judged(judged.verdict),
+                None if arm == 0 => Standing::Base,
+                None => Standing::Control,
             };
             ArmFigure {
                 value: each(total.value),
@@ -207,9 +242,8 @@ impl Figure {
                 ratio: ratio.value,
                 ratio_low: ratio.interval.map(|interval| interval.low),
                 ratio_high: ratio.interval.map(|interval| interval.high),
-                resolution: contrast.resolutions[arm],
-                verdict,
-                reasons,
+                resolution: judged.and_then(|judged| judged.resolution),
+                standing,
                 spread: input.spread_units.and_then(|units| spread(passes, units)),
                 passes: passes
                     .iter()
@@ -223,21 +257,6 @@ impl Figure {
             per: input.per.to_owned(),
             units: input.units,
             clock: input.clock,
-        }
-    }
-}
-
-fn answer(verdict: &Verdict, arm: usize) -> (&'static str, Vec<&'static str>) {
-    match verdict {
-        Verdict::Difference { less } if *less == arm => ("less", Vec::new()),
-        Verdict::Difference { .. } => ("more", Vec::new()),
-        Verdict::NotProven(reasons) => {
-            let reasons = reasons.iter().map(|reason| match reason {
-                Reason::IncludesOne => "includes-one",
-                Reason::WithinControl => "within-control",
-                Reason::TooFewPasses => "too-few-passes",
-            });
-            ("not-proven", reasons.collect())
         }
     }
 }
@@ -377,8 +396,17 @@ mod tests {
         let figure = Figure::of(&input, &METHOD);
         let values: Vec<f64> = figure.arms.iter().map(|arm| arm.value).collect();
         assert_eq!(values, [500.0, 400.0, 625.0, 500.0]);
-        let verdicts: Vec<&str> = figure.arms.iter().map(|arm| arm.verdict).collect();
-        assert_eq!(verdicts, ["base", "less", "more", "control"]);
+        let standings: Vec<Standing> = figure.arms.iter().map(|arm| arm.standing).collect();
+        let judged = [Verdict::Less, Verdict::More].map(Standing::Judged);
+        assert_eq!(
+            standings,
+            [Standing::Base, judged[0], judged[1], Standing::Control]
+        );
+        let json = serde_json::to_value(&figure).expect("serialised");
+        let verdicts = ["base", "less", "more", "control"];
+        for (arm, verdict) in verdicts.iter().enumerate() {
+            assert_eq!(json["arms"][arm]["verdict"], *verdict);
+        }
         assert_eq!(figure.arms[1].ratio, 0.8);
         let spread = figure.arms[0].spread.expect("parts are alike");
         assert_eq!(
@@ -398,8 +426,11 @@ mod tests {
             spread_units: None,
         };
         let figure = Figure::of(&input, &METHOD);
-        assert_eq!(figure.arms[1].verdict, "not-proven");
-        assert_eq!(figure.arms[1].reasons, ["too-few-passes"]);
+        let json = serde_json::to_value(&figure).expect("serialised");
+        assert_eq!(json["arms"][1]["verdict"], "not-proven");
+        assert_eq!(json["arms"][1]["reasons"][0], "too-few-passes");
+        assert_eq!(json["arms"][1]["resolution"], serde_json::Value::Null);
+        assert_eq!(json["arms"][1]["ratio_low"], serde_json::Value::Null);
     }
 
     #[test]

@@ -257,6 +257,10 @@ pub const BENCHMARKS: &[Benchmark] = &[
             ),
             variant(
                 "migrate",
+                "the child is forked and faults on one node and ends on another",
+            ),
+            variant(
+                "moved",
                 "forked on one node, the child runs and ends on another",
             ),
             variant("fork-exit", "a child that does nothing (as lat_proc)"),

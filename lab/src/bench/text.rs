@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 
-use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run};
+use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Standing};
 use super::request::{On, Request};
-use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use crate::compare::{Reason, Verdict};
 use crate::report::names::{Names, WIDTH};
-use crate::report::text::{plural, wrapped};
+use crate::report::text::{NO_INTERVAL, plural, uneven, wrapped};
+use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::table::{Table, grouped, marked};
+
+/// What is marked.
+const LESS: Standing = Standing::Judged(Verdict::Less);
 
 /// Everything that was found.
 pub fn render(request: &Request, findings: &Findings) -> String {
@@ -46,6 +50,9 @@ fn header(request: &Request, findings: &Findings) -> String {
     facts.push(plural(request.passes, "pass", "passes"));
     facts.push(format!("seed {}", request.method.seed));
     text += &wrapped(&facts.join("; "));
+    if request.on == On::Core {
+        text += &uneven(request.passes, findings.arms.len());
+    }
     if findings.interrupted {
         text += "INTERRUPTED: the figures are of what was complete\n";
     }
@@ -132,13 +139,13 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
                 (Some(low), Some(high)) => {
                     format!("{:.digits$} .. {:.digits$}", low / divisor, high / divisor)
                 }
-                _ => "unknown (1 pass)".to_owned(),
+                _ => NO_INTERVAL.to_owned(),
             };
-        let is_base = arm.verdict == "base";
+        let is_base = arm.standing == Standing::Base;
         let value = format!("{:.2}", arm.value / divisor);
         table.row(vec![
             label,
-            marked(value, arm.verdict == "less"),
+            marked(value, arm.standing == LESS),
             bounds(arm.low, arm.high, 2, divisor),
             if is_base {
                 String::new()
@@ -149,11 +156,10 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
                 true => String::new(),
                 false => bounds(arm.ratio_low, arm.ratio_high, 4, 1.0),
             },
-            match (arm.resolution, arm.verdict) {
-                (Some(share), "less" | "more" | "not-proven") => format!("{:.2} %", share * 100.0),
-                _ => String::new(),
-            },
-            said(arm),
+            arm.resolution.map_or_else(String::new, |resolution| {
+                format!("{:.2} %", resolution.total() * 100.0)
+            }),
+            said(arm.standing),
         ]);
     }
     let mut text = table.render(0);
@@ -162,11 +168,12 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
         "{} in a pass; {}{}",
         plural_of(figure.units, &figure.per),
         figure.clock,
-        match figure.arms.iter().any(|arm| arm.verdict == "less") {
+        match figure.arms.iter().any(|arm| arm.standing == LESS) {
             true => "; * proven less than A",
             false => "",
         }
     );
+    text += &together(figure);
     text + &spreads(figure, findings)
 }
 
@@ -181,21 +188,32 @@ fn plural_of(units: f64, per: &str) -> String {
     }
 }
 
-/// The verdict on an arm, in words.
-fn said(arm: &ArmFigure) -> String {
-    match arm.verdict {
-        "base" => String::new(),
-        "not-proven" => {
-            let why = match arm.reasons.first() {
-                Some(&"too-few-passes") => {
-                    format!(" (needs {PASSES_FOR_A_VERDICT} passes)")
-                }
-                Some(&"within-control") => " (A strays as far)".to_owned(),
-                _ => String::new(),
-            };
-            format!("not proven{why}")
+/// What is said of an arm, in words.
+pub(crate) fn said(standing: Standing) -> String {
+    let Standing::Judged(verdict) = standing else {
+        return String::new();
+    };
+    match verdict {
+        Verdict::Less => "less".to_owned(),
+        Verdict::More => "more".to_owned(),
+        Verdict::NotProven(Reason::WithinChance) => "not proven".to_owned(),
+        Verdict::NotProven(Reason::WithinStray) => "not proven (A strays as far)".to_owned(),
+        Verdict::NotProven(Reason::TooFewPasses) => {
+            format!("not proven (needs {LEAST_PASSES} passes)")
         }
-        word => word.to_owned(),
+    }
+}
+
+/// Says that several designs are judged together.
+fn together(figure: &Figure) -> String {
+    let judged = |arm: &&ArmFigure| matches!(arm.standing, Standing::Judged(_));
+    let resolved = |arm: &&ArmFigure| arm.resolution.is_some();
+    match figure.arms.iter().filter(judged).filter(resolved).count() {
+        0 | 1 => String::new(),
+        designs => format!(
+            "The {designs} verdicts hold together: a false one among them comes in at most 5 % of \
+             such tables (Holm).\n"
+        ),
     }
 }
 

@@ -35,13 +35,13 @@ pub struct ReproduceArgs {
     /// Number of the source
     #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
     source: u8,
-    /// Small workloads and few passes: shows that it works, proves nothing
+    /// Small workloads: shows that it works, proves nothing
     #[arg(long)]
     quick: bool,
-    /// Passes of each measurement [default: 6; 2 with --quick]
-    #[arg(short = 'n', long, value_name = "PASSES",
+    /// Passes of each measurement; with fewer than 5 nothing is judged
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
-    passes: Option<u16>,
+    passes: u16,
     /// Directory of the shipped traces [default: traces/ of the source tree]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     traces: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct ReproduceArgs {
 pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     let results = Results::open(args.json.as_deref())?;
     let setting = Setting {
-        passes: usize::from(args.passes.unwrap_or(if args.quick { 2 } else { 6 })),
+        passes: usize::from(args.passes),
         quick: args.quick,
         seed: args.seed,
         style: Style::detect(args.quiet),

@@ -1,17 +1,11 @@
-//! From times to a verdict.
-//!
-//! A difference is reported only if the interval of B / A excludes 1 *and* has
-//! no value in common with the interval of the control, A' / A: what the same
-//! design shows against itself in this very run is not evidence.
+//! From times to estimates: totals and ratios with their intervals. What follows
+//! from them is decided in [`super::verdict`].
 
+use super::verdict::{Judged, judge};
 use super::{A, ARMS, B, CONTROL, Measurement};
 use crate::stats::{Bootstrap, Interval, Samples};
 
-/// Passes below which no difference is called: with fewer, the interval is
-/// little more than the range of what was seen.
-pub const PASSES_FOR_A_VERDICT: usize = 5;
-
-/// A value and the bounds of its uncertainty; none with a single pass.
+/// A value and the bounds of its uncertainty; none with too few passes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// The best value.
@@ -20,27 +14,12 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
-/// Why no difference could be called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// The interval of the ratio includes 1.
-    IncludesOne,
-    /// The interval of the ratio overlaps that of the control.
-    WithinControl,
-    /// There are fewer than [`PASSES_FOR_A_VERDICT`] passes.
-    TooFewPasses,
-}
-
-/// The answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The design of this arm needs less time.
-    Difference {
-        /// Which arm needs less.
-        less: usize,
-    },
-    /// No difference is proven, for these reasons.
-    NotProven(Vec<Reason>),
+impl Estimate {
+    /// How far the interval reaches from the value, on its longer side.
+    pub fn reach(&self) -> Option<f64> {
+        let interval = self.interval?;
+        Some((self.value - interval.low).max(interval.high - self.value))
+    }
 }
 
 /// How intervals are drawn.
@@ -62,12 +41,9 @@ pub struct Contrast {
     pub totals: Vec<Estimate>,
     /// Total of each arm divided by that of the first.
     pub ratios: Vec<Estimate>,
-    /// For each arm the smallest relative difference to the first that could
-    /// have been called, as a share; none with a single pass.
-    pub resolutions: Vec<Option<f64>>,
-    /// For each arm whether it differs from the first. In a
-    /// [`Verdict::Difference`], `less` is the arm that needs less.
-    pub verdicts: Vec<Verdict>,
+    /// What is said of each design but the first, in their order; nothing is
+    /// said of the first and of the control.
+    pub judged: Vec<Judged>,
 }
 
 impl Contrast {
@@ -89,12 +65,15 @@ impl Contrast {
             interval: drawn.as_ref().map(|drawn| drawn.ratio(arm, A)),
         };
         let ratios: Vec<Estimate> = (0..arms.len()).map(ratio).collect();
-        let control = ratios[arms.len() - 1];
-        let passes = arms[A].passes();
-        let verdict = |(arm, ratio)| Verdict::of(arm, ratio, &control, passes);
+        let judged = match ratios.as_slice() {
+            [_, designs @ .., control] => {
+                let passes = arms[A].passes();
+                judge(designs, &[*control], passes, method.confidence)
+            }
+            _ => Vec::new(),
+        };
         Self {
-            resolutions: ratios.iter().map(|r| resolution(r, &control)).collect(),
-            verdicts: ratios.iter().enumerate().map(verdict).collect(),
+            judged,
             totals,
             ratios,
         }
@@ -114,11 +93,8 @@ pub struct Analysis {
     pub ratio: Estimate,
     /// CPU time of the control divided by that of A.
     pub control: Estimate,
-    /// The smallest relative difference that this run could have called, as a
-    /// share; none with a single pass.
-    pub resolution: Option<f64>,
-    /// The answer.
-    pub verdict: Verdict,
+    /// The answer, and what could have been told.
+    pub judged: Judged,
 }
 
 impl Analysis {
@@ -152,93 +128,7 @@ impl Analysis {
             wall_ns: arms(&wall.totals),
             ratio: cpu.ratios[B],
             control: cpu.ratios[CONTROL],
-            resolution: cpu.resolutions[B],
-            verdict: cpu.verdicts[B].clone(),
+            judged: cpu.judged[0],
         }
-    }
-}
-
-impl Verdict {
-    /// Of `arm` against the first.
-    fn of(arm: usize, ratio: &Estimate, control: &Estimate, passes: usize) -> Self {
-        let mut reasons = Vec::new();
-        if passes < PASSES_FOR_A_VERDICT {
-            reasons.push(Reason::TooFewPasses);
-        }
-        if let (Some(ratio), Some(control)) = (ratio.interval, control.interval) {
-            if ratio.contains(1.0) {
-                reasons.push(Reason::IncludesOne);
-            }
-            if ratio.overlaps(&control) {
-                reasons.push(Reason::WithinControl);
-            }
-        }
-        match reasons.is_empty() {
-            false => Verdict::NotProven(reasons),
-            true if ratio.value < 1.0 => Verdict::Difference { less: arm },
-            true => Verdict::Difference { less: A },
-        }
-    }
-}
-
-/// Half of the interval of the ratio, and how far the control strays from 1:
-/// a ratio closer to 1 than their sum cannot clear both.
-fn resolution(ratio: &Estimate, control: &Estimate) -> Option<f64> {
-    let (ratio, control) = (ratio.interval?, control.interval?);
-    let astray = (control.high - 1.0).max(1.0 - control.low);
-    Some(ratio.half_width() + astray.max(0.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-        Estimate {
-            value,
-            interval: Some(Interval { low, high }),
-        }
-    }
-
-    #[test]
-    fn a_difference_must_clear_one_and_the_control() {
-        let control = estimate(1.004, 1.001, 1.007);
-        let verdict = |ratio| Verdict::of(B, &ratio, &control, 12);
-        assert_eq!(
-            verdict(estimate(1.02, 1.01, 1.03)),
-            Verdict::Difference { less: A }
-        );
-        assert_eq!(
-            verdict(estimate(0.98, 0.97, 0.99)),
-            Verdict::Difference { less: B }
-        );
-        assert_eq!(
-            verdict(estimate(1.006, 1.005, 1.008)),
-            Verdict::NotProven(vec![Reason::WithinControl])
-        );
-        assert_eq!(
-            verdict(estimate(1.0, 0.9995, 1.0005)),
-            Verdict::NotProven(vec![Reason::IncludesOne])
-        );
-        assert_eq!(
-            verdict(estimate(1.003, 0.999, 1.006)),
-            Verdict::NotProven(vec![Reason::IncludesOne, Reason::WithinControl])
-        );
-    }
-
-    #[test]
-    fn too_few_passes_call_no_difference() {
-        let (ratio, control) = (estimate(2.0, 1.9, 2.1), estimate(1.0, 0.99, 1.01));
-        assert_eq!(
-            Verdict::of(B, &ratio, &control, PASSES_FOR_A_VERDICT - 1),
-            Verdict::NotProven(vec![Reason::TooFewPasses])
-        );
-    }
-
-    #[test]
-    fn resolution_adds_the_stray_of_the_control() {
-        let (ratio, control) = (estimate(1.1, 1.08, 1.12), estimate(0.99, 0.97, 1.01));
-        let resolution = resolution(&ratio, &control).expect("both have intervals");
-        assert!((resolution - 0.05).abs() < 1e-12);
     }
 }

@@ -11,7 +11,7 @@ use vellum_engine::{Engine, EngineError};
 use super::atomics::Counters;
 use super::crew::{CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
 use super::error::CompareError;
-use super::order::orders;
+use super::order::{build_order, orders};
 use super::workload::{Load, join};
 use crate::clock::{Clock, empty_interval_ns};
 use crate::replay::Slice;
@@ -357,12 +357,16 @@ impl Run<'_> {
         Ok(Some(pass))
     }
 
-    /// Engines for all arms, arm `i` in arena `(i + pass) % arms`.
+    /// Engines for all arms, arm `i` in arena `(i + pass) % arms`, made in an order
+    /// drawn for the pass: what lies where in the host's memory follows from it, and
+    /// would otherwise stay with an arm through all passes.
     fn build_all(&self, pass: usize) -> Result<Vec<Arc<dyn Engine>>, CompareError> {
         let arms = self.settings.arms();
-        (0..arms)
-            .map(|arm| self.build(arm, (arm + pass) % arms))
-            .collect()
+        let mut engines = vec![None; arms];
+        for arm in build_order(arms, pass, self.settings.seed) {
+            engines[arm] = Some(self.build(arm, (arm + pass) % arms)?);
+        }
+        Ok(engines.into_iter().flatten().collect())
     }
 
     fn build(&self, arm: usize, arena: usize) -> Result<Arc<dyn Engine>, CompareError> {

@@ -6,8 +6,8 @@
 //! slice is executed by all of them before the next one begins, in an order that changes from slice to
 //! slice and from pass to pass, so that whatever disturbs the machine disturbs
 //! all arms alike. Each pass builds fresh engines and moves the memory they live
-//! in on to the next arm. [`analysis`] turns the times into a ratio, an interval
-//! and a [`Verdict`].
+//! in on to the next arm. [`analysis`] turns the times into ratios with intervals,
+//! and [`verdict`] these into a [`Verdict`].
 
 pub mod analysis;
 mod atomics;
@@ -15,14 +15,16 @@ pub mod crew;
 pub mod error;
 pub mod measure;
 pub mod order;
+pub mod verdict;
 pub mod workload;
 
 pub use crate::clock::{Clock, HostClock};
-pub use analysis::{Analysis, Contrast, Estimate, Method, Reason, Verdict};
+pub use analysis::{Analysis, Contrast, Estimate, Method};
 pub use atomics::Counters;
 pub use crew::{ClassTime, LapTime, Tally};
 pub use error::CompareError;
 pub use measure::{Builder, Measurement, Pass, Settings, measure};
+pub use verdict::{Judged, Reason, Resolution, Verdict};
 pub use workload::Load;
 
 /// Index of design A among the arms.

@@ -9,6 +9,14 @@
 
 use crate::stats::Random;
 
+/// The nearest numbers of passes, at most and at least `passes`, that share out the
+/// places in the order of `arms` arms, and their arenas, evenly; both are `passes` if
+/// it does.
+pub fn even_passes(passes: usize, arms: usize) -> (usize, usize) {
+    let orders = 2 * arms;
+    (passes / orders * orders, passes.next_multiple_of(orders))
+}
+
 /// The order of `arms` arms for each slice of pass `pass`.
 pub fn orders(slices: usize, arms: usize, pass: usize, seed: u64) -> Vec<Vec<usize>> {
     let orders = 2 * arms;
@@ -23,6 +31,15 @@ pub fn orders(slices: usize, arms: usize, pass: usize, seed: u64) -> Vec<Vec<usi
         order(&base, sequence[pass % orders])
     };
     (0..slices).map(draw).collect()
+}
+
+/// The order in which the engines of `arms` arms are made for pass `pass`.
+pub fn build_order(arms: usize, pass: usize, seed: u64) -> Vec<usize> {
+    // Apart from the sequences of the slices.
+    let mut random = Random::seeded(seed.wrapping_add((pass as u64) << 32).wrapping_add(1 << 31));
+    let mut order: Vec<usize> = (0..arms).collect();
+    random.shuffle(&mut order);
+    order
 }
 
 /// Order number `index` of those that `base` gives.
@@ -57,6 +74,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn engines_are_made_in_every_order_of_three_about_equally_often() {
+        let mut counts = std::collections::BTreeMap::new();
+        for pass in 0..600 {
+            *counts.entry(build_order(3, pass, 1)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(
+            counts.values().all(|count| (60..140).contains(count)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn even_numbers_of_passes_are_multiples_of_the_orders() {
+        assert_eq!(even_passes(6, 3), (6, 6));
+        assert_eq!(even_passes(5, 3), (0, 6));
+        assert_eq!(even_passes(13, 3), (12, 18));
+        assert_eq!(even_passes(6, 8), (0, 16));
     }
 
     #[test]

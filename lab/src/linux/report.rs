@@ -10,9 +10,9 @@ use super::environment::Environment;
 use super::kinds::{BothKinds, HostKind, JUDGED_FROM};
 use super::saved::Saved;
 use super::summary::{Against, Apart, HostTimes, middle};
-use crate::compare::{B, Reason, Verdict};
-use crate::report::model::{Answer, Figure};
-use crate::report::text::wrapped;
+use crate::compare::{Judged, Reason, Verdict};
+use crate::report::model::{Figure, answer};
+use crate::report::text::{NO_INTERVAL, told_from, wrapped};
 use vellum_terminal::table::{Table, grouped};
 
 /// Name and version of the JSON of a comparison with the core.
@@ -163,7 +163,8 @@ pub struct HostComparison {
     /// After.
     pub after: Against,
     /// The answer, from `before`: `a` is the host, `b` the core.
-    pub verdict: Answer,
+    #[serde(serialize_with = "answer")]
+    pub verdict: Verdict,
     /// By kind.
     pub kinds: Vec<BothKinds>,
     /// What each side does that the other does not.
@@ -188,7 +189,7 @@ impl HostComparison {
     ) -> Self {
         Self {
             schema: COMPARE_SCHEMA,
-            verdict: Answer::from(&before.verdict),
+            verdict: before.judged.verdict,
             coverage: coverage::rows(&host.environment),
             host,
             design,
@@ -229,7 +230,7 @@ impl HostComparison {
         text += &host_times(&host.times, &host.entry);
         text += "\n";
         text += &self.ratios();
-        text += &verdict_text(&self.before.verdict, &self.before.ratio);
+        text += &verdict_text(&self.before.judged, &self.before.ratio);
         text += "\n";
         text += &self.kinds_text();
         text += "\n";
@@ -302,31 +303,33 @@ impl HostComparison {
 fn bounds(figure: &Figure) -> String {
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => format!("{low:.4} .. {high:.4}"),
-        _ => "unknown (1 pass)".to_owned(),
+        _ => NO_INTERVAL.to_owned(),
     }
 }
 
-fn verdict_text(verdict: &Verdict, ratio: &Figure) -> String {
-    match verdict {
-        Verdict::Difference { less } => {
-            let less = if *less == B { "B" } else { "A" };
-            format!(
-                "Verdict: difference. {less} needs less CPU time; B / A is {:.4}.\n",
-                ratio.value
-            )
+fn verdict_text(judged: &Judged, ratio: &Figure) -> String {
+    let difference = |less| {
+        format!(
+            "Verdict: difference. {less} needs less CPU time; B / A is {:.4}.\n",
+            ratio.value
+        )
+    };
+    let mut text = match judged.verdict {
+        Verdict::Less => difference("B"),
+        Verdict::More => difference("A"),
+        Verdict::NotProven(reason) => {
+            let why = match reason {
+                Reason::WithinChance => "B / A is no farther from 1 than chance can come to",
+                Reason::WithinStray => "a control strays as far",
+                Reason::TooFewPasses => "fewer than 5 passes",
+            };
+            format!("Verdict: no difference proven ({why}).\n")
         }
-        Verdict::NotProven(reasons) => {
-            let reasons: Vec<&str> = reasons
-                .iter()
-                .map(|reason| match reason {
-                    Reason::IncludesOne => "the interval of B / A includes 1",
-                    Reason::WithinControl => "it overlaps that of a control",
-                    Reason::TooFewPasses => "fewer than 5 passes",
-                })
-                .collect();
-            format!("Verdict: no difference proven ({}).\n", reasons.join("; "))
-        }
+    };
+    if let Some(resolution) = &judged.resolution {
+        text += &told_from(resolution);
     }
+    text
 }
 
 /// Time of a kind below which a ratio to it says nothing.
@@ -344,7 +347,8 @@ pub struct SavedComparison {
     /// The events' time.
     pub apart: Apart,
     /// The answer.
-    pub verdict: Answer,
+    #[serde(serialize_with = "answer")]
+    pub verdict: Verdict,
 }
 
 impl SavedComparison {
@@ -352,7 +356,7 @@ impl SavedComparison {
     pub fn new(a: Saved, b: Saved, apart: Apart) -> Self {
         Self {
             schema: "vellum-compare-saved/1",
-            verdict: Answer::from(&apart.verdict),
+            verdict: apart.judged.verdict,
             a,
             b,
             apart,
@@ -420,7 +424,7 @@ impl SavedComparison {
             apart.ratio.value,
             bounds(&apart.ratio)
         );
-        text += &verdict_text(&apart.verdict, &apart.ratio);
+        text += &verdict_text(&apart.judged, &apart.ratio);
         text += &wrapped(
             "The two did not run side by side: the interval covers what passes of one boot differ by, \
              not what boots of one kernel do. Save several boots of each to see that.",

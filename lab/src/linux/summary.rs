@@ -9,16 +9,16 @@
 //! Totals are medians over the passes; intervals are drawn over passes as for any
 //! comparison ([`crate::stats`]).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::LinuxError;
 use super::entry::EntryCost;
 use super::plan::Plan;
 use super::series::Series;
-use crate::compare::analysis::PASSES_FOR_A_VERDICT;
-use crate::compare::{A, B, CONTROL, Contrast, Method, Reason, Verdict};
-use crate::report::model::Figure;
-use crate::stats::{Bootstrap, Interval, Samples, median};
+use crate::compare::verdict::judge;
+use crate::compare::{A, B, CONTROL, Contrast, Estimate, Judged, Method};
+use crate::report::model::{self, Figure};
+use crate::stats::{Bootstrap, Samples, median};
 
 /// Times of one replayed arm by pass, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -110,11 +110,9 @@ pub struct Against {
     pub ratio: Figure,
     /// Host once more divided by host.
     pub control_ratio: Figure,
-    /// The smallest relative difference that could have been told, as a share.
-    pub resolution: Option<f64>,
-    /// The answer; `a` is the host, `b` the core.
-    #[serde(skip)]
-    pub verdict: Verdict,
+    /// The largest relative difference that is not told, as a share.
+    #[serde(rename = "resolution", serialize_with = "resolution")]
+    pub judged: Judged,
 }
 
 impl Against {
@@ -128,8 +126,7 @@ impl Against {
             control_ns: contrast.totals[CONTROL].into(),
             ratio: contrast.ratios[B].into(),
             control_ratio: contrast.ratios[CONTROL].into(),
-            resolution: contrast.resolutions[B],
-            verdict: contrast.verdicts[B].clone(),
+            judged: contrast.judged[0],
         }
     }
 }
@@ -146,9 +143,9 @@ pub struct Apart {
     pub ratio: Figure,
     /// Each series' control divided by itself.
     pub control_ratios: [Figure; 2],
-    /// The answer.
-    #[serde(skip)]
-    pub verdict: Verdict,
+    /// The largest relative difference that is not told, as a share.
+    #[serde(rename = "resolution", serialize_with = "resolution")]
+    pub judged: Judged,
 }
 
 impl Apart {
@@ -169,66 +166,42 @@ impl Apart {
             Bootstrap::new(&arms, method.resamples, method.confidence, seed).ok()
         };
         let (of_a, of_b) = (draw(a, method.seed), draw(b, method.seed.wrapping_add(1)));
-        let figure = |value, interval: Option<Interval>| Figure {
-            value,
-            low: interval.map(|interval| interval.low),
-            high: interval.map(|interval| interval.high),
+        let total = |passes: &[u64], of: &Option<Bootstrap>| Estimate {
+            value: samples(passes).total(),
+            interval: of.as_ref().map(|of| of.total(0)),
         };
-        let total = |passes: &[u64]| samples(passes).total();
-        let drawn = |of: &Option<Bootstrap>, arm| of.as_ref().map(|of| of.total(arm));
-        let ratio = match (&of_a, &of_b) {
-            (Some(of_a), Some(of_b)) => Some(of_b.ratio_apart(0, of_a, 0)),
-            _ => None,
+        let control = |[host, control]: [&[u64]; 2], of: &Option<Bootstrap>| Estimate {
+            value: samples(control).total() / samples(host).total(),
+            interval: of.as_ref().map(|of| of.ratio(1, 0)),
         };
-        let control = |[host, control]: [&[u64]; 2], of: &Option<Bootstrap>| {
-            let interval = of.as_ref().map(|of| of.ratio(1, 0));
-            figure(total(control) / total(host), interval)
+        let (a_ns, b_ns) = (total(a[0], &of_a), total(b[0], &of_b));
+        let ratio = Estimate {
+            value: b_ns.value / a_ns.value,
+            interval: match (&of_a, &of_b) {
+                (Some(of_a), Some(of_b)) => Some(of_b.ratio_apart(0, of_a, 0)),
+                _ => None,
+            },
         };
-        let value = total(b[0]) / total(a[0]);
-        let controls = [&of_a, &of_b].map(|of| of.as_ref().map(|of| of.ratio(1, 0)));
+        let controls = [control(a, &of_a), control(b, &of_b)];
         let passes = a[0].len().min(b[0].len());
         Ok(Apart {
-            a_ns: figure(total(a[0]), drawn(&of_a, 0)),
-            b_ns: figure(total(b[0]), drawn(&of_b, 0)),
-            verdict: verdict(value, ratio, &controls, passes),
-            ratio: figure(value, ratio),
-            control_ratios: [control(a, &of_a), control(b, &of_b)],
+            a_ns: a_ns.into(),
+            b_ns: b_ns.into(),
+            judged: judge(&[ratio], &controls, passes, method.confidence)[0],
+            ratio: ratio.into(),
+            control_ratios: controls.map(Figure::from),
         })
     }
 }
 
-fn verdict(
-    value: f64,
-    ratio: Option<Interval>,
-    controls: &[Option<Interval>],
-    passes: usize,
-) -> Verdict {
-    let mut reasons = Vec::new();
-    if passes < PASSES_FOR_A_VERDICT {
-        reasons.push(Reason::TooFewPasses);
-    }
-    if let Some(ratio) = ratio {
-        if ratio.contains(1.0) {
-            reasons.push(Reason::IncludesOne);
-        }
-        if controls
-            .iter()
-            .flatten()
-            .any(|control| ratio.overlaps(control))
-        {
-            reasons.push(Reason::WithinControl);
-        }
-    }
-    match reasons.is_empty() {
-        false => Verdict::NotProven(reasons),
-        true if value < 1.0 => Verdict::Difference { less: B },
-        true => Verdict::Difference { less: A },
-    }
+fn resolution<S: Serializer>(judged: &Judged, serializer: S) -> Result<S::Ok, S::Error> {
+    model::total(&judged.resolution, serializer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{Reason, Verdict};
 
     const METHOD: Method = Method {
         confidence: 0.95,
@@ -243,14 +216,14 @@ mod tests {
         let faster = a.map(|ns| ns * 8 / 10);
         let fasters = control.map(|ns| ns * 8 / 10);
         let apart = Apart::new([&a, &control], [&faster, &fasters], &METHOD).expect("complete");
-        assert_eq!(apart.verdict, Verdict::Difference { less: B });
+        assert_eq!(apart.judged.verdict, Verdict::Less);
         assert!((apart.ratio.value - 0.8).abs() < 0.01, "{:?}", apart.ratio);
         let same = Apart::new([&a, &control], [&control, &a], &METHOD).expect("complete");
-        assert!(matches!(same.verdict, Verdict::NotProven(_)));
+        assert!(matches!(same.judged.verdict, Verdict::NotProven(_)));
         let short = Apart::new([&a[..2], &control[..2]], [&faster, &fasters], &METHOD);
         assert_eq!(
-            short.expect("complete").verdict,
-            Verdict::NotProven(vec![Reason::TooFewPasses])
+            short.expect("complete").judged.verdict,
+            Verdict::NotProven(Reason::TooFewPasses)
         );
         assert!(Apart::new([&a, &[]], [&a, &control], &METHOD).is_err());
     }

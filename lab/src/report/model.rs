@@ -3,12 +3,12 @@
 //! Field names and units are the JSON schema documented in `docs/measuring.md`;
 //! a change that removes or redefines one needs another [`SCHEMA`].
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::kernbench::{self, Row};
 use super::names::Names;
 use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
-use crate::compare::{Counters, Reason, Verdict};
+use crate::compare::{Counters, Reason, Resolution, Verdict};
 use crate::replay::Class;
 
 /// Name and version of the JSON schema.
@@ -61,7 +61,7 @@ impl<T> Arms<T> {
     }
 }
 
-/// A value with its interval, absent with a single pass.
+/// A value with its interval, absent with too few passes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figure {
     /// The value.
@@ -82,15 +82,15 @@ impl From<Estimate> for Figure {
     }
 }
 
-/// The answer.
-#[derive(Clone, Debug, Serialize)]
-pub struct Answer {
+/// A verdict on B against A, as programs read it.
+#[derive(Serialize)]
+struct Answer {
     /// `difference` or `not-proven`.
-    pub outcome: &'static str,
+    outcome: &'static str,
     /// With a difference, the design that needs less CPU time: `a` or `b`.
-    pub less: Option<&'static str>,
-    /// Without: `includes-one`, `within-control`, `too-few-passes`.
-    pub reasons: Vec<&'static str>,
+    less: Option<&'static str>,
+    /// Without: as [`reason_name`] has them.
+    reasons: Vec<&'static str>,
 }
 
 /// CPU time of one class of operation, from a pass of its own.
@@ -198,10 +198,12 @@ pub struct Report {
     pub ratio: Figure,
     /// CPU time of the control divided by that of A.
     pub control_ratio: Figure,
-    /// Smallest relative difference the run could have called, as a share.
-    pub resolution: Option<f64>,
-    /// The answer.
-    pub verdict: Answer,
+    /// Largest relative difference that is not told, as a share.
+    #[serde(serialize_with = "total")]
+    pub resolution: Option<Resolution>,
+    /// The answer: how B stands against A.
+    #[serde(serialize_with = "answer")]
+    pub verdict: Verdict,
     /// Cost of the clock taken off each interval timed by class, in nanoseconds.
     pub clock_ns: u64,
     /// Time by class of operation.
@@ -237,8 +239,8 @@ impl Report {
             wall_ns: Arms::of(|arm| analysis.wall_ns[arm].into()),
             ratio: analysis.ratio.into(),
             control_ratio: analysis.control.into(),
-            resolution: analysis.resolution,
-            verdict: Answer::from(&analysis.verdict),
+            resolution: analysis.judged.resolution,
+            verdict: analysis.judged.verdict,
             clock_ns: measured.clock_ns,
             classes: class_rows(measured),
             counters: counter_rows(passes, measured.atomics.as_deref()),
@@ -258,27 +260,38 @@ impl Report {
     }
 }
 
-impl From<&Verdict> for Answer {
-    fn from(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Difference { less } => Self {
-                outcome: "difference",
-                less: Some(if *less == A { "a" } else { "b" }),
-                reasons: Vec::new(),
-            },
-            Verdict::NotProven(reasons) => Self {
-                outcome: "not-proven",
-                less: None,
-                reasons: reasons.iter().map(|reason| reason_name(*reason)).collect(),
-            },
-        }
-    }
+/// Writes a verdict on B against A as an [`Answer`].
+pub(crate) fn answer<S: Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::Error> {
+    let difference = |less| Answer {
+        outcome: "difference",
+        less: Some(less),
+        reasons: Vec::new(),
+    };
+    let answer = match verdict {
+        Verdict::Less => difference("b"),
+        Verdict::More => difference("a"),
+        Verdict::NotProven(reason) => Answer {
+            outcome: "not-proven",
+            less: None,
+            reasons: vec![reason_name(*reason)],
+        },
+    };
+    answer.serialize(serializer)
 }
 
-fn reason_name(reason: Reason) -> &'static str {
+/// Writes a resolution as one number.
+pub(crate) fn total<S: Serializer>(
+    resolution: &Option<Resolution>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    resolution.map(|parts| parts.total()).serialize(serializer)
+}
+
+/// What programs read as the reason for no verdict.
+pub(crate) fn reason_name(reason: Reason) -> &'static str {
     match reason {
-        Reason::IncludesOne => "includes-one",
-        Reason::WithinControl => "within-control",
+        Reason::WithinChance => "within-chance",
+        Reason::WithinStray => "within-control",
         Reason::TooFewPasses => "too-few-passes",
     }
 }

@@ -5,9 +5,14 @@ use std::fmt::Write;
 use super::kernbench;
 use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::names::Names;
-use crate::compare::analysis::PASSES_FOR_A_VERDICT;
+use crate::compare::order::even_passes;
+use crate::compare::{ARMS, Reason, Resolution, Verdict};
+use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_profile::diffprofile;
 use vellum_terminal::table::{Table, grouped, marked};
+
+/// Stands for the interval of a few passes.
+pub const NO_INTERVAL: &str = "too few passes";
 
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;
@@ -51,6 +56,7 @@ fn header(report: &Report) -> String {
             report.passes, about.passes
         );
     }
+    text += &uneven(report.passes, ARMS);
     let (a, b) = (&report.divergences.a, &report.divergences.b);
     if a.explained + a.unexplained + b.explained + b.unexplained > 0 {
         let _ = writeln!(
@@ -63,6 +69,24 @@ fn header(report: &Report) -> String {
         );
     }
     text
+}
+
+/// What it costs that `passes` are no multiple of the orders of `arms` arms; nothing
+/// where they are one, or too few for an interval.
+pub fn uneven(passes: usize, arms: usize) -> String {
+    let (lower, upper) = even_passes(passes, arms);
+    if passes < LEAST_PASSES || lower == upper {
+        return String::new();
+    }
+    let even = match lower {
+        0 => upper.to_string(),
+        lower => format!("{lower} or {upper}"),
+    };
+    wrapped(&format!(
+        "Places in the order of the {arms} arms, and arenas, are not shared out evenly by {}, as \
+         they are by {even}: what they do to an arm widens the intervals instead of cancelling.",
+        plural(passes, "pass", "passes")
+    ))
 }
 
 /// `1 pass`, `6 passes`.
@@ -90,11 +114,18 @@ fn times(report: &Report) -> String {
         low: figure.low.map(|low| low / 1e9),
         high: figure.high.map(|high| high / 1e9),
     };
-    let less = report.verdict.less;
     let (arms, names) = (&report.cpu_ns, names(report));
     for (name, figure, better) in [
-        (names.named(0, "A"), &arms.a, less == Some("a")),
-        (names.named(1, "B"), &arms.b, less == Some("b")),
+        (
+            names.named(0, "A"),
+            &arms.a,
+            report.verdict == Verdict::More,
+        ),
+        (
+            names.named(1, "B"),
+            &arms.b,
+            report.verdict == Verdict::Less,
+        ),
         ("A'".to_owned(), &arms.control, false),
     ] {
         let figure = seconds(figure);
@@ -109,9 +140,9 @@ fn times(report: &Report) -> String {
         let value = marked(format!("{:.4}", figure.value), false);
         ratios.row(vec![name.to_owned(), value, bounds(figure)]);
     }
-    let legend = match less {
-        Some(_) => "* less; the verdict says how surely.\n",
-        None => "",
+    let legend = match report.verdict {
+        Verdict::NotProven(_) => "",
+        _ => "* less; the verdict says how surely.\n",
     };
     format!(
         "{}{legend}\n{}{}",
@@ -152,23 +183,30 @@ fn change_ms(from_ns: u64, to_ns: u64) -> String {
 fn bounds(figure: &Figure) -> String {
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => format!("{low:.4} .. {high:.4}"),
-        _ => "unknown (1 pass)".to_owned(),
+        _ => NO_INTERVAL.to_owned(),
     }
 }
 
 fn verdict(report: &Report) -> String {
-    let mut text = match report.verdict.less {
-        Some(_) => difference(&report.ratio),
-        None => not_proven(report),
+    let mut text = match report.verdict {
+        Verdict::NotProven(reason) => not_proven(reason, report),
+        _ => difference(&report.ratio),
     };
-    if let Some(resolution) = report.resolution {
-        let _ = writeln!(
-            text,
-            "Resolution: a difference of {:.2} % or more would have been told.",
-            resolution * 100.0
-        );
+    if let Some(resolution) = &report.resolution {
+        text += &told_from(resolution);
     }
     text
+}
+
+/// Which differences are told, and what makes up the limit.
+pub fn told_from(resolution: &Resolution) -> String {
+    format!(
+        "Resolution: {:.2} %. A larger difference is told, a smaller one is not.\n  \
+         {:.2} % of it is chance, {:.2} % is how far an arm may stray.\n",
+        resolution.total() * 100.0,
+        resolution.chance * 100.0,
+        resolution.stray * 100.0,
+    )
 }
 
 fn difference(ratio: &Figure) -> String {
@@ -188,23 +226,19 @@ fn difference(ratio: &Figure) -> String {
     text + ".\n"
 }
 
-fn not_proven(report: &Report) -> String {
-    let mut text = "Verdict: no difference proven.\n".to_owned();
-    for reason in &report.verdict.reasons {
-        let sentence = match *reason {
-            "includes-one" => "The interval of B / A includes 1.".to_owned(),
-            "within-control" => {
-                "The interval of B / A overlaps that of the control: A differs from itself as much."
-                    .to_owned()
-            }
-            _ => format!(
-                "{}, and a verdict needs {PASSES_FOR_A_VERDICT} (option -n).",
-                plural(report.passes, "pass is complete", "passes are complete")
-            ),
-        };
-        let _ = writeln!(text, "  {sentence}");
-    }
-    text
+fn not_proven(reason: Reason, report: &Report) -> String {
+    let sentence = match reason {
+        Reason::WithinChance => "B / A is no farther from 1 than chance can come to.".to_owned(),
+        Reason::WithinStray => {
+            "B / A is farther from 1 than chance can come to, but not if A' / A is considered."
+                .to_owned()
+        }
+        Reason::TooFewPasses => format!(
+            "{}, and a verdict needs {LEAST_PASSES} (option -n).",
+            plural(report.passes, "pass is complete", "passes are complete")
+        ),
+    };
+    format!("Verdict: no difference proven.\n  {sentence}\n")
 }
 
 /// Differences by class count only beyond what the control shows in that class.

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::bench::findings::{ArmFigure, Figure};
+use crate::bench::findings::{ArmFigure, Figure, Standing};
 use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::cli::Failure;
-use crate::compare::Method;
+use crate::compare::{Method, Reason, Verdict};
 use crate::report::kernbench;
 use vellum_terminal::progress::{Interrupt, Style};
 
-use super::judge::Change;
+use super::judge::{Change, Evidence, Factor};
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -158,18 +158,51 @@ pub fn figure<'r>(run: &'r Run, name: &str) -> Result<&'r Figure, Failure> {
     })
 }
 
+/// What a run says of an arm: whether a change is told, and which could have been.
+pub fn evidence(arm: &ArmFigure) -> Evidence {
+    match arm.standing {
+        Standing::Judged(Verdict::Less | Verdict::More) => Evidence::Proven,
+        Standing::Judged(Verdict::NotProven(Reason::TooFewPasses)) => Evidence::TooFewPasses,
+        _ => Evidence::NotProven,
+    }
+}
+
+fn resolution(arm: &ArmFigure) -> f64 {
+    arm.resolution.map_or(0.0, |resolution| resolution.total())
+}
+
 /// By how much an arm's time differs from the first arm's.
 pub fn change(arm: &ArmFigure) -> Change {
     Change::of_ratio(arm.ratio, arm.ratio_low.zip(arm.ratio_high))
+        .judged(evidence(arm), resolution(arm))
 }
 
 /// The same as throughput: less time is more of it.
 pub fn throughput_change(arm: &ArmFigure) -> Change {
     let bounds = arm.ratio_low.zip(arm.ratio_high);
-    Change::of_ratio(
-        1.0 / arm.ratio,
-        bounds.map(|(low, high)| (1.0 / high, 1.0 / low)),
-    )
+    let bounds = bounds.map(|(low, high)| (1.0 / high, 1.0 / low));
+    Change::of_ratio(1.0 / arm.ratio, bounds).judged(evidence(arm), resolution(arm) / arm.ratio)
+}
+
+/// How many times as long as the first arm an arm takes.
+pub fn times(arm: &ArmFigure) -> Factor {
+    Factor {
+        value: arm.ratio,
+        bounds: arm.ratio_low.zip(arm.ratio_high),
+        evidence: evidence(arm),
+        resolution: resolution(arm),
+    }
+}
+
+/// How many times as long as an arm the first takes.
+pub fn times_as_fast(arm: &ArmFigure) -> Factor {
+    let bounds = arm.ratio_low.zip(arm.ratio_high);
+    Factor {
+        value: 1.0 / arm.ratio,
+        bounds: bounds.map(|(low, high)| (1.0 / high, 1.0 / low)),
+        evidence: evidence(arm),
+        resolution: resolution(arm) / arm.ratio,
+    }
 }
 
 /// The time of one unit under an arm: the median where single parts were timed,

@@ -1,11 +1,29 @@
 //! Whether our figure says what the published one said.
 //!
-//! Both are relative changes, in percent. A change smaller than its own
-//! uncertainty has no sign. Two changes that have one agree if the signs do and
-//! neither is more than twice the other.
+//! Ours are judged as `docs/measuring.md` describes: a change is one if it is larger
+//! than the resolution of the run that it comes from, in which the control has its
+//! part, and nothing is judged with too few passes. Two changes agree if the signs
+//! do and neither is more than twice the other.
+
+use crate::stats::bootstrap::LEAST_PASSES;
 
 /// How much larger than the other a change may be and still agree.
 const FACTOR: f64 = 2.0;
+
+/// How far from 1 a published factor may be and still be no change: none was
+/// published with its deviation.
+const NO_CHANGE: f64 = 0.1;
+
+/// What there is to show for a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evidence {
+    /// It can be told from none.
+    Proven,
+    /// It cannot.
+    NotProven,
+    /// There are too few passes to say.
+    TooFewPasses,
+}
 
 /// A relative change and how far it may be off.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -14,6 +32,23 @@ pub struct Change {
     pub percent: f64,
     /// Lower and upper bound, in percent.
     pub bounds: Option<(f64, f64)>,
+    /// Whether it is one.
+    pub evidence: Evidence,
+    /// The largest change that could not have been told from none, in percent.
+    pub resolution: f64,
+}
+
+/// How many times as much, as in "9 times as slow".
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Factor {
+    /// The factor.
+    pub value: f64,
+    /// Its bounds.
+    pub bounds: Option<(f64, f64)>,
+    /// Whether it differs from 1.
+    pub evidence: Evidence,
+    /// The largest distance from 1 that could not have been told from none.
+    pub resolution: f64,
 }
 
 /// The result.
@@ -31,75 +66,118 @@ pub enum Judgement {
     OtherSign,
     /// Ours is so many times the published one, more than 2 or less than 1/2.
     OtherSize(f64),
+    /// Ours is no change, and half of the published one would have been told.
+    Absent,
+    /// There are too few passes to judge by.
+    TooFewPasses,
 }
 
 impl Change {
-    /// From `old` to `new`, with bounds `uncertainty` percent to both sides.
+    /// A published one from `old` to `new`, with bounds `uncertainty` percent to
+    /// both sides.
     pub fn between(old: f64, new: f64, uncertainty: f64) -> Change {
         let percent = 100.0 * (new / old - 1.0);
         Change {
             percent,
             bounds: Some((percent - uncertainty, percent + uncertainty)),
+            evidence: match percent.abs() > uncertainty {
+                true => Evidence::Proven,
+                false => Evidence::NotProven,
+            },
+            resolution: uncertainty,
         }
     }
 
-    /// Of a ratio new / old and its interval.
+    /// Of a ratio new / old and its interval; nothing is said of it yet.
     pub fn of_ratio(ratio: f64, interval: Option<(f64, f64)>) -> Change {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         Change {
             percent: percent(ratio),
             bounds: interval.map(|(low, high)| (percent(low), percent(high))),
+            evidence: Evidence::TooFewPasses,
+            resolution: 0.0,
         }
     }
 
-    /// Whether it is distinguishable from none. Without bounds nothing is.
+    /// The same with what the run says of it; `resolution` is a share.
+    pub fn judged(self, evidence: Evidence, resolution: f64) -> Change {
+        Change {
+            evidence,
+            resolution: 100.0 * resolution,
+            ..self
+        }
+    }
+
     fn proven(&self) -> bool {
-        self.bounds
-            .is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+        self.evidence == Evidence::Proven
     }
 }
 
 /// Compares our change with the published one.
 pub fn judge(published: Change, ours: Change) -> Judgement {
+    if ours.evidence == Evidence::TooFewPasses {
+        return Judgement::TooFewPasses;
+    }
     match (published.proven(), ours.proven()) {
         (false, false) => return Judgement::NeitherProven,
-        (true, false) => return Judgement::OursNotProven,
         (false, true) => return Judgement::PublishedNotProven,
+        (true, false) => {
+            let most = ours.percent.abs() + ours.resolution;
+            return match most < published.percent.abs() / FACTOR {
+                true => Judgement::Absent,
+                false => Judgement::OursNotProven,
+            };
+        }
         (true, true) => {}
     }
     if published.percent.signum() != ours.percent.signum() {
         return Judgement::OtherSign;
     }
-    match ours.percent / published.percent {
+    size(ours.percent / published.percent)
+}
+
+fn size(factor: f64) -> Judgement {
+    match factor {
         factor if (1.0 / FACTOR..=FACTOR).contains(&factor) => Judgement::Agrees,
         factor => Judgement::OtherSize(factor),
     }
 }
 
-/// How far from 1 a factor may be and still be no change.
-const NO_CHANGE: f64 = 0.1;
-
-/// Compares our factor with the published one, as in "9 times as slow". A factor
-/// within 10 % of 1 has no sign.
-pub fn judge_times(published: f64, ours: f64) -> Judgement {
-    let sign = |factor: f64| match factor {
-        factor if factor > 1.0 + NO_CHANGE => 1,
-        factor if factor < 1.0 - NO_CHANGE => -1,
-        _ => 0,
+/// Compares our factor with the published one.
+pub fn judge_times(published: f64, ours: Factor) -> Judgement {
+    let published_sign = match published {
+        factor if factor > 1.0 + NO_CHANGE => 1.0,
+        factor if factor < 1.0 - NO_CHANGE => -1.0,
+        _ => 0.0,
     };
-    if sign(published) * sign(ours) < 0 {
-        return Judgement::OtherSign;
+    let agrees = |factor: f64| size(factor / published) == Judgement::Agrees;
+    match ours.evidence {
+        Evidence::TooFewPasses => Judgement::TooFewPasses,
+        Evidence::Proven if published_sign * (ours.value - 1.0) < 0.0 => Judgement::OtherSign,
+        Evidence::Proven => size(ours.value / published),
+        Evidence::NotProven if published_sign == 0.0 => Judgement::NeitherProven,
+        // What ours may be at the most and at the least.
+        Evidence::NotProven
+            if agrees(ours.value + ours.resolution) || agrees(ours.value - ours.resolution) =>
+        {
+            Judgement::OursNotProven
+        }
+        Evidence::NotProven => size(ours.value / published),
     }
-    match ours / published {
-        factor if (1.0 / FACTOR..=FACTOR).contains(&factor) => Judgement::Agrees,
-        factor => Judgement::OtherSize(factor),
-    }
+}
+
+/// Compares our count with the published one.
+pub fn judge_counts(published: f64, ours: f64) -> Judgement {
+    size(ours / published)
 }
 
 impl Judgement {
     /// Whether the output has to point it out.
     pub fn disagrees(&self) -> bool {
-        matches!(self, Judgement::OtherSign | Judgement::OtherSize(_))
+        matches!(
+            self,
+            Judgement::OtherSign | Judgement::OtherSize(_) | Judgement::Absent
+        )
     }
 }
 
@@ -112,6 +190,10 @@ impl std::fmt::Display for Judgement {
             Judgement::PublishedNotProven => f.write_str("published within noise"),
             Judgement::OtherSign => f.write_str("DISAGREES: other sign"),
             Judgement::OtherSize(factor) => write!(f, "DISAGREES: {factor:.2} x as large"),
+            Judgement::Absent => f.write_str("DISAGREES: no change here"),
+            Judgement::TooFewPasses => {
+                write!(f, "not judged: that needs {LEAST_PASSES} passes")
+            }
         }
     }
 }
@@ -126,14 +208,30 @@ impl std::fmt::Display for Change {
     }
 }
 
+impl std::fmt::Display for Factor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} x", self.value)?;
+        match self.bounds {
+            Some((low, high)) => write!(f, " ({low:.2} to {high:.2})"),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn change(percent: f64) -> Change {
-        Change {
-            percent,
-            bounds: Some((percent - 1.0, percent + 1.0)),
+        Change::between(100.0, 100.0 + percent, 1.0)
+    }
+
+    fn factor(value: f64, evidence: Evidence) -> Factor {
+        Factor {
+            value,
+            bounds: Some((value - 0.02, value + 0.02)),
+            evidence,
+            resolution: 0.05,
         }
     }
 
@@ -142,8 +240,8 @@ mod tests {
         let judged = |published, ours| judge(change(published), change(ours));
         assert_eq!(judged(-16.0, -9.0), Judgement::Agrees);
         assert_eq!(judged(-16.0, -32.0), Judgement::Agrees);
-        assert_eq!(judged(-16.0, -4.0), Judgement::OtherSize(0.25));
-        assert_eq!(judged(-16.0, -48.0), Judgement::OtherSize(3.0));
+        assert!(matches!(judged(-16.0, -4.0), Judgement::OtherSize(f) if (f - 0.25).abs() < 1e-9));
+        assert!(matches!(judged(-16.0, -48.0), Judgement::OtherSize(f) if (f - 3.0).abs() < 1e-9));
         assert_eq!(judged(-16.0, 5.0), Judgement::OtherSign);
     }
 
@@ -151,19 +249,54 @@ mod tests {
     fn what_is_within_noise_neither_agrees_nor_disagrees() {
         let judged = |published, ours| judge(change(published), change(ours));
         assert_eq!(judged(0.4, -0.5), Judgement::NeitherProven);
-        assert_eq!(judged(5.0, -0.5), Judgement::OursNotProven);
+        assert_eq!(judged(2.0, -0.5), Judgement::OursNotProven);
         assert_eq!(judged(0.5, -5.0), Judgement::PublishedNotProven);
         assert!(!judged(0.5, -5.0).disagrees());
-        let single = Change::of_ratio(0.5, None);
-        assert_eq!(judge(change(-50.0), single), Judgement::OursNotProven);
+    }
+
+    #[test]
+    fn the_verdict_decides_and_not_the_interval() {
+        // The interval is far from 1, and the control strays farther.
+        let ours = Change::of_ratio(0.9, Some((0.89, 0.91))).judged(Evidence::NotProven, 0.2);
+        assert_eq!(judge(change(-16.0), ours), Judgement::OursNotProven);
+    }
+
+    #[test]
+    fn no_change_where_half_of_the_published_would_have_been_told_disagrees() {
+        let ours = Change::of_ratio(1.001, Some((0.999, 1.003))).judged(Evidence::NotProven, 0.005);
+        assert_eq!(judge(change(-16.0), ours), Judgement::Absent);
+        assert!(Judgement::Absent.disagrees());
+    }
+
+    #[test]
+    fn a_few_passes_are_not_judged() {
+        let ours = Change::of_ratio(0.5, None);
+        let judgement = judge(change(-50.0), ours);
+        assert_eq!(judgement, Judgement::TooFewPasses);
+        assert_eq!(judgement.to_string(), "not judged: that needs 5 passes");
+        assert_eq!(ours.to_string(), "-50.0 %");
+        let judgement = judge_times(9.0, factor(9.0, Evidence::TooFewPasses));
+        assert_eq!(judgement, Judgement::TooFewPasses);
     }
 
     #[test]
     fn factors_are_held_against_one_another() {
-        assert_eq!(judge_times(9.0, 5.0), Judgement::Agrees);
-        assert_eq!(judge_times(9.0, 3.0), Judgement::OtherSize(1.0 / 3.0));
-        assert_eq!(judge_times(13.2, 0.8), Judgement::OtherSign);
-        assert_eq!(judge_times(1.01, 0.95), Judgement::Agrees);
+        let told = |published, ours| judge_times(published, factor(ours, Evidence::Proven));
+        assert_eq!(told(9.0, 5.0), Judgement::Agrees);
+        assert_eq!(told(9.0, 3.0), Judgement::OtherSize(1.0 / 3.0));
+        assert_eq!(told(13.2, 0.8), Judgement::OtherSign);
+        assert_eq!(told(1.01, 1.3), Judgement::Agrees);
+        let not = |published, ours| judge_times(published, factor(ours, Evidence::NotProven));
+        assert_eq!(not(1.01, 0.96), Judgement::NeitherProven);
+        assert_eq!(not(1.5, 1.02), Judgement::OursNotProven);
+        assert!(not(9.0, 1.02).disagrees());
+    }
+
+    #[test]
+    fn counts_agree_within_a_factor_of_two() {
+        assert_eq!(judge_counts(40.0, 35.0), Judgement::Agrees);
+        assert_eq!(judge_counts(40.0, 4.0), Judgement::OtherSize(0.1));
+        assert!(judge_counts(40.0, 0.0).disagrees());
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::judge::{Change, Judgement, judge, judge_times};
+use super::judge::{Change, Factor, Judgement, judge, judge_counts, judge_times};
 use super::published::Source;
-use crate::report::text::wrapped;
+use crate::report::text::{plural, wrapped};
+use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::table::Table;
 
 /// Name and version of the JSON schema.
@@ -39,13 +40,20 @@ impl Comparison {
     }
 
     /// Of two factors ("9 times as slow").
-    pub fn of_times(what: impl Into<String>, published: f64, ours: f64) -> Self {
+    pub fn of_times(what: impl Into<String>, published: f64, ours: Factor) -> Self {
         Self::new(
             what.into(),
             format!("{published:.2} x"),
-            format!("{ours:.2} x"),
+            ours.to_string(),
             judge_times(published, ours),
         )
+    }
+
+    /// Of two counts, which no chance changes.
+    pub fn of_counts(what: impl Into<String>, published: u64, ours: u64) -> Self {
+        let judgement = judge_counts(published as f64, ours as f64);
+        let published = format!("about {published}");
+        Self::new(what.into(), published, ours.to_string(), judgement)
     }
 
     fn new(what: String, published: String, ours: String, judgement: Judgement) -> Self {
@@ -185,9 +193,9 @@ impl Reproduction {
     /// Everything for a terminal.
     pub fn render(&self) -> String {
         let mut text = format!(
-            "source {}: {} passes, seed {}{}; {}\n",
+            "source {}: {}, seed {}{}; {}\n",
             self.source,
-            self.passes,
+            plural(self.passes, "pass", "passes"),
             self.seed,
             if self.quick {
                 ", QUICK: small workloads, no result"
@@ -205,6 +213,12 @@ impl Reproduction {
         }
         text.push('\n');
         let disagreements: Vec<_> = self.disagreements().collect();
+        if self.passes < LEAST_PASSES {
+            let _ = writeln!(
+                text,
+                "Times are judged only with {LEAST_PASSES} passes or more (option -n)."
+            );
+        }
         match disagreements.len() {
             0 => text += "No figure of ours disagrees in sign or by more than a factor of two.\n",
             n => {
@@ -236,7 +250,17 @@ impl Reproduction {
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::Evidence;
     use super::*;
+
+    fn factor(value: f64) -> Factor {
+        Factor {
+            value,
+            bounds: None,
+            evidence: Evidence::Proven,
+            resolution: 0.1,
+        }
+    }
 
     fn reproduction(comparisons: Vec<Comparison>) -> Reproduction {
         Reproduction {
@@ -259,14 +283,11 @@ mod tests {
 
     #[test]
     fn disagreements_are_listed_again_at_the_end() {
-        let change = |percent: f64| Change {
-            percent,
-            bounds: Some((percent - 0.5, percent + 0.5)),
-        };
+        let change = |percent: f64| Change::between(100.0, 100.0 + percent, 0.5);
         let text = reproduction(vec![
             Comparison::of_changes("fine", change(-16.0), change(-10.0)),
             Comparison::of_changes("wrong way", change(-16.0), change(10.0)),
-            Comparison::of_times("too small", 9.0, 3.0),
+            Comparison::of_times("too small", 9.0, factor(3.0)),
         ])
         .render();
         assert!(text.contains("2 figures disagree"), "{text}");
@@ -280,7 +301,7 @@ mod tests {
 
     #[test]
     fn agreement_is_said_too() {
-        let text = reproduction(vec![Comparison::of_times("f", 9.0, 8.0)]).render();
+        let text = reproduction(vec![Comparison::of_times("f", 9.0, factor(8.0))]).render();
         assert!(text.contains("No figure of ours disagrees"), "{text}");
     }
 }

@@ -1,10 +1,12 @@
 //! Source 1: page-table quicklists, the claim of 2004 and the figures of 2007.
 
 use super::bench::{self, Job};
+use super::judge::{Evidence, Factor};
 use super::model::{Comparison, Section};
 use super::published;
 use super::zero::{Make, Task};
-use crate::bench::findings::Row;
+use crate::bench::findings::{ArmFigure, Row};
+use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
 use crate::cli::Failure;
 use vellum_terminal::table::{Table, grouped};
@@ -18,16 +20,42 @@ const GEOMETRIES: [(&str, &str); 2] =
     [("x86-64", "4 KiB tables"), ("aarch64-16k", "16 KiB tables")];
 
 /// Variants of the program and what they stand for.
-const VARIANTS: [(&str, &str); 4] = [
+const VARIANTS: [(&str, &str); 5] = [
     ("read", "one CPU"),
     ("cold", "one CPU, caches emptied"),
     ("cross", "freed on another CPU"),
-    ("migrate", "two nodes, migrated"),
+    ("migrate", "two nodes, freed on the other"),
+    ("moved", "two nodes, run on the other"),
 ];
+
+/// The three problems of 2004, each alone, then together: what it is called, and the
+/// options that bring it back.
+const PROBLEMS: [(&str, &str); 5] = [
+    ("none of them", ""),
+    ("levels", "quicklevels=separate"),
+    ("node", "quicknode=blind"),
+    ("watermark", "quickmark=total"),
+    (
+        "all",
+        "quicklevels=separate,quicknode=blind,quickmark=total",
+    ),
+];
+
+/// Values of `quicklevels=` that have lists for page tables of the lowest level.
+const WITH_LOWEST: [&str; 2] = ["unified", "separate"];
+
+/// Children of the two runs from which the tables that one migration traps are
+/// counted: those of the last few still wait for their epoch at the end of a run.
+const MIGRATIONS: [u64; 2] = [4, 12];
 
 /// The sections in order.
 pub const SECTIONS: &[(&str, &[published::Source], Make)] = &[
     ("forkfault", &[published::AUGUST_2004], forkfault),
+    (
+        "the three problems",
+        &[published::AUGUST_2004],
+        three_problems,
+    ),
     ("cost of a call", &[published::QUICKLISTS_2007], per_call),
     ("whole workloads", &[published::QUICKLISTS_2007], workloads),
     ("the host's kernel", &[], host),
@@ -69,7 +97,7 @@ fn designs(format: &str, sources: &[&str]) -> Vec<String> {
 fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     section.method.push(
         "the published program on the core: 32 read faults a table apart in each of 128 children; \
-         no traps in the times; medians"
+         no traps in the times; of each child the median over the passes"
             .to_owned(),
     );
     let sources = sources(section)?;
@@ -97,22 +125,21 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         for ((variant, place), run) in VARIANTS.iter().zip(&findings.runs) {
             let arms = &bench::figure(run, "fault")?.arms;
             for (arm, source) in sources.iter().enumerate().skip(1) {
-                let ours = bench::typical(&arms[0]) / bench::typical(&arms[arm]);
+                let ours = bench::times_as_fast(&arms[arm]);
                 let what = format!("{name}, {place}: fresh / {source}");
                 // The claim is of quicklists on a machine with 16 KiB tables.
                 let claimed = format == "aarch64-16k" && *source == "quicklist";
-                section
-                    .comparisons
-                    .push(match claimed && *variant != "migrate" {
+                section.comparisons.push(
+                    match claimed && !["migrate", "moved"].contains(variant) {
                         true => Comparison::of_times(what, published::FORKFAULT_CLAIM, ours),
-                        false => {
-                            let ours = format!("{ours:.2} x");
-                            Comparison::beside(what, "-".to_owned(), ours, "not published")
-                        }
-                    });
-            }
-            if *variant == "migrate" {
-                trapped(name, run, &sources, section);
+                        false => Comparison::beside(
+                            what,
+                            "-".to_owned(),
+                            ours.to_string(),
+                            &format!("{}; not published", said(arms[arm].standing)),
+                        ),
+                    },
+                );
             }
         }
         if findings.interrupted {
@@ -132,30 +159,137 @@ fn times(findings: &Findings, sources: &[&str]) -> Result<String, Failure> {
         for (figure, name) in [("fault", ""), ("fork", ", fork"), ("exit", ", exit")] {
             let mut cells = vec![format!("{place}{name}")];
             let arms = bench::figure(run, figure)?.arms.iter();
-            cells.extend(arms.map(|arm| format!("{:.1}", bench::typical(arm))));
+            cells.extend(arms.map(|arm| format!("{:.1}", arm.value)));
             table.row(cells);
         }
     }
     Ok(table.render(0))
 }
 
-/// Table pages that were kept on another node than their own.
-fn trapped(name: &str, run: &Run, sources: &[&str], section: &mut Section) {
-    let about = |row: &&Row| {
-        let name = row.name.to_lowercase();
-        name.contains("table") && (name.contains("foreign") || name.contains("trapped"))
+/// The states of quicklists that the source tells apart, with their designs on `format`.
+fn problems(format: &str) -> Vec<(String, String)> {
+    let design = |options: &str| {
+        let quick = designs(format, &["quicklist"]).remove(0);
+        match options {
+            "" => quick,
+            options => format!("{quick},{options}"),
+        }
     };
-    for row in run.counters.iter().filter(about) {
-        for (source, count) in sources.iter().zip(&row.values) {
-            let Some(count) = count else { continue };
-            section.comparisons.push(Comparison::beside(
-                format!("{name}: {}, {source}", row.name),
-                format!("about {} for one migration", published::TRAPPED_PAGES),
-                grouped(*count),
-                "over all children",
-            ));
+    let mut states: Vec<(String, String)> = PROBLEMS
+        .iter()
+        .map(|(name, options)| ((*name).to_owned(), design(options)))
+        .collect();
+    let levels = bench::values_of("quicklevels").iter();
+    for value in levels.filter(|value| !WITH_LOWEST.contains(value)) {
+        let options = format!("quicklevels={value},quicknode=blind,quickmark=total");
+        states.push(("as 2.6.8".to_owned(), design(&options)));
+    }
+    states
+}
+
+fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    section.method.push(
+        "the three problems that the post names, each brought back alone, then all together: \
+         levels (a list for each level of table, none for the lowest in 2.6.8), node (tables are \
+         kept on whatever node they are freed), watermark (from all memory, for every CPU). Each \
+         child is forked and faults on one node, migrates, and exits on the other"
+            .to_owned(),
+    );
+    for (format, name) in GEOMETRIES {
+        if !has_format(format) {
+            continue;
+        }
+        let states = problems(format);
+        let mut all = designs(format, &["fresh"]);
+        all.extend(states.iter().map(|state| state.1.clone()));
+        let mut labels = vec!["fresh"];
+        labels.extend(states.iter().map(|state| state.0.as_str()));
+        let mut job = Job::new("forkfault", &all);
+        job.variants = ["read", "migrate"].map(str::to_owned).to_vec();
+        if task.setting.quick {
+            job.sizes = vec!["forks=16".to_owned()];
+        }
+        let findings = task.setting.run(&job, On::Core, task.interrupt)?;
+        let [read, migrated] = findings.runs.as_slice() else {
+            return Err(Failure::interrupted("interrupted"));
+        };
+        let mut runs = Vec::new();
+        for forks in MIGRATIONS {
+            job.variants = vec!["migrate".to_owned()];
+            job.sizes = vec![format!("forks={forks}")];
+            let mut findings = task.setting.run(&job, On::Core, task.interrupt)?;
+            let run = findings.runs.pop();
+            runs.push(run.ok_or_else(|| Failure::failed("forkfault gave no run"))?);
+        }
+        let by_one: Vec<u64> = (0..all.len())
+            .map(|arm| {
+                let more = trapped(&runs[1], arm).saturating_sub(trapped(&runs[0], arm));
+                more / (MIGRATIONS[1] - MIGRATIONS[0])
+            })
+            .collect();
+        let mut header = vec![""];
+        header.extend(&labels);
+        let mut table = Table::new(&header);
+        for (what, run) in [("one node", read), ("migrated", migrated)] {
+            let mut cells = vec![format!("{what}: ns per fault")];
+            let arms = bench::figure(run, "fault")?.arms.iter().take(all.len());
+            cells.extend(arms.map(|arm| format!("{:.1}", arm.value)));
+            table.row(cells);
+        }
+        let mut cells = vec!["trapped by one migration".to_owned()];
+        cells.extend(by_one.iter().map(|count| grouped(*count)));
+        table.row(cells);
+        for row in migrated.counters.iter().filter(is_of_tables) {
+            let mut cells = vec![format!("migrated: {}", row.name)];
+            let values = row.values.iter().take(all.len());
+            cells.extend(values.map(|count| count.map_or_else(|| "-".to_owned(), grouped)));
+            table.row(cells);
+        }
+        section
+            .tables
+            .push((format!("ours: {name}"), table.render(0)));
+        for (arm, label) in labels.iter().enumerate().skip(1) {
+            let what = format!("{name}, {label}: table pages trapped by a migration");
+            let published = published::TRAPPED_PAGES.into();
+            // Of the pages that the post counts, 2.6.8 kept those of upper levels.
+            section.comparisons.push(match label {
+                &"node" | &"all" => Comparison::of_counts(what, published, by_one[arm]),
+                _ => Comparison::beside(
+                    what,
+                    format!("about {published}"),
+                    grouped(by_one[arm]),
+                    match by_one[arm] {
+                        0 => "none is kept away from its node",
+                        _ => "the lowest level has no list",
+                    },
+                ),
+            });
+            for (place, run) in [("one node", read), ("migrated", migrated)] {
+                let arm = &bench::figure(run, "fault")?.arms[arm];
+                section.comparisons.push(Comparison::beside(
+                    format!("{name}, {label}, {place}: fresh / quicklist"),
+                    "-".to_owned(),
+                    bench::times_as_fast(arm).to_string(),
+                    &format!("{}; not published", said(arm.standing)),
+                ));
+            }
+        }
+        if findings.interrupted {
+            return Err(Failure::interrupted("interrupted"));
         }
     }
+    Ok(())
+}
+
+/// Table pages that CPUs keep on another node than their own at the end of a pass.
+fn trapped(run: &Run, arm: usize) -> u64 {
+    let mut rows = run.counters.iter();
+    let row = rows.find(|row| row.name == "table pages trapped");
+    row.and_then(|row| row.values[arm]).unwrap_or(0)
+}
+
+fn is_of_tables(row: &&Row) -> bool {
+    row.name.starts_with("table pages") && row.values.iter().any(|count| *count > Some(0))
 }
 
 /// Strides that need one more level of table each, in 4 KiB pages of x86-64: the
@@ -179,8 +313,8 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         return Err(Failure::failed("this build has no ptepage=quicklist"));
     };
     let designs = designs("x86-64", &sources);
-    // By level, nanoseconds of a fault by source.
-    let mut levels: Vec<Vec<f64>> = Vec::new();
+    // By level, a fault by source.
+    let mut levels: Vec<Vec<ArmFigure>> = Vec::new();
     for (_, _, stride, faults) in LEVELS {
         let mut job = Job::new("forkfault", &designs);
         job.sizes = vec![format!("stride={stride}"), format!("faults={faults}")];
@@ -190,8 +324,7 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let findings = task.setting.run(&job, On::Core, task.interrupt)?;
         let run = findings.runs.first();
         let run = run.ok_or_else(|| Failure::failed("forkfault gave no run"))?;
-        let arms = bench::figure(run, "fault")?.arms.iter();
-        levels.push(arms.map(bench::typical).collect());
+        levels.push(bench::figure(run, "fault")?.arms.clone());
         if findings.interrupted {
             return Err(Failure::interrupted("interrupted"));
         }
@@ -202,29 +335,28 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let findings = task.setting.run(&job, On::Core, task.interrupt)?;
     let run = findings.runs.first();
     let run = run.ok_or_else(|| Failure::failed("forkfault gave no run"))?;
-    let forks = bench::figure(run, "fork")?.arms.iter();
-    let forks: Vec<f64> = forks.map(bench::typical).collect();
+    let forks = &bench::figure(run, "fork")?.arms;
     let mut header = vec!["ns"];
     header.extend(&sources);
     let mut table = Table::new(&header);
-    let mut row = |name: &str, values: &[f64]| {
+    let mut row = |name: &str, arms: &[ArmFigure]| {
         let mut cells = vec![name.to_owned()];
-        let values = values.iter().take(sources.len());
-        cells.extend(values.map(|value| format!("{value:.1}")));
+        let arms = arms.iter().take(sources.len());
+        cells.extend(arms.map(|arm| format!("{:.1}", arm.value)));
         table.row(cells);
     };
-    for ((_, needs, _, _), values) in LEVELS.iter().zip(&levels) {
-        row(&format!("fault that needs {needs}"), values);
+    for ((_, needs, _, _), arms) in LEVELS.iter().zip(&levels) {
+        row(&format!("fault that needs {needs}"), arms);
     }
-    row("fork without pages (pgd)", &forks);
+    row("fork without pages (pgd)", forks);
     section.tables.push(("ours".to_owned(), table.render(0)));
     for (name, without, with) in published::PER_CALL_US {
         let level = LEVELS.iter().position(|level| level.0 == name);
-        let ours = |source: usize| match level {
-            Some(level) => levels[level][source] - levels[level - 1][source],
-            None => forks[source],
+        let ours = match level {
+            Some(level) => Added::between(&levels[level], &levels[level - 1], listed),
+            None => Added::alone(forks, listed),
         };
-        let (fresh, quick) = (ours(0), ours(listed));
+        let (fresh, quick) = (ours.fresh, ours.quick);
         let what = format!("{name}: without / with quicklists");
         let published_text = format!("{:.0} / {:.0} ns", without * 1e3, with * 1e3);
         section.comparisons.push(Comparison::beside(
@@ -234,7 +366,7 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             "another machine",
         ));
         section.comparisons.push(match fresh > 0.0 && quick > 0.0 {
-            true => Comparison::of_times(what, without / with, fresh / quick),
+            true => Comparison::of_times(what, without / with, ours.times()),
             false => {
                 let why = "ours too small to be told from none";
                 Comparison::missing(what, format!("{:.2} x", without / with), why)
@@ -242,6 +374,53 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// What a level of tables adds to a fault, in nanoseconds, from fresh pages and from a
+/// list.
+struct Added {
+    fresh: f64,
+    quick: f64,
+    /// The largest difference between the two that could not have been told from
+    /// none; none with too few passes.
+    resolution: Option<f64>,
+}
+
+impl Added {
+    /// A call by itself.
+    fn alone(arms: &[ArmFigure], listed: usize) -> Added {
+        let resolution = arms[listed].resolution;
+        Added {
+            fresh: arms[0].value,
+            quick: arms[listed].value,
+            resolution: resolution.map(|resolution| resolution.total() * arms[0].value),
+        }
+    }
+
+    /// What faults `with` the level take more than those `without`. The two were
+    /// measured one after the other: what neither can tell of its own adds up.
+    fn between(with: &[ArmFigure], without: &[ArmFigure], listed: usize) -> Added {
+        let (with, without) = (Added::alone(with, listed), Added::alone(without, listed));
+        Added {
+            fresh: with.fresh - without.fresh,
+            quick: with.quick - without.quick,
+            resolution: with.resolution.zip(without.resolution).map(|(a, b)| a + b),
+        }
+    }
+
+    /// How many times as long fresh pages take.
+    fn times(&self) -> Factor {
+        Factor {
+            value: self.fresh / self.quick,
+            bounds: None,
+            evidence: match self.resolution {
+                None => Evidence::TooFewPasses,
+                Some(limit) if (self.fresh - self.quick).abs() > limit => Evidence::Proven,
+                Some(_) => Evidence::NotProven,
+            },
+            resolution: self.resolution.unwrap_or(0.0) / self.quick,
+        }
+    }
 }
 
 fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
@@ -272,7 +451,7 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
                 format!("{what}: {source} against fresh"),
                 "none".to_owned(),
                 bench::change(&figure.arms[arm]).to_string(),
-                figure.arms[arm].verdict,
+                &said(figure.arms[arm].standing),
             ));
         }
         if findings.interrupted {

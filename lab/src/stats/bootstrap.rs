@@ -34,21 +34,15 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
-
-    /// Whether the two have a value in common.
-    pub fn overlaps(&self, other: &Interval) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-
-    /// Half the distance between the bounds.
-    pub fn half_width(&self) -> f64 {
-        (self.high - self.low) / 2.0
-    }
 }
+
+/// Passes below which there is no interval: with fewer, it would be little more
+/// than the range of what was seen.
+pub const LEAST_PASSES: usize = 5;
 
 /// Passes are too few for an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0} passes do not give an interval; at least 2 are needed")]
+#[error("{0} passes do not give an interval; at least {LEAST_PASSES} are needed")]
 pub struct TooFewPasses(
     /// How many there are.
     pub usize,
@@ -69,7 +63,7 @@ impl Bootstrap {
     /// a share (`0.95`).
     ///
     /// # Errors
-    /// There are fewer than two passes.
+    /// There are fewer than [`LEAST_PASSES`] passes.
     ///
     /// # Panics
     /// The arms have different numbers of passes, there is no arm, or
@@ -86,7 +80,7 @@ impl Bootstrap {
             "arms are resampled together and need the same passes"
         );
         assert!(resamples > 0, "an interval needs resamples");
-        if passes < 2 {
+        if passes < LEAST_PASSES {
             return Err(TooFewPasses(passes));
         }
         let mut random = Random::seeded(seed);
@@ -168,12 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn one_pass_has_no_interval() {
-        let samples = Samples::from_passes(&[&[1, 2, 3]]);
-        assert_eq!(
-            Bootstrap::new(&[&samples], 100, 0.95, 1).unwrap_err(),
-            TooFewPasses(1)
-        );
+    fn the_range_of_a_few_passes_is_no_interval() {
+        for passes in 1..LEAST_PASSES {
+            let samples = Samples::from_passes(&vec![[1, 2, 3].as_slice(); passes]);
+            assert_eq!(
+                Bootstrap::new(&[&samples], 100, 0.95, 1).unwrap_err(),
+                TooFewPasses(passes)
+            );
+        }
     }
 
     #[test]

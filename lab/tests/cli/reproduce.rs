@@ -171,12 +171,34 @@ fn source_1_has_the_claim_the_calls_and_the_host() {
         titles(&report),
         [
             "forkfault",
+            "the three problems",
             "cost of a call",
             "whole workloads",
             "the host's kernel"
         ]
     );
     assert!(printed.contains("9.00 x"), "{printed}");
+    let problems = &report["sections"][1]["comparisons"];
+    let trapped = |state: &str| {
+        let what = format!("4 KiB tables, {state}: table pages trapped by a migration");
+        let rows = problems.as_array().into_iter().flatten();
+        let mut rows = rows.filter(|row| row["what"] == *what);
+        let row = rows
+            .next()
+            .unwrap_or_else(|| panic!("no {what} in {problems:#}"));
+        assert_eq!(row["published"], "about 40");
+        let ours = row["ours"].as_str().and_then(|count| count.parse().ok());
+        ours.unwrap_or_else(|| panic!("no count in {row}"))
+    };
+    let found: [u64; 4] = ["none of them", "levels", "node", "all"].map(trapped);
+    assert_eq!(found[..2], [0, 0], "home tables only");
+    // 32 of the lowest level and those above.
+    assert!((33..=40).contains(&found[2]), "{found:?}");
+    assert_eq!(found[2], found[3]);
+    assert!(
+        printed.contains("not judged: that needs 5 passes"),
+        "one pass says nothing about times: {printed}"
+    );
     assert!(printed.contains("2700 / 1300 ns"), "{printed}");
     assert!(printed.contains("ns per fault"), "{printed}");
 }

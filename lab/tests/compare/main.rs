@@ -2,6 +2,7 @@
 
 #[path = "../engines/mod.rs"]
 mod engines;
+mod level;
 mod method;
 mod report;
 mod synthetic;

@@ -1,7 +1,7 @@
 //! What a comparison says of designs whose true difference is known.
 
 use crate::synthetic::{Bench, Disturbance, FlatLoad, Noise, op};
-use vellum_lab::compare::{A, B, Verdict};
+use vellum_lab::compare::Verdict;
 use vellum_lab::stats::{Bootstrap, Samples};
 
 const QUIET: Disturbance = Disturbance {
@@ -33,17 +33,17 @@ fn a_slow_down_in_8_percent_of_the_slices_is_found() {
     assert!((truth - 1.02).abs() < 1e-12);
     for seed in 0..20 {
         let found = Bench::new(seed, QUIET).analyse(&load, "1.0", "1.25", 12);
-        assert_close(found.ratio.value, truth, 0.002, seed);
+        assert_close(found.ratio.value, truth, 0.003, seed);
         assert_eq!(
-            found.verdict,
-            Verdict::Difference { less: A },
+            found.judged.verdict,
+            Verdict::More,
             "seed {seed}: {found:?}"
         );
         let better = Bench::new(seed, QUIET).analyse(&load, "1.25", "1.0", 12);
-        assert_close(better.ratio.value, 1.0 / truth, 0.002, seed);
+        assert_close(better.ratio.value, 1.0 / truth, 0.003, seed);
         assert_eq!(
-            better.verdict,
-            Verdict::Difference { less: B },
+            better.judged.verdict,
+            Verdict::Less,
             "seed {seed}: {better:?}"
         );
     }
@@ -57,8 +57,8 @@ fn the_slow_down_is_found_under_heavy_tailed_noise() {
         let found = Bench::new(seed, HEAVY_TAILED).analyse(&load, "1.0", "1.25", 12);
         assert_close(found.ratio.value, truth, 0.005, seed);
         assert_eq!(
-            found.verdict,
-            Verdict::Difference { less: A },
+            found.judged.verdict,
+            Verdict::More,
             "seed {seed}: {found:?}"
         );
     }
@@ -84,8 +84,8 @@ fn rare_heavy_slices_count_with_their_weight() {
         let found = Bench::new(seed, HEAVY_TAILED).analyse(&load, "1.0", "1.25", 12);
         assert_close(found.ratio.value, truth, 0.01, seed);
         assert_eq!(
-            found.verdict,
-            Verdict::Difference { less: A },
+            found.judged.verdict,
+            Verdict::More,
             "seed {seed}: {found:?}"
         );
     }
@@ -116,7 +116,7 @@ fn a_design_against_itself_proves_no_difference() {
         let unproven = (0..SEEDS)
             .filter(|&seed| {
                 let found = Bench::new(seed, disturbance).analyse(&load, "1.0", "1.0", 6);
-                matches!(found.verdict, Verdict::NotProven(_))
+                matches!(found.judged.verdict, Verdict::NotProven(_))
             })
             .count() as u64;
         assert!(
@@ -140,8 +140,8 @@ fn a_drift_common_to_both_arms_cancels() {
         assert_close(found.ratio.value, truth, 0.002, seed);
         assert_close(found.control.value, 1.0, 0.002, seed);
         assert_eq!(
-            found.verdict,
-            Verdict::Difference { less: A },
+            found.judged.verdict,
+            Verdict::More,
             "seed {seed}: {found:?}"
         );
     }

@@ -9,9 +9,10 @@ use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot};
 
 use super::run::{self, Machine};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
-use crate::bench::findings::Findings;
+use crate::bench::findings::{Figure, Findings, Standing};
 use crate::bench::request::Request;
 use crate::cli::{Failure, fault_around};
+use crate::compare::Verdict;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
 
@@ -21,11 +22,32 @@ const START: u64 = 1 << 20;
 /// Pages of a file that the scanner visits in one operation.
 const SCAN_PAGES: u64 = 64;
 
+/// Both ways, in the order of the runs of a shape.
+const WAYS: [Asks; 2] = [Asks::PageByPage, Asks::SixteenAtATime];
+
 const FILE: FileSlot = FileSlot(0);
 
 const SCANNER: &str = "There is no reclaim yet: a scanner visits every page of the file at a set \
-     rate (size visits: times for each page) and asks who maps it, as page aging would, up to 16 \
-     neighbours at a time: designs that search regions look for them together.";
+     rate (size visits: times for each page) and asks who maps it, as page aging would.";
+
+/// How many pages the scanner asks for at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asks {
+    /// For one, as the kernels did that the published figures are of.
+    PageByPage,
+    /// For 64 neighbours, which the core takes sixteen at a time: designs that
+    /// search regions look for sixteen together.
+    SixteenAtATime,
+}
+
+impl Asks {
+    fn text(self) -> &'static str {
+        match self {
+            Asks::PageByPage => "looked up page by page",
+            Asks::SixteenAtATime => "looked up sixteen neighbours at a time",
+        }
+    }
+}
 
 fn notes() -> Vec<String> {
     vec![SCANNER.to_owned(), run::NOT_MODELLED.to_owned()]
@@ -47,6 +69,7 @@ struct Regions {
     first: fn(region: u64, pages: u64) -> u64,
     access: Access,
     visits: u64,
+    asks: Asks,
 }
 
 impl Regions {
@@ -90,7 +113,16 @@ impl Regions {
             for page in (0..self.file_pages).step_by(SCAN_PAGES as usize) {
                 let pages = SCAN_PAGES.min(self.file_pages - page);
                 let file = FILE;
-                writer.op(Op::ScanFile { file, page, pages });
+                match self.asks {
+                    Asks::SixteenAtATime => writer.op(Op::ScanFile { file, page, pages }),
+                    Asks::PageByPage => (page..page + pages).for_each(|page| {
+                        writer.op(Op::ScanFile {
+                            file,
+                            page,
+                            pages: 1,
+                        });
+                    }),
+                }
                 writer.piece(scan, pages);
             }
         }
@@ -171,7 +203,7 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
     // the faults of the narrowest, of which others find some pages mapped.
     let windows = request.designs.iter().map(|design| fault_around(design));
     let window = windows.min().unwrap_or(1);
-    let shape = |tasks: u64, regions: u64, pages: u64| Regions {
+    let shape = |tasks: u64, regions: u64, pages: u64, asks: Asks| Regions {
         tasks,
         regions,
         pages,
@@ -182,18 +214,20 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
         first: |_, _| 0,
         access: Access::Read,
         visits: sizes.get("visits"),
+        asks,
     };
-    let shapes = [
-        shape(sizes.get("tasks"), sizes.get("regions"), sizes.get("pages")),
-        shape(1, sizes.get("wide-regions"), sizes.get("wide-pages")),
-    ];
+    let (tasks, regions, pages) = (sizes.get("tasks"), sizes.get("regions"), sizes.get("pages"));
+    let (wide, wide_pages) = (sizes.get("wide-regions"), sizes.get("wide-pages"));
+    let shapes = WAYS.map(|asks| shape(tasks, regions, pages, asks));
+    let wide_shapes = WAYS.map(|asks| shape(1, wide, wide_pages, asks));
     let mut findings = Findings::default();
-    for shape in shapes {
+    for shape in shapes.into_iter().chain(wide_shapes) {
         let title = format!(
-            "{} x {} x {}",
+            "{} x {} x {}, {}",
             crate::report::text::plural(shape.tasks as usize, "task", "tasks"),
             crate::report::text::plural(shape.regions as usize, "region", "regions"),
             crate::report::text::plural(shape.pages as usize, "page", "pages"),
+            shape.asks.text(),
         );
         let facts = vec![format!(
             "A file of {} pages, each mapped by {}; one fault maps up to {window} pages.",
@@ -216,7 +250,33 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
         }
     }
     findings.notes = notes();
+    findings.notes.extend(only_together(&findings));
     Ok(findings)
+}
+
+/// Names what is less than the first design only because sixteen neighbours are
+/// looked up together.
+fn only_together(findings: &Findings) -> Vec<String> {
+    let mut notes = Vec::new();
+    let less =
+        |figure: &Figure, arm: usize| figure.arms[arm].standing == Standing::Judged(Verdict::Less);
+    for runs in findings.runs.chunks_exact(WAYS.len()) {
+        let [single, together] = runs else { continue };
+        for (figure, batched) in single.figures.iter().zip(&together.figures) {
+            let arms = 0..figure.arms.len();
+            let only = arms.filter(|arm| less(batched, *arm) && !less(figure, *arm));
+            let labels: Vec<&str> = only.map(|arm| findings.arms[arm].label.as_str()).collect();
+            if !labels.is_empty() {
+                notes.push(format!(
+                    "ONLY SIXTEEN AT A TIME: less than A in {} of {}: {}.",
+                    figure.name,
+                    together.title,
+                    labels.join(", ")
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// Every region could map every page, and few do: the worst case of a design
@@ -237,6 +297,7 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
         // A store maps its own page and none around it.
         access: Access::Write,
         visits: sizes.get("visits"),
+        asks: Asks::SixteenAtATime,
     };
     let title = format!(
         "{} of the same {} pages",
@@ -245,9 +306,10 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     );
     let mappings = regions.regions * regions.touched;
     let facts = vec![format!(
-        "{} mappings: a page has {:.1} on average, and each region might map any.",
+        "{} mappings: a page has {:.1} on average, and each region might map any. Pages are {}.",
         grouped(mappings),
-        mappings as f64 / pages as f64
+        mappings as f64 / pages as f64,
+        regions.asks.text(),
     )];
     let mut findings = Findings::default();
     run::add(
@@ -261,4 +323,52 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     )?;
     findings.notes = notes();
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::findings::{Arm, Input};
+    use crate::compare::Method;
+
+    /// A run whose second design takes `percent` of what the first takes.
+    fn run(title: &str, percent: u64) -> crate::bench::Run {
+        let method = Method {
+            confidence: 0.95,
+            resamples: 100,
+            seed: 1,
+        };
+        let times = [100, percent, 100].map(|ns| vec![vec![ns, 2 * ns]; 6]);
+        let input = Input {
+            name: "scan",
+            per: "lookup",
+            units: 1.0,
+            clock: "thread CPU time",
+            times: times.to_vec(),
+            spread_units: None,
+        };
+        crate::bench::Run {
+            title: title.to_owned(),
+            figures: vec![Figure::of(&input, &method)],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn what_is_less_only_sixteen_at_a_time_is_named() {
+        let given = ["rmap=chains".to_owned(), "rmap=partial".to_owned()];
+        let of = |single, together| Findings {
+            arms: Arm::list(&given, &given),
+            runs: vec![run("one", single), run("sixteen", together)],
+            ..Findings::default()
+        };
+        let notes = only_together(&of(120, 80));
+        assert_eq!(
+            notes,
+            ["ONLY SIXTEEN AT A TIME: less than A in scan of sixteen: B."]
+        );
+        for (single, together) in [(80, 80), (120, 120), (80, 120)] {
+            assert!(only_together(&of(single, together)).is_empty());
+        }
+    }
 }

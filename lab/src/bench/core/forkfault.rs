@@ -39,7 +39,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     for variant in &request.variants {
         let (cpus, nodes) = match variant.name {
             "cross" => (2, 1),
-            "migrate" => (2, 2),
+            "migrate" | "moved" => (2, 2),
             _ => (1, 1),
         };
         let script = Program { request, stride }.script(variant, cpus);
@@ -145,7 +145,8 @@ impl Program<'_> {
         // Who runs the child, and who ends it.
         let (runs, ends) = match variant {
             "cross" => (1, 0),
-            "migrate" => (1, 1),
+            "migrate" => (0, 1),
+            "moved" => (1, 1),
             _ => (0, 0),
         };
         let (parent, child) = (SpaceSlot(0), SpaceSlot(1));

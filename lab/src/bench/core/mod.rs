@@ -4,7 +4,7 @@ mod families;
 mod files;
 mod forkfault;
 mod primitives;
-mod run;
+pub mod run;
 pub mod script;
 mod traces;
 

@@ -2,7 +2,7 @@
 
 use vellum_engine::EngineError;
 
-use super::script::{NOTE, Script, Timing};
+use super::script::{NOTE, PhaseInfo, Script, Timing};
 use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run};
 use crate::bench::request::Request;
 use crate::cli::profiling::attached;
@@ -129,15 +129,33 @@ pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> 
     }
 }
 
-/// The figures of every timed phase.
+/// What the sum of all phases is called.
+pub const ALL_PHASES: &str = "all phases";
+
+/// The figures of every timed phase, and of all together where their slices are what
+/// is timed.
 fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Figure> {
     let phases = script
         .phases()
         .iter()
         .enumerate()
         .skip(usize::from(NOTE) + 1);
-    let timed = phases.filter(|(_, phase)| phase.units > 0);
+    let timed: Vec<_> = phases.filter(|(_, phase)| phase.units > 0).collect();
+    let by_slices = |(_, phase): &(_, &PhaseInfo)| matches!(phase.timing, Timing::Slices);
+    let together = (timed.len() > 1 && timed.iter().all(by_slices)).then(|| {
+        let numbers: Vec<u16> = timed.iter().map(|(number, _)| *number as u16).collect();
+        let input = Input {
+            name: ALL_PHASES,
+            per: "run",
+            units: 1.0,
+            clock: "thread CPU time",
+            times: slice_times(measured, &numbers),
+            spread_units: None,
+        };
+        Figure::of(&input, &request.method)
+    });
     timed
+        .into_iter()
         .flat_map(|(number, phase)| match phase.timing {
             Timing::Slices => {
                 let input = Input {
@@ -145,20 +163,21 @@ fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Fi
                     per: phase.per,
                     units: phase.units as f64,
                     clock: "thread CPU time",
-                    times: slice_times(measured, number as u16),
+                    times: slice_times(measured, &[number as u16]),
                     spread_units: None,
                 };
                 vec![Figure::of(&input, &request.method)]
             }
             Timing::Laps => lap_figures(phase, number as u16, measured, request),
         })
+        .chain(together)
         .collect()
 }
 
 /// A phase timed in laps: the first of each pass, which meets a machine on which
 /// nothing has happened, apart from the others.
 fn lap_figures(
-    phase: &super::script::PhaseInfo,
+    phase: &PhaseInfo,
     number: u16,
     measured: &Measurement,
     request: &Request,
@@ -191,12 +210,12 @@ fn lap_figures(
     }
 }
 
-/// Times of the slices of a phase, by arm and pass, the clock's cost taken off.
-fn slice_times(measured: &Measurement, phase: u16) -> Vec<Vec<Vec<u64>>> {
+/// Times of the slices of some phases, by arm and pass, the clock's cost taken off.
+fn slice_times(measured: &Measurement, phases: &[u16]) -> Vec<Vec<Vec<u64>>> {
     let clock_ns = measured.clock_ns * measured.cpus as u64;
     let of_phase = |times: &Vec<u64>| {
         let slices = times.iter().zip(&measured.phases);
-        let mine = slices.filter(|(_, of)| **of == phase);
+        let mine = slices.filter(|(_, of)| phases.contains(of));
         mine.map(|(ns, _)| ns.saturating_sub(clock_ns).max(1))
             .collect()
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use vellum::addr::Pfn;
 use vellum::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use vellum::sync::bytes::FrameBytes;
 
 use crate::flush::FlushRecord;
 use crate::machine::Machine;
@@ -31,6 +32,8 @@ const SPINS_BEFORE_YIELD: u32 = 100;
 //    access holds from lookup to the end of its load or store, or finds that
 //    nothing was cached before the call; see `mmu`. (Seeded defects break
 //    this; switching them on is unsafe.)
+// 5. The MMU loads and stores atomic words, backing stores are given
+//    `FrameBytes`, and nothing else here touches frames.
 unsafe impl Platform for Machine {
     fn cpus(&self) -> usize {
         self.cpus.len()
@@ -157,40 +160,30 @@ unsafe impl Platform for Machine {
     }
 
     fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        self.check_transfer(frame);
-        let bytes = self.ram.address(frame).as_ptr();
-        // SAFETY: the frame exists, so these are its bytes, and they are
-        // nobody else's until this call returns, says `Platform::read_page`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(bytes, 1 << self.frame_shift) };
+        let bytes = self.bytes_to_transfer(frame);
         self.count_io(false, self.store.read_page(store, index, bytes))
     }
 
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        self.check_transfer(frame);
+        let page = self.bytes_to_transfer(frame);
         // Tasks may store to the page meanwhile, so the store gets a copy.
-        let words = self.ram.words(frame).unwrap_or_default();
-        let bytes: Vec<u8> = words
-            .iter()
-            .flat_map(|word| {
-                word.load(vellum::sync::atomic::Ordering::Relaxed)
-                    .to_ne_bytes()
-            })
-            .collect();
+        let mut bytes = vec![0; page.size()];
+        page.read(0, &mut bytes);
         self.count_io(true, self.store.write_page(store, index, &bytes))
     }
 }
 
 impl Machine {
-    /// Checks what the core promises about a transfer to or from `frame`.
-    fn check_transfer(&self, frame: Pfn) {
-        assert!(
-            self.ram.contains(frame),
-            "a transfer was asked for {frame:?}, which does not exist"
-        );
+    /// The bytes of `frame`, for a transfer. Checks what the core promises about it.
+    fn bytes_to_transfer(&self, frame: Pfn) -> FrameBytes<'_> {
         debug_assert!(
             !self.cpus.is_pinned(),
             "a transfer was asked for while pinned"
         );
+        match self.ram.bytes(frame) {
+            Some(bytes) => bytes,
+            None => panic!("a transfer was asked for {frame:?}, which does not exist"),
+        }
     }
 
     /// Counts an operation of the backing store on the caller's CPU, if it is on one.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use vellum::addr::Pfn;
 use vellum::platform::{MemoryRange, NodeId, Zone};
 use vellum::sync::atomic::AtomicU64;
+use vellum::sync::bytes::FrameBytes;
 
 use crate::arena::{Arena, ArenaClaim};
 use crate::config::{MachineConfig, MachineError};
@@ -195,19 +196,22 @@ impl Ram {
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }
 
-    /// The 8-byte words of `frame`; `None` if there is no such frame.
-    pub(crate) fn words(&self, frame: Pfn) -> Option<&[AtomicU64]> {
+    /// The bytes of `frame`; `None` if there is no such frame.
+    pub(crate) fn bytes(&self, frame: Pfn) -> Option<FrameBytes<'_>> {
         if !self.contains(frame) {
             return None;
         }
-        let words = 1 << (self.layout.shift - 3);
-        let start = self.address(frame).cast::<AtomicU64>();
-        // SAFETY: the frame exists, so its aligned words lie in the arena, which
-        // lives as long as `self`. They are accessed here as atomics only. Others
-        // may write them plainly (the core zeroing a page while simulated code
-        // stores to it); that happens where hardware would race as well, and
-        // every bit pattern is a valid word.
-        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), words) })
+        // SAFETY: the frame exists, so it lies in the arena, aligned to its size,
+        // which lives as long as `self`. The core touches the bytes of pages and
+        // tables as we do (`vellum::sync::bytes`); frames that it holds values of
+        // its own in are not reached through tables that it made, which is what
+        // `Machine::mmu` demands of roots.
+        Some(unsafe { FrameBytes::new(self.address(frame), 1 << self.layout.shift) })
+    }
+
+    /// The 8-byte words of `frame`; `None` if there is no such frame.
+    pub(crate) fn words(&self, frame: Pfn) -> Option<&[AtomicU64]> {
+        self.bytes(frame).map(FrameBytes::words)
     }
 
     /// The word at byte `offset` of `frame`; `None` if there is no such word.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use common::*;
 use vellum::addr::Pfn;
 use vellum::platform::{CpuId, IoError, Platform};
+use vellum::sync::atomic::AtomicU64;
+use vellum::sync::bytes::FrameBytes;
 use vellum_machine::store::{BackingStore, BlockDevice, DeviceStore, PatternStore, Transfer};
 use vellum_machine::{MachineConfig, MachineError};
 
@@ -17,8 +19,11 @@ fn pattern(store: u64, page: u64) -> u64 {
 }
 
 fn read(store: &dyn BackingStore, number: u64, index: u64) -> Result<Vec<u8>, IoError> {
-    let mut bytes = vec![0xee; PAGE];
-    store.read_page(number, index, &mut bytes)?;
+    let words: Vec<AtomicU64> = (0..PAGE / 8).map(|_| AtomicU64::new(0xee)).collect();
+    let page = FrameBytes::of_words(&words);
+    store.read_page(number, index, page)?;
+    let mut bytes = vec![0; PAGE];
+    page.read(0, &mut bytes);
     Ok(bytes)
 }
 

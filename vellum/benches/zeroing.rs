@@ -6,15 +6,20 @@
 //! Then pages out of the caches in rows of several lengths: zeroed, zeroed while
 //! the page that comes next is asked for, and copied to.
 //!
-//! The rows of a set are interleaved, forth and back. Run with `cargo bench -p
-//! vellum --bench zeroing`.
+//! The rows of a set are interleaved, forth and back.
+//!
+//! Last, the ways of `FrameBytes` beside the standard library's `memset` and
+//! `memcpy`, which they must not be slower than: ratios of the times of turns that
+//! follow each other, with the middle half of them and a control, the library
+//! against itself. Run with `cargo bench -p vellum --bench zeroing`, and with
+//! `-- ratios` for this table alone.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::time::Instant;
 
-use vellum::sync::bytes;
+use vellum::sync::bytes::FrameBytes;
 
 const PAGE_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
@@ -50,6 +55,11 @@ impl Memory {
         // SAFETY: the page lies in the memory.
         unsafe { self.start.add(number as usize * PAGE_BYTES) }
     }
+
+    fn bytes(&self, number: u32) -> FrameBytes<'_> {
+        // SAFETY: a page of the memory, aligned to its size, used by nobody else.
+        unsafe { FrameBytes::new(self.page(number), PAGE_BYTES) }
+    }
 }
 
 impl Drop for Memory {
@@ -74,13 +84,11 @@ fn round(memory: &Memory, order: &[u32], way: Way, lines: usize) -> f64 {
     let numbers = || (0..repeats).flat_map(|_| order);
     for (&number, &next) in numbers().zip(numbers().cycle().skip(1)) {
         let page = memory.page(number);
-        // SAFETY: a page of the memory, aligned to its size, used by nobody else.
-        unsafe {
-            match way {
-                Way::Ordinary => bytes::zero(page, PAGE_BYTES),
-                Way::AroundCaches => bytes::zero_around_caches(page, PAGE_BYTES),
-                Way::TowardsNext => bytes::zero_towards(page, PAGE_BYTES, memory.page(next)),
-            }
+        let bytes = memory.bytes(number);
+        match way {
+            Way::Ordinary => bytes.zero(),
+            Way::AroundCaches => bytes.zero_around_caches(),
+            Way::TowardsNext => bytes.zero_towards(memory.page(next).as_ptr()),
         }
         for line in 0..lines {
             // The line of a single write is another one in each page.
@@ -120,11 +128,8 @@ fn shuffled_rows(pages: usize, length: usize) -> Vec<u32> {
 fn copies(memory: &Memory, from: &[u32], to: &[u32]) -> f64 {
     let begun = Instant::now();
     for (&from, &to) in from.iter().zip(to) {
-        let [from, to] = [from, to].map(|number| memory.page(number));
-        // SAFETY: pages of the memory, aligned to their size, used by nobody
-        // else, and not the same: `from` and `to` name different halves of it.
-        unsafe { bytes::copy(from, to, PAGE_BYTES) };
-        black_box(to);
+        memory.bytes(to).copy_from(memory.bytes(from));
+        black_box(memory.page(to));
     }
     begun.elapsed().as_nanos() as f64 / from.len() as f64
 }
@@ -171,6 +176,106 @@ fn print_rows(memory: &Memory) {
     }
 }
 
+/// What a turn of the last table does to the page `to`; `from` is another.
+type Work = fn(memory: &Memory, from: u32, to: u32);
+
+fn library_zero(memory: &Memory, _from: u32, to: u32) {
+    // SAFETY: a page of the memory, used by nobody else.
+    unsafe { memory.page(to).as_ptr().write_bytes(0, PAGE_BYTES) };
+}
+
+fn library_copy(memory: &Memory, from: u32, to: u32) {
+    let [from, to] = [from, to].map(|number| memory.page(number));
+    // SAFETY: two pages of the memory, used by nobody else.
+    unsafe { from.copy_to_nonoverlapping(to, PAGE_BYTES) };
+}
+
+fn library_towards(memory: &Memory, from: u32, to: u32) {
+    zero_lines(
+        memory.page(to).as_ptr(),
+        memory.page(from).as_ptr(),
+        PAGE_BYTES,
+    );
+}
+
+/// Zeroing by lines as the compiler makes it of ordinary stores, for any size.
+#[inline(never)]
+fn zero_lines(page: *mut u8, next: *const u8, bytes: usize) {
+    for line in (0..black_box(bytes)).step_by(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: prefetching has no effect on memory.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line).cast());
+        }
+        // SAFETY: a line of a page of the memory, used by nobody else.
+        unsafe { page.add(line).write_bytes(0, LINE_BYTES) };
+    }
+}
+
+/// Name, the library's way, and ours.
+const PAIRS: [(&str, Work, Work); 4] = [
+    ("control", library_zero, library_zero),
+    ("zero", library_zero, |memory, _, to| {
+        memory.bytes(to).zero()
+    }),
+    ("zero towards", library_towards, |memory, from, to| {
+        memory.bytes(to).zero_towards(memory.page(from).as_ptr());
+    }),
+    ("copy", library_copy, |memory, from, to| {
+        memory.bytes(to).copy_from(memory.bytes(from));
+    }),
+];
+
+/// Pages of one turn, and turns of each way.
+const TURN_PAGES: usize = 64;
+const TURNS: usize = 4000;
+
+fn print_ratios(memory: &Memory) {
+    println!();
+    println!(
+        "{:>12}{:>16}{:>12}{:>8}   middle half of the ratios",
+        "pages in use", "", "library, ns", "ratio"
+    );
+    for set in [4, 64, 1024, 8192, PAGES / 2] {
+        let order = shuffled(set);
+        for (name, library, ours) in PAIRS {
+            let mut at = 0;
+            let mut turn = |work: Work| {
+                let begun = Instant::now();
+                for _ in 0..TURN_PAGES {
+                    let to = order[at % set];
+                    // For zeroing, the page that comes next; for copying, one of the
+                    // other half.
+                    at += 1;
+                    let next = order[at % set];
+                    let from = if name == "copy" {
+                        next + (PAGES / 2) as u32
+                    } else {
+                        next
+                    };
+                    work(memory, black_box(from), black_box(to));
+                }
+                begun.elapsed().as_nanos() as f64 / TURN_PAGES as f64
+            };
+            let (mut times, mut ratios) = (Vec::new(), Vec::new());
+            for number in 0..TURNS {
+                let [theirs, mine] = if number % 2 == 0 {
+                    [library, ours].map(&mut turn)
+                } else {
+                    let [mine, theirs] = [ours, library].map(&mut turn);
+                    [theirs, mine]
+                };
+                times.push(theirs);
+                ratios.push(mine / theirs);
+            }
+            let (time, ratio) = (median(&mut times), median(&mut ratios));
+            let [low, high] = [TURNS / 4, TURNS * 3 / 4].map(|place| ratios[place]);
+            println!("{set:>12}{name:>16}{time:>12.1}{ratio:>8.3}   {low:.3}..{high:.3}");
+        }
+    }
+}
+
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
@@ -178,6 +283,10 @@ fn median(times: &mut [f64]) -> f64 {
 
 fn main() {
     let memory = Memory::new();
+    if std::env::args().any(|argument| argument == "ratios") {
+        print_ratios(&memory);
+        return;
+    }
     println!("ns a page, median of {ROUNDS} rounds");
     println!(
         "{:>12}{:>16}{:>12}{:>16}",
@@ -202,4 +311,5 @@ fn main() {
         }
     }
     print_rows(&memory);
+    print_ratios(&memory);
 }

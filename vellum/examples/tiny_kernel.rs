@@ -19,6 +19,7 @@ use vellum::platform::{
 };
 use vellum::rmap::Family;
 use vellum::space::{FaultError, MapRequest, Placement};
+use vellum::sync::bytes::FrameBytes;
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 
@@ -56,11 +57,10 @@ impl Board {
     }
 
     /// The bytes of a frame, for the disk and the processor.
-    #[expect(clippy::mut_from_ref, reason = "RAM is reached through addresses")]
-    fn bytes(&self, frame: Pfn) -> &mut [u8] {
-        // SAFETY: the frame lies in the RAM; one thread, and no two results
-        // of this function live at a time.
-        unsafe { std::slice::from_raw_parts_mut(self.frame(frame).as_ptr(), PAGE) }
+    fn bytes(&self, frame: Pfn) -> FrameBytes<'_> {
+        // SAFETY: the frame lies in the RAM, which lives as long as the board, and
+        // is touched by the core and here only.
+        unsafe { FrameBytes::new(self.frame(frame), PAGE) }
     }
 }
 
@@ -76,7 +76,7 @@ impl Drop for Board {
 // SAFETY: by the conditions of the trait, 1. the RAM was allocated for the
 // board alone; 2. `frame` gives aligned, distinct addresses inside of it;
 // 3. there is one CPU and one thread; 4. there is no TLB, the processor below
-// walks the tables for every access.
+// walks the tables for every access; 5. bytes are reached through `bytes`.
 unsafe impl Platform for Board {
     fn cpus(&self) -> usize {
         1
@@ -112,13 +112,14 @@ unsafe impl Platform for Board {
     fn unpark(&self, _: TaskToken) {}
     fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         match self.disk.borrow().get(&(store, index)) {
-            Some(page) => self.bytes(frame).copy_from_slice(page),
-            None => self.bytes(frame).fill(0),
+            Some(page) => _ = self.bytes(frame).write(0, page),
+            None => self.bytes(frame).zero(),
         }
         Ok(())
     }
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        let page = self.bytes(frame).to_vec();
+        let mut page = vec![0; PAGE];
+        self.bytes(frame).read(0, &mut page);
         self.disk.borrow_mut().insert((store, index), page);
         Ok(())
     }
@@ -156,12 +157,16 @@ impl Kernel {
 
     fn load(&self, process: SpaceId, address: u64) -> Result<u8, FaultError> {
         let frame = self.translate(process, address, Access::Read)?;
-        Ok(self.vm.platform().bytes(frame)[address as usize % PAGE])
+        let mut byte = [0];
+        let page = self.vm.platform().bytes(frame);
+        page.read(address as usize % PAGE, &mut byte);
+        Ok(byte[0])
     }
 
     fn store(&self, process: SpaceId, address: u64, value: u8) -> Result<(), FaultError> {
         let frame = self.translate(process, address, Access::Write)?;
-        self.vm.platform().bytes(frame)[address as usize % PAGE] = value;
+        let page = self.vm.platform().bytes(frame);
+        page.write(address as usize % PAGE, &[value]);
         Ok(())
     }
 

@@ -144,6 +144,11 @@ pub struct TaskToken(pub u64);
 /// 4. When [`Platform::flush`] returns, none of the named CPUs uses or will
 ///    use a translation that the request covers and that was read from the
 ///    tables before the call, and accesses made with them have completed.
+/// 5. While the core may use a frame, the rest of the program touches its bytes
+///    only as relaxed atomic words of 8 bytes, through
+///    [`FrameBytes`](crate::sync::bytes::FrameBytes): user code and devices store
+///    to pages without asking. Only the frame that [`Platform::read_page`] is to
+///    fill is the platform's alone, until that returns.
 pub unsafe trait Platform: Sync {
     /// Number of CPUs, at least 1 and at most 4096. Constant.
     fn cpus(&self) -> usize;
@@ -216,7 +221,7 @@ pub unsafe trait Platform: Sync {
     fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 
     /// Writes `frame` to page `index` of the backing store `store`. Not called
-    /// pinned; tasks may store to the frame meanwhile.
+    /// pinned; tasks may store to the frame meanwhile (condition 5).
     ///
     /// # Errors
     /// [`IoError`] if the store did not take it; the page stays dirty.

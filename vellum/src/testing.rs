@@ -15,6 +15,7 @@ use crate::addr::Pfn;
 use crate::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
+use crate::sync::bytes::FrameBytes;
 
 std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
@@ -169,7 +170,14 @@ impl TestMachine {
         self.map[after - 1].zone
     }
 
-    /// Address of a frame of any zone, for looking at its bytes in a test.
+    /// The bytes of a frame of any zone.
+    fn bytes(&self, frame: Pfn) -> FrameBytes<'_> {
+        // SAFETY: the frame is memory of this size, for as long as the machine
+        // lives; the core touches it as we do (condition 5 of `Platform`).
+        unsafe { FrameBytes::new(self.address(frame), 1 << self.frame_shift) }
+    }
+
+    /// A frame of any zone, for looking at its bytes in a test.
     pub(crate) fn peek(&self, frame: Pfn) -> &[u8] {
         // SAFETY: the frame is memory of this size; the test that looks does
         // so while nobody writes.
@@ -178,12 +186,7 @@ impl TestMachine {
 
     /// Overwrites a frame that the test owns.
     pub(crate) fn scribble(&self, frame: Pfn, byte: u8) {
-        // SAFETY: the frame is memory of this size; the test owns it.
-        unsafe {
-            self.address(frame)
-                .as_ptr()
-                .write_bytes(byte, 1 << self.frame_shift)
-        };
+        self.bytes(frame).fill(u64::from_ne_bytes([byte; 8]));
     }
 }
 
@@ -300,14 +303,10 @@ unsafe impl Platform for TestMachine {
             return Err(IoError);
         }
         let pages = self.store.lock().unwrap();
-        // SAFETY: the frame is memory of this size, and the caller, who gave
-        // it to be filled, is its only user.
-        let bytes = unsafe {
-            core::slice::from_raw_parts_mut(self.address(frame).as_ptr(), 1 << self.frame_shift)
-        };
+        let bytes = self.bytes(frame);
         match pages.get(&(store, index)) {
-            Some(page) => bytes.copy_from_slice(page),
-            None => bytes.fill(0),
+            Some(page) => _ = bytes.write(0, page),
+            None => bytes.zero(),
         }
         Ok(())
     }
@@ -316,7 +315,9 @@ unsafe impl Platform for TestMachine {
         if self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);
         }
-        let page = self.peek(frame).to_vec();
+        let bytes = self.bytes(frame);
+        let mut page = std::vec![0; bytes.size()];
+        bytes.read(0, &mut page);
         self.store.lock().unwrap().insert((store, index), page);
         Ok(())
     }

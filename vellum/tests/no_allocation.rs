@@ -12,6 +12,7 @@ use vellum::platform::{
 };
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, MapRequest, Placement};
+use vellum::sync::bytes::FrameBytes;
 use vellum::table::X86_64;
 use vellum::{Design, SpaceId, Vm, with_rmap};
 
@@ -134,8 +135,9 @@ unsafe impl Platform for Bare {
         if index == 13 {
             return Err(IoError);
         }
-        // SAFETY: the frame is memory of this size that nobody else uses.
-        unsafe { self.frame(frame).as_ptr().write_bytes(index as u8, SIZE) };
+        // SAFETY: the frame is memory of this size, touched here and by the core.
+        let bytes = unsafe { FrameBytes::new(self.frame(frame), SIZE) };
+        bytes.fill(u64::from_ne_bytes([index as u8; 8]));
         Ok(())
     }
     fn write_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vellum::platform::IoError;
+use vellum::sync::bytes::FrameBytes;
 
 use super::BackingStore;
 use super::fault::{FaultPlan, Transfer};
-use super::pattern::{Pattern, fill, word_at};
+use super::pattern::{Pattern, word_at};
 
 /// What keeps its contents without power.
 enum Medium {
@@ -289,14 +290,15 @@ impl BackingStore for DeviceStore {
         self.device.block_bytes()
     }
 
-    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError> {
-        match self.block(store, index) {
-            Some(block) => self.device.read(block, bytes),
-            None => {
-                fill(bytes, (self.pattern)(store, index));
-                Ok(())
-            }
-        }
+    fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError> {
+        let Some(block) = self.block(store, index) else {
+            bytes.fill((self.pattern)(store, index));
+            return Ok(());
+        };
+        let mut contents = vec![0; self.page_bytes()];
+        self.device.read(block, &mut contents)?;
+        bytes.write(0, &contents);
+        Ok(())
     }
 
     fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError> {

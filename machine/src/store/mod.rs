@@ -10,6 +10,7 @@ mod fault;
 mod pattern;
 
 use vellum::platform::IoError;
+use vellum::sync::bytes::FrameBytes;
 
 pub use device::{BlockDevice, DeviceStore};
 pub use fault::{FaultPlan, Transfer};
@@ -20,11 +21,12 @@ pub trait BackingStore: Send + Sync {
     /// Bytes in a page.
     fn page_bytes(&self) -> usize;
 
-    /// Reads page `index` of `store` into `bytes` (one page).
+    /// Reads page `index` of `store` into `bytes` (one page), which nobody else
+    /// uses until the call returns.
     ///
     /// # Errors
     /// [`IoError`] if the page cannot be read; `bytes` is then unspecified.
-    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError>;
+    fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError>;
 
     /// Writes `bytes` (one page) to page `index` of `store`.
     ///

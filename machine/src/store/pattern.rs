@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vellum::platform::IoError;
+use vellum::sync::bytes::FrameBytes;
 
 use super::fault::{FaultPlan, Transfer};
 use super::{BackingStore, shard_of};
@@ -72,17 +73,17 @@ impl BackingStore for PatternStore {
         self.page_bytes
     }
 
-    fn read_page(&self, store: u64, index: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+    fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError> {
         self.faults.transfer(Transfer::Read, index)?;
         let word = match self.shard(store, index).get(&(store, index)) {
             Some(Page::Bytes(page)) => {
-                bytes.copy_from_slice(page);
+                bytes.write(0, page);
                 return Ok(());
             }
             Some(Page::Uniform(word)) => *word,
             None => (self.pattern)(store, index),
         };
-        fill(bytes, word);
+        bytes.fill(word);
         Ok(())
     }
 
@@ -118,13 +119,6 @@ impl BackingStore for PatternStore {
         for shard in &self.shards {
             lock(shard).retain(|&(owner, _), _| owner != store);
         }
-    }
-}
-
-/// Fills a page with one word.
-pub(super) fn fill(bytes: &mut [u8], word: u64) {
-    for chunk in bytes.chunks_exact_mut(8) {
-        chunk.copy_from_slice(&word.to_ne_bytes());
     }
 }
 

@@ -8,8 +8,9 @@ use super::memory::PhysicalMemory;
 use super::record::Frame;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, Platform, Zone};
+use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Pin, bytes};
+use crate::sync::bytes::FrameBytes;
 
 /// Windows of one CPU.
 const WINDOWS: u32 = 2;
@@ -49,16 +50,32 @@ impl<P: Platform> Drop for Window<'_, P> {
 }
 
 impl<P: Platform> PhysicalMemory<P> {
-    /// Calls `f` with the address of the frame's bytes, valid until it
-    /// returns. High memory takes a window meanwhile; a CPU has two.
+    /// Calls `f` with the frame's bytes. High memory takes a window meanwhile; a
+    /// CPU has two.
     #[inline]
-    pub fn with_bytes<T>(&self, pin: &Pin<'_>, pfn: Pfn, f: impl FnOnce(NonNull<u8>) -> T) -> T {
+    pub(crate) fn with_bytes<T>(
+        &self,
+        pin: &Pin<'_>,
+        pfn: Pfn,
+        f: impl FnOnce(FrameBytes<'_>) -> T,
+    ) -> T {
         if self.is_direct(pfn) {
-            return f(self.platform.frame(pfn));
+            return f(self.direct_bytes(pfn));
         }
         let open = &self.cpus.get(pin).windows;
         let window = Window::open(&self.platform, open, pin.cpu(), pfn);
-        f(window.bytes)
+        // SAFETY: the address is that of a whole frame, aligned to its size, until
+        // the window closes (condition 2 of `Platform`), and whoever touches it
+        // without a lock does so through `FrameBytes` or from outside of the program
+        // (condition 5).
+        f(unsafe { FrameBytes::new(window.bytes, self.frame_size()) })
+    }
+
+    /// The bytes of a low frame.
+    #[inline]
+    pub(crate) fn direct_bytes(&self, pfn: Pfn) -> FrameBytes<'_> {
+        // SAFETY: as in `with_bytes`, for as long as the platform lives.
+        unsafe { FrameBytes::new(self.direct(pfn), self.frame_size()) }
     }
 
     /// Address of the bytes of a low frame.
@@ -105,11 +122,8 @@ impl<P: Platform> PhysicalMemory<P> {
         // The processor fetches what lies behind the frame by itself.
         let next = self.upcoming(cpu).filter(|&next| next != pfn.offset(1));
         self.with_bytes(pin, pfn, |frame| match next {
-            // SAFETY: the platform's frames are memory of `frame_size` bytes,
-            // aligned to it, and the caller is this one's only user.
-            None => unsafe { bytes::zero(frame, size) },
-            // SAFETY: the same.
-            Some(next) => unsafe { bytes::zero_towards(frame, size, self.platform.frame(next)) },
+            None => frame.zero(),
+            Some(next) => frame.zero_towards(self.platform.frame(next).as_ptr()),
         });
     }
 
@@ -125,18 +139,14 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Copies the bytes of one frame to another, which the caller is the only
-    /// user of.
+    /// user of. Tasks may store to the first meanwhile.
     #[inline]
     pub fn copy(&self, pin: &Pin<'_>, from: Pfn, to: Pfn) {
         debug_assert!(from != to, "a frame copied to itself");
         let size = self.frame_size();
         self.cpus.get(pin).counters.bytes_copied.add(size as u64);
         self.with_bytes(pin, from, |from| {
-            self.with_bytes(pin, to, |to| {
-                // SAFETY: both are memory of `frame_size` bytes, distinct
-                // frames do not overlap, and the caller is the only user of `to`.
-                unsafe { bytes::copy(from, to, size) }
-            });
+            self.with_bytes(pin, to, |to| to.copy_from(from));
         });
     }
 }

@@ -4,12 +4,10 @@ use super::memory::PhysicalMemory;
 use super::record::Kind;
 use crate::addr::Pfn;
 use crate::platform::{Platform, Zone};
-use crate::sync::bytes;
 
 impl<P: Platform> PhysicalMemory<P> {
     /// Takes a zero-filled low frame out of circulation. Needs no CPU.
     pub fn reserve_zeroed(&mut self) -> Option<Pfn> {
-        let size = self.frame_size();
         let table = &self.table;
         let pfn = self.zones.all.iter_mut().find_map(|zone| {
             if zone.info.zone != Zone::Low {
@@ -24,10 +22,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let frame = self.table.frame(pfn);
         frame.set_kind(Kind::Reserved);
         frame.init_counts(1, 0);
-        // SAFETY: the frame is low, so its address is that of a whole frame
-        // (condition 2 of `Platform`), and it has just been taken from the
-        // free lists, so nobody else uses it (condition 1).
-        unsafe { bytes::zero(self.platform.frame(pfn), size) };
+        self.direct_bytes(pfn).zero();
         Some(pfn)
     }
 }

@@ -144,12 +144,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// In debug builds, proves that a frame said to be zero is.
     pub(crate) fn check_zero(&self, pin: &Pin<'_>, pfn: Pfn) {
         if cfg!(debug_assertions) {
-            let size = self.frame_size();
-            let is_zero = self.with_bytes(pin, pfn, |frame| {
-                // SAFETY: the frame is memory of `frame_size` bytes, aligned to
-                // it, and the caller is its only user.
-                unsafe { bytes::is_zero(frame, size) }
-            });
+            let is_zero = self.with_bytes(pin, pfn, |frame| frame.is_zero());
             debug_assert!(is_zero, "{pfn:?} is said to be zero and is not");
         }
     }
@@ -248,11 +243,9 @@ impl<P: Platform> PhysicalMemory<P> {
         drop(lists);
         let size = self.frame_size();
         for index in 0..1 << order {
-            self.with_bytes(pin, block.offset(index), |frame| {
-                // SAFETY: the frame is memory of `frame_size` bytes, aligned
-                // to it; it is out of the free lists, so this is its only user.
-                unsafe { bytes::zero_around_caches(frame, size) }
-            });
+            // Out of the free lists, it has no other user.
+            let frame = block.offset(index);
+            self.with_bytes(pin, frame, |frame| frame.zero_around_caches());
         }
         let counters = &self.cpus.get(pin).counters;
         counters.idle_zeroed.add((size as u64) << order);

@@ -1,8 +1,61 @@
-//! Named accessors for the bytes of page frames.
+//! The bytes of page frames, which others may touch at any time.
+//!
+//! A page of memory is nobody's alone for long: tasks store to a page while it
+//! is copied for one of them, read through the page cache, or written to its
+//! backing store, and they do so without a lock. As ordinary accesses these
+//! would be data races, which are undefined behaviour in Rust. So the core, and
+//! a platform that is written in Rust, reach the bytes of frames through
+//! [`FrameBytes`] and in no other way while somebody else might.
+//!
+//! # What an access means
+//! Every method of [`FrameBytes`] means: *each aligned 8-byte word is read or
+//! written once, as a relaxed atomic word, in no particular order.* All accesses
+//! have the same size, because the memory model does not define what races of
+//! different sizes do. Bytes that do not fill a word are replaced in it by a
+//! compare-and-exchange, so that a store to the bytes beside them is not undone.
+//!
+//! A reader that races with a writer therefore gets each word as it was before or
+//! after, and some words of either kind: as on the machine itself. Nothing is
+//! ordered with anything else; whoever needs that uses a lock or a fence.
+//!
+//! # How it is done
+//! Compilers neither join nor vectorise atomic accesses, so that a loop over
+//! relaxed words takes about twice as long for a page as `memset` and `memcpy`.
+//! Volatile accesses are as slow, and still race. On x86-64 the work is therefore
+//! done in assembly, about which the compiler knows no more than that it did
+//! something that Rust code could do: here, the accesses above. The instructions
+//! keep that promise: `rep movsq` and `rep stosq` access aligned words whole, and
+//! so do 16-byte stores by halves at least. They are chosen over `rep movsb` and
+//! `rep stosb`, which are as fast but are made of single bytes, and which are slow
+//! on processors without ERMS. They need no registers but the general ones, which
+//! kernels use without asking.
+//!
+//! Other architectures, and Miri, run the loop over relaxed words
+//! (`bytes/portable.rs`), which is also what short copies take.
 
+mod portable;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64;
+
+#[cfg(all(test, not(vellum_loom)))]
+mod tests;
+
+use core::fmt;
 use core::ptr::NonNull;
+// The processor's own: an instrumented build reports the steps of protocols, and
+// the bytes of a page are not a protocol.
+use core::sync::atomic::{AtomicU64 as Word, Ordering};
 
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+use self::portable as machine;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use self::x86_64 as machine;
+#[cfg(not(vellum_loom))]
 use super::atomic::AtomicU64;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+const WORD: usize = size_of::<Word>();
 
 /// Asks the processor to bring the cache line of `value` near, because it
 /// will be written soon. Costs little if it is there, and may do nothing.
@@ -25,9 +78,6 @@ pub fn prefetch_at(address: *const u8) {
     let _ = address;
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
 /// Asks for the cache line at `address`, as far as the second cache: the first
 /// has too little room for what is used only after many others.
 #[inline]
@@ -43,110 +93,172 @@ fn prefetch_later(address: *const u8) {
     let _ = address;
 }
 
-/// Fills a frame of `size` bytes with zeroes.
+/// The bytes of a frame, or of some of its words, while others may load and store
+/// there.
 ///
-/// # Safety
-/// `frame` is the address of `size` writable bytes, a multiple of 8, aligned
-/// to 8, and nobody else uses them.
-#[inline]
-pub unsafe fn zero(frame: NonNull<u8>, size: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { frame.as_ptr().write_bytes(0, size) }
+/// A copy of this is a reference: it is as long as a slice, and is passed by value.
+#[derive(Clone, Copy)]
+pub struct FrameBytes<'a> {
+    words: &'a [Word],
 }
 
-/// [`zero`], which asks for the lines of another frame, at `next`, as it goes: if
-/// that is the one to be filled next, it is near by then. Asked for all at once,
-/// the lines would stop the processor until the first had come.
-///
-/// # Safety
-/// As for [`zero`], with `size` a multiple of 64. Nothing is read or written at
-/// `next`, which may be any address.
-#[inline(never)]
-pub unsafe fn zero_towards(frame: NonNull<u8>, size: usize, next: NonNull<u8>) {
-    for line in (0..size).step_by(LINE) {
-        prefetch_later(next.as_ptr().wrapping_add(line));
-        // SAFETY: inside what the caller promises.
-        unsafe { frame.as_ptr().add(line).write_bytes(0, LINE) };
+impl<'a> FrameBytes<'a> {
+    /// The `size` bytes at `start`.
+    ///
+    /// # Safety
+    /// For all of `'a` there is memory of `size` bytes at `start`, aligned to 8, and
+    /// `size` is a multiple of 8. Nobody holds a Rust reference to any of it meanwhile
+    /// but as atomic words, and whoever reads or writes there without ordering it
+    /// with what is done through the result does so through another `FrameBytes`, as
+    /// relaxed atomic words of 8 bytes, or from outside of this program: from user
+    /// code that a page is mapped for, or a device.
+    #[inline]
+    pub unsafe fn new(start: NonNull<u8>, size: usize) -> Self {
+        debug_assert!(start.cast::<Word>().is_aligned() && size.is_multiple_of(WORD));
+        // SAFETY: the caller's promise; every bit pattern is a valid word, and the
+        // words may change behind the reference, being atomic.
+        let words = unsafe { core::slice::from_raw_parts(start.cast().as_ptr(), size / WORD) };
+        FrameBytes { words }
     }
-}
 
-/// [`zero`] with stores that pass the caches by, where the processor has such:
-/// for frames that nobody will use soon. They are visible to others by the time
-/// it returns.
-///
-/// # Safety
-/// As for [`zero`], with `size` a multiple of 64 and `frame` aligned to 64.
-#[inline]
-pub unsafe fn zero_around_caches(frame: NonNull<u8>, size: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
-        let start = frame.cast::<__m128i>().as_ptr();
-        // SAFETY: every x86-64 processor has SSE2; the places are those the
-        // caller promises, each aligned to 16.
-        unsafe {
-            let zeroes = _mm_setzero_si128();
-            for place in 0..size / 16 {
-                _mm_stream_si128(start.add(place), zeroes);
-            }
-            // Such stores are ordered by nothing but this.
-            _mm_sfence();
+    /// The bytes of atomic words.
+    #[cfg(not(vellum_loom))]
+    #[inline]
+    pub fn of_words(words: &'a [AtomicU64]) -> Self {
+        // SAFETY: the words are memory for `'a`, and are accessed as atomics by
+        // whoever else has the reference.
+        unsafe { Self::new(NonNull::from(words).cast(), size_of_val(words)) }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn size(self) -> usize {
+        size_of_val(self.words)
+    }
+
+    /// The bytes as atomic words: what page tables are, and what a processor loads
+    /// and stores.
+    #[cfg(not(vellum_loom))]
+    #[inline]
+    pub fn words(self) -> &'a [AtomicU64] {
+        let start = core::ptr::from_ref(self.words).cast::<AtomicU64>();
+        // SAFETY: the same words; `AtomicU64` is that of the processor, or, in an
+        // instrumented build, a transparent wrapper of it.
+        unsafe { core::slice::from_raw_parts(start, self.words.len()) }
+    }
+
+    /// Fills the bytes with zeroes.
+    #[inline]
+    pub fn zero(self) {
+        machine::fill(self.words, 0);
+    }
+
+    /// [`FrameBytes::zero`], which asks for the lines of another frame, at `next`, as
+    /// it goes: if that is the one to be filled next, it is near by then. Asked for
+    /// all at once, the lines would stop the processor until the first had come.
+    /// Nothing is read or written at `next`, which may be any address.
+    #[inline]
+    pub fn zero_towards(self, next: *const u8) {
+        machine::zero_towards(self.words, next);
+    }
+
+    /// [`FrameBytes::zero`] with stores that pass the caches by, where the processor
+    /// has such: for frames that nobody will use soon. They are ordered as other
+    /// stores by the time it returns.
+    #[inline]
+    pub fn zero_around_caches(self) {
+        machine::zero_around_caches(self.words);
+    }
+
+    /// Whether all bytes are zero.
+    pub fn is_zero(self) -> bool {
+        let is_zero = |word: &Word| word.load(Ordering::Relaxed) == 0;
+        self.words.iter().all(is_zero)
+    }
+
+    /// Puts `word` into each 8-byte word.
+    #[inline]
+    pub fn fill(self, word: u64) {
+        machine::fill(self.words, word);
+    }
+
+    /// Copies all of `from`, or as much of it as fits, to the start of this.
+    #[inline]
+    pub fn copy_from(self, from: FrameBytes<'_>) {
+        let count = from.words.len().min(self.words.len());
+        machine::copy(&from.words[..count], &self.words[..count]);
+    }
+
+    /// Copies `data` to byte `offset`, as much of it as fits. Returns the bytes
+    /// copied.
+    pub fn write(self, offset: usize, data: &[u8]) -> usize {
+        let count = self.part(offset, data.len());
+        let edge = count.min(offset.wrapping_neg() % WORD);
+        let (head, rest) = data[..count].split_at(edge);
+        self.put_part(offset, head);
+        let (first, words) = ((offset + edge) / WORD, rest.len() / WORD);
+        let (whole, tail) = rest.split_at(words * WORD);
+        if words > 0 {
+            machine::copy_in(whole, &self.words[first..first + words]);
+        }
+        self.put_part((first + words) * WORD, tail);
+        count
+    }
+
+    /// Copies from byte `offset` to `data`, as much as there is. Returns the bytes
+    /// copied.
+    pub fn read(self, offset: usize, data: &mut [u8]) -> usize {
+        let count = self.part(offset, data.len());
+        let edge = count.min(offset.wrapping_neg() % WORD);
+        let (head, rest) = data[..count].split_at_mut(edge);
+        self.get_part(offset, head);
+        let (first, words) = ((offset + edge) / WORD, rest.len() / WORD);
+        let (whole, tail) = rest.split_at_mut(words * WORD);
+        if words > 0 {
+            machine::copy_out(&self.words[first..first + words], whole);
+        }
+        self.get_part((first + words) * WORD, tail);
+        count
+    }
+
+    /// How many of `count` bytes from `offset` on there are.
+    #[inline]
+    fn part(self, offset: usize, count: usize) -> usize {
+        count.min(self.size().saturating_sub(offset))
+    }
+
+    /// Replaces bytes inside of one word.
+    fn put_part(self, offset: usize, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let within = offset % WORD..offset % WORD + data.len();
+        let (mut new, mut mask) = ([0; WORD], [0; WORD]);
+        new[within.clone()].copy_from_slice(data);
+        mask[within].fill(u8::MAX);
+        let (new, mask) = (u64::from_ne_bytes(new), u64::from_ne_bytes(mask));
+        let word = &self.words[offset / WORD];
+        let mut old = word.load(Ordering::Relaxed);
+        while let Err(now) =
+            word.compare_exchange_weak(old, old & !mask | new, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            old = now;
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: the caller's promise.
-    unsafe {
-        zero(frame, size);
+
+    /// Reads bytes inside of one word.
+    fn get_part(self, offset: usize, data: &mut [u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let word = self.words[offset / WORD].load(Ordering::Relaxed);
+        let within = offset % WORD..offset % WORD + data.len();
+        data.copy_from_slice(&word.to_ne_bytes()[within]);
     }
 }
 
-/// Whether all of a frame of `size` bytes is zero.
-///
-/// # Safety
-/// `frame` is the address of `size` readable bytes, a multiple of 8, aligned
-/// to 8, that nobody writes meanwhile.
-pub unsafe fn is_zero(frame: NonNull<u8>, size: usize) -> bool {
-    let start = frame.cast::<u64>().as_ptr();
-    // SAFETY: the caller's promise.
-    (0..size / 8).all(|word| unsafe { start.add(word).read() } == 0)
-}
-
-/// Copies a frame of `size` bytes.
-///
-/// # Safety
-/// `from` is readable, `to` is writable for `size` bytes; they do not overlap;
-/// nobody else uses `to`. `from` may be written by others at the same time (a
-/// task may store to a page that is being copied), in which case the copy holds
-/// some mix of old and new bytes.
-#[inline]
-pub unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, size: usize) {
-    // SAFETY: the caller's promise. Concurrent stores come from simulated or
-    // real user code, outside of this program's memory model.
-    unsafe { from.as_ptr().copy_to_nonoverlapping(to.as_ptr(), size) }
-}
-
-/// A frame as an array of atomic words, for page tables.
-///
-/// # Safety
-/// `frame` is the address of `words * 8` bytes aligned to 8 that live for `'a`
-/// and are accessed as atomic words, and in no other way, for as long.
-#[inline]
-pub unsafe fn words<'a>(frame: NonNull<u8>, words: usize) -> &'a [AtomicU64] {
-    // SAFETY: the caller's promise; `AtomicU64` has the layout of `u64`, and
-    // every bit pattern is valid.
-    unsafe { core::slice::from_raw_parts(frame.cast::<AtomicU64>().as_ptr(), words) }
-}
-
-/// Puts `word` into each of `words` 8-byte words.
-///
-/// # Safety
-/// `frame` is the address of `words * 8` writable bytes aligned to 8. Others
-/// may load and store there meanwhile, as user code does.
-#[inline]
-pub unsafe fn fill(frame: NonNull<u8>, words: usize, word: u64) {
-    let start = frame.cast::<u64>().as_ptr();
-    for index in 0..words {
-        // SAFETY: the caller's promise.
-        unsafe { start.add(index).write(word) }
+impl fmt::Debug for FrameBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:p}", self.size(), self.words.as_ptr())
     }
 }

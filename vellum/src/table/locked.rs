@@ -50,7 +50,7 @@ pub(crate) fn table_words<F: Format, P: Platform>(
     // from `TablePages::take` to the end of their epoch (invariant 4); the
     // address is that of a whole frame, aligned to its size (condition 2 of
     // `Platform`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
-    unsafe { bytes::words(memory.direct(table), F::ENTRIES) }
+    unsafe { bytes::FrameBytes::new(memory.direct(table), F::ENTRIES * size_of::<u64>()) }.words()
 }
 
 impl<'a, F: Format> LockedTable<'a, F> {

@@ -250,6 +250,7 @@ impl Case {
 /// the last case left there would make failures depend on it.
 fn fill_with_garbage(machine: &Machine) {
     use vellum::platform::{Platform, Zone};
+    use vellum::sync::bytes::FrameBytes;
     machine.run_on(CpuId(0), || {
         let cpu = machine.pin();
         for range in machine.memory_map() {
@@ -262,7 +263,8 @@ fn fill_with_garbage(machine: &Machine) {
                     machine.frame(pfn)
                 };
                 // SAFETY: the frame is of this size, and nobody uses the machine yet.
-                unsafe { bytes.as_ptr().write_bytes(0xa5, 1 << machine.frame_shift()) };
+                let bytes = unsafe { FrameBytes::new(bytes, 1 << machine.frame_shift()) };
+                bytes.fill(u64::from_ne_bytes([0xa5; 8]));
                 if high {
                     machine.close_window(cpu, 0);
                 }

@@ -25,11 +25,8 @@ impl<P: Platform> TableFrames for PhysicalMemory<P> {
 
     #[inline]
     fn first_entry(&self, table: Pfn) -> &AtomicU64 {
-        // SAFETY: frames of kind `Table` are accessed through atomic words only
-        // until they are given to the allocator (invariant 4); the address is
-        // that of a whole frame, aligned to its size (condition 2 of `Platform`).
-        let words = unsafe { bytes::words(self.direct(table), 1) };
-        &words[0]
+        // Atomic words only, until it is given to the allocator (invariant 4).
+        &self.direct_bytes(table).words()[0]
     }
 }
 
@@ -143,9 +140,7 @@ pub(super) fn audit_kept<P: Platform>(
     if frame.counts().refs() != 0 {
         return wrong(table, "a page table is kept as free and is in use");
     }
-    let words = memory.frame_size() / 8;
-    // SAFETY: as in `first_entry`.
-    let entries = unsafe { bytes::words(memory.direct(table), words) };
+    let entries = memory.direct_bytes(table).words();
     let link = usize::from(threaded);
     let is_zero = |word: &AtomicU64| word.load(crate::sync::atomic::Ordering::Relaxed) == 0;
     if !entries[link..].iter().all(is_zero) {

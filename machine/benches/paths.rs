@@ -81,10 +81,12 @@ fn tables(arena: &Arc<Arena>) {
     let machine = machine(1, 256 << 20, arena);
     machine.run_on(CpuId(0), || {
         let vm: Manager<Partial> = manager(&machine, "");
-        let memory = vm.memory();
+        // SAFETY: what is changed is the tables made here.
+        let memory = unsafe { vm.layers() }.memory;
         let pin = vm.pin();
         let root = Tables::<_, X86_64>::make_root(memory, &Fresh, &pin, 1).expect("a root");
-        let tables = Tables::<_, X86_64>::new(memory, &Fresh, &pin, root, 1);
+        // SAFETY: that root, which is freed by nobody.
+        let tables = unsafe { Tables::<_, X86_64>::new(memory, &Fresh, &pin, root, 1) };
         let range = PageRange::new(Vpn(0x10000), PAGES);
         let map = || {
             let mut page = range.start;
@@ -106,7 +108,8 @@ fn tables(arena: &Arc<Arena>) {
                 tag: SpaceTag(1),
                 cpus: CpuSet::from_bits(0, 0),
             };
-            let mut gather = Gather::new(memory, &Fresh, &pin, target);
+            // SAFETY: only the tables made here are put in, which no CPU has loaded.
+            let mut gather = unsafe { Gather::new(memory, &Fresh, &pin, target) };
             let mut sum = 0;
             for span in tables.spans(range) {
                 for index in span.first..span.first + span.count {

@@ -125,7 +125,8 @@ impl<F: Format> Rig<F> {
                 for _ in 0..PAIRS {
                     let table = self.source.take(&self.memory, &pin, WANTED);
                     let table = black_box(table.expect("a table"));
-                    self.source.give_back(&self.memory, &pin, table, 1);
+                    // SAFETY: taken in the line before, and never linked.
+                    unsafe { self.source.give_back(&self.memory, &pin, table, 1) };
                 }
             };
             timed(work) / f64::from(PAIRS)
@@ -146,10 +147,13 @@ impl<F: Format> Rig<F> {
                     let tables: [Pfn; BURST] = std::array::from_fn(|_| {
                         let table = self.source.take(&self.memory, &pin, WANTED);
                         let table = table.expect("a table");
-                        self.memory.frame(table).init_table(1, 1, Vpn(0), 0);
+                        // SAFETY: the frame has just been taken.
+                        unsafe { self.memory.record(table) }.init_table(1, 1, Vpn(0), 0);
                         table
                     });
-                    let mut gather = Gather::new(&self.memory, &*self.source, &pin, nobody);
+                    // SAFETY: the tables were taken above, and never linked.
+                    let mut gather =
+                        unsafe { Gather::new(&self.memory, &*self.source, &pin, nobody) };
                     for table in black_box(tables) {
                         gather.table(table);
                     }

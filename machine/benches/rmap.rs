@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use vellum::addr::{PageRange, Pfn, Vpn};
 use vellum::design::{Design, Rmap};
-use vellum::frame::{Kind, PhysicalMemory, Request, Site};
+use vellum::frame::{Frame, Kind, PhysicalMemory, Request, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, Place, RegionRef, ReverseMap, Run, Stretch, Topology};
 use vellum::slab::ArenaMaker;
@@ -94,6 +94,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    #[inline]
+    fn record(&self, frame: Pfn) -> &Frame {
+        // SAFETY: the frames were allocated for the bench, which changes their counts
+        // as the core would.
+        unsafe { self.env.memory.record(frame) }
+    }
+
     fn run(&self, which: usize, index: usize) -> Run {
         let pte = PteRef {
             table: self.tables[which],
@@ -105,23 +112,23 @@ impl Bench<'_> {
     /// The mapping counts alone, as the core keeps them for every design.
     fn counts(&self) {
         let mut phases = Phases::default();
-        let memory = self.env.memory;
+        let record = |frame| self.record(frame);
         for _ in 0..ROUNDS {
             let each = |work: &dyn Fn(Pfn)| self.frames.iter().for_each(|&frame| work(frame));
-            phases.time(0, || each(&|frame| memory.frame(frame).init_counts(1, 1)));
+            phases.time(0, || each(&|frame| record(frame).init_counts(1, 1)));
             phases.time(1, || {
                 each(&|frame| {
-                    memory.frame(frame).add_mapping();
+                    record(frame).add_mapping();
                 });
             });
             let unmap = |frame: Pfn| {
-                memory.frame(frame).remove_mapping();
-                memory.frame(frame).put();
+                record(frame).remove_mapping();
+                record(frame).put();
             };
             phases.time(2, || each(&unmap));
             phases.time(3, || {
                 each(&|frame| {
-                    memory.frame(frame).take_last();
+                    record(frame).take_last();
                 });
             });
         }
@@ -130,7 +137,7 @@ impl Bench<'_> {
 
     fn design<R: ReverseMap>(&self, name: &str, rmap: &R) {
         let env = &self.env;
-        let memory = env.memory;
+        let record = |frame| self.record(frame);
         let spaces = [R::Space::default(), R::Space::default()];
         let regions = Regions([R::Region::default(), R::Region::default()]);
         let mut ctx = R::Ctx::default();
@@ -152,28 +159,28 @@ impl Bench<'_> {
             rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
             phases.time(0, || {
                 for index in 0..FRAMES {
-                    memory.frame(self.frames[index]).init_counts(1, 1);
+                    record(self.frames[index]).init_counts(1, 1);
                     rmap.add(env, &mut ctx, &self.run(0, index), place(0), true);
                 }
             });
             rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
             phases.time(1, || {
                 for index in 0..FRAMES {
-                    memory.frame(self.frames[index]).add_mapping();
+                    record(self.frames[index]).add_mapping();
                     rmap.duplicate(env, &mut ctx, &self.run(1, index), place(1));
                 }
             });
             phases.time(2, || {
                 for index in 0..FRAMES {
                     rmap.remove(env, &mut ctx, &self.run(1, index), place(1));
-                    memory.frame(self.frames[index]).remove_mapping();
-                    memory.frame(self.frames[index]).put();
+                    record(self.frames[index]).remove_mapping();
+                    record(self.frames[index]).put();
                 }
             });
             phases.time(3, || {
                 for index in 0..FRAMES {
                     rmap.remove(env, &mut ctx, &self.run(0, index), place(0));
-                    memory.frame(self.frames[index]).take_last();
+                    record(self.frames[index]).take_last();
                     rmap.unmapped(env, self.frames[index]);
                 }
             });
@@ -199,7 +206,8 @@ fn main() {
         let tables = [frame(), frame()];
         let frames: Vec<Pfn> = (0..FRAMES).map(|_| frame()).collect();
         for &frame in &frames {
-            memory.frame(frame).set_kind(Kind::Anonymous);
+            // SAFETY: the frame has just been allocated.
+            unsafe { memory.record(frame) }.set_kind(Kind::Anonymous);
         }
         let env = Env {
             memory: &memory,

@@ -66,7 +66,8 @@ impl<'m, F: Format> Case<'m, F> {
     fn new(memory: &'m Memory, pin: &'m Pin<'_>, number: u64) -> Self {
         let root = Tables::<_, F>::make_root(memory, &Fresh, pin, 1).expect("a root");
         Case {
-            tables: Tables::new(memory, &Fresh, pin, root, 1),
+            // SAFETY: the root was made in the line before, and is freed by nobody.
+            tables: unsafe { Tables::new(memory, &Fresh, pin, root, 1) },
             root,
             tag: SpaceTag(number as u32),
             pages: BTreeMap::new(),

@@ -41,7 +41,8 @@ impl Cache {
             for index in 0..KEYS {
                 if let CachedPage::Fill(page) = objects.page(&memory, &pin, handle, index)? {
                     objects.filled(&memory, &pin, page);
-                    memory.put(&pin, page);
+                    // SAFETY: the reference that `page` gave; the cache has its own.
+                    unsafe { memory.put_raw(&pin, page, 0) };
                 }
             }
             Ok::<u32, vellum::frame::OutOfMemory>(handle)
@@ -151,7 +152,9 @@ fn arms(arms: &mut Vec<Arm>) -> Result<(), Failure> {
     arms.push(Arm::new("Vellum, with a reference", move |count| {
         cache.run(&mut state, count, |cache, pin, object, key| {
             let found = cache.objects.lookup(&cache.memory, pin, object, key);
-            cache.memory.put(pin, black_box(found).expect("cached"));
+            let page = black_box(found).expect("cached");
+            // SAFETY: the reference that `lookup` gave.
+            unsafe { cache.memory.put_raw(pin, page, 0) };
         })
     }));
     let radix = Radix::new();

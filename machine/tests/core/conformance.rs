@@ -15,7 +15,7 @@ use vellum::design::variants;
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
-use vellum::space::{MapRequest, Placement, Traits};
+use vellum::space::{Layers, MapRequest, Placement, Traits};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
@@ -76,6 +76,13 @@ impl<R: ReverseMap> World<R> {
         }
     }
 
+    /// What the manager stands on, to visit as it does.
+    fn layers(&self) -> Layers<'_, Machine, R> {
+        // SAFETY: visits change no more than the entries that they clear, and take and
+        // drop references as the manager's own do.
+        unsafe { self.vm.layers() }
+    }
+
     /// Every entry of every table, by the frame it maps.
     fn scan(&self) -> BTreeMap<Pfn, Entries> {
         let mut all: BTreeMap<Pfn, Entries> = BTreeMap::new();
@@ -99,14 +106,14 @@ impl<R: ReverseMap> World<R> {
         mut verdict: impl FnMut(usize) -> Verdict,
     ) -> (Vec<Entry>, VisitReport) {
         let pin = self.vm.pin();
+        let layers = self.layers();
         let env = Env {
-            memory: self.vm.memory(),
+            memory: layers.memory,
             pin: &pin,
         };
         let mut met = Vec::new();
-        let report = self
-            .vm
-            .rmap()
+        let report = layers
+            .rmap
             .visit::<_, X86_64>(&env, &*self.vm, frame, &mut |slot| {
                 let verdict = verdict(met.len());
                 met.push((slot.space(), slot.page().0));
@@ -117,7 +124,8 @@ impl<R: ReverseMap> World<R> {
             });
         assert_eq!(report.hits as usize, met.len());
         for _ in 0..report.unmapped {
-            self.vm.memory().put(&pin, frame);
+            // SAFETY: the reference of an entry that was cleared.
+            unsafe { layers.memory.put_raw(&pin, frame, 0) };
         }
         (met, report)
     }
@@ -130,13 +138,14 @@ impl<R: ReverseMap> World<R> {
         mut verdict: impl FnMut(usize) -> Verdict,
     ) -> (Vec<(Pfn, Entry)>, VisitReport) {
         let pin = self.vm.pin();
+        let layers = self.layers();
         let env = Env {
-            memory: self.vm.memory(),
+            memory: layers.memory,
             pin: &pin,
         };
         let mut met = Vec::new();
         let mut cleared = Vec::new();
-        let rmap = self.vm.rmap();
+        let rmap = layers.rmap;
         let report = rmap.visit_run::<_, X86_64>(&env, &*self.vm, frames, &mut |frame, slot| {
             let verdict = verdict(met.len());
             met.push((frame, (slot.space(), slot.page().0)));
@@ -149,7 +158,8 @@ impl<R: ReverseMap> World<R> {
         assert_eq!(report.hits as usize, met.len());
         assert_eq!(report.unmapped as usize, cleared.len());
         for frame in cleared {
-            self.vm.memory().put(&pin, frame);
+            // SAFETY: the reference of an entry that was cleared.
+            unsafe { layers.memory.put_raw(&pin, frame, 0) };
         }
         (met, report)
     }
@@ -262,7 +272,8 @@ impl<R: ReverseMap> World<R> {
             let count = entries.len();
             let clears: Vec<bool> = (0..count).map(|_| self.rng.below(3) == 0).collect();
             // The frame outlives its last entry for as long as we look.
-            assert!(self.vm.memory().frame(frame).try_get());
+            // SAFETY: the frame is mapped; the reference is dropped below.
+            assert!(unsafe { self.layers().memory.get_raw(frame) });
             let (met, report) = self.visit(frame, |nth| {
                 if clears.get(nth).copied().unwrap_or(false) {
                     Verdict::Unmapped
@@ -277,7 +288,8 @@ impl<R: ReverseMap> World<R> {
             let (after, _) = self.visit(frame, |_| Verdict::Keep);
             let found: Entries = after.iter().copied().collect();
             let maps = self.vm.memory().frame(frame).counts().maps();
-            self.vm.memory().put(&self.vm.pin(), frame);
+            // SAFETY: the reference taken above.
+            unsafe { self.layers().memory.put_raw(&self.vm.pin(), frame, 0) };
             if !right || found != entries || maps as usize != entries.len() {
                 return Err(format!(
                     "{frame:?}: visited {met:?}, cleared {cleared:?}, then {after:?}, count {maps}"
@@ -413,7 +425,7 @@ impl<R: ReverseMap> World<R> {
         }
         self.check("in the end", |world| {
             world.audit()?;
-            let rmap = world.vm.rmap();
+            let rmap = world.layers().rmap;
             match (rmap.live_nodes(), rmap.live_groups()) {
                 (0, 0) => Ok(()),
                 left => Err(format!("nodes and groups left: {left:?}")),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use spin::Mutex;
 use vellum::addr::Pfn;
-use vellum::frame::{Request, Site};
+use vellum::frame::{OwnedBlock, Request, Site};
 use vellum::platform::CpuId;
 use vellum::sync::Pin;
 
@@ -47,15 +47,16 @@ struct Pinned<'a> {
 impl Frames for Pinned<'_> {
     #[inline]
     fn alloc(&mut self) -> usize {
-        let frame = self.memory.alloc(&self.pin, PAGE);
-        frame.expect("a frame is free").index()
+        let frame = self.memory.alloc_owned(&self.pin, PAGE);
+        frame.expect("a frame is free").into_raw().index()
     }
     /// By the only user, as with the others.
     #[inline]
     fn free(&mut self, frame: usize) {
         let frame = Pfn(frame as u32);
-        self.memory.frame(frame).init_counts(0, 0);
-        self.memory.free(&self.pin, frame, 0);
+        // SAFETY: the rows give back what `alloc` took, once.
+        let owned = unsafe { OwnedBlock::from_raw(self.memory, frame, 0) };
+        owned.free(&self.pin);
     }
 }
 
@@ -69,21 +70,23 @@ impl Frames for Counted<'_> {
     }
     #[inline]
     fn free(&mut self, frame: usize) {
-        self.0.memory.put(&self.0.pin, Pfn(frame as u32));
+        // SAFETY: as above; the reference that the frame was handed out with.
+        unsafe { self.0.memory.put_raw(&self.0.pin, Pfn(frame as u32), 0) };
     }
 }
 
 impl Blocks for Pinned<'_> {
     #[inline]
     fn alloc_block(&mut self) -> usize {
-        let frame = self.memory.alloc(&self.pin, PAGE.order(9));
-        frame.expect("a block is free").index()
+        let block = self.memory.alloc_owned(&self.pin, PAGE.order(9));
+        block.expect("a block is free").into_raw().index()
     }
     #[inline]
     fn free_block(&mut self, frame: usize) {
-        let frame = Pfn(frame as u32);
-        self.memory.frame(frame).init_counts(0, 0);
-        self.memory.free(&self.pin, frame, 9);
+        let first = Pfn(frame as u32);
+        // SAFETY: the rows give back what `alloc_block` took, once.
+        let owned = unsafe { OwnedBlock::from_raw(self.memory, first, 9) };
+        owned.free(&self.pin);
     }
 }
 
@@ -98,7 +101,8 @@ impl Frames for PinnedEachTime<'_> {
     }
     #[inline]
     fn free(&mut self, frame: usize) {
-        self.0.put(&self.0.pin(), Pfn(frame as u32));
+        // SAFETY: the rows give back what `alloc` took, once.
+        unsafe { self.0.put_raw(&self.0.pin(), Pfn(frame as u32), 0) };
     }
 }
 

@@ -192,8 +192,14 @@ impl PageTables for View<'_> {
 
 fn life(memory: &Memory, source: &dyn TablePages<Board>, pin: &Pin<'_>) {
     let root = Tables::<_, X86_64>::make_root(memory, source, pin, OWNER).expect("a root");
-    let tables = Tables::<_, X86_64>::new(memory, source, pin, root, OWNER);
-    let mut gather = Gather::new(memory, source, pin, nobody());
+    // SAFETY: the root was made in the line before; no CPU loads it; and only tables
+    // under it are put into the gather, and at last it itself.
+    let (tables, mut gather) = unsafe {
+        (
+            Tables::<_, X86_64>::new(memory, source, pin, root, OWNER),
+            Gather::new(memory, source, pin, nobody()),
+        )
+    };
     let (table, _) = tables.lock_or_make(Vpn(FIRST)).expect("a table");
     fill(&table, FIRST, 1, FIRST);
     drop(table);
@@ -211,11 +217,13 @@ impl Owner for Ours {
         board.run_on(CpuId(0), || {
             let pin = self.memory.pin();
             let (memory, source) = (&self.memory, &*self.source);
-            let tables = Tables::new(memory, source, &pin, self.root, OWNER);
+            // SAFETY: the root was made in `new`, of this memory, and is never freed.
+            let tables = unsafe { Tables::new(memory, source, &pin, self.root, OWNER) };
             work(&mut View {
                 cursor: self.cursor.then(|| Cursor::new(&tables)),
                 tables: &tables,
-                gather: Gather::new(memory, source, &pin, nobody()),
+                // SAFETY: only tables under the root are put in; no CPU loads them.
+                gather: unsafe { Gather::new(memory, source, &pin, nobody()) },
             })
         })
     }

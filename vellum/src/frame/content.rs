@@ -80,7 +80,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Address of the bytes of a low frame.
     #[inline]
-    pub fn direct(&self, pfn: Pfn) -> NonNull<u8> {
+    pub(crate) fn direct(&self, pfn: Pfn) -> NonNull<u8> {
         debug_assert!(
             self.is_direct(pfn),
             "{pfn:?} is reached through windows only"
@@ -97,7 +97,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// First frame of the block that `pfn` is in, and its record. A frame that
     /// is in no block is its own head.
     #[inline]
-    pub fn head_of(&self, pfn: Pfn) -> (Pfn, &Frame) {
+    pub(crate) fn head_of(&self, pfn: Pfn) -> (Pfn, &Frame) {
         let frame = self.frame(pfn);
         if !frame.is_tail() {
             return (pfn, frame);
@@ -115,7 +115,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Fills a frame with zeroes. The caller is its only user.
     #[inline]
-    pub fn zero(&self, pin: &Pin<'_>, pfn: Pfn) {
+    pub(crate) fn zero(&self, pin: &Pin<'_>, pfn: Pfn) {
         let size = self.frame_size();
         let cpu = self.cpus.get(pin);
         cpu.counters.bytes_zeroed.add(size as u64);
@@ -141,7 +141,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Copies the bytes of one frame to another, which the caller is the only
     /// user of. Tasks may store to the first meanwhile.
     #[inline]
-    pub fn copy(&self, pin: &Pin<'_>, from: Pfn, to: Pfn) {
+    pub(crate) fn copy(&self, pin: &Pin<'_>, from: Pfn, to: Pfn) {
         debug_assert!(from != to, "a frame copied to itself");
         let size = self.frame_size();
         self.cpus.get(pin).counters.bytes_copied.add(size as u64);

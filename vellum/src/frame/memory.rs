@@ -139,7 +139,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// The record of a frame. Panics if `pfn` lies outside of the lowest to
     /// highest frame of the memory map; a hole's record is `Reserved`.
     #[inline]
-    pub fn frame(&self, pfn: Pfn) -> &Frame {
+    pub(crate) fn frame(&self, pfn: Pfn) -> &Frame {
         self.table.frame(pfn)
     }
 
@@ -171,7 +171,8 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Hands out a block of `1 << request.order` frames, aligned to its size:
     /// kind `Allocated`, one reference, owner, index and rmap word 0, the order
     /// in the record. Of a larger block that is the record of the first frame;
-    /// the others are tails until [`PhysicalMemory::split`].
+    /// the others are tails. The frames are taken until somebody who answers for
+    /// that gives them back: [`OwnedBlock::from_raw`](super::OwnedBlock::from_raw).
     ///
     /// # Errors
     /// [`OutOfMemory`] if no zone that the request allows has such a block, or
@@ -389,7 +390,8 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Makes the frames of a block of `1 << order` into blocks of one frame,
     /// each with one reference. The caller is the block's only user.
-    pub fn split(&self, pfn: Pfn, order: u32) {
+    #[cfg(test)]
+    pub(crate) fn split(&self, pfn: Pfn, order: u32) {
         let head = self.frame(pfn);
         let zone = head.zone() as u16;
         head.set_index(head.index(), 0);
@@ -404,7 +406,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// user of: no reference is left, and of a larger block the frames after
     /// the first are tails. A block marked [`Flags::ZEROED`] is believed.
     #[inline]
-    pub fn free(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+    pub(crate) fn free(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         let frame = self.frame(pfn);
         debug_assert!(frame.counts().refs() == 0, "{pfn:?} freed while in use");
         debug_assert!(
@@ -461,14 +463,14 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Drops a reference to a single frame or a block, and frees it if that
     /// was the last.
     #[inline]
-    pub fn put(&self, pin: &Pin<'_>, pfn: Pfn) {
+    pub(crate) fn put(&self, pin: &Pin<'_>, pfn: Pfn) {
         self.put_order(pin, pfn, 0);
     }
 
     /// [`PhysicalMemory::put`] for a block of `1 << order` frames, counted in
     /// the record of the first.
     #[inline]
-    pub fn put_order(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+    pub(crate) fn put_order(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         if self.frame(pfn).put() {
             self.free_unreferenced(pin, pfn, order);
         }
@@ -503,7 +505,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// still see it. Until then its record stays as it is but for the rmap
     /// word; whatever references it counts are void. `zeroed` promises that
     /// every byte is zero and stays so.
-    pub fn retire(&self, pin: &Pin<'_>, pfn: Pfn, zeroed: bool) {
+    pub(crate) fn retire(&self, pin: &Pin<'_>, pfn: Pfn, zeroed: bool) {
         let frame = self.frame(pfn);
         debug_assert!(
             !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),

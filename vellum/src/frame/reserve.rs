@@ -7,7 +7,7 @@ use crate::platform::{Platform, Zone};
 
 impl<P: Platform> PhysicalMemory<P> {
     /// Takes a zero-filled low frame out of circulation. Needs no CPU.
-    pub fn reserve_zeroed(&mut self) -> Option<Pfn> {
+    pub(crate) fn reserve_zeroed(&mut self) -> Option<Pfn> {
         let table = &self.table;
         let pfn = self.zones.all.iter_mut().find_map(|zone| {
             if zone.info.zone != Zone::Low {

@@ -97,7 +97,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Frees a single frame whose bytes are all zero, which is remembered; else
     /// as [`PhysicalMemory::free`].
-    pub fn free_zeroed(&self, pin: &Pin<'_>, pfn: Pfn) {
+    pub(crate) fn free_zeroed(&self, pin: &Pin<'_>, pfn: Pfn) {
         self.check_pin(pin);
         let frame = self.frame(pfn);
         self.check_zero(pin, pfn);

@@ -50,7 +50,7 @@ impl<R: ReverseMap> World<R> {
     fn visit(&self, frame: Pfn) -> (Vec<(SpaceId, u64)>, VisitReport) {
         let pin = self.0.pin();
         let env = Env {
-            memory: self.0.memory(),
+            memory: &self.0.memory,
             pin: &pin,
         };
         let mut found = Vec::new();
@@ -58,7 +58,7 @@ impl<R: ReverseMap> World<R> {
             found.push((self.0.space_named_by(slot.space()), slot.page().0));
             Verdict::Keep
         };
-        let rmap = self.0.rmap();
+        let rmap = &self.0.rmap;
         let report = rmap.visit::<_, X86_64>(&env, &self.0, frame, visitor);
         found.sort_unstable_by_key(|(space, page)| (space.to_bits(), *page));
         (found, report)
@@ -71,7 +71,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn nodes(&self) -> u64 {
-        self.0.rmap().live_nodes()
+        self.0.rmap.live_nodes()
     }
 
     fn exit(&self, space: SpaceId) {
@@ -83,7 +83,7 @@ impl<R: ReverseMap> World<R> {
         self.0.audit().unwrap();
         spaces.iter().for_each(|&space| self.exit(space));
         self.0.audit().unwrap();
-        assert_eq!((self.nodes(), self.0.rmap().stats().bytes), (0, 0));
+        assert_eq!((self.nodes(), self.0.rmap.stats().bytes), (0, 0));
     }
 }
 
@@ -261,7 +261,7 @@ fn a_write_makes_the_page_the_writers() {
     assert_eq!(world.frame(heir, START), frame, "copied instead of reused");
     let (_, report) = world.visit(frame);
     assert_eq!((report.hits, report.false_probes), (1, 0));
-    assert_eq!(world.0.rmap().stats().turns, 1);
+    assert_eq!(world.0.rmap.stats().turns, 1);
     assert_eq!(world.nodes(), 0);
 }
 
@@ -282,10 +282,10 @@ fn a_page_whose_entries_are_all_cleared_names_nobody<R: ReverseMap>() {
     let (world, parent) = World::<R>::new();
     let child = world.0.fork(parent).unwrap();
     let page = world.frame(parent, START);
-    let (memory, pin) = (world.0.memory(), world.0.pin());
+    let (memory, pin) = (&world.0.memory, world.0.pin());
     let env = Env { memory, pin: &pin };
     memory.frame(page).get();
-    let rmap = world.0.rmap();
+    let rmap = &world.0.rmap;
     let check = |maps| rmap.check_frame(&env, page, maps);
     check(2).unwrap();
     for left in [1, 0] {
@@ -326,12 +326,12 @@ fn the_designs_count_of_2003_is_checked_against_the_frames() {
     let (world, parent) = World::<Anonmm2003>::new();
     let pin = world.0.pin();
     let env = Env {
-        memory: world.0.memory(),
+        memory: &world.0.memory,
         pin: &pin,
     };
     let page = world.frame(parent, START);
-    world.0.rmap().check_frame(&env, page, 1).unwrap();
-    world.0.rmap().check_frame(&env, page, 2).unwrap_err();
+    world.0.rmap.check_frame(&env, page, 1).unwrap();
+    world.0.rmap.check_frame(&env, page, 2).unwrap_err();
     env.memory
         .frame(page)
         .rmap()

@@ -258,7 +258,8 @@ fn random_lists<R: ReverseMap<Region = (), Space = ()>>(design: &str) {
     let pin = memory.pin();
     let rmap = R::new(&design, 1, &arenas(&memory));
     let root = SpaceTables::make_root(&memory, &Fresh, &pin, 1).unwrap();
-    let tables = Tables::new(&memory, &Fresh, &pin, root, 1);
+    // SAFETY: the root was made for this test, of this memory.
+    let tables = unsafe { Tables::new(&memory, &Fresh, &pin, root, 1) };
     let mut rng = Rng::new(7);
     let list = || Listed::new(&rmap, &memory, &pin, &tables, design.direct);
     let mut frames = [list(), list(), list()];
@@ -334,7 +335,8 @@ fn a_chain_becomes_direct_only_when_a_visit_finds_one_entry() {
     let pin = memory.pin();
     let rmap = Chains::new(&Design::default(), 1, &arenas(&memory));
     let root = SpaceTables::make_root(&memory, &Fresh, &pin, 1).unwrap();
-    let tables = Tables::new(&memory, &Fresh, &pin, root, 1);
+    // SAFETY: the root was made for this test, of this memory.
+    let tables = unsafe { Tables::new(&memory, &Fresh, &pin, root, 1) };
     let mut frame = Listed::new(&rmap, &memory, &pin, &tables, true);
     frame.add(1, false);
     assert_eq!(rmap.live_nodes(), 0, "one entry needs no node");
@@ -387,7 +389,8 @@ fn partial_finds_an_objects_entries_through_its_regions() {
     };
     let rmap = Partial::new(&Design::default(), 1, &arenas(&memory));
     let root = SpaceTables::make_root(&memory, &Fresh, &pin, 1).unwrap();
-    let tables = Tables::new(&memory, &Fresh, &pin, root, 1);
+    // SAFETY: the root was made for this test, of this memory.
+    let tables = unsafe { Tables::new(&memory, &Fresh, &pin, root, 1) };
     let page = memory.alloc(&pin, Request::page(Site::CachePage)).unwrap();
     let frame = memory.frame(page);
     frame.set_kind(Kind::Object);

@@ -18,7 +18,9 @@ impl ArenaMaker {
     /// # Safety
     /// Every arena made is used with one and the same
     /// [`PhysicalMemory`](crate::frame::PhysicalMemory), of this size, with pins of
-    /// that memory, and not after it was dropped.
+    /// that memory, and not after it was dropped. So is what is made of arenas (objects,
+    /// reverse-mapping designs), with handles, pages and records that it handed out
+    /// itself or that its methods ask for.
     pub const unsafe fn new(cpus: usize, frames: usize, frame_size: usize) -> Self {
         ArenaMaker {
             cpus,

@@ -11,7 +11,7 @@ use super::error::{CreateError, MapError};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::Design;
-use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::frame::{MemoryView, OutOfMemory, PhysicalMemory, Site};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
@@ -222,6 +222,15 @@ pub(super) struct Events {
     pub(super) lookup_retries: Counter,
 }
 
+/// What a manager stands on: [`Vm::layers`].
+#[derive(Clone, Copy)]
+pub struct Layers<'a, P: Platform, R> {
+    /// Physical memory.
+    pub memory: &'a PhysicalMemory<P>,
+    /// The reverse-mapping design.
+    pub rmap: &'a R,
+}
+
 /// A virtual-memory manager on platform `P`, with page tables of format `F`
 /// and the reverse-mapping design `R`.
 pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
@@ -305,14 +314,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.platform()
     }
 
-    /// Physical memory, for statistics and fault injection.
-    pub fn memory(&self) -> &PhysicalMemory<P> {
-        &self.memory
+    /// Physical memory, for statistics, planned failures, and frames of the
+    /// embedder's own. Frames of the manager's can be looked at and not changed:
+    /// arenas and tables hold addresses in them that it follows.
+    #[inline]
+    pub fn memory(&self) -> MemoryView<'_, P> {
+        self.memory.view()
     }
 
-    /// The reverse-mapping design, for statistics.
-    pub fn rmap(&self) -> &R {
-        &self.rmap
+    /// The layers that the manager stands on, for tests and benchmarks that play its
+    /// part.
+    ///
+    /// # Safety
+    /// The caller keeps the manager's invariants (`ARCHITECTURE.md`): it changes no
+    /// frame, table or node that it does not own, but as the manager itself would at
+    /// that moment.
+    #[inline]
+    pub unsafe fn layers(&self) -> Layers<'_, P, R> {
+        Layers {
+            memory: &self.memory,
+            rmap: &self.rmap,
+        }
     }
 
     /// Binds the caller to its CPU.
@@ -359,13 +381,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
-        Tables::new(
-            &self.memory,
-            &*self.table_pages,
-            pin,
-            space.root(),
-            space.handle(),
-        )
+        let (memory, source) = (&self.memory, &*self.table_pages);
+        // SAFETY: `create_space` made the root, and a root is retired only when the
+        // space cannot be found any more (invariant 7). What the core puts into tables
+        // beside other tables are leaves.
+        unsafe { Tables::new(memory, source, pin, space.root(), space.handle()) }
     }
 
     /// Who must be flushed when translations of `space` go.
@@ -410,7 +430,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {
-        Gather::new(&self.memory, &*self.table_pages, pin, target)
+        // SAFETY: the core puts in references that entries held, and tables that
+        // `unlink_if_empty` unlinked; callers name the CPUs of the space (invariant 6).
+        unsafe { Gather::new(&self.memory, &*self.table_pages, pin, target) }
     }
 
     /// Loads `space` on this CPU: the context switch of the embedder. Faults
@@ -516,7 +538,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
         space.generation.store(generation, Ordering::Release);
         let root = Chain::of(&self.memory, root);
-        self.table_pages.retire(&self.memory, pin, root);
+        // SAFETY: the root is empty, and its space cannot be found any more.
+        unsafe { self.table_pages.retire(&self.memory, pin, root) };
         self.spaces.retire(pin, Handle::from_raw(space.handle()));
     }
 

@@ -49,7 +49,7 @@ pub use account::{Limits, Rss, SpaceStats};
 pub use advise::Advice;
 pub use error::{CreateError, FaultError, MapError};
 pub use fault::Resolved;
-pub use manager::{Loaded, Space, SpaceId, Vm};
+pub use manager::{Layers, Loaded, Space, SpaceId, Vm};
 pub use map::{MapRequest, Placement, Source};
 pub use maps::MapEntry;
 pub use page::PageBytes;

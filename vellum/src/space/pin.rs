@@ -56,7 +56,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             match self.pin_page(id, start.offset(step as u64), access) {
                 Ok(frame) => frames[step] = frame,
                 Err(error) => {
-                    self.unpin(&frames[..step]);
+                    // SAFETY: pinned by the steps before.
+                    unsafe { self.unpin(&frames[..step]) };
                     return Err(error);
                 }
             }
@@ -113,7 +114,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Ends pins that [`Vm::pin_pages`] made.
-    pub fn unpin(&self, frames: &[Pfn]) {
+    ///
+    /// # Safety
+    /// [`Vm::pin_pages`] of this manager pinned each of the frames, and the pin has not
+    /// ended since. Nobody uses the frames by virtue of it any more.
+    pub unsafe fn unpin(&self, frames: &[Pfn]) {
         let pin = self.pin();
         for &pfn in frames {
             if self.memory.frame(pfn).unpin() {

@@ -344,7 +344,8 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
     let report = vm.audit().unwrap();
     assert_eq!(report.frames.of(Kind::Object), 1, "{design}");
     assert_eq!(report.frames.of(Kind::Anonymous), 1, "{design}");
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     let report = vm.audit().unwrap();
     assert_eq!(
         report.frames.of(Kind::Object) + report.frames.of(Kind::Anonymous),
@@ -372,7 +373,8 @@ fn a_file_page_pinned_for_writing_is_dirty_until_it_is_unpinned_and_written() {
         .unwrap();
     assert_eq!(vm.sync(file), Ok(1), "the entry was writable and clean");
     assert_eq!(vm.sync(file), Ok(1), "the device may have written again");
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     assert_eq!(vm.sync(file), Ok(1));
     assert_eq!(vm.sync(file), Ok(0));
     vm.audit().unwrap();
@@ -402,7 +404,8 @@ fn fork_copies_pinned_pages_and_shares_the_others() {
         frames[0],
         "the pinned page stays the parent's"
     );
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     vm.audit().unwrap();
 }
 
@@ -455,7 +458,8 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     }
     assert_eq!(vm.exit(space), Ok(true));
     assert_eq!(vm.exit(child), Ok(true));
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     vm.release_object(file).unwrap();
     assert_eq!(*told.0.lock().unwrap(), []);
     vm.audit().unwrap();
@@ -471,7 +475,7 @@ fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
     touch(&vm, space, 1001, Access::Write);
     vm.advise(space, Vpn(1000), 3, Advice::Free).unwrap();
     let lazy = |page: usize| {
-        vm.memory()
+        vm.memory
             .frame(leaves(&vm, space)[page].1)
             .has(Flags::LAZY_FREE)
     };

@@ -41,7 +41,12 @@ pub struct Gather<'g, P: Platform> {
 
 impl<'g, P: Platform> Gather<'g, P> {
     /// An empty gather. A `target` without CPUs needs no flush.
-    pub fn new(
+    ///
+    /// # Safety
+    /// With each frame that the caller puts in goes a reference that it holds; each
+    /// table was unlinked, is empty, and came from `source`; and `target` has every CPU
+    /// that may hold a translation of what is put in.
+    pub unsafe fn new(
         memory: &'g PhysicalMemory<P>,
         source: &'g dyn TablePages<P>,
         pin: &'g Pin<'g>,
@@ -185,7 +190,8 @@ impl<'g, P: Platform> Gather<'g, P> {
         self.used = 0;
         if has_tables {
             let tables = core::mem::replace(&mut self.tables, Chain::EMPTY);
-            self.source.retire(self.memory, self.pin, tables);
+            // SAFETY: unlinked and empty, as the caller of `new` promised, and flushed.
+            unsafe { self.source.retire(self.memory, self.pin, tables) };
         }
     }
 }

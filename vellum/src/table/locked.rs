@@ -57,7 +57,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// Locks `table`; `None` if it was unlinked in the meantime. The caller is
     /// pinned since before it found the table.
     #[inline]
-    pub fn lock<P: Platform>(
+    pub(crate) fn lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         table: Pfn,

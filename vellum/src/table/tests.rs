@@ -27,7 +27,8 @@ fn memory() -> Memory {
 
 fn tables<'a>(memory: &'a Memory, pin: &'a Pin<'_>) -> SpaceTables<'a> {
     let root = SpaceTables::make_root(memory, &Fresh, pin, 7).unwrap();
-    Tables::new(memory, &Fresh, pin, root, 7)
+    // SAFETY: the root was made for the test, of this memory.
+    unsafe { Tables::new(memory, &Fresh, pin, root, 7) }
 }
 
 fn target(cpus: u64) -> FlushTarget {
@@ -38,7 +39,8 @@ fn target(cpus: u64) -> FlushTarget {
 }
 
 fn gather<'a>(memory: &'a Memory, pin: &'a Pin<'a>) -> Gather<'a, TestMachine> {
-    Gather::new(memory, &Fresh, pin, target(1))
+    // SAFETY: what is put in is the test's own.
+    unsafe { Gather::new(memory, &Fresh, pin, target(1)) }
 }
 
 fn leaf(frame: u32) -> u64 {
@@ -209,7 +211,9 @@ fn a_flush_goes_to_cpus_that_came_after_the_gather_began() {
         .alloc(&pin, crate::frame::Request::page(Site::AnonymousPage))
         .unwrap();
     memory.platform().take_flushes();
-    let mut gather = Gather::new(&memory, &Fresh, &pin, target(0)).following(&active, 0);
+    // SAFETY: what is put in is the test's own.
+    let gather = unsafe { Gather::new(&memory, &Fresh, &pin, target(0)) };
+    let mut gather = gather.following(&active, 0);
     active.enter(0b10);
     gather.stale(Vpn(500));
     gather.frame(frame);

@@ -24,7 +24,12 @@ pub struct Tables<'a, P: Platform, F> {
 
 impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The tables under `root`, of the space with handle `owner`.
-    pub fn new(
+    ///
+    /// # Safety
+    /// `root` comes from [`Tables::make_root`] with this format, memory and source, and
+    /// was not given to a [`Gather`] before the caller pinned. Entries that are put
+    /// into these tables but by `Tables` itself are leaves.
+    pub unsafe fn new(
         memory: &'a PhysicalMemory<P>,
         source: &'a dyn TablePages<P>,
         pin: &'a Pin<'a>,
@@ -265,7 +270,9 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             let table = F::frame(entry, level + 1);
             let words = table_words::<F, P>(self.memory, table);
             entry = words[F::index(page, level)].swap(0, Ordering::Relaxed);
-            self.source.give_back(self.memory, self.pin, table, level);
+            // SAFETY: the table was made for this call and never linked, and its
+            // only entry was cleared.
+            unsafe { (self.source).give_back(self.memory, self.pin, table, level) };
         }
     }
 
@@ -333,7 +340,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 true
             });
         if !done {
-            self.source.give_back(self.memory, self.pin, table, 1);
+            // SAFETY: the table was made for this call and never linked.
+            unsafe { self.source.give_back(self.memory, self.pin, table, 1) };
         }
         Ok(done)
     }

@@ -95,7 +95,7 @@ fn steady_faults<R: ReverseMap>(
             let (done, accesses) = record_accesses(|| vm.fault(space, address, Access::Write));
             done.unwrap();
             let (pfn, _) = vm.translate(space, page).unwrap();
-            let record = std::ptr::from_ref(vm.memory().frame(pfn)).addr();
+            let record = vm.memory().frame(pfn).address();
             let bytes = vm.platform().frame(pfn).addr().get();
             Fault {
                 accesses,

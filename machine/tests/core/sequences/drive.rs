@@ -302,7 +302,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn unpin(&mut self, nth: u8) -> Check {
         if !self.pins.is_empty() {
             let pinned = self.pins.swap_remove(usize::from(nth) % self.pins.len());
-            self.vm.unpin(&pinned.frames);
+            // SAFETY: `pin_pages` pinned them, and they leave the list.
+            unsafe { self.vm.unpin(&pinned.frames) };
         }
         Ok(())
     }

@@ -46,12 +46,12 @@ impl<P: Platform> TablePages<P> for Fresh {
         Fresh::zeroed(memory, pin, wanted.site)
     }
 
-    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {
+    unsafe fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {
         memory.frame(table).init_counts(0, 0);
         memory.free_table(pin, table);
     }
 
-    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
+    unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         memory.retire_tables(pin, tables.first(), |table| memory.frame(table).links().0);
     }
 

@@ -71,14 +71,20 @@ pub trait TablePages<P: Platform>: Keeper<P> {
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory>;
 
-    /// Takes back a table that was never linked: nobody else has seen it. All
-    /// its entries are zero.
-    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, level: u32);
+    /// Takes back a table that was never linked.
+    ///
+    /// # Safety
+    /// The table came from [`TablePages::take`] of this source, nobody else has seen
+    /// it, and all its entries are zero. The caller gives it up.
+    unsafe fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, level: u32);
 
     /// Takes back tables that were unlinked and flushed. Walkers without a
-    /// lock may still read them until their epoch has passed; all their
-    /// entries are zero.
-    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain);
+    /// lock may still read them until their epoch has passed.
+    ///
+    /// # Safety
+    /// The tables came from [`TablePages::take`] of this source, no entry leads to
+    /// them, and all their entries are zero. The caller gives them up.
+    unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain);
 
     /// For a CPU that idles: frees some of what is kept beyond the design's
     /// watermark. Returns how many tables were freed; 0 if nothing is left to do.

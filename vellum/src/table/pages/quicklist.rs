@@ -219,7 +219,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         Ok(table)
     }
 
-    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, level: u32) {
+    unsafe fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, level: u32) {
         let cpu = self.cpus.get(pin);
         let limit = if held(cpu) < keep::LEAST {
             keep::LEAST
@@ -229,7 +229,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         self.put(memory, pin, cpu, table, level, limit);
     }
 
-    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
+    unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         let cpu = self.cpus.get(pin);
         for passed in keep::retire(memory, &cpu.waiting, tables) {
             self.settle(memory, pin, cpu, passed);

@@ -50,7 +50,8 @@ fn retire(memory: &Memory, source: &Source, tables: &[Pfn]) {
         cpus: crate::platform::CpuSet::from_bits(0, 0),
     };
     let pin = memory.pin();
-    let mut gather = Gather::new(memory, &**source, &pin, nobody);
+    // SAFETY: the tables are the test's own, and were never linked.
+    let mut gather = unsafe { Gather::new(memory, &**source, &pin, nobody) };
     for &table in tables {
         gather.table(table);
     }
@@ -208,10 +209,12 @@ fn a_table_of_another_node_takes_no_place_from_those_kept() {
     let pin = memory.pin();
     let held = || source.stats(&memory).held;
     while held() < (memory.home_free(&pin) / 16).max(25) {
-        source.give_back(&memory, &pin, tables.pop().unwrap(), 1);
+        // SAFETY: taken above, and never linked.
+        unsafe { source.give_back(&memory, &pin, tables.pop().unwrap(), 1) };
     }
     let full = held();
-    source.give_back(&memory, &pin, foreign, 1);
+    // SAFETY: the same.
+    unsafe { source.give_back(&memory, &pin, foreign, 1) };
     assert_eq!(held(), full);
     drop(pin);
     memory.send_home(&memory.pin());
@@ -233,7 +236,8 @@ fn a_planned_failure_reaches_the_lists_too() {
         assert!(source.take(&memory, &pin, wanted(1)).is_err(), "{design}");
         assert_eq!(memory.reached(site), 2, "{design}");
         memory.inject(None);
-        source.give_back(&memory, &pin, taken, 1);
+        // SAFETY: taken above, and never linked.
+        unsafe { source.give_back(&memory, &pin, taken, 1) };
         drop(pin);
         assert_eq!(source.stats(&memory).held, 2);
         check(&memory, &source, 0);

@@ -281,7 +281,7 @@ impl<P: Platform> TablePages<P> for Warm {
         Ok(table)
     }
 
-    fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {
+    unsafe fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {
         let cpu = self.cpus.get(pin);
         let limit = if cpu.stack.len() < keep::LEAST {
             keep::LEAST
@@ -292,7 +292,7 @@ impl<P: Platform> TablePages<P> for Warm {
         cpu.note_peak();
     }
 
-    fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
+    unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         let cpu = self.cpus.get(pin);
         for passed in keep::retire(memory, &cpu.waiting, tables) {
             self.settle(memory, pin, cpu, passed);

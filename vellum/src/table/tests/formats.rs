@@ -36,7 +36,8 @@ fn machine<F: Format>() -> Memory {
 
 fn tables_of<'a, F: Format>(memory: &'a Memory, pin: &'a Pin<'_>) -> Of<'a, F> {
     let root = Of::<F>::make_root(memory, &Fresh, pin, 7).unwrap();
-    Tables::new(memory, &Fresh, pin, root, 7)
+    // SAFETY: the root was made for the test, of this memory.
+    unsafe { Tables::new(memory, &Fresh, pin, root, 7) }
 }
 
 fn leaf_of<F: Format>(frame: u32) -> u64 {

@@ -28,7 +28,8 @@ fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
         let pages = PAGES.map(|page| {
             world.store(ZERO, space, at(page, 0), page).unwrap();
             let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
-            world.vm.memory().frame(frame).get();
+            // SAFETY: the frame is mapped; `put` drops the reference.
+            assert!(unsafe { world.vm.layers().memory.get_raw(frame) });
             frame
         });
         (space, pages.collect())
@@ -39,7 +40,8 @@ fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
     world.alone(|| {
         let pin = world.vm.pin();
         for &frame in frames {
-            world.vm.memory().put(&pin, frame);
+            // SAFETY: the reference that `family` took.
+            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
         }
     });
 }
@@ -47,8 +49,10 @@ fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
 /// Whether a visit finds the entry of `page` in `space`, and how many it finds.
 fn finds<R: ReverseMap>(world: &World<R>, frame: Pfn, space: SpaceId, page: u64) -> (bool, u32) {
     let pin = world.vm.pin();
+    // SAFETY: the visit changes nothing.
+    let layers = unsafe { world.vm.layers() };
     let env = Env {
-        memory: world.vm.memory(),
+        memory: layers.memory,
         pin: &pin,
     };
     let mut found = false;
@@ -56,7 +60,7 @@ fn finds<R: ReverseMap>(world: &World<R>, frame: Pfn, space: SpaceId, page: u64)
         found |= slot.space() == space.to_bits() as u32 && slot.page() == Vpn(page);
         Verdict::Keep
     };
-    let rmap = world.vm.rmap();
+    let rmap = layers.rmap;
     let report = rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
     (found, report.hits)
 }

@@ -1,0 +1,180 @@
+//! Frames in the hands of an embedder: blocks that are given back once, by whoever
+//! owns them, and the unsafe doors for those who keep frame numbers instead.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+
+use super::memory::PhysicalMemory;
+use super::record::Frame;
+use super::request::{OutOfMemory, Request};
+use crate::addr::Pfn;
+use crate::platform::Platform;
+use crate::sync::Pin;
+
+/// A block of frames that its holder is the only user of, as a `Box` is of its
+/// memory. It goes back when it is dropped.
+pub struct OwnedBlock<'m, P: Platform> {
+    memory: &'m PhysicalMemory<P>,
+    first: Pfn,
+    order: u32,
+}
+
+impl<'m, P: Platform> OwnedBlock<'m, P> {
+    /// The block that [`OwnedBlock::into_raw`] gave up, or that
+    /// [`PhysicalMemory::alloc`] handed out.
+    ///
+    /// # Safety
+    /// The block is of this memory and this order, its first frame still has the one
+    /// reference that it was handed out with, and nobody uses it or gives it back but
+    /// through the result.
+    #[inline]
+    pub unsafe fn from_raw(memory: &'m PhysicalMemory<P>, first: Pfn, order: u32) -> Self {
+        OwnedBlock {
+            memory,
+            first,
+            order,
+        }
+    }
+
+    /// The number of the block's first frame. It stays taken until
+    /// [`OwnedBlock::from_raw`].
+    #[inline]
+    pub fn into_raw(self) -> Pfn {
+        ManuallyDrop::new(self).first
+    }
+
+    /// The block's first frame.
+    #[inline]
+    pub fn first(&self) -> Pfn {
+        self.first
+    }
+
+    /// Log2 of the block's frames.
+    #[inline]
+    pub fn order(&self) -> u32 {
+        self.order
+    }
+
+    /// Bytes in the block.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.memory.frame_size() << self.order
+    }
+
+    /// Copies `data` to byte `offset`, as much of it as fits. Returns the bytes
+    /// copied.
+    pub fn write(&self, pin: &Pin<'_>, offset: usize, data: &[u8]) -> usize {
+        let count = data.len().min(self.size().saturating_sub(offset));
+        let mut done = 0;
+        while done < count {
+            let (frame, within) = self.place(offset + done);
+            done += self
+                .memory
+                .with_bytes(pin, frame, |frame| frame.write(within, &data[done..count]));
+        }
+        count
+    }
+
+    /// Copies from byte `offset` to `data`, as much as there is. Returns the bytes
+    /// copied.
+    pub fn read(&self, pin: &Pin<'_>, offset: usize, data: &mut [u8]) -> usize {
+        let count = data.len().min(self.size().saturating_sub(offset));
+        let mut done = 0;
+        while done < count {
+            let (frame, within) = self.place(offset + done);
+            done += self.memory.with_bytes(pin, frame, |frame| {
+                frame.read(within, &mut data[done..count])
+            });
+        }
+        count
+    }
+
+    /// The frame of a byte of the block, and the byte's place in it.
+    fn place(&self, offset: usize) -> (Pfn, usize) {
+        let frame = self
+            .first
+            .offset((offset >> self.memory.frame_shift) as u32);
+        (frame, offset & (self.memory.frame_size() - 1))
+    }
+
+    /// Gives the block back, as dropping it does, for a caller that is pinned.
+    #[inline]
+    pub fn free(self, pin: &Pin<'_>) {
+        let block = ManuallyDrop::new(self);
+        block.give_back(pin);
+    }
+
+    #[inline]
+    fn give_back(&self, pin: &Pin<'_>) {
+        // Nobody else has a reference: there is no way to one.
+        self.memory.frame(self.first).init_counts(0, 0);
+        self.memory.free(pin, self.first, self.order);
+    }
+}
+
+impl<P: Platform> Drop for OwnedBlock<'_, P> {
+    fn drop(&mut self) {
+        self.give_back(&self.memory.pin());
+    }
+}
+
+impl<P: Platform> fmt::Debug for OwnedBlock<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} frames from {:?}", 1u64 << self.order, self.first)
+    }
+}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// [`PhysicalMemory::alloc`] for a caller who owns the block and nothing else
+    /// does.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`], as there.
+    #[inline]
+    pub fn alloc_owned(
+        &self,
+        pin: &Pin<'_>,
+        request: Request,
+    ) -> Result<OwnedBlock<'_, P>, OutOfMemory> {
+        let first = self.alloc(pin, request)?;
+        Ok(OwnedBlock {
+            memory: self,
+            first,
+            order: request.order,
+        })
+    }
+
+    /// Takes a reference to a block, named by its first frame. False if it has none
+    /// or too many.
+    ///
+    /// # Safety
+    /// Whoever frees the block counts its references: it is a page that is mapped or
+    /// in a page cache, or one whose references are dropped by
+    /// [`PhysicalMemory::put_raw`].
+    #[inline]
+    pub unsafe fn get_raw(&self, pfn: Pfn) -> bool {
+        self.frame(pfn).try_get()
+    }
+
+    /// Drops a reference to a block of `1 << order` frames, named by its first frame,
+    /// and frees it if that was the last.
+    ///
+    /// # Safety
+    /// The caller holds a reference to the block, which is of this order, and gives it
+    /// up. If it is the last, nobody uses the block any more.
+    #[inline]
+    pub unsafe fn put_raw(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+        self.put_order(pin, pfn, order);
+    }
+
+    /// The record of a frame, with all that the core does to one, for benchmarks and
+    /// tests that play the core's part. [`PhysicalMemory::view`] is for the others.
+    ///
+    /// # Safety
+    /// What the caller changes is the record of a frame that it owns, and the caller
+    /// keeps to what the methods ask for.
+    #[inline]
+    pub unsafe fn record(&self, pfn: Pfn) -> &Frame {
+        self.frame(pfn)
+    }
+}

@@ -1,0 +1,135 @@
+//! What somebody may see and do who is not the memory manager.
+
+use super::memory::PhysicalMemory;
+use super::owned::OwnedBlock;
+use super::record::{Counts, Frame, Kind};
+use super::report::{FrameStats, ZoneStats};
+use super::request::{FailAt, OutOfMemory, Request};
+use super::site::Site;
+use crate::addr::Pfn;
+use crate::platform::Platform;
+use crate::sync::Pin;
+
+/// Physical memory as those see it who share it with a manager: statistics,
+/// records to read, planned failures, and frames of their own.
+///
+/// It is the only way to the memory of a [`Vm`](crate::Vm), and leads to nothing that
+/// could free, change or forge what is somebody else's.
+pub struct MemoryView<'m, P: Platform> {
+    memory: &'m PhysicalMemory<P>,
+}
+
+impl<P: Platform> Clone for MemoryView<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for MemoryView<'_, P> {}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// The memory without what only its manager may do.
+    #[inline]
+    pub fn view(&self) -> MemoryView<'_, P> {
+        MemoryView { memory: self }
+    }
+}
+
+impl<'m, P: Platform> MemoryView<'m, P> {
+    /// Hands out a block of `1 << request.order` frames, aligned to its size.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if no zone that the request allows has such a block, or
+    /// the failure was planned.
+    pub fn alloc(self, pin: &Pin<'_>, request: Request) -> Result<OwnedBlock<'m, P>, OutOfMemory> {
+        self.memory.alloc_owned(pin, request)
+    }
+
+    /// What is known about a frame. Panics if `pfn` lies outside of the lowest to
+    /// highest frame of the memory map.
+    #[inline]
+    pub fn frame(self, pfn: Pfn) -> FrameView<'m> {
+        FrameView {
+            record: self.memory.frame(pfn),
+        }
+    }
+
+    /// Whether the memory map has the frame.
+    pub fn contains(self, pfn: Pfn) -> bool {
+        self.memory.contains(pfn)
+    }
+
+    /// Frames of the memory map, holes not counted.
+    pub fn frame_count(self) -> usize {
+        self.memory.frame_count()
+    }
+
+    /// Bytes in a frame.
+    pub fn frame_size(self) -> usize {
+        self.memory.frame_size()
+    }
+
+    /// Counts of frames and events. Walks all CPUs and zones.
+    pub fn stats(self) -> FrameStats {
+        self.memory.stats()
+    }
+
+    /// Number of zones. Each node has one of each kind that it has memory of.
+    pub fn zone_count(self) -> usize {
+        self.memory.zone_count()
+    }
+
+    /// The state of a zone, by number.
+    pub fn zone_stats(self, zone: usize, pin: &Pin<'_>) -> ZoneStats {
+        self.memory.zone_stats(zone, pin)
+    }
+
+    /// Gives the CPU's lists back to the zones: [`PhysicalMemory::drain`].
+    pub fn drain(self, pin: &Pin<'_>) {
+        self.memory.drain(pin);
+    }
+
+    /// Installs or removes a planned failure: [`PhysicalMemory::inject`].
+    pub fn inject(self, plan: Option<FailAt>) {
+        self.memory.inject(plan);
+    }
+
+    /// Allocations at `site` since a plan was last installed.
+    pub fn reached(self, site: Site) -> u64 {
+        self.memory.reached(site)
+    }
+}
+
+/// The record of a frame, to read. Others change it at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameView<'m> {
+    record: &'m Frame,
+}
+
+impl FrameView<'_> {
+    /// Where the frame is.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.record.kind()
+    }
+
+    /// References, mappings and pins.
+    pub fn counts(self) -> Counts {
+        self.record.counts()
+    }
+
+    /// Handle of the object or space; meaning depends on the kind and design.
+    pub fn owner(self) -> u32 {
+        self.record.owner()
+    }
+
+    /// Index in the object, in frames, or as the design defines it.
+    pub fn index(self) -> u64 {
+        self.record.index()
+    }
+
+    /// Where the record lies, for tools that tell accesses apart.
+    pub fn address(self) -> usize {
+        core::ptr::from_ref(self.record).addr()
+    }
+}

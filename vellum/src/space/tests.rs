@@ -522,3 +522,26 @@ fn prot_none_and_back_keeps_pages_and_their_rights() {
     assert_eq!(leaves(&vm, space), before, "nobody shares it: no copy");
     vm.audit().unwrap();
 }
+
+#[test]
+fn frames_of_the_embedder_are_its_own_until_they_go_back() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(3, RW));
+    let request = crate::frame::Request::page(crate::frame::Site::AnonymousPage).order(2);
+    let block = vm.memory().alloc(&vm.pin(), request).unwrap();
+    assert_eq!(block.write(&vm.pin(), 4090, &[5; 12]), 12);
+    for page in 0..3 {
+        touch(&vm, space, 1000 + page, Access::Write);
+    }
+    vm.exit(space).unwrap();
+    vm.audit().unwrap();
+    let mut found = [0; 14];
+    block.read(&vm.pin(), 4089, &mut found);
+    assert_eq!((found[0], &found[1..13]), (found[13], &[5; 12][..]));
+    let first = block.first();
+    assert_eq!(vm.memory().frame(first).kind(), Kind::Allocated);
+    drop(block);
+    assert_ne!(vm.memory().frame(first).kind(), Kind::Allocated);
+    vm.audit().unwrap();
+}

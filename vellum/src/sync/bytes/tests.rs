@@ -225,7 +225,6 @@ fn both_ways_to_copy_stay_within_their_words() {
     }
 }
 
-/// Under Miri, ordinary accesses in place of these are reported as data races.
 #[test]
 fn bytes_beside_those_that_are_written_keep_what_others_store() {
     const TURNS: u8 = if cfg!(miri) { 20 } else { 250 };
@@ -252,8 +251,7 @@ fn bytes_beside_those_that_are_written_keep_what_others_store() {
 }
 
 /// As when a page is copied for a task, read, or written back, while another task
-/// stores to it. Under Miri, ordinary accesses in place of these are reported as data
-/// races.
+/// stores to it.
 #[test]
 fn a_copy_of_a_page_that_is_stored_to_has_each_word_before_or_after() {
     const TURNS: u8 = if cfg!(miri) { 3 } else { 200 };

@@ -159,7 +159,7 @@ unsafe impl Platform for Machine {
         }
     }
 
-    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         let bytes = self.bytes_to_transfer(frame);
         self.count_io(false, self.store.read_page(store, index, bytes))
     }

@@ -162,8 +162,11 @@ fn the_machine_transfers_frames_and_counts_them() {
         ..MachineConfig::new(1 << 20)
     });
     machine.run_on(CpuId(0), || {
-        machine.read_page(3, 5, Pfn(0x110)).unwrap();
-        machine.read_page(3, 6, Pfn(0x190)).unwrap();
+        // SAFETY: nobody else uses the machine.
+        unsafe {
+            machine.read_page(3, 5, Pfn(0x110)).unwrap();
+            machine.read_page(3, 6, Pfn(0x190)).unwrap();
+        }
         machine.write_page(3, 7, Pfn(0x190)).unwrap();
         store.faults().fail_every(1);
         assert_eq!(machine.write_page(3, 8, Pfn(0x110)), Err(IoError));

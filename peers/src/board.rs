@@ -107,7 +107,7 @@ unsafe impl Platform for Board {
         std::thread::yield_now();
     }
     fn unpark(&self, _: TaskToken) {}
-    fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
     }
     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {

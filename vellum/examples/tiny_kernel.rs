@@ -110,7 +110,7 @@ unsafe impl Platform for Board {
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
-    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         match self.disk.borrow().get(&(store, index)) {
             Some(page) => _ = self.bytes(frame).write(0, page),
             None => self.bytes(frame).zero(),

@@ -33,7 +33,7 @@
 //!     fn current_task(&self) -> TaskToken { TaskToken(0) }
 //!     fn park(&self) {}
 //!     fn unpark(&self, _: TaskToken) {}
-//!     fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
+//!     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
 //!     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
 //! }
 //!

@@ -213,12 +213,15 @@ pub unsafe trait Platform: Sync {
     fn unpark(&self, task: TaskToken);
 
     /// Reads page `index` of the backing store `store` into `frame`. Pages
-    /// never written read as the store defines. Not called pinned; the frame
-    /// is nobody else's until the call returns.
+    /// never written read as the store defines. Not called pinned.
+    ///
+    /// # Safety
+    /// The frame is the caller's, to be overwritten, and nobody else's until the call
+    /// returns.
     ///
     /// # Errors
     /// [`IoError`] if the store cannot deliver; the frame's content is then unspecified.
-    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 
     /// Writes `frame` to page `index` of the backing store `store`. Not called
     /// pinned; tasks may store to the frame meanwhile (condition 5).
@@ -284,8 +287,9 @@ macro_rules! forward {
             fn unpark(&self, task: TaskToken) {
                 (**self).unpark(task);
             }
-            fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-                (**self).read_page(store, index, frame)
+            unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+                // SAFETY: the caller's promise.
+                unsafe { (**self).read_page(store, index, frame) }
             }
             fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 (**self).write_page(store, index, frame)

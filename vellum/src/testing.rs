@@ -298,7 +298,7 @@ unsafe impl Platform for TestMachine {
         }
     }
 
-    fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         if self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);
         }

@@ -131,7 +131,7 @@ unsafe impl Platform for Bare {
         unreachable!("one task waits for nobody");
     }
     fn unpark(&self, _task: TaskToken) {}
-    fn read_page(&self, _store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, _store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         if index == 13 {
             return Err(IoError);
         }
@@ -217,7 +217,8 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
         touch(vm, *child, 400..410, Write);
         touch(vm, *child, 6000..6004, Read);
     }
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     for step in 0..40 {
         vm.protect(parent, Vpn(400 + step * 7), 3, Prot::READ)
             .unwrap();

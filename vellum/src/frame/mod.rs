@@ -67,6 +67,13 @@
 //! # }
 //! ```
 //!
+//! ```compile_fail,E0133
+//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! vm.platform().read_page(1, 0, frame);
+//! # }
+//! ```
+//!
 //! Without a manager, a block goes back once, while its memory exists:
 //!
 //! ```

@@ -278,9 +278,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.get(record.owner());
         let read = match object.kind() {
             ObjectKind::File { store } => {
-                self.memory
-                    .platform()
-                    .read_page(store, record.index(), frame)
+                let platform = self.memory.platform();
+                // SAFETY: the page is locked and not up to date, so it is mapped
+                // nowhere and nobody else reads or writes it (invariant 10).
+                unsafe { platform.read_page(store, record.index(), frame) }
             }
             ObjectKind::SharedMemory => Ok(()),
         };

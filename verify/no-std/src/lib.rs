@@ -70,7 +70,7 @@ unsafe impl Platform for Board {
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
-    fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
     }
     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {

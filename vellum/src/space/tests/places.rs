@@ -277,7 +277,8 @@ fn check_last_page<F: Format>() {
         Ok(())
     );
     assert_eq!(vm.translate(space, last), Some((frames[0], RW)));
-    vm.unpin(&frames);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
     let address = last.address::<F>() | (F::FRAME_SIZE as u64 - 1);
     assert_eq!(
         vm.fault(space, address, Access::Write),

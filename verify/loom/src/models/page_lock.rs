@@ -82,7 +82,7 @@ unsafe impl Platform for Sleepers {
     fn unpark(&self, task: TaskToken) {
         self.tasks.lock().unwrap()[task.0 as usize].woken = true;
     }
-    fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
+    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
     }
     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {

@@ -185,7 +185,8 @@ fn turns<R: ReverseMap>() {
         // For reuse, nobody else may refer to the pages.
         let pin = world.vm.pin();
         for &frame in &frames {
-            world.vm.memory().put(&pin, frame);
+            // SAFETY: the reference that `family` took.
+            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
         }
         space
     });

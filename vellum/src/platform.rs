@@ -192,8 +192,10 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Makes every CPU in `cpus` forget the translations of `request`, and
-    /// returns when they have. Called pinned, by `from`, holding no spin lock
-    /// that a CPU with interrupts off could wait for.
+    /// returns when they have. Called pinned, by `from`. No spin lock is held
+    /// but, when a store replaces a page, that of the page's table: whoever
+    /// waits for one is pinned, and must be able to answer meanwhile (with
+    /// interrupts on, if the request is sent as one).
     fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush);
 
     /// Called while spinning; `spins` counts the calls of one wait from 0.

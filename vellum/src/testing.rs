@@ -5,6 +5,7 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc};
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,6 +68,7 @@ pub(crate) struct TestMachine {
     tasks: Mutex<BTreeMap<u64, Thread>>,
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
     flushes: Mutex<Vec<(CpuSet, Flush)>>,
+    on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
 }
@@ -133,6 +135,7 @@ impl TestMachine {
             tasks: Mutex::default(),
             store: Mutex::default(),
             flushes: Mutex::default(),
+            on_flush: Mutex::default(),
             broken_store: AtomicBool::new(false),
         }
     }
@@ -147,6 +150,12 @@ impl TestMachine {
     #[allow(dead_code, reason = "for the tests of layers above")]
     pub(crate) fn take_flushes(&self) -> Vec<(CpuSet, Flush)> {
         core::mem::take(&mut self.flushes.lock().unwrap())
+    }
+
+    /// Has `look` called in each flush from now on, while CPUs may still use
+    /// what they are to forget.
+    pub(crate) fn on_flush(&self, look: impl Fn() + Send + 'static) {
+        *self.on_flush.lock().unwrap() = Some(Box::new(look));
     }
 
     fn address(&self, frame: Pfn) -> NonNull<u8> {
@@ -271,6 +280,9 @@ unsafe impl Platform for TestMachine {
 
     fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
         self.flushes.lock().unwrap().push((cpus, *request));
+        if let Some(look) = &*self.on_flush.lock().unwrap() {
+            look();
+        }
     }
 
     fn relax(&self, _spins: u32) {

@@ -1,4 +1,4 @@
-//! Every reverse-mapping design against page tables: a visit of a frame finds
+//! Every reverse-mapping design against page tables (invariant 3): a visit of a frame finds
 //! the entries that a scan of all tables finds, each once, whatever happened
 //! before; a visitor that stops sees no more, and entries that one clears are
 //! gone for the next. Visits of consecutive pages of an object find the same.

@@ -1,5 +1,5 @@
 //! Each operation that takes something away, with another CPU that holds the
-//! old translation: it must not get away with using it.
+//! old translation: it must not get away with using it (invariant 6).
 
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;

@@ -65,6 +65,9 @@ impl Flags {
     pub const DIRTY: Flags = Flags(1 << 4);
     /// The page is being written to its backing store.
     pub const WRITEBACK: Flags = Flags(1 << 5);
+    /// Of a page table, whose page is not written anywhere: it stays linked even
+    /// if it is empty, because entries are about to move there.
+    pub const KEPT: Flags = Flags(1 << 5);
     /// The page was used since reclaim looked last.
     pub const REFERENCED: Flags = Flags(1 << 6);
     /// The page is on the active list.

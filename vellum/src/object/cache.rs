@@ -137,6 +137,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             &object.regions_lock,
             &object.regions,
             &object.last_region,
+            &object.region_departures,
         )
     }
 

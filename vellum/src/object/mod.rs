@@ -24,7 +24,7 @@ pub use cache::{CachedPage, Objects};
 pub use lru::{Aging, Inserted};
 pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
-pub use regions::{Interval, MappedBy, ObjectRegions};
+pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
 
 use crate::frame::Site;
 use crate::slab::Item;
@@ -87,6 +87,8 @@ pub struct Object<S> {
     regions_lock: AtomicU32,
     /// Where the last search for regions ended.
     last_region: AtomicU32,
+    /// How often a region has left the tree of regions.
+    region_departures: AtomicU32,
     regions: AtomicU32,
     link: AtomicU32,
     /// Held by writes that may extend the object, and by truncations.
@@ -109,6 +111,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cache_lock: AtomicU32::new(0),
             regions_lock: AtomicU32::new(0),
             last_region: AtomicU32::new(0),
+            region_departures: AtomicU32::new(0),
             regions: AtomicU32::new(0),
             link: AtomicU32::new(0),
             size_lock: SleepLock::default(),

@@ -23,6 +23,26 @@ pub struct ObjectRegions<'a, T: MappedBy> {
     /// The region at which the last search ended, under the lock: consecutive
     /// pages are mostly looked for in turn.
     last: &'a AtomicU32,
+    /// How often a region has left the tree, under the lock.
+    departures: &'a AtomicU32,
+}
+
+/// How far a pass over an object's regions has come; see
+/// [`ObjectRegions::pass_by_age`].
+pub struct Pass<T> {
+    /// The last region that is done, or none.
+    done: Handle<T>,
+    departures: u32,
+}
+
+impl<T> Default for Pass<T> {
+    /// No region is done yet.
+    fn default() -> Self {
+        Pass {
+            done: Handle::NONE,
+            departures: 0,
+        }
+    }
 }
 
 impl<'a, T: MappedBy> ObjectRegions<'a, T> {
@@ -31,11 +51,13 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         lock: &'a AtomicU32,
         root: &'a AtomicU32,
         last: &'a AtomicU32,
+        departures: &'a AtomicU32,
     ) -> Self {
         ObjectRegions {
             lock,
             tree: IntervalTree::new(arena, root),
             last,
+            departures,
         }
     }
 
@@ -43,6 +65,9 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         if self.last.load(Ordering::Relaxed) == region.raw() {
             self.last.store(0, Ordering::Relaxed);
         }
+        let departures = self.departures.load(Ordering::Relaxed);
+        self.departures
+            .store(departures.wrapping_add(1), Ordering::Relaxed);
         self.tree.remove(region);
     }
 
@@ -86,27 +111,55 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         self.tree.insert(head);
     }
 
-    /// Calls `visit` for every region that maps a page in `first..end`, those that
-    /// show the same part of the object in the order in which they came: a region
-    /// that a fork makes behind the one it copies. So what is taken from all of
-    /// them is not copied from one that is still to be visited into one that was.
-    /// The lock is held: `visit` may try table locks, and wait for nothing.
-    pub fn each_by_age(
+    /// Goes on with a pass over every region that maps a page in `first..end`,
+    /// those that show the same part of the object in the order in which they
+    /// came: a region that a fork makes comes after the one it copies. So what is
+    /// taken from all of them is not copied from one that is still to be visited
+    /// into one that was (invariant 11).
+    ///
+    /// `visit` is called with the lock held: it may take table locks, and
+    /// nothing else. When it breaks, the lock is let go of, for what must not be
+    /// done under a spin lock; the caller then calls again with the same `pass`,
+    /// which comes back to that region. If regions left the tree meanwhile, to
+    /// change their place or for good, the pass begins anew. So each region was
+    /// done when `visit` last saw it, and none has come to lie before it since
+    /// that was not. Returns whether the pass is over.
+    pub fn pass_by_age(
         &self,
         pin: &Pin<'_>,
-        first: u64,
-        end: u64,
-        mut visit: impl FnMut(Handle<T>, &T),
-    ) {
+        (first, end): (u64, u64),
+        pass: &mut Pass<T>,
+        mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
+    ) -> bool {
         let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.overlapping(first, end, |handle, region| {
-            visit(handle, region);
-            ControlFlow::Continue(())
-        });
+        let departures = self.departures.load(Ordering::Relaxed);
+        if pass.departures != departures {
+            *pass = Pass {
+                done: Handle::NONE,
+                departures,
+            };
+        }
+        let mut broke = false;
+        let begun_after = pass.done;
+        let each = |handle, region: &T| {
+            let flow = visit(handle, region);
+            match flow {
+                ControlFlow::Continue(()) => pass.done = handle,
+                ControlFlow::Break(()) => broke = true,
+            }
+            flow
+        };
+        if begun_after.is_none() {
+            self.tree.overlapping(first, end, each);
+        } else {
+            self.tree.overlapping_after(begun_after, first, end, each);
+        }
+        !broke
     }
 
     /// Calls `visit` for every region that maps a page in `first..end`, in no
-    /// order, until it breaks. The lock is held as in [`ObjectRegions::each_by_age`].
+    /// order, until it breaks. The lock is held: `visit` may take table locks, and
+    /// nothing else.
     pub fn overlapping(
         &self,
         pin: &Pin<'_>,

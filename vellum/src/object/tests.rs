@@ -182,16 +182,16 @@ impl MappedBy for Extent {
 }
 
 /// No regions yet; the words are what an object keeps for them.
-fn regions<'a>(arena: &'a Arena<Extent>, words: &'a [AtomicU32; 3]) -> ObjectRegions<'a, Extent> {
-    let [lock, root, last] = words;
-    ObjectRegions::new(arena, lock, root, last)
+fn regions<'a>(arena: &'a Arena<Extent>, words: &'a [AtomicU32; 4]) -> ObjectRegions<'a, Extent> {
+    let [lock, root, last, departures] = words;
+    ObjectRegions::new(arena, lock, root, last, departures)
 }
 
 #[test]
 fn stabbing_finds_what_a_search_of_all_finds() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 3] = Default::default();
+    let words: [AtomicU32; 4] = Default::default();
     let regions = regions(&arena, &words);
     let mut rng = Rng::new(6);
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
@@ -278,7 +278,7 @@ fn stabbing_finds_what_a_search_of_all_finds() {
 fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 3] = Default::default();
+    let words: [AtomicU32; 4] = Default::default();
     let regions = regions(&arena, &words);
     let pin = memory.pin();
     let mut by_age = Vec::new();
@@ -300,8 +300,81 @@ fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
             }
         });
         let mut visited = Vec::new();
-        regions.each_by_age(&pin, 3, 4, |handle, _| visited.push(handle));
+        regions.pass_by_age(&pin, (3, 4), &mut Pass::default(), |handle, _| {
+            visited.push(handle);
+            ControlFlow::Continue(())
+        });
         assert_eq!(visited, by_age);
+    }
+}
+
+/// However often a pass lets go of the lock, it sees every region that stays,
+/// comes back to the one it let go at, and misses none that was moved meanwhile
+/// (invariant 11).
+#[test]
+fn a_pass_that_is_interrupted_sees_every_region() {
+    let memory = memory(4096);
+    let arena: Arena<Extent> = arenas(&memory).make();
+    let mut rng = Rng::new(11);
+    let pin = memory.pin();
+    for _ in 0..40 {
+        let words: [AtomicU32; 4] = Default::default();
+        let regions = regions(&arena, &words);
+        let place = |handle, rng: &mut Rng| {
+            let item: &Extent = arena.get(handle);
+            let first = rng.below(6) as u64;
+            let end = first + 1 + rng.below(3) as u64;
+            item.first.store(first, Ordering::Relaxed);
+            item.end.store(end, Ordering::Relaxed);
+        };
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            let handle = arena.alloc(&pin, &memory).unwrap();
+            place(handle, &mut rng);
+            regions.insert(&pin, handle);
+            all.push(handle);
+        }
+        // What truncation takes away; nothing else gives a region any.
+        let mut full: BTreeMap<u32, u32> = all.iter().map(|handle| (handle.raw(), 2)).collect();
+        let mut pass = Pass::default();
+        loop {
+            let mut seen = 0;
+            let done = regions.pass_by_age(&pin, (0, 100), &mut pass, |handle, _| {
+                seen += 1;
+                let left = full.get_mut(&handle.raw()).unwrap();
+                if *left == 0 {
+                    return ControlFlow::Continue(());
+                }
+                *left -= 1;
+                ControlFlow::Break(())
+            });
+            if done {
+                break;
+            }
+            assert!(seen > 0);
+            let nth = rng.below(all.len());
+            match rng.below(8) {
+                0 => regions.change(&pin, all[nth], || place(all[nth], &mut rng)),
+                1 => {
+                    let gone = all.swap_remove(nth);
+                    regions.remove(&pin, gone);
+                    full.remove(&gone.raw());
+                }
+                2 => {
+                    let handle = arena.alloc(&pin, &memory).unwrap();
+                    place(handle, &mut rng);
+                    regions.insert(&pin, handle);
+                    all.push(handle);
+                    full.insert(handle.raw(), 0);
+                }
+                _ => {}
+            }
+        }
+        assert!(full.values().all(|&left| left == 0), "{full:?}");
+        for handle in all {
+            regions.remove(&pin, handle);
+            arena.free(&pin, handle);
+        }
     }
 }
 
@@ -310,7 +383,7 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
     const ITEMS: u64 = 4096;
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 3] = Default::default();
+    let words: [AtomicU32; 4] = Default::default();
     let regions = regions(&arena, &words);
     let pin = memory.pin();
     for number in 0..ITEMS {

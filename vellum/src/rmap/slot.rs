@@ -44,6 +44,22 @@ impl<'a, F: Format> Slot<'a, F> {
         Ok(locked.map(|table| Slot { table, index }))
     }
 
+    /// [`Slot::lock`], waiting for the table. The caller holds no lock that comes
+    /// after table locks. `contended` counts the tables that were not free.
+    #[inline]
+    pub(super) fn wait<P: Platform>(
+        env: &Env<'a, P>,
+        pte: PteRef,
+        contended: &mut u32,
+    ) -> Option<Self> {
+        Self::lock(env, pte).unwrap_or_else(|Contended| {
+            *contended += 1;
+            let index = pte.index as usize;
+            let locked = LockedTable::lock(env.memory, env.pin, pte.table);
+            locked.map(|table| Slot { table, index })
+        })
+    }
+
     /// Goes on to the next entry of the table, which has one.
     #[inline]
     pub(super) fn advance(&mut self) {
@@ -85,6 +101,12 @@ impl<'a, F: Format> Slot<'a, F> {
         let old = self.table.clear(self.index, Users::Hardware);
         self.table.count_cleared(1);
         F::marks(old)
+    }
+
+    /// The table, if no entry of it is live now. Whoever cleared the last one
+    /// unlinks the table after the visit (invariant 5).
+    pub fn emptied(&self) -> Option<Pfn> {
+        (self.table.live() == 0).then_some(self.table.table())
     }
 
     /// Takes the right to store; returns the marks.

@@ -21,15 +21,24 @@ pub struct Limits {
     pub regions: u32,
     /// Pages a stack may grow to.
     pub stack_pages: u64,
+    /// Pages that stay free below a region that grows down (Linux's
+    /// `stack_guard_gap`, 2017), so that an access past its end does not reach
+    /// another mapping. Faults do not extend the region closer than this to a
+    /// mapping that can be accessed and does not grow down itself; what is
+    /// mapped without a fixed place, and the heap, keep away as far. 0 keeps
+    /// nothing free.
+    pub stack_gap_pages: u64,
 }
 
 impl Default for Limits {
-    /// No limit on pages, a million regions, 8 MiB of stack in 4 KiB pages.
+    /// No limit on pages, a million regions; 8 MiB of stack and a gap of 1 MiB
+    /// below it, in 4 KiB pages, as on Linux.
     fn default() -> Self {
         Limits {
             pages: u64::MAX,
             regions: 1 << 20,
             stack_pages: 2048,
+            stack_gap_pages: 256,
         }
     }
 }
@@ -209,6 +218,7 @@ pub(super) struct LimitWords {
     pages: AtomicU64,
     regions: AtomicU32,
     stack_pages: AtomicU64,
+    stack_gap_pages: AtomicU64,
 }
 
 impl Default for LimitWords {
@@ -218,6 +228,7 @@ impl Default for LimitWords {
             pages: AtomicU64::new(limits.pages),
             regions: AtomicU32::new(limits.regions),
             stack_pages: AtomicU64::new(limits.stack_pages),
+            stack_gap_pages: AtomicU64::new(limits.stack_gap_pages),
         }
     }
 }
@@ -228,6 +239,8 @@ impl LimitWords {
         self.regions.store(limits.regions, Ordering::Relaxed);
         self.stack_pages
             .store(limits.stack_pages, Ordering::Relaxed);
+        self.stack_gap_pages
+            .store(limits.stack_gap_pages, Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> Limits {
@@ -235,6 +248,7 @@ impl LimitWords {
             pages: self.pages.load(Ordering::Relaxed),
             regions: self.regions.load(Ordering::Relaxed),
             stack_pages: self.stack_pages.load(Ordering::Relaxed),
+            stack_gap_pages: self.stack_gap_pages.load(Ordering::Relaxed),
         }
     }
 }

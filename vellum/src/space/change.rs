@@ -14,6 +14,11 @@ use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
+/// The pages before which regions were cut to hold a range of whole regions.
+#[derive(Clone, Copy, Default)]
+#[must_use = "a call that fails undoes its cuts"]
+pub(super) struct Cuts([Option<Vpn>; 2]);
+
 /// Lowest page that is handed out unasked, so that null pointers fault.
 const LOWEST: Vpn = Vpn(16);
 
@@ -93,12 +98,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         range: PageRange,
-    ) -> Result<(), OutOfMemory> {
-        let first = self.region_cut_by(space, range.start);
-        let last = self.region_cut_by(space, range.end);
+    ) -> Result<Cuts, OutOfMemory> {
+        let edges = [range.start, range.end];
         let mut spares = [None, None];
-        for (cut, spare) in [first, last].into_iter().zip(&mut spares) {
-            if cut.is_none() {
+        for (edge, spare) in edges.into_iter().zip(&mut spares) {
+            if self.region_cut_by(space, edge).is_none() {
                 continue;
             }
             match self.make_region(pin, space) {
@@ -109,16 +113,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         }
-        if let Err(error) = self.cut(pin, space, range.start, &mut spares[0]) {
-            self.free_spares(pin, spares);
-            return Err(error);
+        let mut cuts = Cuts::default();
+        for (nth, edge) in edges.into_iter().enumerate() {
+            match self.cut(pin, space, edge, &mut spares[nth]) {
+                Ok(cut) => cuts.0[nth] = cut.then_some(edge),
+                Err(error) => {
+                    self.free_spares(pin, spares);
+                    self.undo_cuts(pin, space, cuts);
+                    return Err(error);
+                }
+            }
         }
-        if let Err(error) = self.cut(pin, space, range.end, &mut spares[1]) {
-            self.free_spares(pin, spares);
-            self.merge_at(pin, space, range.start);
-            return Err(error);
+        Ok(cuts)
+    }
+
+    /// Makes one region again of each two that a call which fails has cut.
+    pub(super) fn undo_cuts(&self, pin: &Pin<'_>, space: Live<'_, R>, cuts: Cuts) {
+        for page in cuts.0.into_iter().flatten() {
+            self.merge_at(pin, space, page);
         }
-        Ok(())
     }
 
     fn free_spares(&self, pin: &Pin<'_>, spares: [Option<Spare<'_, R>>; 2]) {
@@ -137,17 +150,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Cuts the region that lies on both sides of the boundary before `page`,
-    /// taking `spare` as its second part. Does nothing without such a region.
+    /// taking `spare` as its second part. Returns whether there was such a region.
     fn cut(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         page: Vpn,
         spare: &mut Option<Spare<'_, R>>,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<bool, OutOfMemory> {
         let head = self.region_cut_by(space, page);
         let Some(tail) = spare.take_if(|_| !head.is_none()) else {
-            return Ok(());
+            return Ok(false);
         };
         let region = self.region(head);
         let view = region.view();
@@ -188,7 +201,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.split_region(pin, space, &write, (head, kept), (tail, &rest));
         drop(write);
         region.gate.open();
-        Ok(())
+        Ok(true)
     }
 
     /// Whether `tail` continues what `head` shows, in every respect.

@@ -44,7 +44,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         self.find_space(old).ok_or(MapError::NoSpace)?;
         let new = self.create_space()?;
-        self.exit(old)?;
+        if let Err(error) = self.exit(old) {
+            self.exit(new)?;
+            return Err(error);
+        }
         Ok(new)
     }
 

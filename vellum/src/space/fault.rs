@@ -143,7 +143,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// possible. When it returns `Ok` the access may be tried again.
     ///
     /// # Errors
-    /// [`FaultError`]; the space is as it was.
+    /// [`FaultError`]; the space is as it was, but that a stack may have been
+    /// extended to the page.
     pub fn fault(
         &self,
         space: SpaceId,
@@ -316,8 +317,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY),
             );
             table.count_made(1);
+            drop(table);
+        } else {
+            self.leave_table(fault.pin, fault.space, table);
         }
-        drop(table);
         self.rmap.finish(&env, ctx);
         Ok(installs)
     }

@@ -77,7 +77,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             0
         };
         table.count_made(u32::from(installed) + more);
-        drop(table);
+        if installed {
+            drop(table);
+        } else {
+            self.leave_table(fault.pin, fault.space, table);
+        }
         self.rmap.finish(&env, ctx);
         if !installed {
             return Ok(Step::Wait(frame));

@@ -179,9 +179,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             };
             self.count_tables(pin, copying.child, made, 0);
-            // The space's lock is ours and the gates are closed: the table has
-            // not gone, and only truncation may have emptied it.
+            // The space's lock is ours and the gates are closed: only truncation
+            // may have emptied the table meanwhile, and then unlinked it.
             let Some(table) = from.lock(first) else {
+                self.leave_table(pin, copying.child, target);
                 self.rmap.finish(&env, ctx);
                 continue;
             };
@@ -195,7 +196,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             let result = self.copy_span(pin, copying, &source, &target, &mut ctx, gather);
             drop(source);
-            drop(target);
+            if target.live() == 0 {
+                self.leave_table(pin, copying.child, target);
+            } else {
+                drop(target);
+            }
             self.rmap.finish(&env, ctx);
             result?;
         }

@@ -41,7 +41,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if
-    /// something is in the way, [`MapError::Limit`], [`MapError::OutOfMemory`].
+    /// something is in the way or a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
     pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
         let space = guard.space();
@@ -54,6 +54,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         {
             let pin = self.pin();
             if end > old {
+                if self.end_below_stack(space, end) < end {
+                    return Err(MapError::Occupied);
+                }
                 let request = MapRequest {
                     traits: Traits::HEAP,
                     ..MapRequest::anonymous(end.0 - old.0, Prot::READ_WRITE)
@@ -88,6 +91,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         !space.seq.valid(begun) || may_grow
     }
 
+    /// Whether a stack that begins at `page`, which is free, is `gap` pages away
+    /// from what is mapped below. Another stack, and what nobody can access
+    /// anyway, may be closer: programs put such a mapping there as a guard.
+    fn keeps_gap(&self, space: Live<'_, R>, page: Vpn, gap: u64) -> bool {
+        let Some(below) = self.tree(space).last_at_most(page.0) else {
+            return true;
+        };
+        let view = below.view();
+        let is_guard = view.traits.has(Traits::GROWS_DOWN) || view.prot == Prot::NONE;
+        is_guard || page.0 - view.range.end.0 >= gap
+    }
+
     /// Extends the stack above `page` down to it.
     pub(super) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
         let guard = self.lock_named(id).map_err(|_| FaultError::NoSpace)?;
@@ -110,6 +125,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let allowed = view.traits.has(Traits::GROWS_DOWN)
             && view.object == 0
             && range.pages() <= limits.stack_pages
+            && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self.check_limits(space, growth, 0).is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);

@@ -2,7 +2,7 @@
 
 use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::table::Format;
@@ -22,14 +22,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let view = self.region(region).view();
         view.range.contains(page).then_some(view)
-    }
-
-    /// Whether a region with an object reaches into `range`, while nothing changes.
-    pub(crate) fn maps_object_in(&self, handle: u32, range: PageRange) -> bool {
-        self.for_regions(self.live_at(handle), range, |_, view| {
-            if view.object == 0 { Ok(()) } else { Err(()) }
-        })
-        .is_err()
     }
 
     /// Checks the regions of a space; returns how many there are, their pages,

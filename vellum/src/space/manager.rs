@@ -77,6 +77,12 @@ pub struct Space<R: ReverseMap> {
     pub(super) lock: SleepLock,
     pub(super) heap_start: AtomicU64,
     pub(super) heap_end: AtomicU64,
+    /// 1 from before the first entry of a move appears at its new place until
+    /// the CPUs have forgotten the old ones: whoever takes an entry away flushes
+    /// the whole space then, since its page may be known by the old place too.
+    pub(super) moving: AtomicU32,
+    /// 1 if a region that grows down was ever mapped in the space.
+    pub(super) has_stack: AtomicU32,
     link: AtomicU32,
     pub(super) limits: LimitWords,
     pub(super) account: Account,
@@ -99,6 +105,8 @@ impl<R: ReverseMap> Item for Space<R> {
             lock: SleepLock::default(),
             heap_start: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
+            moving: AtomicU32::new(0),
+            has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
             limits: LimitWords::default(),
             account: Account::default(),
@@ -399,11 +407,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Makes every CPU forget the translation of one page, whose entry has
     /// been changed.
     pub(super) fn flush_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        self.flush_range(pin, space, Some(PageRange::new(page, 1)));
+    }
+
+    /// The same for a range, or for all of the space.
+    pub(super) fn flush_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: Option<PageRange>) {
         let target = self.flush_target(space);
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
-                range: Some(PageRange::new(page, 1)),
+                range,
                 tables: false,
             };
             self.memory
@@ -505,6 +518,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.active.reset();
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);
+        space.has_stack.store(0, Ordering::Relaxed);
         space.limits.set(super::Limits::default());
         space.account.reset(1);
         space.generation.store(generation, Ordering::Release);

@@ -29,9 +29,9 @@ pub enum Source {
 /// Where a mapping goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// In the highest gap.
+    /// In the highest gap, away from stacks ([`super::Limits::stack_gap_pages`]).
     Anywhere,
-    /// There if it is free, else in the highest gap.
+    /// There if it is free and not too close to a stack, else in the highest gap.
     Hint(Vpn),
     /// There, in place of whatever is mapped.
     Fixed(Vpn),
@@ -191,11 +191,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Placement::Anywhere => anywhere(),
             Placement::Hint(start) => {
                 let range = Self::checked_range(start, request.pages)?;
-                if self.is_free(space, range) {
-                    Ok(range)
-                } else {
-                    anywhere()
-                }
+                let fits = self.is_free(space, range)
+                    && self.end_below_stack(space, range.end) == range.end;
+                if fits { Ok(range) } else { anywhere() }
             }
             Placement::Fixed(start) => Self::checked_range(start, request.pages),
             Placement::FixedFree(start) => {

@@ -43,6 +43,8 @@ mod unshare;
 mod zap;
 
 #[cfg(test)]
+mod flush_tests;
+#[cfg(test)]
 mod tests;
 
 pub use account::{Limits, Rss, SpaceStats};

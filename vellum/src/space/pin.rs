@@ -38,8 +38,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// happens to its mapping; fork gives the child a copy of a pinned page.
     ///
     /// # Errors
-    /// [`PinError`]; nothing stays pinned. [`FaultError::NoRegion`] if a page is
-    /// none that a user space can map.
+    /// [`PinError`]; nothing stays pinned. Pages that were faulted in before the
+    /// failing one stay mapped. [`FaultError::NoRegion`] if a page is none that a
+    /// user space can map.
     pub fn pin_pages(
         &self,
         id: SpaceId,

@@ -21,7 +21,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(MapError::NotMapped);
         }
         let pin = self.pin();
-        self.isolate(&pin, space, range)?;
+        // The cuts stay: nothing can fail any more.
+        let _ = self.isolate(&pin, space, range)?;
         self.close_gates(&pin, space, range);
         let mut gather = self.gather(&pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {

@@ -4,7 +4,7 @@
 //! lives start over, so a change of several steps is seen whole or not at all.
 
 use super::manager::{Live, Vm};
-use super::region::{Region, RegionView};
+use super::region::{Region, RegionView, Traits};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
@@ -120,6 +120,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) {
         let region = self.region(handle);
         region.set(space.handle(), view);
+        if view.traits.has(Traits::GROWS_DOWN) {
+            space.has_stack.store(1, Ordering::Relaxed);
+        }
         if view.object != 0 {
             self.objects
                 .regions(&self.regions, view.object)
@@ -301,15 +304,44 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.account.pages.fetch_add(growth, Ordering::Relaxed);
     }
 
-    /// The highest gap of `pages` pages within `bounds`.
+    /// The highest gap of `pages` pages within `bounds` that comes too close to
+    /// no stack.
     pub(super) fn find_gap(
         &self,
         space: Live<'_, R>,
         pages: u64,
-        bounds: PageRange,
+        mut bounds: PageRange,
     ) -> Option<Vpn> {
-        self.tree(space)
-            .highest_gap(pages, bounds.start.0, bounds.end.0)
-            .map(Vpn)
+        loop {
+            let (from, to) = (bounds.start.0, bounds.end.0);
+            let start = Vpn(self.tree(space).highest_gap(pages, from, to)?);
+            let end = start.offset(pages);
+            let kept_off = self.end_below_stack(space, end);
+            if kept_off == end {
+                return Some(start);
+            }
+            // There may be room further down in this gap, or below the region
+            // that ends it.
+            let below = self.tree(space).last_at_most(start.0);
+            let gap_start = below.map_or(bounds.start, |below| below.range().end);
+            bounds.end = kept_off.max(gap_start);
+        }
+    }
+
+    /// Where a mapping that would end at `end` must end so that it leaves free
+    /// what a region that grows down keeps free below itself. Nothing lies
+    /// between `end` and the next region.
+    pub(super) fn end_below_stack(&self, space: Live<'_, R>, end: Vpn) -> Vpn {
+        if space.has_stack.load(Ordering::Relaxed) == 0 {
+            return end;
+        }
+        let Some(above) = self.found_from(space, end) else {
+            return end;
+        };
+        if !above.item.view().traits.has(Traits::GROWS_DOWN) {
+            return end;
+        }
+        let gap = space.limits.get().stack_gap_pages;
+        end.min(Vpn(above.start.saturating_sub(gap)))
     }
 }

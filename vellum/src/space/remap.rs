@@ -1,5 +1,6 @@
 //! mremap: grow, shrink, move.
 
+use super::change::Cuts;
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::map::Placement;
@@ -12,6 +13,7 @@ use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 use crate::table::{Format, Gather, LockedTable, Span, Tables, Users};
 use crate::tree::Room;
 
@@ -31,8 +33,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// any other keeps it in place.
     ///
     /// # Errors
-    /// [`MapError`]; the space is as it was, except that with
-    /// [`Placement::Fixed`] the target may have been unmapped already.
+    /// [`MapError`]; the space is as it was.
     pub fn remap(
         &self,
         id: SpaceId,
@@ -122,7 +123,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.move_to(pin, space, range, new_pages, target, dead)
     }
 
-    /// Moves `range` to `target`, where it has `new_pages` pages.
+    /// Moves `range` to `target`, where it has `new_pages` pages, in place of
+    /// what is mapped there.
     fn move_to(
         &self,
         pin: &Pin<'_>,
@@ -137,42 +139,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(MapError::BadRange);
         }
         self.check_limits(space, new_pages.saturating_sub(range.pages()), 0)?;
-        self.unmap_locked(pin, space, to, dead)?;
-        self.isolate(pin, space, range)?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
         let tail = PageRange {
             start: kept.end,
             end: range.end,
         };
-        // With the tail cut off before, unmapping it cannot fail any more.
-        let prepared = self.isolate(pin, space, kept).and_then(|()| {
-            let room = self.tree(space).make_room(pin, &self.memory)?;
-            self.make_target_tables(pin, space, kept, to.start)?;
-            Ok(room)
-        });
-        let room = prepared.inspect_err(|_| self.merge_range(pin, space, range))?;
-        self.close_gates(pin, space, kept);
-        let handle = self.region_from(space, kept.start);
+        // Everything that can fail comes first (invariant 12). With the target
+        // and the tail cut off, unmapping them cannot.
+        let mut cuts = [Cuts::default(); 3];
+        let prepared = self.prepare_move(pin, space, (range, kept), to, &mut cuts);
+        let (handle, room) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                for cuts in cuts {
+                    self.undo_cuts(pin, space, cuts);
+                }
+                return Err(error.into());
+            }
+        };
+        self.unmap_locked(pin, space, to, dead)?;
         let view = self.region(handle).view();
-        if let Err(error) = self.prepare_to_move(pin, space, handle, &view) {
-            self.open_gates(space, kept);
-            let mut gather = self.gather(pin, space);
-            self.free_empty_tables(
-                pin,
-                space,
-                PageRange::new(to.start, kept.pages()),
-                &mut gather,
-            );
-            drop(gather);
-            self.merge_range(pin, space, range);
-            return Err(error.into());
-        }
+        space.moving.store(1, Ordering::Relaxed);
         let mut gather = self.gather(pin, space);
         self.relocate(pin, space, (handle, room), &view, to, &mut gather);
         drop(gather);
+        space.moving.store(0, Ordering::Release);
         self.region(handle).gate.open();
         if !tail.is_empty() {
-            // Not before: it could free the tables made for the target.
             self.unmap_locked(pin, space, tail, dead)?;
         }
         self.merge_at(pin, space, to.start);
@@ -183,7 +176,47 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Makes the tables that moved entries need, so that moving cannot fail.
+    /// Does all of a move of `kept`, the first pages of `range`, to `to` that can
+    /// fail: makes whole regions of the ranges, the tables that moved entries
+    /// need, and what reverse mapping needs. Returns the region to be moved, its
+    /// gate closed, and room for it at its new place.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing has changed but what `cuts` names.
+    fn prepare_move<'p>(
+        &self,
+        pin: &'p Pin<'_>,
+        space: Live<'_, R>,
+        (range, kept): (PageRange, PageRange),
+        to: PageRange,
+        cuts: &mut [Cuts; 3],
+    ) -> Result<(RegionHandle<R>, Room<'p>), OutOfMemory> {
+        for (cuts, part) in cuts.iter_mut().zip([to, range, kept]) {
+            *cuts = self.isolate(pin, space, part)?;
+        }
+        let room = self.tree(space).make_room(pin, &self.memory)?;
+        let handle = self.region_from(space, kept.start);
+        // Closed from here on: a fault could make a table for an entry whose
+        // target has none.
+        self.close_gates(pin, space, kept);
+        let view = self.region(handle).view();
+        let prepared = self
+            .make_target_tables(pin, space, kept, to.start)
+            .and_then(|()| self.prepare_to_move(pin, space, handle, &view));
+        if let Err(error) = prepared {
+            let target = PageRange::new(to.start, kept.pages());
+            let mut gather = self.gather(pin, space);
+            self.release_target_tables(pin, space, target, &mut gather);
+            drop(gather);
+            self.region(handle).gate.open();
+            return Err(error);
+        }
+        Ok((handle, room))
+    }
+
+    /// Makes the tables that moved entries need, and keeps them linked, so that
+    /// moving cannot fail. What it made when it failed is for the caller to
+    /// release.
     fn make_target_tables(
         &self,
         pin: &Pin<'_>,
@@ -201,18 +234,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // A span's pages may fall into two tables.
             for page in [moved(first), moved(first.offset(count - 1))] {
                 match tables.lock_or_make(page) {
-                    Ok((_, new)) => made += new,
+                    Ok((table, new)) => {
+                        made += new;
+                        table.keep();
+                    }
                     Err(error) => result = Err(error),
                 }
             }
         }
         self.count_tables(pin, space, made, 0);
-        if result.is_err() {
-            let target = PageRange::new(to, from.pages());
-            let mut gather = self.gather(pin, space);
-            self.free_empty_tables(pin, space, target, &mut gather);
-        }
         result
+    }
+
+    /// Lets the tables of a range go that [`Vm::make_target_tables`] kept, and
+    /// frees those that no entry lives in.
+    fn release_target_tables(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        target: PageRange,
+        gather: &mut Gather<'_, P>,
+    ) {
+        for span in self.tables(pin, space).spans(target) {
+            span.table.release();
+        }
+        self.free_empty_tables(pin, space, target, gather);
     }
 
     /// Frees the tables of a range that no entry lives in.
@@ -269,10 +315,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .change(pin, handle, apply);
         }
         let growth = to.pages().wrapping_sub(view.range.pages());
-        space
-            .account
-            .pages
-            .fetch_add(growth, crate::sync::atomic::Ordering::Relaxed);
+        space.account.pages.fetch_add(growth, Ordering::Relaxed);
     }
 
     fn move_entries(
@@ -292,7 +335,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Not before all have moved: a table that holds nothing yet, or nothing
         // any more, may be the one that later entries move to.
         self.free_empty_tables(pin, space, from, gather);
-        self.free_empty_tables(pin, space, PageRange::new(to, from.pages()), gather);
+        self.release_target_tables(pin, space, PageRange::new(to, from.pages()), gather);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one move")]

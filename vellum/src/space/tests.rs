@@ -176,6 +176,7 @@ fn limits_refuse_and_change_nothing() {
         pages: 20,
         regions: 3,
         stack_pages: 6,
+        stack_gap_pages: 86,
     };
     assert!(vm.set_limits(space, limits));
     map(&vm, space, 100, MapRequest::anonymous(10, RW));
@@ -219,6 +220,50 @@ fn the_limit_of_regions_counts_the_one_that_would_come() {
 }
 
 #[test]
+fn a_stack_keeps_its_gap_from_what_is_mapped_below() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let grow = |page: u64| vm.fault(space, page << 12, Access::Write);
+    map(
+        &vm,
+        space,
+        2000,
+        MapRequest::anonymous(4, RW).growing_down(),
+    );
+    map(&vm, space, 1000, MapRequest::anonymous(1, Prot::READ));
+    assert!(grow(1001 + 256).is_ok());
+    assert_eq!(grow(1001 + 255), Err(FaultError::NoRegion));
+    // A mapping that nobody can access is a guard already.
+    vm.protect(space, Vpn(1000), 1, Prot::NONE).unwrap();
+    assert!(grow(1001 + 255).is_ok());
+    vm.unmap(space, Vpn(1000), 1).unwrap();
+    let start = 1001 + 255;
+    assert_eq!(regions(&vm, space), [(start, 2004)]);
+
+    // The highest gap is the one below the stack.
+    let above = <X86_64 as crate::table::Format>::USER_END.0 - 1 - 2004;
+    map(&vm, space, 2004, MapRequest::anonymous(above, Prot::READ));
+    let request = MapRequest::anonymous(10, Prot::READ);
+    assert_eq!(vm.map(space, &request), Ok(Vpn(start - 256 - 10)));
+    vm.unmap(space, Vpn(start - 256 - 10), 10).unwrap();
+    let hint = |page| vm.map(space, &request.at(Placement::Hint(Vpn(page))));
+    assert_eq!(hint(start - 256 - 9), Ok(Vpn(start - 256 - 10)));
+    assert_eq!(hint(start - 256 - 30), Ok(Vpn(start - 256 - 30)));
+    vm.unmap(space, Vpn(start - 256 - 30), 30).unwrap();
+
+    vm.set_heap_start(space, Vpn(800)).unwrap();
+    assert_eq!(
+        vm.set_heap_end(space, Vpn(start - 255)),
+        Err(MapError::Occupied)
+    );
+    assert_eq!(vm.set_heap_end(space, Vpn(start - 256)), Ok(()));
+
+    // Whoever names a place gets it.
+    map(&vm, space, start - 1, MapRequest::anonymous(1, Prot::READ));
+    vm.audit().unwrap();
+}
+
+#[test]
 fn names_of_what_has_ended_are_refused() {
     let vm = vm();
     let old = vm.create_space().unwrap();
@@ -250,32 +295,34 @@ fn names_of_what_has_ended_are_refused() {
     vm.audit().unwrap();
 }
 
-/// Entries emptied by a truncation leave their table to the region.
+/// Truncation, which holds no space's lock, unlinks the tables that it empties:
+/// those of shared pages, and those of private copies (invariant 5).
 #[test]
-fn truncation_leaves_empty_tables_that_unmapping_frees() {
+fn truncation_frees_the_tables_that_it_empties() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
     let file = vm.create_file(1, 9).unwrap();
-    map(
-        &vm,
-        space,
-        1000,
-        MapRequest::object(file, 0, 9, RW).shared(),
-    );
-    touch(&vm, space, 1001, Access::Write);
-    let tables = vm.space_stats(space).unwrap().table_bytes;
-    vm.truncate(file, 0).unwrap();
-    vm.audit().unwrap();
-    assert_eq!(vm.space_stats(space).unwrap().table_bytes, tables);
-    vm.unmap(space, Vpn(1000), 9).unwrap();
-    assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
-    let flushes = vm.platform().take_flushes();
-    let (_, last) = flushes.last().unwrap();
-    assert!(
-        last.tables && last.range.unwrap().contains(Vpn(512)),
-        "{last:?}"
-    );
-    vm.audit().unwrap();
+    let object = MapRequest::object(file, 0, 9, RW);
+    for request in [object.shared(), object] {
+        let space = vm.create_space().unwrap();
+        map(&vm, space, 1000, request);
+        vm.truncate(file, 9).unwrap();
+        for page in [1001, 1005] {
+            touch(&vm, space, page, Access::Write);
+        }
+        let tables = vm.space_stats(space).unwrap().table_bytes;
+        vm.truncate(file, 5).unwrap();
+        assert_eq!(vm.space_stats(space).unwrap().table_bytes, tables);
+        vm.platform().take_flushes();
+        vm.truncate(file, 1).unwrap();
+        assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
+        let flushes = vm.platform().take_flushes();
+        let (_, last) = flushes.last().unwrap();
+        assert!(
+            last.tables && last.range.unwrap().contains(Vpn(512)),
+            "{last:?}"
+        );
+        vm.audit().unwrap();
+    }
 }
 
 /// A region without entries of its own in a table gets no table in the child.

@@ -4,32 +4,57 @@
 //! reverse-mapping design finds its entries, each is cleared through the slot
 //! that the visit hands out, its CPUs are flushed, and only then is the page
 //! free. A fault that maps the page meanwhile counts its mapping first and
-//! then looks at the page lock; we lock first and then look at the count.
+//! then looks at the page lock; we lock first and then look at the count
+//! (invariant 10).
+//!
+//! Truncation holds no space's lock. What it reaches of a space it reaches
+//! through a region that is in its object's tree, under that tree's lock, or
+//! through a table that is linked, under that table's; and it stays pinned
+//! until it has flushed, so that the space's record is not used anew
+//! (invariant 7). No spin lock is held at a flush.
+
+use core::ops::ControlFlow;
 
 use super::account::Resident;
 use super::error::{FaultError, MapError};
-use super::manager::{SpaceId, Vm};
+use super::manager::{Live, SpaceId, Vm};
+use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
-use crate::object::{MappedBy, ObjectId, ObjectKind};
+use crate::object::{MappedBy, ObjectId, ObjectKind, Pass};
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
-use crate::table::{Format, Users};
+use crate::sync::atomic::Ordering;
+use crate::table::{Format, Gather, LockedTable, Users};
 
 /// Entries that one visit changes before their CPUs are flushed.
 const BATCH: usize = 64;
 
+/// An entry that was changed.
+#[derive(Clone, Copy)]
+struct StaleEntry {
+    /// Handle of its space.
+    space: u32,
+    page: Vpn,
+    /// Its table, if no entry of it was live any more.
+    emptied: Option<Pfn>,
+}
+
 /// Entries whose old translations are still to be flushed.
 struct Stale {
-    entries: [(u32, Vpn); BATCH],
+    entries: [StaleEntry; BATCH],
     used: usize,
 }
 
 impl Stale {
     fn new() -> Self {
         Stale {
-            entries: [(0, Vpn(0)); BATCH],
+            entries: [StaleEntry {
+                space: 0,
+                page: Vpn(0),
+                emptied: None,
+            }; BATCH],
             used: 0,
         }
     }
@@ -38,8 +63,8 @@ impl Stale {
         self.used == BATCH
     }
 
-    fn push(&mut self, space: u32, page: Vpn) {
-        self.entries[self.used] = (space, page);
+    fn push(&mut self, entry: StaleEntry) {
+        self.entries[self.used] = entry;
         self.used += 1;
     }
 }
@@ -57,12 +82,48 @@ enum Locked {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Flushes and forgets stale entries.
+    /// Whether CPUs may know pages of the space by places from which `mremap`
+    /// has moved them. Asked after an entry was cleared, under the lock of whose
+    /// table the move made it.
+    fn is_moving(space: Live<'_, R>) -> bool {
+        space.moving.load(Ordering::Acquire) != 0
+    }
+
+    /// Has the whole space flushed if one of its moves is under way.
+    fn note_move(space: Live<'_, R>, gather: &mut Gather<'_, P>) {
+        if Self::is_moving(space) {
+            gather.stale(Vpn(0));
+            gather.stale(Vpn(F::USER_END.0 - 1));
+        }
+    }
+
+    /// Flushes and forgets stale entries, and unlinks the tables that they left
+    /// empty. The caller is pinned since before the entries were found.
     fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
-        for &(handle, page) in &stale.entries[..stale.used] {
-            self.flush_page(pin, self.live_at(handle), page);
+        for entry in &stale.entries[..stale.used] {
+            let space = self.live_at(entry.space);
+            match entry.emptied {
+                None if Self::is_moving(space) => self.flush_range(pin, space, None),
+                None => self.flush_page(pin, space, entry.page),
+                Some(table) => self.unlink_emptied(pin, space, entry.page, table),
+            }
         }
         stale.used = 0;
+    }
+
+    /// Unlinks a table of `space` if it is still empty, and flushes: it, and
+    /// `page`, whose entry in it was cleared.
+    #[cold]
+    fn unlink_emptied(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn, table: Pfn) {
+        let mut gather = self.gather(pin, space);
+        gather.stale(page);
+        Self::note_move(space, &mut gather);
+        // While a table is linked its space has not ended; whoever ends the
+        // space, or unmaps the range, finds the table and unlinks it first.
+        if let Some(table) = LockedTable::lock(&self.memory, pin, table) {
+            self.tables(pin, space).unlink_if_empty(table, &mut gather);
+            self.count_tables(pin, space, 0, gather.tables_freed());
+        }
     }
 
     /// Removes every mapping of a page whose page lock is ours, with a
@@ -84,7 +145,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if slot.clear().dirty {
                     frame.set_if_clear(Flags::DIRTY);
                 }
-                stale.push(slot.space(), slot.page());
+                stale.push(StaleEntry {
+                    space: slot.space(),
+                    page: slot.page(),
+                    emptied: slot.emptied(),
+                });
                 let space = self.live_at(slot.space());
                 self.count_resident(pin, space, kind, u64::MAX);
                 Verdict::Unmapped
@@ -177,32 +242,63 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn zap_copies(&self, handle: u32, first: u64) {
         let pin = self.pin();
         let regions = self.objects.regions(&self.regions, handle);
-        regions.each_by_age(&pin, first, u64::MAX, |_, region| {
-            let view = region.view();
-            if view.is_shared() {
+        let mut pass = Pass::default();
+        loop {
+            // What one region lost. It is dropped, and so flushed and freed,
+            // when the lock of the regions has been let go of.
+            let mut lost = None;
+            let done = regions.pass_by_age(&pin, (first, u64::MAX), &mut pass, |_, region| {
+                self.zap_copies_in(&pin, region, first, &mut lost)
+            });
+            if done {
                 return;
             }
-            let space = self.live_at(region.space());
-            let skipped = first.saturating_sub(region.first_index());
-            let range = PageRange {
-                start: view.range.start.offset(skipped),
-                end: view.range.end,
-            };
-            let mut gather = self.gather(&pin, space);
-            let tables = self.tables(&pin, space);
-            let mut spans = tables.spans(range);
-            while let Some(span) = spans.next() {
-                let is_copy =
-                    |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
-                let users = Users::Hardware;
-                let rest = self.zap_span(&pin, space, region, &span, users, &mut gather, is_copy);
-                drop(span);
-                if let Some(page) = rest {
-                    gather.flush();
-                    spans.rewind(page);
-                }
+        }
+    }
+
+    /// [`Vm::zap_copies`] of one region, the lock of the object's regions held.
+    /// Breaks if there was something to clear, which is in `lost` then: there
+    /// may be more.
+    fn zap_copies_in<'p>(
+        &'p self,
+        pin: &'p Pin<'p>,
+        region: &Region<R>,
+        first: u64,
+        lost: &mut Option<Gather<'p, P>>,
+    ) -> ControlFlow<()> {
+        let view = region.view();
+        if view.is_shared() {
+            return ControlFlow::Continue(());
+        }
+        let space = self.live_at(region.space());
+        let skipped = first.saturating_sub(region.first_index());
+        let range = PageRange {
+            start: view.range.start.offset(skipped),
+            end: view.range.end,
+        };
+        let is_copy =
+            |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            let gather = lost.get_or_insert_with(|| self.gather(pin, space));
+            let users = Users::Hardware;
+            let rest = self.zap_span(pin, space, region, &span, users, gather, is_copy);
+            tables.unlink_if_empty(span.table, gather);
+            if rest.is_some() {
+                break;
             }
-        });
+        }
+        let Some(gather) = lost else {
+            return ControlFlow::Continue(());
+        };
+        if gather.is_empty() {
+            // The next region may be another space's.
+            *lost = None;
+            return ControlFlow::Continue(());
+        }
+        Self::note_move(space, gather);
+        self.count_tables(pin, space, 0, gather.tables_freed());
+        ControlFlow::Break(())
     }
 
     /// Writes every page of an object that is newer than its backing store:
@@ -308,7 +404,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 if slot.take_dirty() {
                     frame.set_if_clear(Flags::DIRTY);
-                    stale.push(slot.space(), slot.page());
+                    stale.push(StaleEntry {
+                        space: slot.space(),
+                        page: slot.page(),
+                        emptied: None,
+                    });
                 }
                 Verdict::Keep
             });

@@ -56,7 +56,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         dead: &mut DeadObjects,
         link: impl FnOnce(&SeqWrite<'_>),
     ) -> Result<(), MapError> {
-        self.isolate(pin, space, range)?;
+        // The cuts stay: nothing can fail any more.
+        let _ = self.isolate(pin, space, range)?;
         self.close_gates(pin, space, range);
         let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {

@@ -56,6 +56,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.count_tables(pin, space, 0, freed);
     }
 
+    /// Lets go of a table in which the caller has made no entry after all. The
+    /// caller may have made the table, which must not stay linked if it is empty
+    /// (invariant 5).
+    #[cold]
+    pub(super) fn leave_table(&self, pin: &Pin<'_>, space: Live<'_, R>, table: LockedTable<'_, F>) {
+        if table.live() > 0 {
+            return;
+        }
+        let mut gather = self.gather(pin, space);
+        self.tables(pin, space).unlink_if_empty(table, &mut gather);
+        self.count_tables(pin, space, 0, gather.tables_freed());
+    }
+
     /// Clears those entries of a span whose page `takes` accepts. Returns the
     /// page to go on from if the gather became full.
     #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]

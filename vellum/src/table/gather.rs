@@ -158,12 +158,17 @@ impl<'g, P: Platform> Gather<'g, P> {
         self.tables_freed += 1;
     }
 
+    /// Whether there is nothing to flush or to free.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0 && self.stale.is_empty() && self.tables.is_empty()
+    }
+
     /// Tables taken over so far.
     pub fn tables_freed(&self) -> u32 {
         self.tables_freed
     }
 
-    /// Flushes and frees what was gathered. No spin lock is held.
+    /// Flushes and frees what was gathered. The caller holds no spin lock.
     pub fn flush(&mut self) {
         let has_tables = !self.tables.is_empty();
         if !self.needs_no_flush() && (has_tables || !self.stale.is_empty()) {

@@ -218,6 +218,25 @@ impl<'a, F: Format> LockedTable<'a, F> {
         }
     }
 
+    /// Keeps the table linked even if it is empty, until [`LockedTable::release`]:
+    /// the caller is about to move entries there. One caller at a time, under the
+    /// lock of the space.
+    pub fn keep(&self) {
+        self.frame.set(Flags::KEPT);
+    }
+
+    /// Ends [`LockedTable::keep`].
+    pub fn release(&self) {
+        self.frame.clear(Flags::KEPT);
+    }
+
+    /// Whether the table may be unlinked, as it holds nothing and nothing is
+    /// about to move there.
+    #[inline]
+    pub(super) fn is_unused(&self) -> bool {
+        self.live() == 0 && !self.frame.has(Flags::KEPT)
+    }
+
     /// Marks the table unlinked, so that whoever locks it next looks again.
     #[inline]
     pub(super) fn bury(&self) {

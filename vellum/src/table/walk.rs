@@ -276,10 +276,12 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
     }
 
-    /// Unlinks `table`, which the caller has emptied or found empty, and each
-    /// table above that becomes empty by it. The root stays.
+    /// Unlinks `table` if it is empty and not kept ([`LockedTable::keep`]), and
+    /// each table above that becomes empty by it. The root stays. Nobody sees an
+    /// empty table linked, since whoever empties a table keeps its lock until
+    /// here, or comes back to it (invariant 5).
     pub fn unlink_if_empty(&self, mut table: LockedTable<'a, F>, gather: &mut Gather<'_, P>) {
-        while table.live() == 0 && table.level() < F::LEVELS {
+        while table.is_unused() && table.level() < F::LEVELS {
             let page = table.page(0);
             let above = table.level() + 1;
             let parent = loop {

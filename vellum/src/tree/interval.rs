@@ -138,6 +138,39 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
         &self,
         first: u64,
         end: u64,
+        visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
+    ) {
+        self.walk(first, end, None, visit);
+    }
+
+    /// The same for the items that come after `last`, which is in the tree, in
+    /// that order.
+    pub fn overlapping_after(
+        &self,
+        last: Handle<T>,
+        first: u64,
+        end: u64,
+        mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
+    ) {
+        let mut twin = self.next(last);
+        while !self.tree.is_in(twin) {
+            if visit(twin, self.item(twin)).is_break() {
+                return;
+            }
+            twin = self.next(twin);
+        }
+        let key = ByIndex::<T>::key(self.item(last));
+        self.walk(first, end, Some(key), visit);
+    }
+
+    /// The items that cover a number in `first..end`, without those whose
+    /// intervals come no later than `after`.
+    #[inline]
+    fn walk(
+        &self,
+        first: u64,
+        end: u64,
+        after: Option<(u64, u64)>,
         mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
     ) {
         let tree = &self.tree;
@@ -147,6 +180,11 @@ impl<'a, T: Spans> IntervalTree<'a, T> {
         loop {
             // Down the left side, as far as something there ends late enough.
             while !place.is_none() && largest_end(tree.item(place)) > first && depth < MAX_DEPTH {
+                if after.is_some_and(|after| ByIndex::<T>::key(tree.item(place)) <= after) {
+                    // So is everything further left.
+                    place = tree.right(place);
+                    continue;
+                }
                 stack[depth] = place;
                 depth += 1;
                 place = tree.left(place);

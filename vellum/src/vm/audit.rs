@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt;
 
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{Pfn, Vpn};
 use crate::frame::{AuditError, Flags, FrameCensus, Kind};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
@@ -274,6 +274,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if frame.has(Flags::TABLE_LOCK) || frame.has(Flags::DEAD) {
             return wrong("a page table is locked or dead", number);
         }
+        if frame.has(Flags::KEPT) {
+            return wrong("a page table is kept for a move that is over", number);
+        }
         entries.tables += 1;
         let mut live = 0;
         let words = table_words::<F, P>(&self.memory, table);
@@ -302,10 +305,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             u64::from(frame.live()),
             live,
         )?;
-        // Truncation empties tables and leaves them to the region that maps the object.
-        let range = PageRange::new(base, F::pages_at(level + 1));
-        let is_left = level == 1 && self.maps_object_in(space, range);
-        if live == 0 && level < F::LEVELS && !is_left {
+        if live == 0 && level < F::LEVELS {
             return wrong("an empty page table was not freed", number);
         }
         Ok(())

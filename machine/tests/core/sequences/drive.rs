@@ -8,12 +8,13 @@ use std::sync::Arc;
 use vellum::addr::{self, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, MapError, Placement};
+use vellum::space::{FaultError, Limits, MapError, Placement};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 
-use super::model::{Access, Key, Model, Refusal};
+use super::failed::{Allows, Sight};
+use super::model::{Access, Key, Model, Refusal, STACK_GAP};
 use super::ops::{Aim, Op, Place, What};
 use super::shape::Shape;
 use super::space::{Space, Target};
@@ -46,11 +47,13 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub copies_all: bool,
     /// Memory may run out.
     pub tight: bool,
-    /// A truncation may have left tables without entries.
-    pub truncated: bool,
     pub zero_page: Option<Pfn>,
     /// Operations that ran out of memory.
     pub shortages: u32,
+    /// Whether calls that fail are checked to have changed nothing.
+    pub watches: bool,
+    /// What was to be seen before the call at work, if it is checked.
+    pub before: Option<(Sight, Allows)>,
     /// Most spaces, and most objects, at a time.
     pub most: usize,
     /// The page touched last.
@@ -129,9 +132,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             exact,
             copies_all,
             tight,
-            truncated: false,
             zero_page: None,
             shortages: 0,
+            watches: tight,
+            before: None,
             most: 6,
             recent: 480,
         }
@@ -243,6 +247,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             return Err("out of memory, with plenty of it".into());
         }
         self.shortages += 1;
+        self.check_unchanged()?;
         match slot {
             Some(slot) => self.check_space(slot),
             None => Ok(()),
@@ -256,6 +261,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn create(&mut self) -> Check {
+        self.remember(Allows::Nothing)?;
         let id = match map_answer(self.vm.create_space())? {
             Ok(id) => id,
             Err(_) => return self.short(None),
@@ -279,10 +285,16 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         space.heap = (start, start);
         let set = self.vm.set_heap_start(self.ids[&slot], Vpn(start));
         set.map_err(|error| error.to_string())?;
+        let limits = Limits {
+            stack_gap_pages: STACK_GAP,
+            ..Limits::default()
+        };
+        same(self.vm.set_limits(self.ids[&slot], limits), true)?;
         self.check_space(slot)
     }
 
     fn open(&mut self, file: Option<u64>, memory: Option<u64>) -> Check {
+        self.remember(Allows::Nothing)?;
         let store = file.map(|_| self.next_store + 1);
         let made = match (store, file, memory) {
             (Some(store), Some(pages), _) => self.vm.create_file(store, pages),
@@ -310,6 +322,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn on_object(&mut self, key: Key, what: What) -> Check {
         let id = self.objects[&key];
+        self.remember(Allows::PagesWritten)?;
         match what {
             What::Release { .. } => {
                 self.vm
@@ -322,7 +335,6 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 self.vm
                     .truncate(id, pages)
                     .map_err(|error| error.to_string())?;
-                self.truncated = true;
                 self.model.truncate(key, pages);
                 return self.check_spaces();
             }
@@ -386,6 +398,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     /// Reads pages through the cache and compares them.
     pub fn read_object(&mut self, key: Key, index: u64, pages: u64) -> Check {
+        self.remember(Allows::Nothing)?;
         let model = &self.model;
         let mut wrong = Ok(());
         let result = self

@@ -9,14 +9,20 @@ use vellum::{ObjectId, SpaceId};
 use vellum_machine::mmu::AccessError;
 
 use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth, prot, same};
+use super::failed::Allows;
 use super::model::{Access, Refusal};
 use super::ops::{Aim, What};
-use super::space::{Cell, Clean, Space, Target};
+use super::space::{Cell, Clean, Space};
 use crate::support;
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
         let id = self.ids[&slot];
+        self.remember(match what {
+            What::Fork { .. } => Allows::WriteProtection,
+            What::Pin { .. } => Allows::FaultedIn,
+            _ => Allows::Nothing,
+        })?;
         match what {
             What::Fork { .. } if self.ids.len() < self.most => return self.fork(slot),
             What::Fork { .. } => return Ok(()),
@@ -304,17 +310,6 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let result = self.vm.remap(id, Vpn(start), pages, new_pages, placement);
         let answer = map_answer(result)?;
         if answer == Err(None) {
-            // The target of a fixed move may have been unmapped.
-            if let Target::Fixed(to) = target {
-                let mut empty = true;
-                let listed = self.vm.for_each_region(id, |entry| {
-                    empty &= entry.range.end.0 <= to || to + new_pages <= entry.range.start.0;
-                });
-                listed.map_err(|error| error.to_string())?;
-                if empty {
-                    self.space(slot).unmap(to, new_pages);
-                }
-            }
             return self.short(Some(slot));
         }
         let wanted = self
@@ -329,6 +324,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn populate(&mut self, slot: u32, start: u64, pages: u64) -> Check {
+        self.remember(Allows::Growth)?;
         let answer = fault_answer(self.vm.populate(self.ids[&slot], Vpn(start), pages))?;
         if answer == Err(None) {
             self.adopt_after_shortage(slot, start)?;
@@ -361,6 +357,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         value: u64,
     ) -> Check {
         self.recent = page;
+        self.remember(Allows::Growth)?;
         let id = self.ids[&slot];
         let address = (page << self.shape.page_shift) | (u64::from(word) * 8);
         let result = support::access(&self.vm, cpu, id, address, access(kind), value);

@@ -4,6 +4,7 @@
 mod check;
 mod drive;
 mod drive_space;
+mod failed;
 mod failures;
 mod model;
 mod ops;

@@ -11,6 +11,9 @@ use super::space::{Cell, Clean, Private, Space, Target};
 pub const LOWEST: u64 = 16;
 /// Pages a stack may grow to by default.
 const STACK_PAGES: u64 = 2048;
+/// Pages that spaces are told to keep free below stacks: few, so that mappings
+/// in one area come that close.
+pub const STACK_GAP: u64 = 5;
 
 pub const READ: u8 = 1;
 pub const WRITE: u8 = 2;
@@ -199,7 +202,11 @@ impl Model {
         let run = runs.iter().find(|run| run.start == above);
         let end = run.map_or(above, |run| run.end);
         let growth = above - page;
-        if !cell.grows || end - page > STACK_PAGES || cell.index < growth {
+        let below = space.cells.range(..page).next_back();
+        let too_close = below.is_some_and(|(&last, below)| {
+            !below.grows && below.prot != 0 && page - (last + 1) < STACK_GAP
+        });
+        if !cell.grows || too_close || end - page > STACK_PAGES || cell.index < growth {
             return Err(Refusal::NoRegion);
         }
         let first = Cell {
@@ -253,7 +260,7 @@ impl Model {
             }
             Target::Hint(start) => {
                 space.check_range(start, pages)?;
-                if space.is_free(start, pages) {
+                if space.is_free(start, pages) && space.keeps_off_stacks(start + pages) {
                     Ok(start)
                 } else {
                     anywhere()

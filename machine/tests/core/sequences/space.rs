@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, WRITE};
+use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_GAP, WRITE};
 
 /// A page that belongs to one space; the number tells it from every other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,14 +130,21 @@ impl Space {
         }
     }
 
+    /// Whether a mapping that ends at `end` leaves the next stack its gap.
+    pub fn keeps_off_stacks(&self, end: u64) -> bool {
+        let above = self.cells.range(end..).next();
+        above.is_none_or(|(&page, cell)| !cell.grows || page - end >= STACK_GAP)
+    }
+
     /// The highest gap of `pages` pages.
     pub fn highest_gap(&self, pages: u64) -> Option<u64> {
         let mut end = self.user_end - 1;
-        for (&page, _) in self.cells.iter().rev() {
+        for (&page, cell) in self.cells.iter().rev() {
             if page < end && end - (page + 1) >= pages {
                 break;
             }
-            end = end.min(page);
+            let gap = if cell.grows { STACK_GAP } else { 0 };
+            end = (self.user_end - 1).min(page.saturating_sub(gap));
         }
         (end >= LOWEST + pages).then(|| end - pages)
     }
@@ -159,7 +166,7 @@ impl Space {
             return Err(Refusal::BadRange);
         }
         if end > old {
-            if !self.is_free(old, end - old) {
+            if !self.is_free(old, end - old) || !self.keeps_off_stacks(end) {
                 return Err(Refusal::Occupied);
             }
             let cell = Cell {

@@ -1,5 +1,5 @@
 //! Pages of objects: truncation, filling and writing back beside faults,
-//! forks, moves and exits.
+//! forks, moves and exits (invariants 5, 6, 10 and 11).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Forks, copies on write and exits beside each other.
+//! Forks, copies on write and exits beside each other (invariant 8).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -13,3 +13,4 @@ mod races;
 mod rmap;
 mod sync;
 mod tables;
+mod truncation;

@@ -1,5 +1,5 @@
 //! Page tables that are unlinked, listed and used anew beside walks, for every
-//! source of them.
+//! source of them (invariants 4 and 7).
 
 use crate::world::{World, at, explore_one};
 use vellum::addr::Vpn;

@@ -1,0 +1,145 @@
+//! A call that fails has changed nothing that its caller can see (invariant 12).
+
+use std::collections::BTreeMap;
+
+use vellum::ObjectId;
+use vellum::addr::{PageRange, Prot, Vpn};
+use vellum::rmap::ReverseMap;
+use vellum::space::{MapEntry, SpaceStats, Traits};
+use vellum::table::Format;
+
+use super::drive::{Check, Driver};
+use super::model::Key;
+
+/// What a failed call may have changed all the same, as its documentation says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allows {
+    Nothing,
+    /// `fork`: entries that have lost the right to store.
+    WriteProtection,
+    /// A fault: the start of a stack.
+    Growth,
+    /// Pinning: the same, and entries made by the fault before the one that failed.
+    FaultedIn,
+    /// Writing pages of an object: the length that the pages before gave it.
+    PagesWritten,
+}
+
+/// Everything about the spaces and objects that a caller can ask for, contents
+/// aside, which the model knows.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Sight {
+    spaces: BTreeMap<u32, Shown>,
+    objects: BTreeMap<Key, Option<u64>>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Shown {
+    /// As they are, with every boundary between them.
+    regions: Vec<MapEntry>,
+    leaves: BTreeMap<u64, Prot>,
+    stats: Option<SpaceStats>,
+    heap: Option<PageRange>,
+}
+
+impl Shown {
+    /// Leaves out where stacks begin, and what follows from it.
+    fn forget_stacks(&mut self) {
+        for entry in &mut self.regions {
+            if entry.traits.has(Traits::GROWS_DOWN) {
+                entry.range.start = Vpn(0);
+                if let Some(stats) = &mut self.stats {
+                    stats.pages = 0;
+                }
+            }
+        }
+    }
+}
+
+impl<F: Format, R: ReverseMap> Driver<F, R> {
+    fn sight(&self) -> Result<Sight, String> {
+        let mut spaces = BTreeMap::new();
+        for (&slot, &id) in &self.ids {
+            let mut regions = Vec::new();
+            let mut leaves = BTreeMap::new();
+            self.vm
+                .for_each_region(id, |entry| regions.push(*entry))
+                .and_then(|()| {
+                    self.vm.for_each_leaf(id, |page, _, _, prot| {
+                        leaves.insert(page.0, prot);
+                    })
+                })
+                .map_err(|error| error.to_string())?;
+            let shown = Shown {
+                regions,
+                leaves,
+                stats: self.vm.space_stats(id),
+                heap: self.vm.heap(id),
+            };
+            spaces.insert(slot, shown);
+        }
+        let pages = |(&key, &id): (&Key, &ObjectId)| (key, self.vm.object_pages(id));
+        Ok(Sight {
+            spaces,
+            objects: self.objects.iter().map(pages).collect(),
+        })
+    }
+
+    /// Remembers what is to be seen before a call that may run out of memory.
+    pub fn remember(&mut self, allows: Allows) -> Check {
+        if self.watches {
+            self.before = Some((self.sight()?, allows));
+        }
+        Ok(())
+    }
+
+    /// Compares that with what is to be seen now that the call has failed.
+    pub fn check_unchanged(&mut self) -> Check {
+        if !self.watches {
+            return Ok(());
+        }
+        let Some((mut before, allows)) = self.before.take() else {
+            return Err("a call failed of which nothing was remembered".into());
+        };
+        let mut now = self.sight()?;
+        match allows {
+            Allows::Nothing => {}
+            Allows::WriteProtection => {
+                for sight in [&mut before, &mut now] {
+                    let leaves = sight
+                        .spaces
+                        .values_mut()
+                        .flat_map(|space| &mut space.leaves);
+                    leaves.for_each(|(_, prot)| *prot = prot.read_only());
+                }
+            }
+            Allows::Growth | Allows::FaultedIn => {
+                for sight in [&mut before, &mut now] {
+                    for space in sight.spaces.values_mut() {
+                        space.forget_stacks();
+                        if allows == Allows::FaultedIn {
+                            space.leaves.clear();
+                            space.stats = None;
+                        }
+                    }
+                }
+            }
+            Allows::PagesWritten => {
+                before.objects.clear();
+                now.objects.clear();
+            }
+        }
+        for (slot, space) in &before.spaces {
+            if now.spaces.get(slot) != Some(space) {
+                return Err(format!(
+                    "a call that failed changed space {slot}: {space:?}, now {:?}",
+                    now.spaces.get(slot)
+                ));
+            }
+        }
+        if now != before {
+            return Err(format!("a call that failed changed {before:?} to {now:?}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Truncation beside moves and visits: it works from the object, without the
+//! locks of the spaces that it reaches (invariants 5, 6 and 11).
+
+use std::collections::BTreeSet;
+
+use crate::world::files::{PRIVATE, SHARED, files};
+use crate::world::{World, at};
+use vellum::addr::Vpn;
+use vellum::platform::CpuId;
+use vellum::rmap::{Env, ReverseMap, Verdict};
+use vellum::space::{Advice, FaultError, Placement};
+use vellum::table::X86_64;
+
+const ZERO: CpuId = CpuId(0);
+
+explored! {
+    a_page_that_was_truncated_is_not_reached_by_where_it_moved_from: 150 => moved_from;
+    a_move_finds_its_tables_although_truncation_empties_them: 100 => emptied;
+    a_move_finds_tables_for_what_faults_make_meanwhile: 100 => made_meanwhile;
+    private_copies_of_many_spaces_go_beside_forks_and_exits: 60 => many_spaces;
+    entries_that_stay_are_handed_out_once_beside_locked_tables: 60 => once;
+}
+
+/// A CPU goes on storing by an old translation until the move has flushed. The
+/// frame that it reaches must not be another page by then.
+fn moved_from<R: ReverseMap>() {
+    const SECRET: u64 = 0x5ec3e7;
+    let world = World::<R>::new(3, 256, "faultaround=1");
+    let (space, memory) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let memory = world.vm.create_shared_memory(2).unwrap();
+        world.object(space, memory, 0, SHARED, 2, true);
+        (space, memory)
+    });
+    let truncate = |cpu: CpuId| {
+        world.vm.truncate(memory, 1).unwrap();
+        for round in 0..3 {
+            world.drain();
+            let other = world.vm.create_space().unwrap();
+            world.anonymous(other, 0x9000, 1);
+            world.store(cpu, other, at(0x9000, 0), round).unwrap();
+            for _ in 0..4 {
+                assert_eq!(world.load(cpu, other, at(0x9000, 1)), Ok(0));
+            }
+            assert_eq!(world.vm.exit(other), Ok(true));
+        }
+    };
+    let remap = |_| {
+        let to = Placement::Fixed(Vpn(0x3000));
+        world.vm.remap(space, Vpn(SHARED), 2, 2, to).unwrap();
+    };
+    let store = |cpu: CpuId| {
+        for _ in 0..30 {
+            match world.store(cpu, space, at(SHARED + 1, 1), SECRET) {
+                Ok(()) | Err(FaultError::PastEnd | FaultError::NoRegion) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    world.run(&[&truncate, &remap, &store]);
+    world.finish(&[space], &[memory]);
+}
+
+/// Private pages move into a table that a file alone has entries in, while the
+/// file is truncated.
+fn emptied<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "faultaround=1");
+    let (space, file) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let file = world.vm.create_file(3, 3).unwrap();
+        world.object(space, file, 0, 0x1200, 3, true);
+        world.object(space, file, 0, 0x1203, 3, false);
+        world.anonymous(space, 0x1000, 3);
+        for page in 0x1000..0x1003 {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+        }
+        for page in 0x1200..0x1206 {
+            world.store(ZERO, space, at(page, 0), page).unwrap();
+        }
+        (space, file)
+    });
+    let truncate = |_| {
+        for end in [1, 0] {
+            world.vm.truncate(file, end).unwrap();
+        }
+    };
+    let remap = |_| {
+        let to = Placement::Fixed(Vpn(0x1210));
+        world.vm.remap(space, Vpn(0x1000), 3, 3, to).unwrap();
+    };
+    let fault = |cpu: CpuId| {
+        for page in [0x1202, 0x1204, 0x1200] {
+            let _ = world.load(cpu, space, at(page, 1));
+        }
+    };
+    world.run(&[&truncate, &remap, &fault]);
+    world.alone(|| {
+        for page in 0..3 {
+            let seen = world.load(ZERO, space, at(0x1210 + page, 0));
+            assert_eq!(seen, Ok(0x1000 + page));
+        }
+    });
+    world.finish(&[space], &[file]);
+}
+
+/// A region over two tables moves, the second of which a fault makes meanwhile.
+fn made_meanwhile<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, 0x11fe, 4);
+        world.store(ZERO, space, at(0x11fe, 0), 1).unwrap();
+        space
+    });
+    let remap = |_| {
+        let to = Placement::Fixed(Vpn(0x3000));
+        world.vm.remap(space, Vpn(0x11fe), 4, 4, to).unwrap();
+    };
+    let fault = |cpu: CpuId| {
+        for page in [0x1201, 0x1200] {
+            let _ = world.store(cpu, space, at(page, 0), 2);
+        }
+    };
+    world.run(&[&remap, &fault]);
+    world.alone(|| assert_eq!(world.load(ZERO, space, at(0x3000, 0)), Ok(1)));
+    world.finish(&[space], &[]);
+}
+
+/// A family with copies in each space: truncation lets go of the object's
+/// regions between them, and misses none.
+fn many_spaces<R: ReverseMap>() {
+    let files = files::<R>(3, "faultaround=4");
+    let world = &files.world;
+    let children = world.alone(|| {
+        files.use_pages(ZERO, 0..4);
+        [(); 3].map(|()| {
+            let child = world.vm.fork(files.space).unwrap();
+            for page in 0..3 {
+                world.store(ZERO, child, at(PRIVATE + page, 1), 1).unwrap();
+            }
+            child
+        })
+    });
+    let truncate = |_| world.vm.truncate(files.file, 1).unwrap();
+    let fork = |cpu: CpuId| {
+        let child = world.vm.fork(children[0]).unwrap();
+        let _ = world.store(cpu, child, at(PRIVATE + 2, 2), 3);
+        for page in 1..4 {
+            let _ = world.load(cpu, child, at(PRIVATE + page, 1));
+        }
+        assert_eq!(world.vm.exit(child), Ok(true));
+    };
+    let end = |_| {
+        assert_eq!(world.vm.exit(children[1]), Ok(true));
+        world
+            .vm
+            .protect(children[2], Vpn(PRIVATE + 1), 2, vellum::addr::Prot::READ)
+            .unwrap();
+    };
+    world.run(&[&truncate, &fork, &end]);
+    for space in [files.space, children[0]] {
+        files.check_end(space, 1, &[SHARED, PRIVATE]);
+    }
+    files.finish(&[children[0], children[2]]);
+}
+
+/// Who maps the page does not change, but its tables are mostly locked by
+/// faults on their other pages.
+fn once<R: ReverseMap>() {
+    let world = World::<R>::new(3, 300, "faultaround=1");
+    let (spaces, file, frames) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let file = world.vm.create_file(3, 4).unwrap();
+        world.object(space, file, 0, SHARED, 4, true);
+        world.anonymous(space, 0x1100, 4);
+        world.store(ZERO, space, at(0x1100, 0), 1).unwrap();
+        let spaces = [
+            space,
+            world.vm.fork(space).unwrap(),
+            world.vm.fork(space).unwrap(),
+        ];
+        for space in spaces {
+            world.load(ZERO, space, at(SHARED, 0)).unwrap();
+        }
+        let frames = [0x1100, SHARED].map(|page| {
+            let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
+            world.vm.memory().frame(frame).get();
+            frame
+        });
+        (spaces, file, frames)
+    });
+    let visit = |_| {
+        for frame in frames.into_iter().cycle().take(8) {
+            let pin = world.vm.pin();
+            let env = Env {
+                memory: world.vm.memory(),
+                pin: &pin,
+            };
+            let mut seen = BTreeSet::new();
+            let visitor = &mut |slot: &vellum::rmap::Slot<'_, X86_64>| {
+                assert!(seen.insert(slot.space()), "handed out twice");
+                Verdict::Keep
+            };
+            let rmap = world.vm.rmap();
+            let report = rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
+            assert_eq!((report.hits, seen.len()), (3, 3), "{frame:?}");
+        }
+    };
+    let fault = |cpu: CpuId| {
+        let space = spaces[usize::from(cpu.0)];
+        for round in 0..3 {
+            for page in [0x1101, SHARED + 1, 0x1102] {
+                world.store(cpu, space, at(page, 1), round).unwrap();
+            }
+            for page in [0x1101, SHARED + 1] {
+                world
+                    .vm
+                    .advise(space, Vpn(page), 1, Advice::DontNeed)
+                    .unwrap();
+            }
+        }
+    };
+    world.run(&[&visit, &fault, &fault]);
+    world.alone(|| {
+        let pin = world.vm.pin();
+        for frame in frames {
+            world.vm.memory().put(&pin, frame);
+        }
+    });
+    world.finish(&spaces, &[file]);
+}

@@ -52,11 +52,12 @@ impl AnonPages {
         counts::sum(&self.cpus, |cpu| cpu)
     }
 
-    /// Calls `search` until it has met no lock that was not free, and adds up
-    /// what it found. Each call looks through all regions of the page's anon_vma
+    /// Calls `search`, which looks through all regions of the page's anon_vma
     /// with that anon_vma locked; it is given the handle to lock, and in what
-    /// to look. A page that is not mapped any more names an anon_vma that may
-    /// have ended; none is looked for.
+    /// to look. Tables are waited for, since whoever holds one waits for no
+    /// anon_vma: one search does, and an entry that stays is handed out once. A
+    /// page that is not mapped any more names an anon_vma that may have ended;
+    /// none is looked for.
     pub fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
@@ -65,33 +66,20 @@ impl AnonPages {
         search: impl Fn(u32, &mut Search<'_, '_, P, F>),
     ) -> VisitReport {
         let frame = env.memory.frame(pfn);
-        let mut report = VisitReport::default();
-        let mut spins = 0;
-        loop {
-            let wanted = frame.counts().maps();
-            if wanted == 0 {
-                return report;
-            }
-            let mut pass = Search {
-                env,
-                pfn,
-                index: frame.index(),
-                wanted,
-                contended: false,
-                last: None,
-                report: VisitReport::default(),
-                removes: &self.here(env).removes,
-                visitor: &mut *visitor,
-            };
+        let mut pass = Search {
+            env,
+            pfn,
+            index: frame.index(),
+            wanted: frame.counts().maps(),
+            last: None,
+            report: VisitReport::default(),
+            removes: &self.here(env).removes,
+            visitor,
+        };
+        if pass.wanted > 0 {
             search(frame.owner(), &mut pass);
-            let contended = pass.contended;
-            report.merge(pass.report);
-            if !contended {
-                return report;
-            }
-            env.pin.relax(spins);
-            spins += 1;
         }
+        pass.report
     }
 }
 
@@ -103,8 +91,6 @@ pub(super) struct Search<'v, 'e, P: Platform, F: Format> {
     pub index: u64,
     /// Entries still to be found.
     wanted: u32,
-    /// Whether a lock was not free, so that entries may have been missed.
-    contended: bool,
     /// Where the last entry was found.
     last: Option<crate::table::PteRef>,
     report: VisitReport,
@@ -131,14 +117,12 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
             // A region is being cut or merged: its neighbour had it too.
             return ControlFlow::Continue(());
         }
-        match Slot::open(self.env, pte, self.pfn) {
-            Err(_) => {
-                self.report.lock_failures += 1;
-                self.contended = true;
-            }
-            Ok(None) => self.report.false_probes += 1,
-            Ok(Some(slot)) => return self.found(&slot),
+        let contended = &mut self.report.lock_failures;
+        let slot = Slot::wait(self.env, pte, contended);
+        if let Some(slot) = slot.filter(|slot| slot.maps(self.pfn)) {
+            return self.found(&slot);
         }
+        self.report.false_probes += 1;
         ControlFlow::Continue(())
     }
 
@@ -153,13 +137,9 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
                 self.env.memory.frame(self.pfn).remove_mapping();
                 self.removes.bump();
             }
-            Verdict::Stop => {
-                self.contended = false;
-                return ControlFlow::Break(());
-            }
+            Verdict::Stop => return ControlFlow::Break(()),
         }
         if self.wanted == 0 {
-            self.contended = false;
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())

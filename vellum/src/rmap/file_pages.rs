@@ -68,8 +68,10 @@ impl FilePages {
     }
 
     /// [`super::ReverseMap::visit_run`]. Locks the tables it looks into, one at
-    /// a time, and holds nothing else. Not inlined: a design that knows the
-    /// only entry has no use for it.
+    /// a time, under the lock of the object's regions, and waits for them: whoever
+    /// holds a table waits for no regions. So one search does, and an entry that
+    /// stays is handed out once. Not inlined: a design that knows the only entry
+    /// has no use for it.
     #[inline(never)]
     pub fn visit<P: Platform, F: Format, S>(
         &self,
@@ -79,26 +81,8 @@ impl FilePages {
         visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
         let mut report = VisitReport::default();
-        let mut spins = 0;
-        while self.search_regions(env, topology, pages, &mut report, visitor) {
-            env.pin.relax(spins);
-            spins += 1;
-        }
-        report
-    }
-
-    /// Searches the regions of the pages' object. Returns whether a lock was
-    /// not free, so that entries may have been missed.
-    fn search_regions<P: Platform, F: Format, S>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<S>,
-        pages: &[Pfn],
-        report: &mut VisitReport,
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> bool {
         let Some(&leader) = pages.first() else {
-            return false;
+            return report;
         };
         let frames = pages.iter().map(|&page| env.memory.frame(page));
         let first = env.memory.frame(leader);
@@ -111,8 +95,7 @@ impl FilePages {
             candidates: [Candidate::NONE; CANDIDATES],
             collected: 0,
             wanted: frames.map(|frame| frame.counts().maps()).sum(),
-            contended: false,
-            report,
+            report: &mut report,
             visitor,
         };
         let range = (index, index + pages.len() as u64);
@@ -120,7 +103,7 @@ impl FilePages {
             search.collect(stretch)
         });
         let _ = search.open_collected();
-        search.contended
+        report
     }
 
     /// Adds the counts to those of the design's other pages.
@@ -170,8 +153,6 @@ struct Search<'v, 'e, P: Platform, F: Format> {
     collected: usize,
     /// Entries still to be found.
     wanted: u32,
-    /// Whether a lock was not free, so that entries may have been missed.
-    contended: bool,
     report: &'v mut VisitReport,
     visitor: &'v mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
 }
@@ -206,13 +187,10 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
         let count = core::mem::take(&mut self.collected);
         for at in 0..count {
             let candidate = self.candidates[at];
-            match Slot::lock(self.env, candidate.pte) {
-                Err(_) => {
-                    self.report.lock_failures += 1;
-                    self.contended = true;
-                }
-                Ok(None) => self.report.false_probes += candidate.pages,
-                Ok(Some(slot)) => self.look_into(slot, candidate)?,
+            let contended = &mut self.report.lock_failures;
+            match Slot::wait(self.env, candidate.pte, contended) {
+                None => self.report.false_probes += candidate.pages,
+                Some(slot) => self.look_into(slot, candidate)?,
             }
         }
         ControlFlow::Continue(())
@@ -247,10 +225,7 @@ impl<P: Platform, F: Format> Search<'_, '_, P, F> {
                 self.env.memory.frame(page).remove_mapping();
                 self.removes.bump();
             }
-            Verdict::Stop => {
-                self.contended = false;
-                return ControlFlow::Break(());
-            }
+            Verdict::Stop => return ControlFlow::Break(()),
         }
         if self.wanted == 0 {
             return ControlFlow::Break(());

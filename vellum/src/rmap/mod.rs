@@ -6,9 +6,10 @@
 //! table that map consecutive frames. In return [`ReverseMap::visit`] finds
 //! all entries of a frame and hands them out locked.
 //!
-//! Lock order: table lock, then the design's lock of a frame. `visit` starts
-//! from the frame and goes the other way, so it only *tries* table locks, and
-//! starts over where that fails.
+//! Lock order: table lock, then the design's lock of a frame. A `visit` that
+//! starts under the lock of a frame goes the other way, so it only *tries* table
+//! locks, lets go where that fails, and goes on where it was. One that starts
+//! under the lock of an object's regions, of an anon_vma or of a family waits.
 
 mod addresses;
 mod anon_pages;
@@ -363,8 +364,9 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// the entry checked. The caller holds a reference to the frame and no
     /// spin lock. Entries made or removed meanwhile may be missed, and a
     /// design that stops at as many entries as the mapping count said may miss
-    /// another in their place; when the
-    /// frame's mappings change meanwhile an entry may be handed out twice.
+    /// another in their place. An entry may be handed out twice if the frame's
+    /// mappings, or the regions that show it, change meanwhile; if they do not,
+    /// each is handed out once, however many locks are not free.
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,

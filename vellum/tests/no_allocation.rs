@@ -1,5 +1,5 @@
-//! After `Vm::new` the core asks the global allocator for nothing: neither in
-//! its operations, nor in those that fail, nor in its audit.
+//! After `Vm::new` the core asks the global allocator for nothing (invariant 13):
+//! neither in its operations, nor in those that fail, nor in its audit.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

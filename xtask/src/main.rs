@@ -1,5 +1,6 @@
 //! Project chores: `cargo xtask --help`.
 
+mod invariants;
 mod peers;
 mod snapshot_server;
 mod trace;
@@ -29,6 +30,9 @@ enum Chore {
     Peers(peers::Args),
     /// Put known defects into the core, one at a time, and say which test finds each
     Mutants(vellum_mutants::Args),
+    /// Check that the invariants of ARCHITECTURE.md are cited where they are
+    /// relied on or tested, and that no other number is
+    Invariants,
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Chore::Trace(recipe) => trace::run(&recipe),
         Chore::Peers(args) => peers::run(&args),
         Chore::Mutants(args) => vellum_mutants::run(&args),
+        Chore::Invariants => invariants::run(),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

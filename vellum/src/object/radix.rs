@@ -143,7 +143,8 @@ impl<'a> Radix<'a> {
         if word == 0 {
             return None;
         }
-        // SAFETY: `set_root` had the address from `nodes`, says `new`.
+        // SAFETY: `set_root` had the address from `nodes`, says `new`, and a node
+        // stays one (invariant 7).
         let node = unsafe { self.nodes.at(word & !HEIGHT_MASK) };
         Some((node, (word & HEIGHT_MASK) as u32 + 1))
     }
@@ -157,7 +158,8 @@ impl<'a> Radix<'a> {
     #[inline]
     fn follow(&self, word: &AtomicU64) -> Option<&'a RadixNode> {
         let address = word.load(Ordering::Acquire);
-        // SAFETY: `link` had the address from `nodes`.
+        // SAFETY: `link` had the address from `nodes`, and a node stays one
+        // (invariant 7).
         (address != 0).then(|| unsafe { self.nodes.at(address) })
     }
 

@@ -149,7 +149,8 @@ impl<T: Item> Arena<T> {
     pub unsafe fn at(&self, address: u64) -> &T {
         let slot = core::ptr::with_exposed_provenance::<T>(address as usize);
         // SAFETY: slots are never anything but a `T` from the time they have an
-        // address, and stay where they are for as long as the arena lives.
+        // address (invariant 7), and stay where they are for as long as the arena
+        // lives.
         unsafe { &*slot }
     }
 

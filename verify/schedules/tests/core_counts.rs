@@ -9,7 +9,7 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::design::variants;
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::{Chains, Family, Partial, ReverseMap};
-use vellum::space::{Advice, MapRequest, SpaceId};
+use vellum::space::{Advice, MapRequest, Resolved, SpaceId};
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
@@ -253,4 +253,40 @@ fn a_steady_anonymous_fault_takes_few_locked_instructions() {
             println!("{}", text());
         }
     }
+}
+
+/// What `docs/reverse-mapping.md` says that `turn` takes in `family`: nothing
+/// locked while the page stays with its owner; if it gets another, two locked
+/// instructions on the node of each.
+#[test]
+fn a_page_that_changes_its_owner_takes_four_locked_instructions() {
+    let vm = manager::<Family>("");
+    vm.platform().run_on(CpuId(0), || {
+        let space = vm.create_space().unwrap();
+        let request = MapRequest::anonymous(PAGES, RW);
+        let start = vm.map(space, &request).unwrap();
+        vm.populate(space, start, PAGES).unwrap();
+        let locked = |space: SpaceId| -> Vec<usize> {
+            let store = |step| {
+                let address = start.offset(step).address::<X86_64>();
+                let (done, accesses) = record_accesses(|| vm.fault(space, address, Access::Write));
+                assert_eq!(done, Ok(Resolved::Upgraded), "the page is kept");
+                accesses.count(Kind::ReadModifyWrite)
+            };
+            // The first stores also load the space.
+            (0..PAGES).map(store).skip(4).collect()
+        };
+        let gone = vm.fork(space).unwrap();
+        assert_eq!(vm.exit(gone), Ok(true));
+        let kept = locked(space);
+        let child = vm.fork(space).unwrap();
+        // The parent gets copies, and the child is left with its pages.
+        vm.populate(space, start, PAGES).unwrap();
+        let changed = locked(child);
+        assert!(kept.iter().all(|&count| count == kept[0]), "{kept:?}");
+        assert!(
+            changed.iter().all(|&count| count == kept[0] + 4),
+            "{changed:?} after {kept:?}"
+        );
+    });
 }

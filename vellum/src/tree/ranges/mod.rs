@@ -96,7 +96,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     fn node(&self, kid: Kid) -> Option<&'a RangeNode> {
         // SAFETY: words of this tree without the item's mark are 0 or what
         // `address` returned for a node of `nodes`, says `new`; they are stored
-        // and loaded with release and acquire.
+        // and loaded with release and acquire. A node stays one (invariant 7).
         kid.as_node()
             .map(|address| unsafe { self.nodes.at(address) })
     }
@@ -106,7 +106,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     fn item(&self, kid: Kid) -> Option<&'a T> {
         // SAFETY: words of this tree with the item's mark are what `address`
         // returned for an item of `items`, says `new`; they are stored and loaded
-        // with release and acquire.
+        // with release and acquire. An item stays one (invariant 7).
         kid.as_item()
             .map(|address| unsafe { self.items.at(address) })
     }

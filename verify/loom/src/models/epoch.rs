@@ -1,4 +1,4 @@
-//! Retired memory is not used anew while a reader can see it.
+//! Retired memory is not used anew while a reader can see it (invariant 7).
 
 use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
 

@@ -1,4 +1,5 @@
-//! Page tables on their way from use into a list, and from CPU to CPU.
+//! Page tables on their way from use into a list, and from CPU to CPU
+//! (invariant 4).
 
 use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
 

@@ -112,7 +112,13 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let results = Results::open(args.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
-    let workload = load(&path, &args, style)?;
+    let options = Options {
+        cpus: args.cpus,
+        copies: args.copies,
+        seed: args.seed,
+        ..Options::default()
+    };
+    let workload = load(&path, &[args.a.clone(), args.b.clone()], options, style)?;
     let profiling = args.profiling.start()?;
     let profiler = profiling.profiler();
     let measured = take(&workload, &args, style, profiler.as_deref(), &interrupt)?;
@@ -180,20 +186,29 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
     host::against_core(&request, &core)
 }
 
-fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failure> {
-    let pages = common_pages(&[args.a.clone(), args.b.clone()])?;
+/// A trace prepared for all of `designs`, which execute the same operations:
+/// `options` with the pages that all of them have, and with the largest of their
+/// fault-around windows, so that what any of them explains is explained.
+///
+/// # Errors
+/// A design is refused, or the trace cannot be read or prepared.
+pub(crate) fn load(
+    path: &Path,
+    designs: &[String],
+    options: Options,
+    style: Style,
+) -> Result<Workload, Failure> {
+    let pages = common_pages(designs)?;
     let trace = TraceReader::open(path).blame_input()?;
     if style != Style::Quiet {
-        eprintln!("preparing {}", path.display());
+        let copies = text::plural(options.copies as usize, "copy", "copies");
+        eprintln!("preparing {copies} of {}", path.display());
     }
+    let windows = designs.iter().map(|design| fault_around(design));
     let options = Options {
-        cpus: args.cpus,
-        copies: args.copies,
-        seed: args.seed,
-        // Both designs execute the same operations. What the larger window of
-        // the two explains is explained.
-        fault_around: fault_around(&args.a).max(fault_around(&args.b)),
+        fault_around: windows.max().unwrap_or(1),
         pages,
+        ..options
     };
     prepare(&trace, &options).blame_input()
 }
@@ -202,7 +217,7 @@ fn load(path: &Path, args: &CompareArgs, style: Style) -> Result<Workload, Failu
 ///
 /// # Errors
 /// A design is refused, or one has pages of another size than the others.
-pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
+fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
     let of = |design: &String| pages_of(design).map_err(|error| Failure::usage(error.to_string()));
     let mut common: Option<Pages> = None;
     for design in designs {

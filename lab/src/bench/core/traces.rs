@@ -1,16 +1,15 @@
 //! Benchmarks that replay traces under several loads: `kernbench` and `sdet`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::run::{self, Machine};
 use crate::bench::findings::{Arm, Figure, Findings, Input};
 use crate::bench::request::Request;
-use crate::cli::{Failure, OrFail, common_pages, fault_around, shipped_trace};
+use crate::cli::{self, Failure, shipped_trace};
 use crate::compare::Measurement;
-use crate::replay::{Options, Workload, prepare};
+use crate::replay::{Options, Workload};
 use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
-use vellum_terminal::progress::{Interrupt, Style};
-use vellum_trace::TraceReader;
+use vellum_terminal::progress::Interrupt;
 
 /// Share of unexplained divergences above which a run is refused.
 const REPLAYED: Machine = Machine {
@@ -203,21 +202,14 @@ fn one_trace(request: &Request, shipped: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-fn load(path: &PathBuf, copies: u32, request: &Request) -> Result<Workload, Failure> {
-    let pages = common_pages(&request.designs)?;
-    let trace = TraceReader::open(path).blame_input()?;
-    if request.style != Style::Quiet {
-        eprintln!("preparing {} of {}", copies_of(copies), path.display());
-    }
-    let windows = request.designs.iter().map(|design| fault_around(design));
+fn load(path: &Path, copies: u32, request: &Request) -> Result<Workload, Failure> {
     let options = Options {
         cpus: request.cpus,
         copies,
         seed: request.method.seed,
-        fault_around: windows.max().unwrap_or(1),
-        pages,
+        ..Options::default()
     };
-    prepare(&trace, &options).blame_input()
+    cli::load(path, &request.designs, options, request.style)
 }
 
 /// Measures a load; `None` if the user stopped it and there are results to print.

@@ -43,6 +43,9 @@ pub struct Args {
     /// Run those judged equivalent too, which no test should find
     #[arg(long)]
     equivalent: bool,
+    /// Only the tests of these packages, of those that are built by default
+    #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
+    packages: Vec<String>,
     /// Tests at a time
     #[arg(long, default_value_t = 2, value_name = "N")]
     jobs: usize,
@@ -84,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     };
     let place = tree::Place::new(&root, &target.join("mutants"));
     let places = tree::write(&place, &mutants)?;
-    let programs = programs::build(&place)?;
+    let programs = programs::build(&place, &args.packages)?;
     let baseline = measure::baseline(&place, &programs, args.jobs)?;
     let chosen: Vec<&Mutant> = mutants
         .iter()

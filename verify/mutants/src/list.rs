@@ -78,6 +78,12 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         if mutant.original.trim().is_empty() || mutant.original == mutant.mutated {
             return Err(format!("`{}` changes nothing", mutant.name));
         }
+        let binding = mutant.original.trim_start().strip_prefix("let ");
+        let is_one = mutant.original.matches(';').count() == 1;
+        if is_one && binding.is_some_and(|rest| !rest.starts_with('_')) {
+            let name = &mutant.name;
+            return Err(format!("`{name}` replaces a `let`: take its expression"));
+        }
     }
     Ok(file.mutant)
 }

@@ -35,7 +35,16 @@ pub struct Program {
 ///
 /// # Errors
 /// What cargo said.
-pub fn build(place: &Place) -> Result<Vec<Program>, String> {
+pub fn build(place: &Place, packages: &[String]) -> Result<Vec<Program>, String> {
+    let is_wanted = |package: &str| packages.is_empty() || packages.iter().any(|p| p == package);
+    let wanted: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(package, ..)| is_wanted(package))
+        .collect();
+    if wanted.is_empty() {
+        return Err(format!("no tests are built of {}", packages.join(", ")));
+    }
+    let with_core = wanted.iter().any(|(.., target)| *target == "core");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .args([
@@ -44,10 +53,14 @@ pub fn build(place: &Place) -> Result<Vec<Program>, String> {
             "--quiet",
             "--message-format=json",
             "--lib",
-            "--test",
-            "core",
         ])
-        .args(PROGRAMS.iter().flat_map(|(package, ..)| ["-p", package]))
+        .args(
+            with_core
+                .then_some(["--test", "core"])
+                .into_iter()
+                .flatten(),
+        )
+        .args(wanted.iter().flat_map(|(package, ..)| ["-p", package]))
         .current_dir(&place.tree)
         .env("CARGO_TARGET_DIR", &place.build)
         // Choices in the place of plain expressions have braces, dead arms and
@@ -72,8 +85,8 @@ pub fn build(place: &Place) -> Result<Vec<Program>, String> {
         }
         return Err("building the test programs with the mutants failed".to_owned());
     }
-    PROGRAMS
-        .iter()
+    wanted
+        .into_iter()
         .map(|program| find(place, program, &messages))
         .collect()
 }

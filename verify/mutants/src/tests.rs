@@ -94,6 +94,8 @@ fn a_list_with_an_unknown_field_or_without_effect_is_refused() {
     assert!(list::parse(&format!("{entry}mutated = 'b'")).is_ok());
     assert!(list::parse(&format!("{entry}mutated = 'a'")).is_err());
     assert!(list::parse(&format!("{entry}mutated = 'b'\nothr = 1")).is_err());
+    let binding = entry.replace("'a'", "'let a = 1;'");
+    assert!(list::parse(&format!("{binding}mutated = ''")).is_err());
 }
 
 #[test]

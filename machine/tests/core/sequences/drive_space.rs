@@ -398,7 +398,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.adopt_after_shortage(slot, start)?;
             return self.short(Some(slot));
         }
-        let wanted = (start..start + pages).try_for_each(|page| self.model_pin(slot, page, writes));
+        let in_bounds = self.space(slot).check_range(start, pages);
+        let wanted = in_bounds.map_err(|_| Refusal::NoRegion).and_then(|()| {
+            (start..start + pages).try_for_each(|page| self.model_pin(slot, page, writes))
+        });
         same(answer, wanted.map_err(Some))?;
         if answer.is_ok() {
             let space = &self.model.spaces[&slot];

@@ -184,7 +184,8 @@ fn once<R: ReverseMap>() {
         }
         let frames = [0x1100, SHARED].map(|page| {
             let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
-            world.vm.memory().frame(frame).get();
+            // SAFETY: the frame is in use; the reference is dropped at the end.
+            assert!(unsafe { world.vm.layers().memory.get_raw(frame) });
             frame
         });
         (spaces, file, frames)
@@ -193,7 +194,8 @@ fn once<R: ReverseMap>() {
         for frame in frames.into_iter().cycle().take(8) {
             let pin = world.vm.pin();
             let env = Env {
-                memory: world.vm.memory(),
+                // SAFETY: the visit does what one of the manager's own would.
+                memory: unsafe { world.vm.layers() }.memory,
                 pin: &pin,
             };
             let mut seen = BTreeSet::new();
@@ -201,7 +203,8 @@ fn once<R: ReverseMap>() {
                 assert!(seen.insert(slot.space()), "handed out twice");
                 Verdict::Keep
             };
-            let rmap = world.vm.rmap();
+            // SAFETY: the same.
+            let rmap = unsafe { world.vm.layers() }.rmap;
             let report = rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
             assert_eq!((report.hits, seen.len()), (3, 3), "{frame:?}");
         }
@@ -224,7 +227,8 @@ fn once<R: ReverseMap>() {
     world.alone(|| {
         let pin = world.vm.pin();
         for frame in frames {
-            world.vm.memory().put(&pin, frame);
+            // SAFETY: the reference taken above.
+            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
         }
     });
     world.finish(&spaces, &[file]);

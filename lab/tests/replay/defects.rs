@@ -146,12 +146,15 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
         place: Place<'_, R::Region, R::Space>,
         fresh: bool,
     ) {
-        let private = env.memory.frame(run.frame).kind() == Kind::Anonymous;
+        // SAFETY: the table of the run is locked and the frame is being mapped in
+        // it, so it is in use; the owner of a private one is the design's to set.
+        let record = unsafe { env.memory.record(run.frame) };
+        let private = record.kind() == Kind::Anonymous;
         if private && self.told.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
             let mut forgotten = self.forgotten.lock().expect("no panic");
             forgotten.insert(run.pte.pack());
             // What the core left in the design's fields is no name in it.
-            env.memory.frame(run.frame).set_owner(0);
+            record.set_owner(0);
         } else {
             self.design.add(env, ctx, run, place, fresh);
         }

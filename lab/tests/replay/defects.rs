@@ -5,8 +5,8 @@
 //! format, a reverse-mapping design or a machine that is wrong in one respect.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
 use vellum::design::{Design, Rmap};
@@ -25,76 +25,95 @@ use vellum_testing::generate;
 
 const RAM: u64 = 64 << 20;
 
-/// A format that is x86-64 in all that is not overridden.
-macro_rules! format_like_x86_64 {
-    ($name:ident { $($override:item)* }) => {
-        struct $name;
-        // SAFETY: that of x86-64.
-        unsafe impl Geometry for $name {
-            const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT;
-        }
-        // SAFETY: what is overridden breaks what hardware is told and not what walks
-        // follow; the machine is simulated.
-        unsafe impl Format for $name {
-            const NAME: &'static str = stringify!($name);
-            const LEVELS: u32 = X86_64::LEVELS;
-            const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
-            const USER_END: Vpn = X86_64::USER_END;
-            fn table_entry(table: Pfn) -> u64 {
-                X86_64::table_entry(table)
-            }
-            fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
-                X86_64::leaf(frame, level, prot, marks)
-            }
-            fn is_mapped(entry: u64) -> bool {
-                X86_64::is_mapped(entry)
-            }
-            fn is_leaf(entry: u64, level: u32) -> bool {
-                X86_64::is_leaf(entry, level)
-            }
-            fn frame(entry: u64, level: u32) -> Pfn {
-                X86_64::frame(entry, level)
-            }
-            fn prot(entry: u64, level: u32) -> Prot {
-                X86_64::prot(entry, level)
-            }
-            fn is_writable(entry: u64) -> bool {
-                X86_64::is_writable(entry)
-            }
-            fn with_marks(entry: u64, marks: Marks) -> u64 {
-                X86_64::with_marks(entry, marks)
-            }
-            fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
-                X86_64::with_prot(entry, level, prot)
-            }
-            $($override)*
-        }
-    };
+/// What is wrong with the core while a test runs. Chosen at run time, because the
+/// core is compiled again for every pair of a format and a design.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Defect {
+    /// The format leaves entries writable that it is to protect.
+    ForgetsToProtect = 1,
+    /// The format shows no dirty bit.
+    LosesDirty,
+    /// The design forgets entries.
+    ForgetsEntries,
 }
 
-format_like_x86_64!(ForgetsToProtect {
-    fn write_protect(entry: u64) -> u64 {
-        entry
-    }
-    fn marks(entry: u64) -> Marks {
-        X86_64::marks(entry)
-    }
-});
+static DEFECT: AtomicU8 = AtomicU8::new(0);
 
-format_like_x86_64!(LosesDirty {
-    fn write_protect(entry: u64) -> u64 {
-        X86_64::write_protect(entry)
+impl Defect {
+    fn is_built_in(self) -> bool {
+        DEFECT.load(Ordering::Relaxed) == self as u8
     }
-    fn marks(entry: u64) -> Marks {
-        Marks {
-            dirty: false,
-            ..X86_64::marks(entry)
+
+    /// Builds the defect in, as the only one, until the guard goes.
+    fn build_in(self) -> MutexGuard<'static, ()> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let alone = ONE_AT_A_TIME.lock();
+        DEFECT.store(self as u8, Ordering::Relaxed);
+        // A test that failed left nothing that this one reads.
+        alone.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// x86-64, but for defects.
+struct Defective;
+
+// SAFETY: that of x86-64.
+unsafe impl Geometry for Defective {
+    const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT;
+}
+
+// SAFETY: a defect breaks what hardware is told and not what walks follow; the
+// machine is simulated.
+unsafe impl Format for Defective {
+    const NAME: &'static str = "defective";
+    const LEVELS: u32 = X86_64::LEVELS;
+    const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
+    const USER_END: Vpn = X86_64::USER_END;
+    fn table_entry(table: Pfn) -> u64 {
+        X86_64::table_entry(table)
+    }
+    fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
+        X86_64::leaf(frame, level, prot, marks)
+    }
+    fn is_mapped(entry: u64) -> bool {
+        X86_64::is_mapped(entry)
+    }
+    fn is_leaf(entry: u64, level: u32) -> bool {
+        X86_64::is_leaf(entry, level)
+    }
+    fn frame(entry: u64, level: u32) -> Pfn {
+        X86_64::frame(entry, level)
+    }
+    fn prot(entry: u64, level: u32) -> Prot {
+        X86_64::prot(entry, level)
+    }
+    fn is_writable(entry: u64) -> bool {
+        X86_64::is_writable(entry)
+    }
+    fn with_marks(entry: u64, marks: Marks) -> u64 {
+        X86_64::with_marks(entry, marks)
+    }
+    fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
+        X86_64::with_prot(entry, level, prot)
+    }
+    fn write_protect(entry: u64) -> u64 {
+        match Defect::ForgetsToProtect.is_built_in() {
+            true => entry,
+            false => X86_64::write_protect(entry),
         }
     }
-});
+    fn marks(entry: u64) -> Marks {
+        let marks = X86_64::marks(entry);
+        Marks {
+            dirty: marks.dirty && !Defect::LosesDirty.is_built_in(),
+            ..marks
+        }
+    }
+}
 
-/// A design that forgets every tenth entry of a private page that it is told
-/// of, and is not surprised when such an entry goes.
+/// A design that, with the defect, forgets every tenth entry of a private page that
+/// it is told of, and is not surprised when such an entry goes.
 struct Forgetful<R> {
     design: R,
     told: AtomicU64,
@@ -150,7 +169,8 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
         // it, so it is in use; the owner of a private one is the design's to set.
         let record = unsafe { env.memory.record(run.frame) };
         let private = record.kind() == Kind::Anonymous;
-        if private && self.told.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+        let forgets = private && Defect::ForgetsEntries.is_built_in();
+        if forgets && self.told.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
             let mut forgotten = self.forgotten.lock().expect("no panic");
             forgotten.insert(run.pte.pack());
             // What the core left in the design's fields is no name in it.
@@ -378,9 +398,10 @@ fn without_a_defect_nothing_is_refused() {
 
 #[test]
 fn copy_on_write_without_a_copy_is_a_leaked_write() {
+    let _built_in = Defect::ForgetsToProtect.build_in();
     for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
-            refusals(|| Box::new(engine::<ForgetsToProtect, R>(|_| {})))
+            refusals(|| Box::new(engine::<Defective, Forgetful<R>>(|_| {})))
         });
         let expected = [Symptom::LeakedWrite, Symptom::LostWrite, Symptom::Audit];
         assert_all(rmap, &found, &expected);
@@ -406,9 +427,10 @@ fn a_missing_flush_is_a_stale_translation() {
 
 #[test]
 fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
+    let _built_in = Defect::LosesDirty.build_in();
     for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
-            refusals(|| Box::new(engine::<LosesDirty, R>(|_| {})))
+            refusals(|| Box::new(engine::<Defective, Forgetful<R>>(|_| {})))
         });
         assert_all(rmap, &found, &[Symptom::LostDirty]);
     }
@@ -416,9 +438,10 @@ fn a_lost_dirty_bit_is_a_page_missing_in_the_store() {
 
 #[test]
 fn a_dropped_rmap_entry_fails_the_audit() {
+    let _built_in = Defect::ForgetsEntries.build_in();
     for &rmap in Rmap::ALL {
         let found = with_rmap!(rmap, R => {
-            refusals(|| Box::new(engine::<X86_64, Forgetful<R>>(|_| {})))
+            refusals(|| Box::new(engine::<Defective, Forgetful<R>>(|_| {})))
         });
         assert_all(rmap, &found, &[Symptom::Audit]);
     }

@@ -3,6 +3,10 @@
 //! [`record`] runs a command under perf events that it opens itself, and writes
 //! a trace. While the command runs only bytes are moved; the trace is made
 //! afterwards. `docs/recording.md` says which events are used and why.
+//!
+//! The translation stands on its own: a [`Translator`] makes events of a trace of
+//! [`Record`]s, whether the kernel wrote them or another tool's text was parsed, and
+//! gives them to a [`Sink`]. [`number`] has the system calls that it understands.
 
 mod child;
 mod error;

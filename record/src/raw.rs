@@ -8,9 +8,11 @@ use crate::sample::Sample;
 pub struct Record<'a> {
     /// Nanoseconds of the monotonic clock.
     pub time_ns: u64,
-    /// Process and thread it is about, as the recorder's namespace numbers them.
+    /// The process it is about, as the recorder's namespace numbers it.
     pub pid: u32,
+    /// The thread.
     pub tid: u32,
+    /// What it says.
     pub body: Body<'a>,
 }
 
@@ -38,13 +40,19 @@ pub enum Body<'a> {
 /// A mapping as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mmap<'a> {
+    /// Where it begins.
     pub address: u64,
+    /// Bytes.
     pub length: u64,
     /// Byte offset in the file.
     pub offset: u64,
+    /// Major number of the file's device.
     pub major: u32,
+    /// Minor number of the file's device.
     pub minor: u32,
+    /// The file's inode; 0 without a file.
     pub inode: u64,
+    /// `PROT_*` flags.
     pub prot: u32,
     /// `MAP_*` flags.
     pub flags: u32,

@@ -7,7 +7,9 @@ use crate::tracepoint::{Layout, Tracepoint};
 /// Which file: the kernel's device number and the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
+    /// The device, as the kernel packs its numbers.
     pub device: u32,
+    /// The inode.
     pub inode: u64,
 }
 

@@ -1,5 +1,8 @@
 //! A part of a trace that is a trace: a time window, or a sub-tree of processes.
 //!
+//! A [`Copier`] takes the events of a trace one by one and writes those of a
+//! [`Selection`].
+//!
 //! Every event of the trace goes through the model, the selected ones also into
 //! the cut. Tasks, files and names are numbered anew as they appear.
 
@@ -20,8 +23,9 @@ const CLONE_VM: u64 = 0x100;
 pub struct Selection {
     /// Only this task and its descendants.
     pub root: Option<TaskId>,
-    /// Microseconds: from here, inclusive, to there, exclusive.
+    /// From this time on, in microseconds.
     pub from_us: u64,
+    /// Until before this time, in microseconds.
     pub to_us: u64,
 }
 

@@ -150,8 +150,11 @@ fn copies_end_with_the_shorter_of_the_two() {
     }
 }
 
+/// A way to zero words, by name.
+type Zeroing = (&'static str, fn(&[Word]));
+
 /// The ways to zero the words of a slice.
-const ZEROING: [(&str, fn(&[Word])); 6] = [
+const ZEROING: [Zeroing; 6] = [
     ("fill", |words| machine::fill(words, 0)),
     ("towards", |words| {
         machine::zero_towards(words, words.as_ptr().cast())

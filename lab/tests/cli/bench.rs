@@ -267,7 +267,7 @@ fn rmap_primitives_counts_an_add_a_duplicate_and_a_remove_for_each_page() {
 }
 
 /// A process that forks a child; both write to some pages.
-fn write_trace(path: &str) {
+fn write_one_fork(path: &str) {
     let start = 0x1000_0000;
     let mut events = vec![(0, map(start, 64))];
     events.extend((0..64).map(|page| (0, write(start + page * PAGE, false))));
@@ -286,7 +286,7 @@ fn write_trace(path: &str) {
 fn kernbench_prints_a_block_for_each_of_three_loads() {
     let scratch = Scratch::new("kernbench");
     let trace = scratch.path("fork.vellum");
-    write_trace(&trace);
+    write_one_fork(&trace);
     let value = measured(&["kernbench", "--trace", &trace, "--ram", "64M"]);
     has_figures(&value, 3);
     let blocks: Vec<&str> = list(&value["blocks"])
@@ -316,7 +316,7 @@ fn kernbench_prints_a_block_for_each_of_three_loads() {
 fn sdet_prints_percentages_of_the_first_design_with_the_disclaimer() {
     let scratch = Scratch::new("sdet");
     let trace = scratch.path("script.vellum");
-    write_trace(&trace);
+    write_one_fork(&trace);
     let value = measured(&[
         "sdet", "--trace", &trace, "--trace", &trace, "--size", "most=4", "--ram", "64M",
     ]);

@@ -15,7 +15,7 @@ const ATOMICS: [&str; 4] = [
 
 /// A parent that writes 64 pages and forks 8 children, each of which writes 32
 /// pages of its own and 16 of those it shares with the parent.
-fn write_trace(path: &str) {
+fn write_eight_forks(path: &str) {
     let (shared, own) = (0x1000_0000, 0x2000_0000);
     let mut events = vec![(0, map(shared, 64))];
     events.extend((0..64).map(|page| (0, write(shared + page * PAGE, false))));
@@ -40,7 +40,7 @@ fn write_trace(path: &str) {
 fn a_comparison_prints_every_table_and_the_same_as_json() {
     let scratch = Scratch::new("compare-tables");
     let (trace, json) = (scratch.path("fork.vellum"), scratch.path("report.json"));
-    write_trace(&trace);
+    write_eight_forks(&trace);
     let output = vellum(&[
         "compare",
         &trace,
@@ -116,7 +116,7 @@ fn a_comparison_prints_every_table_and_the_same_as_json() {
 fn json_on_standard_output_is_nothing_but_json() {
     let scratch = Scratch::new("compare-json");
     let trace = scratch.path("fork.vellum");
-    write_trace(&trace);
+    write_eight_forks(&trace);
     let output = vellum(&[
         "compare", &trace, "-n", "1", "--ram", "64M", "--cpus", "2", "--json", "-",
     ]);
@@ -132,7 +132,7 @@ fn json_on_standard_output_is_nothing_but_json() {
 fn atomic_operations_are_left_out_if_nobody_wants_them() {
     let scratch = Scratch::new("compare-no-atomics");
     let trace = scratch.path("fork.vellum");
-    write_trace(&trace);
+    write_eight_forks(&trace);
     let output = vellum(&["compare", &trace, "-n", "1", "--ram", "64M", "--no-atomics"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
@@ -146,7 +146,7 @@ fn atomic_operations_are_left_out_if_nobody_wants_them() {
 fn unusable_input_is_named_and_exits_with_2() {
     let scratch = Scratch::new("compare-refused");
     let (trace, foreign) = (scratch.path("fork.vellum"), scratch.path("foreign.vellum"));
-    write_trace(&trace);
+    write_eight_forks(&trace);
     std::fs::write(&foreign, "no trace at all").expect("written");
     let missing = scratch.path("missing.vellum");
     for (arguments, named) in [
@@ -168,7 +168,7 @@ fn unusable_input_is_named_and_exits_with_2() {
 fn a_report_that_cannot_be_written_is_an_error() {
     let scratch = Scratch::new("compare-unwritable");
     let trace = scratch.path("fork.vellum");
-    write_trace(&trace);
+    write_eight_forks(&trace);
     let json = scratch.path("missing/report.json");
     let output = vellum(&[
         "compare", &trace, "-n", "1", "--ram", "64M", "--json", &json,

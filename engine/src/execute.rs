@@ -179,6 +179,15 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 empty_caches();
                 DONE
             }
+            Op::Idle { frames } => {
+                for _ in 0..frames {
+                    if !self.vm.idle() {
+                        break;
+                    }
+                }
+                self.vm.zero_idle(frames);
+                DONE
+            }
             // `execute_all` knows what time it is about.
             Op::Lap { .. } => DONE,
         }

@@ -165,6 +165,9 @@ pub enum Op {
     /// Read memory of the host that is larger than its caches, so that nothing
     /// of the simulated machine is in them.
     EmptyCaches,
+    /// The idle loop of the CPU: kept table pages are trimmed and free frames
+    /// zeroed, `frames` of them at the most, and as many rounds of trimming.
+    Idle { frames: u32 },
     /// Note the time in [`Outcome::laps`]. What passed since the note before it
     /// in the same batch belongs to `phase`, a number of the caller's own.
     Lap { phase: u16 },

@@ -29,13 +29,14 @@ pub enum Recipe {
     },
     /// Run the snapshot server of `cargo xtask workload snapshot-server`
     SnapshotServer,
-    /// Run one of the scripts of `vellum bench sdet --on linux`
+    /// Run scripts of `vellum bench sdet --on linux`, one after the other
     ///
     /// Needs: apt-get install gcc make ed cpio groff-base bsdextrautils spell time procps
     Sdet {
-        /// Which script; they differ in the order of their commands only
-        #[arg(long, default_value_t = 0)]
-        script: usize,
+        /// How many of the shipped scripts; they differ in the order of their commands
+        /// only
+        #[arg(long, default_value_t = sdet::SHIPPED.len())]
+        scripts: usize,
         /// Seed of the order and of the text that the commands work on
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -78,28 +79,34 @@ pub fn run(recipe: &Recipe) -> Result<(), String> {
             step(record.current_dir(own.parent().unwrap_or(root)))?;
             show(&vellum, &output)
         }
-        Recipe::Sdet { script, seed } => sdet(&vellum, &traces, *script, *seed),
+        Recipe::Sdet { scripts, seed } => sdet(&vellum, &traces, *scripts, *seed),
     }
 }
 
-/// Runs the script once unrecorded, so that its programs are in memory, and
-/// once recorded, in directories of their own.
-fn sdet(vellum: &Path, traces: &Path, script: usize, seed: u64) -> Result<(), String> {
+/// Runs a script once unrecorded, so that the programs are in memory, and then
+/// each once recorded, in directories of their own.
+fn sdet(vellum: &Path, traces: &Path, scripts: usize, seed: u64) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("the directory of a script: {error}");
     tools::require(sdet::script::TOOLS).map_err(|error| error.to_string())?;
     let scratch = Scratch::new(&std::env::temp_dir(), "trace-sdet").map_err(|e| failed(&e))?;
-    let prepare = |name: &str| {
+    let prepare = |name: &str, script: usize| {
         let parent = scratch.path().join(name);
-        std::fs::create_dir(&parent).map_err(|error| failed(&error))?;
+        std::fs::create_dir_all(&parent).map_err(|error| failed(&error))?;
         sdet::prepare(&parent, seed, script).map_err(|error| failed(&error))
     };
-    step(sdet::shell(&prepare("first")?).stdout(Stdio::null()))?;
-    let shell = sdet::shell(&prepare("recorded")?);
-    let output = traces.join("sdet-like.vellum");
+    step(sdet::shell(&prepare("first", 0)?).stdout(Stdio::null()))?;
+    for (script, name) in sdet::SHIPPED.into_iter().enumerate().take(scripts) {
+        let shell = sdet::shell(&prepare("recorded", script)?);
+        record_script(vellum, &traces.join(name), &shell)?;
+    }
+    Ok(())
+}
+
+fn record_script(vellum: &Path, output: &Path, shell: &Command) -> Result<(), String> {
     let mut record = Command::new(vellum);
     record
         .args(["record", "--level", SHIPPED_LEVEL, "-o"])
-        .arg(&output)
+        .arg(output)
         .arg("--");
     record.arg(shell.get_program()).args(shell.get_args());
     for (name, value) in shell.get_envs() {
@@ -112,7 +119,7 @@ fn sdet(vellum: &Path, traces: &Path, script: usize, seed: u64) -> Result<(), St
         record.current_dir(directory);
     }
     step(record.stdin(Stdio::null()).stdout(Stdio::null()))?;
-    show(vellum, &output)
+    show(vellum, output)
 }
 
 fn kernel_build(

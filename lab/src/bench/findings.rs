@@ -75,12 +75,18 @@ pub struct Run {
     pub facts: Vec<String>,
     /// Complete passes.
     pub passes: usize,
+    /// Memory of each simulated machine, in bytes; null on the host.
+    pub ram_bytes: Option<u64>,
     /// The figures.
     pub figures: Vec<Figure>,
     /// Event counts of one pass, medians over the passes.
     pub counters: Vec<Row>,
     /// Bytes held at the peak, medians over the passes.
     pub memory: Vec<Row>,
+    /// Events for each lookup through reverse mapping, by arm; empty where nothing
+    /// is looked up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub per_lookup: Vec<Share>,
     /// Rows of the kernbench block, where there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernbench: Vec<kernbench::Row>,
@@ -93,6 +99,15 @@ pub struct Row {
     pub name: String,
     /// By arm. Null where an arm does not count it.
     pub values: Vec<Option<u64>>,
+}
+
+/// A named share for each arm, in their order.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Share {
+    /// What it is a share of.
+    pub name: &'static str,
+    /// By arm.
+    pub values: Vec<f64>,
 }
 
 /// Raw times of one quantity.
@@ -331,7 +346,8 @@ pub struct Report<'f> {
 pub struct About {
     /// Passes wanted.
     pub passes: usize,
-    /// Memory of each simulated machine, in bytes; null on the host.
+    /// Memory of each simulated machine as it was asked for, in bytes; null if it
+    /// was not, and on the host.
     pub ram_bytes: Option<u64>,
     /// Slice length aimed at, in microseconds.
     pub slice_us: u64,
@@ -356,7 +372,7 @@ impl<'f> Report<'f> {
             on: request.on,
             about: About {
                 passes: request.passes,
-                ram_bytes: (request.on == On::Core).then_some(request.ram_bytes),
+                ram_bytes: request.ram_bytes.filter(|_| request.on == On::Core),
                 slice_us: request.slice_us,
                 sizes: sizes.map(|(n, v)| (n.to_owned(), v.into())).collect(),
                 confidence: request.method.confidence,

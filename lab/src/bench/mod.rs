@@ -28,7 +28,8 @@ pub struct Benchmark {
     pub linux: bool,
     /// Designs that it compares if none are named.
     pub designs: &'static [&'static str],
-    /// Memory of each simulated machine if none is named, in bytes.
+    /// Memory of each simulated machine if none is named, in bytes. A workload that
+    /// is thought to need more gets more; replays of traces get what they need.
     pub ram_bytes: u64,
     /// Numbers that make it smaller or larger.
     pub sizes: &'static [Size],
@@ -93,6 +94,14 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const RMAP: &[&str] = &["rmap=chains", "rmap=partial"];
+/// What keeps an entry for each mapping, and what searches relatives.
+const RELATIVES: &[&str] = &[
+    "rmap=chains",
+    "rmap=anonmm",
+    "rmap=anon_vma",
+    "rmap=anon_vma_chain",
+    "rmap=family",
+];
 const GIB: u64 = 1 << 30;
 
 /// Every benchmark, in the order of `vellum bench --list`.
@@ -125,7 +134,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "sdet",
-        summary: "sdet-like: many users' scripts at once; on the core traces of them",
+        summary: "sdet-like: many users' scripts at once; on the core traces of different ones",
         core: true,
         linux: true,
         designs: RMAP,
@@ -175,6 +184,38 @@ pub const BENCHMARKS: &[Benchmark] = &[
             fixed("visits", 10, "lookups of each page of the parent"),
         ],
         variants: &[],
+    },
+    Benchmark {
+        name: "late-mappers",
+        summary: "a parent's pages that few of many children still have; lookups of them",
+        core: true,
+        linux: false,
+        designs: RELATIVES,
+        ram_bytes: GIB / 4,
+        sizes: &[
+            size("children", 1000, "children of the parent"),
+            fixed("mappers", 2, "oldest children, which keep the pages"),
+            fixed("pages", 64, "pages that the parent writes"),
+            fixed("visits", 4, "lookups of each page"),
+        ],
+        variants: &[],
+    },
+    Benchmark {
+        name: "generations",
+        summary: "a line of processes, each forked by the one before; the pages of all survive",
+        core: true,
+        linux: false,
+        designs: RELATIVES,
+        ram_bytes: GIB / 4,
+        sizes: &[
+            size("generations", 256, "processes in the line"),
+            fixed("pages", 16, "pages that each one writes"),
+            fixed("visits", 2, "lookups of each page"),
+        ],
+        variants: &[
+            variant("line", "each one ends when it has forked the next"),
+            variant("living", "all of them live on"),
+        ],
     },
     Benchmark {
         name: "mremap-after-fork",

@@ -31,8 +31,8 @@ pub struct Request {
     pub passes: usize,
     /// Simulated CPUs, where the workload can use several.
     pub cpus: usize,
-    /// Memory of each simulated machine, in bytes.
-    pub ram_bytes: u64,
+    /// Memory of each simulated machine, in bytes; none: what the workload needs.
+    pub ram_bytes: Option<u64>,
     /// Length of a slice, in microseconds of CPU time.
     pub slice_us: u64,
     /// How intervals are drawn; its seed decides orders and shuffles, too.

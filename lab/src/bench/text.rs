@@ -44,9 +44,6 @@ fn header(request: &Request, findings: &Findings) -> String {
     if !sizes.is_empty() {
         facts.push(sizes.join(" "));
     }
-    if request.on == On::Core {
-        facts.push(format!("{} MiB each", grouped(request.ram_bytes >> 20)));
-    }
     facts.push(plural(request.passes, "pass", "passes"));
     facts.push(format!("seed {}", request.method.seed));
     text += &wrapped(&facts.join("; "));
@@ -84,6 +81,10 @@ fn of_run(run: &Run, findings: &Findings) -> String {
     for fact in &run.facts {
         text += &wrapped(fact);
     }
+    if let Some(bytes) = run.ram_bytes {
+        let each = format!("Each simulated machine has {} MiB.", grouped(bytes >> 20));
+        text += &wrapped(&each);
+    }
     for figure in &run.figures {
         text.push('\n');
         text += &of_figure(figure, findings);
@@ -104,7 +105,25 @@ fn of_run(run: &Run, findings: &Findings) -> String {
             text += &of_rows(name, &rows, show, findings);
         }
     }
+    if !run.per_lookup.is_empty() {
+        text.push('\n');
+        text += &of_lookups(run, findings);
+    }
     text
+}
+
+/// What a lookup met. The control counts as its design does.
+fn of_lookups(run: &Run, findings: &Findings) -> String {
+    let arms = designs(findings);
+    let labels: Vec<&str> = arms.iter().map(|arm| arm.label.as_str()).collect();
+    let mut table = Table::new(&[&["For each page looked up"], labels.as_slice()].concat());
+    for share in &run.per_lookup {
+        let mut cells = vec![share.name.to_owned()];
+        let values = share.values.iter().take(arms.len());
+        cells.extend(values.map(|value| format!("{value:.2}")));
+        table.row(cells);
+    }
+    table.render(0)
 }
 
 fn is_silent(row: &Row) -> bool {

@@ -32,7 +32,7 @@ Examples:
   vellum bench fork-family --on core --a rmap=chains --b rmap=partial
   vellum bench forkfault --variant read --variant cold --size forks=1024
   vellum bench rmap-test --scale 0.1 --designs rmap=chains --designs rmap=partial
-  vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8 --ram 8G
+  vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8
   vellum bench sdet --on core --trace traces/sdet-like.vellum --json sdet.json
   vellum bench rmap-test --profile-out where-it-goes
   vellum bench kernbench --on linux --tree ~/linux
@@ -92,7 +92,8 @@ pub struct BenchArgs {
     /// Simulated CPUs, where the benchmark replays traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     cpus: usize,
-    /// Memory of each simulated machine [default: what the benchmark needs]
+    /// Memory of each simulated machine [default: what the workload needs, as far as the host
+    /// has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     ram: Option<u64>,
     /// Length of a slice in microseconds of CPU time
@@ -188,7 +189,7 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
         designs: designs(benchmark, args)?,
         passes: usize::from(args.passes),
         cpus: args.cpus,
-        ram_bytes: args.ram.unwrap_or(benchmark.ram_bytes),
+        ram_bytes: args.ram,
         slice_us: args.slice,
         method: Method {
             confidence: CONFIDENCE,

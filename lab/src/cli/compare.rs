@@ -12,8 +12,11 @@ use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::Results;
 use super::{Failure, OrFail, profiling, size};
 
-use crate::compare::{Analysis, CompareError, HostClock, Measurement, Method, Settings, measure};
-use crate::replay::{Options, Workload, prepare};
+use crate::compare::{
+    ARMS, Analysis, CompareError, HostClock, Measurement, Method, Settings, measure,
+};
+use crate::replay::ram::{self, Starved};
+use crate::replay::{Options, Together, Workload, prepare_events};
 use crate::report::{About, Report, json, text};
 use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -38,7 +41,7 @@ Examples:
   vellum compare
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=partial
   vellum compare traces/kernel-build.vellum --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
-  vellum compare traces/kernel-build.vellum --copies 4 --ram 4G --json report.json
+  vellum compare traces/kernel-build.vellum --copies 4 --json report.json
   vellum compare traces/kernel-build.vellum --profile-out where-it-goes
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
   vellum compare traces/kernel-build.vellum --a linux --b rmap=chains         this machine's kernel
@@ -73,9 +76,14 @@ pub struct CompareArgs {
     /// Simulated CPUs, each a host thread
     #[arg(long, value_name = "N", default_value_t = 1)]
     cpus: usize,
-    /// Memory of each of the three simulated machines
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size::parse)]
-    ram: u64,
+    /// Memory of each of the three simulated machines [default: what the trace and its copies
+    /// need, as far as the host has it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    ram: Option<u64>,
+    /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
+    /// recording
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    idle: Option<u64>,
     /// Length of a slice in microseconds of CPU time
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
@@ -116,18 +124,29 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         cpus: args.cpus,
         copies: args.copies,
         seed: args.seed,
+        idle_us: args.idle,
         ..Options::default()
     };
-    let workload = load(&path, &[args.a.clone(), args.b.clone()], options, style)?;
+    let designs = [args.a.clone(), args.b.clone()];
+    let path_alone = std::slice::from_ref(&path);
+    let (_, workload) = load(path_alone, &designs, options, style)?;
+    let ram = ram::choose(args.ram, workload.ram_bytes(), ARMS);
     let profiling = args.profiling.start()?;
     let profiler = profiling.profiler();
-    let measured = take(&workload, &args, style, profiler.as_deref(), &interrupt)?;
-    let designs = [args.a.clone(), args.b.clone()];
+    let measured = take(
+        &workload,
+        &args,
+        ram,
+        style,
+        profiler.as_deref(),
+        &interrupt,
+    );
+    let measured = measured.map_err(|error| refused(error, &path, &workload, ram))?;
     let (profile, failed) = match profiling.finish(&designs, "core").transpose() {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&path, &args, &measured, profile.as_ref(), results)?;
+    print(&path, &args, ram, &measured, profile.as_ref(), results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -186,23 +205,31 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
     host::against_core(&request, &core)
 }
 
-/// A trace prepared for all of `designs`, which execute the same operations:
-/// `options` with the pages that all of them have, and with the largest of their
-/// fault-around windows, so that what any of them explains is explained.
+/// Traces prepared to run at the same time on all of `designs`, which execute the
+/// same operations: `options` with the pages that all of them have, and with the
+/// largest of their fault-around windows, so that what any of them explains is
+/// explained.
 ///
 /// # Errors
-/// A design is refused, or the trace cannot be read or prepared.
+/// A design is refused, or a trace cannot be read or prepared.
 pub(crate) fn load(
-    path: &Path,
+    paths: &[PathBuf],
     designs: &[String],
     options: Options,
     style: Style,
-) -> Result<Workload, Failure> {
+) -> Result<(Vec<TraceReader>, Workload), Failure> {
     let pages = common_pages(designs)?;
-    let trace = TraceReader::open(path).blame_input()?;
+    let traces: Vec<TraceReader> = paths
+        .iter()
+        .map(|path| TraceReader::open(path).blame_input())
+        .collect::<Result<_, _>>()?;
     if style != Style::Quiet {
         let copies = text::plural(options.copies as usize, "copy", "copies");
-        eprintln!("preparing {copies} of {}", path.display());
+        let what = match paths {
+            [path] => path.display().to_string(),
+            several => format!("{} traces", several.len()),
+        };
+        eprintln!("preparing {copies} of {what}");
     }
     let windows = designs.iter().map(|design| fault_around(design));
     let options = Options {
@@ -210,14 +237,19 @@ pub(crate) fn load(
         pages,
         ..options
     };
-    prepare(&trace, &options).blame_input()
+    let all: Vec<&TraceReader> = traces.iter().collect();
+    let together = Together::of(&all).blame_input()?;
+    let workload = prepare_events(together.header(), || together.events(), &options);
+    let workload = workload.blame_input()?;
+    drop(together);
+    Ok((traces, workload))
 }
 
 /// The pages that all of `designs` have, in the smallest of their address spaces.
 ///
 /// # Errors
 /// A design is refused, or one has pages of another size than the others.
-fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
+pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
     let of = |design: &String| pages_of(design).map_err(|error| Failure::usage(error.to_string()));
     let mut common: Option<Pages> = None;
     for design in designs {
@@ -240,7 +272,7 @@ fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
 pub(crate) fn fault_around(design: &str) -> u64 {
     let given = design
         .split(',')
-        .filter_map(|option| option.strip_prefix("faultaround="))
+        .filter_map(|option| option.trim().strip_prefix("faultaround="))
         .next_back();
     let default = || {
         let options = vellum_engine::options().iter();
@@ -256,10 +288,11 @@ pub(crate) fn fault_around(design: &str) -> u64 {
 fn take(
     workload: &Workload,
     args: &CompareArgs,
+    ram: u64,
     style: Style,
     profiler: Option<&Profiler>,
     interrupt: &Interrupt,
-) -> Result<Measurement, Failure> {
+) -> Result<Measurement, CompareError> {
     let settings = Settings {
         designs: vec![args.a.clone(), args.b.clone()],
         passes: usize::from(args.passes),
@@ -269,14 +302,22 @@ fn take(
         divergence_limit: DIVERGENCE_LIMIT,
         by_class: true,
     };
-    let arenas =
-        Arenas::new(settings.arms(), args.cpus, args.ram).counting_atomics(!args.no_atomics);
+    let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(!args.no_atomics);
     let clock = HostClock::new();
     let builder = profiling::attached(&arenas, profiler);
-    measure(workload, &builder, &clock, &settings, interrupt).map_err(refused)
+    measure(workload, &builder, &clock, &settings, interrupt)
 }
 
-fn refused(error: CompareError) -> Failure {
+fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> Failure {
+    if let CompareError::OutOfMemory { design, cpu, index } = &error {
+        let starved = Starved::at(workload, *cpu, *index);
+        let context = format!("design `{design}`");
+        return match TraceReader::open(trace) {
+            Ok(trace) => Failure::failed(starved.message(workload, ram, trace.events())),
+            Err(error) => Failure::from(error),
+        }
+        .context(context);
+    }
     let code = match &error {
         CompareError::Empty
         | CompareError::Engine {
@@ -293,6 +334,7 @@ fn refused(error: CompareError) -> Failure {
 fn print(
     trace: &Path,
     args: &CompareArgs,
+    ram: u64,
     measured: &Measurement,
     profile: Option<&ProfileReport>,
     results: Results,
@@ -305,7 +347,7 @@ fn print(
         b: args.b.clone(),
         passes: usize::from(args.passes),
         copies: args.copies,
-        ram_bytes: args.ram,
+        ram_bytes: ram,
         slice_us: args.slice,
         confidence: CONFIDENCE,
         resamples,

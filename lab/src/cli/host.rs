@@ -20,7 +20,7 @@ use crate::linux::saved::{Saved, TraceId};
 use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
-use crate::replay::{self, Options, Workload, prepare};
+use crate::replay::{self, Options, Workload, prepare, ram};
 use crate::report::json;
 use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -189,8 +189,8 @@ fn ended(interrupted: bool, done: usize, wanted: usize) -> Result<(), Failure> {
 pub struct Core {
     /// The design.
     pub design: String,
-    /// Memory of the simulated machine.
-    pub ram: u64,
+    /// Memory of the simulated machine; none: what the trace needs.
+    pub ram: Option<u64>,
     /// How intervals are drawn.
     pub method: Method,
 }
@@ -203,35 +203,45 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
     let results = Results::open(request.json.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
-    let arenas = Arenas::new(1, 1, core.ram).prefaulted();
-    let build = || {
+    let build = |arenas: &Arenas| {
         let engine = arenas.build(&core.design, 0);
         engine.map_err(|error| match error {
             vellum_engine::EngineError::Design(text) => Failure::usage(text),
             vellum_engine::EngineError::Machine(text) => Failure::failed(text),
         })
     };
-    let design = build()?.design();
+    // A design that does not exist is refused before any time is spent.
+    let design = build(&Arenas::new(1, 1, 64 << 20))?.design();
     if vellum_engine::pages_of(&core.design).is_ok_and(|pages| pages.shift != 12) {
         let text = "the host's kernel has pages of 4 KiB: take a design with pages of that size";
         return Err(Failure::usage(text));
     }
     let prepared = load(&request.trace, fault_around(&core.design), style)?;
     let workload = &prepared.workload;
-    let core_classes = by_class(workload, build()?);
+    let ram = ram::choose(core.ram, workload.ram_bytes(), 1);
+    let arenas = Arenas::new(1, 1, ram).prefaulted();
+    let core_classes = by_class(workload, build(&arenas)?);
     let mut pass = || {
         let engine =
-            build().map_err(|failure| LinuxError::Unsupported(failure.message().into()))?;
+            build(&arenas).map_err(|failure| LinuxError::Unsupported(failure.message().into()))?;
         let replayed = replay::run(workload, engine.as_ref(), |_| !interrupt.requested());
         if interrupt.requested() {
             return Err(LinuxError::Interrupted);
         }
         let divergences = &replayed.divergences;
+        if let Some(starved) = divergences.starved {
+            return Err(LinuxError::Core(
+                TraceReader::open(&request.trace).map_or_else(
+                    |error| error.to_string(),
+                    |trace| starved.message(workload, ram, trace.events()),
+                ),
+            ));
+        }
         match divergences.unexplained() * 100 > replayed.ops {
             false => Ok(replayed.core_ns),
             true => Err(LinuxError::Unsupported(format!(
                 "the core: {} of {} operations went otherwise than recorded; `vellum replay` shows \
-                 them (more memory: --ram)",
+                 them",
                 divergences.unexplained(),
                 replayed.ops
             ))),

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub(crate) use arenas::Arenas;
-pub(crate) use compare::{fault_around, load, shipped_trace};
+pub(crate) use compare::{common_pages, fault_around, load, shipped_trace};
 pub(crate) use cut::window as cut_window;
 pub use failure::{Failure, OrFail};
 

@@ -9,10 +9,10 @@ use vellum_engine::{Engine, EngineError};
 
 use super::arenas::Arenas;
 use super::results::Results;
-use super::{Failure, OrFail, host, size};
+use super::{Failure, OrFail, common_pages, fault_around, host, size};
 use crate::bench::request::On;
 use crate::compare::Builder;
-use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events};
+use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events, ram};
 use crate::report::replay::Report;
 use crate::verify::{self, Verified};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -29,7 +29,8 @@ Examples:
   vellum replay traces/kernel-build.vellum
   vellum replay traces/kernel-build.vellum --design rmap=partial,faultaround=64
   vellum replay traces/kernel-build.vellum --verify          check every page against a model
-  vellum replay traces/kernel-build.vellum --cpus 4 --copies 8 --ram 8G
+  vellum replay traces/kernel-build.vellum --cpus 4 --copies 8
+  vellum replay traces/snapshot-server.vellum --design ptepage=zeroaware --idle 1000
   vellum replay build.vellum --json - | jq .divergences
   vellum replay build.vellum --on linux                      real processes on this machine's kernel
   vellum replay build.vellum --on linux -n 6 --save 6.18.json
@@ -68,9 +69,14 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "K", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COPIES)))]
     copies: u32,
-    /// Memory of the simulated machine
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size::parse)]
-    ram: u64,
+    /// Memory of the simulated machine [default: what the trace and its copies need, as far
+    /// as the host has it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    ram: Option<u64>,
+    /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
+    /// recording
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    idle: Option<u64>,
     /// Replay once more with the MMU on and check every page against a model
     #[arg(long)]
     verify: bool,
@@ -98,8 +104,50 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
                     several passes on the core)";
         return Err(Failure::usage(text));
     }
-    let arenas = Arenas::new(1, usize::from(args.cpus), args.ram).prefaulted();
-    run_on(args, &|design| arenas.build(design, 0))
+    let results = Results::open(args.json.as_deref())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let trace = TraceReader::open(&args.trace).blame_input()?;
+    let style = Style::detect(args.quiet);
+    let workload = load(&args, &trace, style)?;
+    let ram = ram::choose(args.ram, workload.ram_bytes(), 1);
+    let session = Session {
+        arenas: Arenas::new(1, usize::from(args.cpus), ram).prefaulted(),
+        ram,
+        style,
+        interrupt,
+        trace,
+        args,
+    };
+    let report = session.replay(&workload)?;
+    results.print(|| report.text(), || report.json())?;
+    session.verdict(&report)
+}
+
+/// The trace, ready for the design.
+fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload, Failure> {
+    // A design that does not exist is refused before any time is spent.
+    let smallest = Arenas::new(1, 1, 64 << 20);
+    if let Err(EngineError::Design(text)) = smallest.build(&args.design, 0) {
+        return Err(Failure::usage(text));
+    }
+    let options = Options {
+        cpus: usize::from(args.cpus),
+        copies: args.copies,
+        seed: args.seed,
+        fault_around: fault_around(&args.design),
+        pages: common_pages(std::slice::from_ref(&args.design))?,
+        idle_us: args.idle,
+    };
+    let readings = match options.cpus > 1 || options.copies > 1 {
+        true => u64::from(options.copies) + 1,
+        false => 1,
+    };
+    let total = trace.header().events.saturating_mul(readings);
+    let progress = RefCell::new(Progress::new(style, "preparing", total, "events"));
+    let events = || trace.events().inspect(|_| progress.borrow_mut().advance(1));
+    let workload = prepare_events(trace.header(), events, &options).blame_input()?;
+    progress.into_inner().finish();
+    Ok(workload)
 }
 
 /// Replays on the host's kernel.
@@ -110,6 +158,8 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         (args.copies > 1, "--copies"),
         (args.verify, "--verify"),
         (args.audit, "--audit"),
+        (args.ram.is_some(), "--ram"),
+        (args.idle.is_some(), "--idle"),
     ];
     let given: Vec<&str> = core_only
         .iter()
@@ -133,74 +183,40 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
     host::replay(&request, args.save.as_deref())
 }
 
-/// Makes an engine of a design.
-type Build<'b> = &'b dyn Fn(&str) -> Result<Box<dyn Engine>, EngineError>;
-
-/// As [`run`], on engines that `build` makes.
-fn run_on(args: ReplayArgs, build: Build<'_>) -> Result<(), Failure> {
-    let results = Results::open(args.json.as_deref())?;
-    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
-    let session = Session {
-        style: Style::detect(args.quiet),
-        build,
-        interrupt,
-        args,
-    };
-    let trace = TraceReader::open(&session.args.trace).blame_input()?;
-    let engine = session.engine()?;
-    let workload = session.prepare(&trace, engine.as_ref())?;
-    let report = session.replay(&workload, engine)?;
-    results.print(|| report.text(), || report.json())?;
-    session.verdict(&report)
-}
-
 /// A run of the command.
-struct Session<'b> {
+struct Session {
     args: ReplayArgs,
+    trace: TraceReader,
+    arenas: Arenas,
+    ram: u64,
     style: Style,
     interrupt: Interrupt,
-    build: Build<'b>,
 }
 
-impl Session<'_> {
+impl Session {
     fn engine(&self) -> Result<Box<dyn Engine>, Failure> {
-        (self.build)(&self.args.design).map_err(|error| match error {
+        let engine = self.arenas.build(&self.args.design, 0);
+        engine.map_err(|error| match error {
             EngineError::Design(text) => Failure::usage(text),
             EngineError::Machine(text) => Failure::failed(text),
         })
     }
 
-    fn prepare(&self, trace: &TraceReader, engine: &dyn Engine) -> Result<Workload, Failure> {
-        let options = Options {
-            cpus: usize::from(self.args.cpus),
-            copies: self.args.copies,
-            seed: self.args.seed,
-            fault_around: fault_around(&engine.design()),
-            pages: engine.pages(),
-        };
-        let readings = match options.cpus > 1 || options.copies > 1 {
-            true => u64::from(options.copies) + 1,
-            false => 1,
-        };
-        let total = trace.header().events.saturating_mul(readings);
-        let progress = Progress::new(self.style, "preparing", total, "events");
-        let progress = RefCell::new(progress);
-        let events = || trace.events().inspect(|_| progress.borrow_mut().advance(1));
-        let workload = prepare_events(trace.header(), events, &options).blame_input()?;
-        progress.into_inner().finish();
-        Ok(workload)
-    }
-
-    fn replay(&self, workload: &Workload, engine: Box<dyn Engine>) -> Result<Report, Failure> {
+    fn replay(&self, workload: &Workload) -> Result<Report, Failure> {
         let args = &self.args;
+        let engine = self.engine()?;
         let mut progress = Progress::new(self.style, "replaying", workload.ops(), "operations");
         let replayed = replay::run(workload, engine.as_ref(), |done| {
             progress.advance(done);
             !self.interrupt.requested()
         });
         progress.finish();
+        if let Some(starved) = replayed.divergences.starved {
+            let events = self.trace.events();
+            return Err(Failure::failed(starved.message(workload, self.ram, events)));
+        }
         let path = args.trace.display().to_string();
-        let mut report = Report::new(path, workload, engine.as_ref(), args.ram, &replayed);
+        let mut report = Report::new(path, workload, engine.as_ref(), self.ram, &replayed);
         let end_state = verify::end_state(workload, engine.as_ref());
         if args.audit {
             match audit(engine.as_ref()) {
@@ -247,8 +263,7 @@ impl Session<'_> {
         if report.unexplained_share() > UNEXPLAINED_LIMIT {
             return Err(Failure::refuted(format!(
                 "{} of {} operations ({:.2} %) went otherwise than recorded and nothing in the \
-                 trace explains it; the limit is {} %. The table says which kinds; if memory ran \
-                 out, raise --ram",
+                 trace explains it; the limit is {} %. The table says which kinds",
                 report.unexplained,
                 report.ops,
                 report.unexplained_share() * 100.0,
@@ -267,15 +282,4 @@ fn audit(engine: &dyn Engine) -> Result<(), String> {
     engine
         .audit()
         .map_err(|text| format!("after the end of all spaces: {text}"))
-}
-
-/// The fault-around window that `design` names, in pages.
-fn fault_around(design: &str) -> u64 {
-    design
-        .split(',')
-        .filter_map(|option| option.trim().strip_prefix("faultaround="))
-        .next_back()
-        .and_then(|pages| pages.trim().parse().ok())
-        .unwrap_or(Options::default().fault_around)
-        .max(1)
 }

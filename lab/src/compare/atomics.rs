@@ -68,6 +68,9 @@ impl Run<'_> {
                 return Err(CompareError::Interrupted);
             }
             tally.add(&crew.execute(&engine, slice, Grain::Whole).tally);
+            if tally.starved.is_some() {
+                break;
+            }
             progress.advance(1);
         }
         self.accept(self.settings.design(arm), &tally)?;

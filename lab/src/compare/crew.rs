@@ -62,6 +62,8 @@ pub struct Tally {
     pub unexplained: u64,
     /// Of either, those that failed for lack of memory.
     pub out_of_memory: u64,
+    /// The first of these: CPU, index of the operation.
+    pub starved: Option<(usize, usize)>,
     /// The first that nothing explains: CPU, index of the operation, what happened.
     pub first: Option<(usize, usize, Divergence)>,
 }
@@ -70,6 +72,7 @@ impl Tally {
     fn count(&mut self, cpu: usize, index: usize, what: Divergence, why: Expectation) {
         if what == Divergence::Failed(OpError::OutOfMemory) {
             self.out_of_memory += 1;
+            self.starved.get_or_insert((cpu, index));
         }
         if why.explains(what) {
             self.explained += 1;
@@ -84,6 +87,7 @@ impl Tally {
         self.explained += other.explained;
         self.unexplained += other.unexplained;
         self.out_of_memory += other.out_of_memory;
+        self.starved = self.starved.or(other.starved);
         self.first = self.first.or(other.first);
     }
 }

@@ -15,14 +15,16 @@ pub enum CompareError {
     },
     /// The simulated machine is too small.
     #[error(
-        "design `{design}`: {count} operations failed because the simulated machine is out of \
-         memory; give it more with --ram"
+        "design `{design}`: the simulated machine ran out of memory at operation {index} of CPU \
+         {cpu}; give it more with --ram"
     )]
     OutOfMemory {
         /// The design.
         design: String,
-        /// How many operations failed.
-        count: u64,
+        /// CPU of the operation that failed first.
+        cpu: usize,
+        /// Its place in that CPU's operations.
+        index: usize,
     },
     /// The replay is not the recording.
     #[error(

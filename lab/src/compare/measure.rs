@@ -230,6 +230,9 @@ impl Run<'_> {
             }
             let reading = crew.execute(&engine, &piece, Grain::Whole);
             tally.add(&reading.tally);
+            if tally.starved.is_some() {
+                break;
+            }
             progress.advance(piece.len() as u64);
             // Each CPU had an interval of its own, and more where it waited.
             let clock_ns = self.clock_ns * self.load.cpus() as u64;
@@ -270,6 +273,9 @@ impl Run<'_> {
                 }
                 let reading = crew.execute(&engine, slice, Grain::Whole);
                 tally.add(&reading.tally);
+                if tally.starved.is_some() {
+                    break;
+                }
                 // All of them together count as one pass.
                 progress.advance(u64::from((number + arm as u64).is_multiple_of(others)));
             }
@@ -382,10 +388,11 @@ impl Run<'_> {
 
     /// Refuses a run that did not do what was recorded.
     pub(super) fn accept(&self, design: &str, tally: &Tally) -> Result<(), CompareError> {
-        if tally.out_of_memory > 0 {
+        if let Some((cpu, index)) = tally.starved {
             return Err(CompareError::OutOfMemory {
                 design: design.to_owned(),
-                count: tally.out_of_memory,
+                cpu,
+                index,
             });
         }
         let ops = self.load.len();

@@ -73,6 +73,9 @@ pub enum LinuxError {
         /// The refusal.
         source: io::Error,
     },
+    /// The design of the core that the host is held against failed.
+    #[error("the core: {0}")]
+    Core(String),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

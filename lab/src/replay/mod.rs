@@ -8,13 +8,14 @@ pub mod explain;
 pub mod fold;
 pub mod lanes;
 pub mod prepare;
+pub mod ram;
 pub mod regions;
 pub mod repairs;
 pub mod run;
 pub mod workload;
 
 pub use explain::Expectation;
-pub use prepare::{MAX_COPIES, MAX_CPUS, Options, PrepareError, prepare, prepare_events};
+pub use prepare::{MAX_COPIES, MAX_CPUS, Options, PrepareError, Together, prepare, prepare_events};
 pub use repairs::Repairs;
 pub use run::{Divergences, Replayed, Sample, run, run_slice};
 pub use workload::{Class, FileOrigin, Segment, Slice, Stream, Wait, Workload};

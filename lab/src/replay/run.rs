@@ -11,6 +11,7 @@ use vellum_engine::{Divergence, Engine, OpError, Outcome};
 
 use super::explain::Expectation;
 use super::lanes::{Work, drive};
+use super::ram::Starved;
 use super::workload::{Slice, Workload};
 use crate::clock::{Clock, HostClock};
 
@@ -46,6 +47,8 @@ pub struct Divergences {
     pub failed: [u64; ERRORS.len()],
     /// The first that nothing explains.
     pub samples: Vec<Sample>,
+    /// Where the simulated machine had no memory first, by the order of the trace.
+    pub starved: Option<Starved>,
 }
 
 /// Every error of an operation.
@@ -76,16 +79,6 @@ impl Divergences {
         mapped.sum::<u64>() + self.failed.iter().sum::<u64>()
     }
 
-    /// Operations for which the simulated machine had no memory.
-    pub fn out_of_memory(&self) -> u64 {
-        ERRORS
-            .iter()
-            .zip(self.failed)
-            .filter(|(error, _)| **error == OpError::OutOfMemory)
-            .map(|(_, count)| count)
-            .sum()
-    }
-
     fn count(&mut self, sample: Sample, why: Expectation) {
         let explained = why.explains(sample.divergence);
         match sample.divergence {
@@ -109,6 +102,7 @@ impl Divergences {
         for (mine, theirs) in self.failed.iter_mut().zip(other.failed) {
             *mine += theirs;
         }
+        self.starved = [self.starved, other.starved].into_iter().flatten().min();
         let room = SAMPLES - self.samples.len().min(SAMPLES);
         self.samples.extend(other.samples.into_iter().take(room));
     }
@@ -135,7 +129,8 @@ pub struct Replayed {
 const HISTOGRAM_SAMPLES: usize = 16;
 
 /// Replays the whole of `workload` on `engine`, calling `after_slice` with the
-/// number of operations done each time; it stops early if that says `false`.
+/// number of operations done each time; it stops early if that says `false`, or
+/// if the simulated machine has no memory left.
 pub fn run(
     workload: &Workload,
     engine: &dyn Engine,
@@ -152,7 +147,7 @@ pub fn run(
         if number % between_samples == between_samples / 2 {
             add_sample(&mut replayed.mapping_histogram, engine.mapping_histogram());
         }
-        if !after_slice(slice.len() as u64) {
+        if !after_slice(slice.len() as u64) || replayed.divergences.starved.is_some() {
             break;
         }
     }
@@ -213,6 +208,11 @@ impl Timed<'_> {
                 divergence,
             };
             lane.divergences.count(sample, expectations[position]);
+            if divergence == Divergence::Failed(OpError::OutOfMemory) {
+                let here = Starved::at(self.workload, lane.cpu, position);
+                let before = lane.divergences.starved.unwrap_or(here);
+                lane.divergences.starved = Some(here.min(before));
+            }
         }
     }
 }

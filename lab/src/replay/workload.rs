@@ -19,6 +19,9 @@ use vellum_trace::FileId;
 use super::explain::Expectation;
 use super::repairs::Repairs;
 
+/// Memory of the smallest simulated machine that is chosen unasked.
+const LEAST_RAM: u64 = 256 << 20;
+
 /// What an operation is part of, for tables of time by kind. The maps that the
 /// kernel makes while it executes a program are part of [`Class::Exec`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -48,11 +51,13 @@ pub enum Class {
     Advise,
     /// Opening, reading, writing and truncating files.
     File,
+    /// The idle loop of a CPU.
+    Idle,
 }
 
 impl Class {
     /// Every class, in the order of its number.
-    pub const ALL: [Class; 12] = [
+    pub const ALL: [Class; 13] = [
         Class::Fault,
         Class::Fork,
         Class::Share,
@@ -65,6 +70,7 @@ impl Class {
         Class::Brk,
         Class::Advise,
         Class::File,
+        Class::Idle,
     ];
 
     /// Its name in tables and JSON.
@@ -82,6 +88,7 @@ impl Class {
             Class::Brk => "brk",
             Class::Advise => "advise",
             Class::File => "file",
+            Class::Idle => "idle",
         }
     }
 }
@@ -206,6 +213,7 @@ pub struct Workload {
     pub(super) fault_around: u64,
     pub(super) pages: Pages,
     pub(super) repairs: Repairs,
+    pub(super) peak_pages: u64,
 }
 
 impl Workload {
@@ -257,6 +265,17 @@ impl Workload {
     /// Where the trace knew too little.
     pub fn repairs(&self) -> &Repairs {
         &self.repairs
+    }
+
+    /// Memory that a simulated machine needs for it, in bytes: the most that the
+    /// trace shows in use at one time, all copies together, and a quarter more,
+    /// beside what the memory manager and each CPU keep at hand. A multiple of
+    /// 64 MiB.
+    pub fn ram_bytes(&self) -> u64 {
+        let pages = self.peak_pages << self.pages.shift;
+        let at_hand = (64 << 20) + self.cpus() as u64 * (4 << 20);
+        let bytes = pages.saturating_add(pages / 4).saturating_add(at_hand);
+        bytes.max(LEAST_RAM).next_multiple_of(64 << 20)
     }
 
     /// Operations by class.

@@ -85,7 +85,7 @@ impl Setting {
             designs: job.designs.clone(),
             passes: self.passes,
             cpus: 1,
-            ram_bytes: job.ram_bytes.unwrap_or(benchmark.ram_bytes),
+            ram_bytes: job.ram_bytes,
             slice_us: SLICE_US,
             method: Method {
                 confidence: CONFIDENCE,

@@ -292,6 +292,7 @@ impl Model {
             | Op::ScanSpace { .. }
             | Op::ScanFile { .. }
             | Op::EmptyCaches
+            | Op::Idle { .. }
             | Op::Lap { .. } => {}
         }
     }

@@ -102,6 +102,7 @@ impl Verifier<'_> {
             | Op::ScanSpace { .. }
             | Op::ScanFile { .. }
             | Op::EmptyCaches
+            | Op::Idle { .. }
             | Op::Lap { .. } => self.run(at, op),
         }
     }
@@ -278,6 +279,6 @@ fn location_of(op: &Op, shift: u32) -> Location {
         Op::Create { .. } | Op::Fork { .. } | Op::Share { .. } | Op::Exec { .. } => {
             Location::Nowhere
         }
-        Op::Exit { .. } | Op::EmptyCaches | Op::Lap { .. } => Location::Nowhere,
+        Op::Exit { .. } | Op::EmptyCaches | Op::Idle { .. } | Op::Lap { .. } => Location::Nowhere,
     }
 }

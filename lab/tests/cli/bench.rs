@@ -313,6 +313,112 @@ fn kernbench_prints_a_block_for_each_of_three_loads() {
 }
 
 #[test]
+fn sdet_runs_different_scripts_and_then_more_of_each() {
+    let value = measured(&["sdet", "--size", "most=2", "--a", "rmap=family"]);
+    let facts = |run: usize| value["runs"][run]["facts"][0].as_str().expect("text");
+    assert_eq!(
+        (facts(0), facts(1)),
+        ("1 trace at once.", "2 different traces at once.")
+    );
+    let files = |run| counter(&value, run, "pages read", 0);
+    assert!(files(1) < 2 * files(0), "they share programs and libraries");
+    let faults = |run| counter(&value, run, "faults", 0);
+    assert!(faults(1) * 10 > 19 * faults(0), "twice the work");
+}
+
+/// Entries found and false probes of a lookup, under each design of RELATIVES.
+fn per_lookup(value: &Value, run: usize, name: &str) -> Vec<f64> {
+    let rows = list(&value["runs"][run]["per_lookup"]);
+    let row = rows.iter().find(|row| row["name"] == name);
+    let values = list(&row.expect("it is counted")["values"]).iter();
+    values
+        .map(|value| value.as_f64().expect("a number"))
+        .collect()
+}
+
+const RELATIVES: [&str; 5] = [
+    "rmap=chains",
+    "rmap=anonmm",
+    "rmap=anon_vma",
+    "rmap=anon_vma_chain",
+    "rmap=family",
+];
+
+#[test]
+fn late_mappers_make_a_search_from_the_youngest_on_look_at_all_relatives() {
+    let value = measured(&[
+        "late-mappers",
+        "--size",
+        "children=40",
+        "--size",
+        "pages=8",
+        "--ram",
+        "64M",
+    ]);
+    let given: Vec<&str> = list(&value["arms"])
+        .iter()
+        .filter_map(|arm| arm["given"].as_str())
+        .collect();
+    assert_eq!(given[..5], RELATIVES);
+    let found = per_lookup(&value, 0, "entries found");
+    assert!(found.iter().all(|entries| *entries == 2.0), "{found:?}");
+    let probes = per_lookup(&value, 0, "false probes");
+    // The parent and 38 children no longer have the page.
+    let [chains, anonmm, anon_vma, chain, family] = probes[..5] else {
+        panic!("{probes:?}");
+    };
+    assert_eq!(chains, 0.0);
+    assert_eq!(family, 39.0, "{probes:?}");
+    // Searches from the oldest on, and passes the parent.
+    assert_eq!(anonmm, 1.0, "{probes:?}");
+    // The regions of those that gave the page up are gone with it.
+    assert_eq!((anon_vma, chain), (0.0, 0.0), "{probes:?}");
+}
+
+#[test]
+fn generations_leave_what_each_design_keeps_of_ancestors() {
+    let value = measured(&[
+        "generations",
+        "--variant",
+        "all",
+        "--size",
+        "generations=40",
+        "--size",
+        "pages=4",
+        "--ram",
+        "64M",
+    ]);
+    let nodes = |run: usize, arm: usize| {
+        let rows = list(&value["runs"][run]["counters"]);
+        let of = |name: &str| {
+            let row = rows.iter().find(|row| row["name"] == name);
+            row.expect("it is counted")["values"][arm]
+                .as_u64()
+                .expect("counted")
+        };
+        of("rmap node allocations")
+    };
+    let (line, living) = (0, 1);
+    for run in [line, living] {
+        for arm in 0..5 {
+            assert_eq!(counter(&value, run, "pages looked up", arm), 2 * 160);
+        }
+    }
+    // Where each generation ends, a page has one entry; a family finds it through
+    // the heir of the one that made it.
+    let found = per_lookup(&value, line, "entries found");
+    assert!(found.iter().all(|entries| *entries == 1.0), "{found:?}");
+    assert_eq!(per_lookup(&value, line, "false probes")[4], 0.0);
+    assert!(nodes(line, 4) >= 40, "a node for each generation");
+    // Where all live, a page has an entry in its maker and each descendant.
+    let found = per_lookup(&value, living, "entries found");
+    assert!(found.iter().all(|entries| *entries == 20.5), "{found:?}");
+    // k (k + 1) / 2 links of one region.
+    assert!(nodes(living, 3) >= 40 * 41 / 2, "{}", nodes(living, 3));
+    assert!(nodes(living, 4) < 2 * 40, "{}", nodes(living, 4));
+}
+
+#[test]
 fn sdet_prints_percentages_of_the_first_design_with_the_disclaimer() {
     let scratch = Scratch::new("sdet");
     let trace = scratch.path("script.vellum");

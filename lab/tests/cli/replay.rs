@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Scratch, printed, recording_permitted, vellum};
+use crate::command::{Scratch, printed, recording_permitted, text, vellum};
 
 /// Tells this program, run again under the recorder, where to work.
 const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";
@@ -194,4 +194,89 @@ fn map_write_and_truncate(path: &Path) {
         // SAFETY: nobody uses the mapping any more.
         assert_eq!(unsafe { libc::munmap(mapping.cast(), PAGES * PAGE) }, 0);
     }
+}
+
+/// A shipped trace.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/sdet-like.vellum");
+
+fn report(arguments: &[&str]) -> serde_json::Value {
+    let fixed = ["replay", SCRIPT, "--quiet", "--json", "-"];
+    let output = vellum(&[&fixed, arguments].concat());
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        printed(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+/// The figure called `name` in a list of a report.
+fn figure(list: &serde_json::Value, name: &str, what: &str) -> u64 {
+    let rows = list.as_array().expect("a list");
+    let row = rows.iter().find(|row| row["name"] == name);
+    row.map_or(0, |row| row[what].as_u64().expect("a number"))
+}
+
+#[test]
+fn a_machine_that_is_too_small_says_where_and_what_to_give() {
+    for command in ["replay", "compare", "bench"] {
+        let mut arguments = vec![command];
+        match command {
+            "bench" => arguments.extend(["sdet", "--size", "most=1", "-n", "1", "--trace", SCRIPT]),
+            "compare" => arguments.extend([SCRIPT, "-n", "1", "--no-atomics"]),
+            _ => arguments.push(SCRIPT),
+        }
+        let too_small = vellum(&[&arguments[..], &["--quiet", "--ram", "6M"]].concat());
+        let message = text(&too_small.stderr);
+        assert_eq!(too_small.status.code(), Some(1), "{message}");
+        assert!(too_small.stdout.is_empty(), "no results: {message}");
+        for part in [
+            "at event ",
+            " (fault, ",
+            " s after the beginning)",
+            "has 6 MiB",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let (_, advice) = message.trim_end().rsplit_once(' ').expect("words");
+        let again = vellum(&[&arguments[..], &["--quiet", "--ram", advice]].concat());
+        assert!(again.status.success(), "{advice}: {}", printed(&again));
+    }
+}
+
+#[test]
+fn a_machine_that_nobody_chose_is_large_enough_for_all_copies() {
+    for (copies, cpus) in [("1", "1"), ("24", "2")] {
+        let report = report(&["--copies", copies, "--cpus", cpus]);
+        let ram = report["ram_bytes"].as_u64().expect("a number");
+        let peak = figure(&report["memory"], "all frames", "peak_bytes");
+        assert!(peak > 0 && peak < ram, "{peak} of {ram}");
+        assert!(ram < (256 << 20) + 40 * peak, "{ram} for {peak}");
+        assert_eq!(
+            figure(&report["divergences"], "failed: out of memory", "count"),
+            0
+        );
+    }
+}
+
+#[test]
+fn idle_cpus_trim_and_zero_where_the_recording_paused_and_only_if_asked() {
+    let design = ["--design", "ptepage=zeroaware", "--verify", "--audit"];
+    let idle = report(&[&design[..], &["--idle", "500"]].concat());
+    let times = figure(&idle["ops_by_class"], "idle", "count");
+    assert!(times > 100, "{times}");
+    let zeroed = |report: &serde_json::Value| {
+        figure(&report["counters"], "bytes zeroed in idle time", "count")
+    };
+    assert!(zeroed(&idle) > 0);
+    let again = report(&[&design[..], &["--idle", "500"]].concat());
+    assert_eq!(zeroed(&idle), zeroed(&again), "the same each time");
+    let rarely = report(&[&design[..], &["--idle", "5000"]].concat());
+    let fewer = figure(&rarely["ops_by_class"], "idle", "count");
+    assert!(fewer > 0 && fewer < times, "{fewer} of {times}");
+    let never = report(&design);
+    assert_eq!(figure(&never["ops_by_class"], "idle", "count"), 0);
+    assert_eq!(zeroed(&never), 0);
+    let lanes = report(&["--idle", "500", "--cpus", "3", "--copies", "2", "--verify"]);
+    assert!(figure(&lanes["ops_by_class"], "idle", "count") > times);
 }

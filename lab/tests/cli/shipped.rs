@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use vellum_lab::bench::host::sdet::SHIPPED;
 use vellum_trace::{Header, TraceReader};
 
 /// Length in bytes that a shipped trace must stay below.
@@ -46,8 +47,12 @@ fn the_snapshot_server_is_whole_and_small() {
 const SCRIPT_PROGRAMS: [&str; 8] = ["cc1", "make", "ed", "spell", "cpio", "troff", "find", "ps"];
 
 #[test]
-fn the_script_is_whole_small_and_runs_every_kind_of_program() {
-    let header = checked("sdet-like.vellum");
+fn the_scripts_are_whole_small_and_run_every_kind_of_program() {
+    SHIPPED.iter().for_each(|name| check_script(name));
+}
+
+fn check_script(name: &str) {
+    let header = checked(name);
     assert_eq!(header.environment.command, ["sh", "-e", "script"]);
     assert!(header.environment.cuts.is_empty());
     assert!(header.events > 50_000 && header.tasks.len() > 250);

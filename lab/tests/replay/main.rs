@@ -7,4 +7,5 @@ mod random;
 mod sampled;
 #[path = "../support/mod.rs"]
 mod support;
+mod together;
 mod verify;

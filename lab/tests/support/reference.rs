@@ -293,7 +293,11 @@ impl Machine<'_> {
             }
             Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages)?,
             Op::Truncate { file, pages } => self.truncate(file, pages)?,
-            Op::ScanSpace { .. } | Op::ScanFile { .. } | Op::EmptyCaches | Op::Lap { .. } => {}
+            Op::ScanSpace { .. }
+            | Op::ScanFile { .. }
+            | Op::EmptyCaches
+            | Op::Idle { .. }
+            | Op::Lap { .. } => {}
         }
         Ok(None)
     }

@@ -3,7 +3,7 @@
 use vellum_engine::{Access, Backing, Op, Prot, Sharing, SpaceSlot};
 
 use super::run::{self, Machine};
-use super::script::{SETUP, Script, Slots, Timing, Writer};
+use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::cli::Failure;
@@ -11,14 +11,14 @@ use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
 
 /// First page of the parent's memory.
-const START: u64 = 1 << 20;
+pub(super) const START: u64 = 1 << 20;
 /// Where children move it to.
 const ELSEWHERE: u64 = 1 << 24;
 
-const LOOKUPS: &str = "Lookups go through the page table of the space that is named: they ask of \
+pub(super) const LOOKUPS: &str = "Lookups go through the page table of the space that is named: they ask of \
      each page found there who else maps it, and take the accessed marks, as page aging would.";
 
-fn private(space: SpaceSlot, page: u64, pages: u64) -> Op {
+pub(super) fn private(space: SpaceSlot, page: u64, pages: u64) -> Op {
     Op::Map {
         space,
         page,
@@ -34,7 +34,7 @@ fn private(space: SpaceSlot, page: u64, pages: u64) -> Op {
     }
 }
 
-fn write(space: SpaceSlot, page: u64) -> Op {
+pub(super) fn write(space: SpaceSlot, page: u64) -> Op {
     Op::Touch {
         space,
         page,
@@ -43,11 +43,20 @@ fn write(space: SpaceSlot, page: u64) -> Op {
 }
 
 /// Maps `pages` pages and writes to them.
-fn populate(writer: &mut Writer, space: SpaceSlot, pages: u64) {
+pub(super) fn populate(writer: &mut Writer, space: SpaceSlot, pages: u64) {
     writer.op(Op::Create { space });
     writer.op(private(space, START, pages));
     (START..START + pages).for_each(|page| writer.op(write(space, page)));
     writer.cut(SETUP);
+}
+
+/// Looks up the pages `first..end` of `space`.
+pub(super) fn scan(writer: &mut Writer, phase: Phase, space: SpaceSlot, first: u64, end: u64) {
+    for page in (first..end).step_by(32) {
+        let pages = 32.min(end - page);
+        writer.op(Op::ScanSpace { space, page, pages });
+        writer.piece(phase, pages);
+    }
 }
 
 /// One parent, many children, each with copies of its own of some pages.
@@ -111,13 +120,6 @@ fn family(children: u64, pages: u64, shared: u64, visits: u64) -> Script {
         (START..START + pages).for_each(|page| writer.op(write(*child, page)));
         writer.piece(copy, pages);
     }
-    let scan = |writer: &mut Writer, phase, space, first: u64, end: u64| {
-        for page in (first..end).step_by(32) {
-            let pages = 32.min(end - page);
-            writer.op(Op::ScanSpace { space, page, pages });
-            writer.piece(phase, pages);
-        }
-    };
     for _ in 0..visits {
         scan(&mut writer, of_parent, parent, START, START + pages);
     }

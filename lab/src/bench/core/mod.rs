@@ -1,5 +1,6 @@
 //! Benchmarks on the core.
 
+mod descent;
 mod families;
 mod files;
 mod forkfault;
@@ -27,6 +28,8 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         "shared-file" => files::shared_file(request, interrupt),
         "fork-family" => families::fork_family(request, interrupt),
         "mremap-after-fork" => families::mremap_after_fork(request, interrupt),
+        "late-mappers" => descent::late_mappers(request, interrupt),
+        "generations" => descent::generations(request, interrupt),
         "rmap-primitives" => primitives::run(request, interrupt),
         "forkfault" => forkfault::run(request, interrupt),
         other => Err(Failure::usage(format!("{other} does not run on the core"))),

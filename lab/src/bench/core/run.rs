@@ -3,11 +3,12 @@
 use vellum_engine::EngineError;
 
 use super::script::{NOTE, PhaseInfo, Script, Timing};
-use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run};
+use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run, Share};
 use crate::bench::request::Request;
 use crate::cli::profiling::attached;
 use crate::cli::{Arenas, Failure};
 use crate::compare::{CompareError, HostClock, Load, Measurement, Settings, measure};
+use crate::replay::ram::{self, too_small};
 use vellum_terminal::progress::Interrupt;
 
 /// What every figure on the core leaves out.
@@ -31,12 +32,33 @@ impl Machine {
     };
 }
 
-/// Measures all designs of `request` on `load`.
+/// Memory of each simulated machine, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ram {
+    /// What it has.
+    pub bytes: u64,
+    /// What the workload is thought to need.
+    needed: u64,
+}
+
+impl Ram {
+    /// What `request` asks for, or else what is `needed`.
+    pub fn of(request: &Request, needed: u64) -> Self {
+        let machines = request.designs.len() + 1;
+        let bytes = ram::choose(request.ram_bytes, needed, machines);
+        Self { bytes, needed }
+    }
+}
+
+/// Measures all designs of `request` on `load`. `place` says where the operation
+/// of a CPU with an index is, if memory runs out there.
 pub fn take(
     load: &dyn Load,
     machine: Machine,
+    ram: Ram,
     request: &Request,
     interrupt: &Interrupt,
+    place: impl FnOnce(usize, usize) -> String,
 ) -> Result<Measurement, Failure> {
     let settings = Settings {
         designs: request.designs.clone(),
@@ -47,11 +69,16 @@ pub fn take(
         divergence_limit: machine.divergence_limit,
         by_class: false,
     };
-    let arenas = Arenas::new(settings.arms(), load.cpus(), request.ram_bytes);
+    let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes);
     let arenas = arenas.on_nodes(machine.nodes);
     let clock = HostClock::new();
     let builder = attached(&arenas, request.profiler.as_deref());
     measure(load, &builder, &clock, &settings, interrupt).map_err(|error| {
+        if let CompareError::OutOfMemory { design, cpu, index } = &error {
+            let place = place(*cpu, *index);
+            let text = too_small(&place, ram.bytes, ram.needed);
+            return Failure::failed(format!("design `{design}`: {text}"));
+        }
         let code = match &error {
             CompareError::Empty
             | CompareError::Engine {
@@ -77,7 +104,10 @@ pub fn add(
     request: &Request,
     interrupt: &Interrupt,
 ) -> Result<bool, Failure> {
-    let measured = match take(script, machine, request, interrupt) {
+    let needed = script.ram_bytes().max(request.benchmark.ram_bytes);
+    let ram = Ram::of(request, needed);
+    let place = |cpu, index| script.place(cpu, index);
+    let measured = match take(script, machine, ram, request, interrupt, place) {
         Ok(measured) => measured,
         // What earlier runs found is worth printing.
         Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
@@ -88,6 +118,7 @@ pub fn add(
     };
     findings.arms = Arm::list(&request.designs, &measured.designs);
     let mut run = describe(title, facts, &measured);
+    run.ram_bytes = Some(ram.bytes);
     run.figures = figures(script, &measured, request);
     findings.runs.push(run);
     findings.interrupted |= measured.interrupted;
@@ -125,9 +156,40 @@ pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> 
         passes: measured.passes.len(),
         counters: findings::rows(&counters),
         memory: findings::rows(&memory),
+        per_lookup: per_lookup(measured),
         ..Run::default()
     }
 }
+
+/// What a lookup through reverse mapping met, the last pass of each arm taken:
+/// entries that map the page, and looks at places that do not.
+fn per_lookup(measured: &Measurement) -> Vec<Share> {
+    let Some(last) = measured.passes.last() else {
+        return Vec::new();
+    };
+    let count = |arm: usize, wanted: &str| -> u64 {
+        let found = last.counters[arm].iter().find(|(name, _)| *name == wanted);
+        found.map_or(0, |(_, count)| *count)
+    };
+    let arms = 0..measured.designs.len();
+    if arms.clone().all(|arm| count(arm, LOOKUPS) == 0) {
+        return Vec::new();
+    }
+    let share = |name, wanted| Share {
+        name,
+        values: arms
+            .clone()
+            .map(|arm| count(arm, wanted) as f64 / count(arm, LOOKUPS).max(1) as f64)
+            .collect(),
+    };
+    vec![
+        share("entries found", "lookup hits"),
+        share("false probes", "lookup false probes"),
+    ]
+}
+
+/// The counter of pages looked up.
+const LOOKUPS: &str = "pages looked up";
 
 /// What the sum of all phases is called.
 pub const ALL_PHASES: &str = "all phases";

@@ -12,9 +12,11 @@
 //!   forks, touches, exits, and does it again. A note costs some 25 ns; its cost,
 //!   measured in the same pass, is taken off.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use vellum_engine::{Op, SpaceSlot};
+use vellum_engine::{Access, Op, SpaceSlot};
+use vellum_terminal::table::grouped;
 
 use crate::compare::Load;
 use crate::replay::{Class, Expectation, Slice, Wait};
@@ -214,9 +216,72 @@ impl Writer {
 }
 
 impl Script {
+    /// Where operation `index` of `cpu` is, in words.
+    pub fn place(&self, cpu: usize, index: usize) -> String {
+        let class = self.lanes[cpu].classes[index].name();
+        let after = |cut: &&Cut| cut.ends[cpu] as usize > index;
+        let phase = self.cuts.iter().find(after).map_or(0, |cut| cut.phase);
+        format!(
+            "operation {} ({class}) of CPU {cpu}, in the phase `{}`",
+            grouped(index as u64),
+            self.phases[phase as usize].name,
+        )
+    }
+
+    /// About how much memory it needs on pages of 4 KiB, in bytes: what is written
+    /// and what fork copies, and a quarter more.
+    pub fn ram_bytes(&self) -> u64 {
+        let mut used = Used::default();
+        let ops = self.lanes.iter().flat_map(|lane| &lane.ops);
+        ops.for_each(|op| used.take(op));
+        (used.peak * 4096 / 4 * 5 + (64 << 20)).next_multiple_of(64 << 20)
+    }
+
     /// The phases, by number.
     pub fn phases(&self) -> &[PhaseInfo] {
         &self.phases
+    }
+}
+
+/// Pages that spaces have made, and the most there were at a time.
+#[derive(Default)]
+struct Used {
+    of_space: HashMap<SpaceSlot, u64>,
+    now: u64,
+    peak: u64,
+}
+
+impl Used {
+    fn take(&mut self, op: &Op) {
+        match *op {
+            Op::Touch {
+                space,
+                access: Access::Write,
+                ..
+            } => self.change(space, |pages| pages + 1),
+            // Tables, and nodes for each entry in some designs.
+            Op::Fork { parent, child } => {
+                let copied = self.of_space.get(&parent).copied().unwrap_or(0);
+                self.change(child, |_| 16 + copied / 32);
+            }
+            Op::Unmap { space, pages, .. } | Op::Advise { space, pages, .. } => {
+                self.change(space, |had| had.saturating_sub(pages));
+            }
+            Op::Exit { space } => self.change(space, |_| 0),
+            Op::FileOpen { pages, .. } => {
+                self.now += pages;
+                self.peak = self.peak.max(self.now);
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, space: SpaceSlot, change: impl FnOnce(u64) -> u64) {
+        let pages = self.of_space.entry(space).or_default();
+        self.now -= *pages;
+        *pages = change(*pages);
+        self.now += *pages;
+        self.peak = self.peak.max(self.now);
     }
 }
 
@@ -234,6 +299,7 @@ fn class_of(op: &Op) -> Class {
         Op::Brk { .. } => Class::Brk,
         Op::Advise { .. } => Class::Advise,
         Op::Touch { .. } => Class::Fault,
+        Op::Idle { .. } => Class::Idle,
         _ => Class::File,
     }
 }

@@ -1,15 +1,18 @@
 //! Benchmarks that replay traces under several loads: `kernbench` and `sdet`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::run::{self, Machine};
+use super::run::{self, Machine, Ram};
 use crate::bench::findings::{Arm, Figure, Findings, Input};
+use crate::bench::host::sdet::SHIPPED;
 use crate::bench::request::Request;
 use crate::cli::{self, Failure, shipped_trace};
 use crate::compare::Measurement;
-use crate::replay::{Options, Workload};
+use crate::replay::ram::Starved;
+use crate::replay::{Options, Together, Workload};
 use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
 use vellum_terminal::progress::Interrupt;
+use vellum_trace::TraceReader;
 
 /// Share of unexplained divergences above which a run is refused.
 const REPLAYED: Machine = Machine {
@@ -36,8 +39,8 @@ pub fn kernbench(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
         if copies == 0 {
             continue;
         }
-        let workload = load(&path, copies, request)?;
-        let Some(measured) = take(&mut findings, &workload, request, interrupt)? else {
+        let load = Load::of(std::slice::from_ref(&path), copies, request)?;
+        let Some((measured, ram)) = load.take(&mut findings, request, interrupt)? else {
             break;
         };
         let title = format!("{title} (replay, {})", copies_of(copies));
@@ -48,7 +51,7 @@ pub fn kernbench(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
             "copy",
             f64::from(copies),
             request,
-            &[&measured],
+            &measured,
             |pass| &pass.cpu_ns,
         );
         let wall = figure(
@@ -56,9 +59,10 @@ pub fn kernbench(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
             "copy",
             f64::from(copies),
             request,
-            &[&measured],
+            &measured,
             |pass| &pass.wall_ns,
         );
+        run.ram_bytes = Some(ram.bytes);
         run.kernbench = kernbench_rows(&findings.arms, &cpu, &wall);
         run.figures = vec![cpu];
         findings
@@ -106,40 +110,49 @@ fn kernbench_rows(arms: &[Arm], cpu: &Figure, wall: &Figure) -> Vec<kernbench_bl
     rows.collect()
 }
 
-/// Throughput of scripts, 1, 2, 4 … at once.
+/// Throughput of scripts, 1, 2, 4 … at once: as many different ones as there are
+/// traces, and then more of each.
 pub fn sdet(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let paths = match request.traces.is_empty() {
-        true => vec![shipped_trace("sdet-like.vellum")?],
+        true => SHIPPED
+            .iter()
+            .map(|name| shipped_trace(name))
+            .collect::<Result<_, _>>()?,
         false => request.traces.clone(),
     };
     let mut findings = Findings::default();
-    let scripts = request.sizes.get("scripts");
+    let in_each = request.sizes.get("scripts");
     let most = request.sizes.get("most");
     let loads = std::iter::successors(Some(1u64), |n| Some(2 * n)).take_while(|n| *n <= most);
-    'loads: for users in loads {
-        let mut measured: Vec<Measurement> = Vec::new();
-        for path in &paths {
-            let copies = users.div_ceil(scripts) as u32;
-            let workload = load(path, copies, request)?;
-            match take(&mut findings, &workload, request, interrupt)? {
-                Some(one) => measured.push(one),
-                None => break 'loads,
-            }
-        }
-        let at_once = users.div_ceil(scripts) * scripts;
-        let units = at_once as f64 * paths.len() as f64;
-        let all: Vec<&Measurement> = measured.iter().collect();
-        let figure = figure("script", "script", units, request, &all, |pass| {
-            &pass.cpu_ns
-        });
+    for users in loads {
+        let wanted = users.div_ceil(in_each);
+        let traces = wanted.min(paths.len() as u64);
+        let copies = wanted.div_ceil(traces);
+        let load = Load::of(&paths[..traces as usize], copies as u32, request)?;
+        let Some((measured, ram)) = load.take(&mut findings, request, interrupt)? else {
+            break;
+        };
+        let at_once = traces * copies * in_each;
+        let figure = figure(
+            "script",
+            "script",
+            at_once as f64,
+            request,
+            &measured,
+            |pass| &pass.cpu_ns,
+        );
         let title = format!("SDET-like {at_once}");
-        let facts = vec![format!(
-            "{} at once, from {}.",
-            crate::report::text::plural(at_once as usize, "script", "scripts"),
-            crate::report::text::plural(paths.len(), "trace", "traces")
-        )];
-        let mut run = run::describe(&title, facts, &measured[0]);
-        let throughput = throughput(&findings.arms, &figure, measured[0].cpus);
+        let facts = vec![match copies {
+            1 => format!("{} at once.", different(traces)),
+            _ => format!(
+                "{} at once, each in {}.",
+                different(traces),
+                copies_of(copies as u32)
+            ),
+        }];
+        let mut run = run::describe(&title, facts, &measured);
+        run.ram_bytes = Some(ram.bytes);
+        let throughput = throughput(&findings.arms, &figure, measured.cpus);
         let title_of_block = format!("{title}  (see disclaimer)");
         let rows = sdet_block::rows(&throughput);
         findings
@@ -147,7 +160,7 @@ pub fn sdet(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failur
             .push(sdet_block::block(&title_of_block, &rows));
         run.figures = vec![figure];
         findings.runs.push(run);
-        if measured.iter().any(|one| one.interrupted) {
+        if measured.interrupted {
             findings.interrupted = true;
             break;
         }
@@ -186,6 +199,10 @@ fn label(arm: &Arm) -> String {
     }
 }
 
+fn different(traces: u64) -> String {
+    crate::report::text::plural(traces as usize, "trace", "different traces")
+}
+
 fn copies_of(copies: u32) -> String {
     crate::report::text::plural(copies as usize, "copy", "copies")
 }
@@ -202,67 +219,72 @@ fn one_trace(request: &Request, shipped: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-fn load(path: &Path, copies: u32, request: &Request) -> Result<Workload, Failure> {
-    let options = Options {
-        cpus: request.cpus,
-        copies,
-        seed: request.method.seed,
-        ..Options::default()
-    };
-    cli::load(path, &request.designs, options, request.style)
+/// Traces that run at once, ready to be measured.
+struct Load {
+    traces: Vec<TraceReader>,
+    workload: Workload,
 }
 
-/// Measures a load; `None` if the user stopped it and there are results to print.
-fn take(
-    findings: &mut Findings,
-    workload: &Workload,
-    request: &Request,
-    interrupt: &Interrupt,
-) -> Result<Option<Measurement>, Failure> {
-    match run::take(workload, REPLAYED, request, interrupt) {
-        Ok(measured) => {
-            findings.arms = Arm::list(&request.designs, &measured.designs);
-            Ok(Some(measured))
+impl Load {
+    fn of(paths: &[PathBuf], copies: u32, request: &Request) -> Result<Self, Failure> {
+        let options = Options {
+            cpus: request.cpus,
+            copies,
+            seed: request.method.seed,
+            ..Options::default()
+        };
+        let (traces, workload) = cli::load(paths, &request.designs, options, request.style)?;
+        Ok(Self { traces, workload })
+    }
+
+    /// Measures it; `None` if the user stopped it and there are results to print.
+    fn take(
+        &self,
+        findings: &mut Findings,
+        request: &Request,
+        interrupt: &Interrupt,
+    ) -> Result<Option<(Measurement, Ram)>, Failure> {
+        let workload = &self.workload;
+        let ram = Ram::of(request, workload.ram_bytes());
+        let place = |cpu, index| {
+            let all: Vec<&TraceReader> = self.traces.iter().collect();
+            let starved = Starved::at(workload, cpu, index);
+            match Together::of(&all) {
+                Ok(together) => starved.place(workload, together.events()),
+                Err(_) => starved.place(workload, std::iter::empty()),
+            }
+        };
+        match run::take(workload, REPLAYED, ram, request, interrupt, place) {
+            Ok(measured) => {
+                findings.arms = Arm::list(&request.designs, &measured.designs);
+                Ok(Some((measured, ram)))
+            }
+            Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
+                findings.interrupted = true;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
         }
-        Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
-            findings.interrupted = true;
-            Ok(None)
-        }
-        Err(failure) => Err(failure),
     }
 }
 
-/// The figure of everything measured, the slices of one trace after those of the
-/// other. Passes that not all of them completed are left out.
+/// The figure of everything measured.
 fn figure(
     name: &str,
     per: &str,
     units: f64,
     request: &Request,
-    measured: &[&Measurement],
+    measured: &Measurement,
     times: fn(&crate::compare::Pass) -> &Vec<Vec<u64>>,
 ) -> Figure {
-    let passes = measured
-        .iter()
-        .map(|one| one.passes.len())
-        .min()
-        .unwrap_or(0);
-    let of_arm = |arm: usize| -> Vec<Vec<u64>> {
-        (0..passes)
-            .map(|pass| {
-                let parts = measured.iter();
-                parts
-                    .flat_map(|one| times(&one.passes[pass])[arm].clone())
-                    .collect()
-            })
-            .collect()
-    };
+    let passes = &measured.passes;
+    let of_arm = |arm: usize| passes.iter().map(|pass| times(pass)[arm].clone()).collect();
     let input = Input {
         name,
         per,
         units,
         clock: "thread CPU time",
-        times: (0..measured[0].designs.len()).map(of_arm).collect(),
+        times: (0..measured.designs.len()).map(of_arm).collect(),
         spread_units: None,
     };
     Figure::of(&input, &request.method)

@@ -15,6 +15,8 @@ pub(super) struct Next {
     pub(super) copy: u32,
     /// Number of the event in the trace, from 0.
     pub(super) index: u32,
+    /// When it happens among the events of all copies, in microseconds.
+    pub(super) time_us: u64,
 }
 
 /// Merges copies by shifted time.
@@ -55,7 +57,7 @@ impl<I: Iterator<Item = Result<Event, TraceError>>> Merge<I> {
 
     /// The next event of any copy.
     pub(super) fn next(&mut self) -> Result<Option<Next>, TraceError> {
-        let Some(Reverse((_, number))) = self.order.pop() else {
+        let Some(Reverse((time_us, number))) = self.order.pop() else {
             return Ok(None);
         };
         let copy = &mut self.copies[number as usize];
@@ -63,6 +65,7 @@ impl<I: Iterator<Item = Result<Event, TraceError>>> Merge<I> {
             event,
             copy: number,
             index: copy.index - 1,
+            time_us,
         });
         self.advance(number)?;
         Ok(next)

@@ -7,12 +7,14 @@
 
 mod balance;
 mod files;
+mod memory;
 mod merge;
 mod presence;
 mod schedule;
 mod space;
 mod survey;
 mod tasks;
+mod together;
 mod translate;
 
 use thiserror::Error;
@@ -22,6 +24,7 @@ use super::fold::DoesNotFit;
 use super::workload::Workload;
 use merge::Merge;
 use survey::Survey;
+pub use together::Together;
 use translate::Translator;
 use vellum_trace::{Event, Header, TraceError, TraceReader};
 
@@ -46,6 +49,9 @@ pub struct Options {
     pub fault_around: u64,
     /// Pages of the engine; the recorded ones are folded onto them.
     pub pages: Pages,
+    /// A CPU on which nothing happened for this many microseconds of the
+    /// recording was idle, and runs the idle loop; none: no CPU ever does.
+    pub idle_us: Option<u64>,
 }
 
 impl Default for Options {
@@ -56,6 +62,7 @@ impl Default for Options {
             seed: 1,
             fault_around: 16,
             pages: Pages::X86_64,
+            idle_us: None,
         }
     }
 }

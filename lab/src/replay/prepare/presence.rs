@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use vellum_engine::Access;
 
+use super::memory::Holding;
 use crate::replay::explain::Expectation;
 use crate::replay::regions::{Region, Regions, Source};
 
@@ -20,6 +21,8 @@ struct Window {
     written: u64,
     /// Faulted for a write; shared mappings.
     written_shared: u64,
+    /// Private pages that this space made.
+    own: u64,
     /// Mapped in the parent at fork.
     inherited: u64,
     /// Offered by the kernel's fault-around.
@@ -33,6 +36,7 @@ impl Window {
         self.faulted &= !mask;
         self.written &= !mask;
         self.written_shared &= !mask;
+        self.own &= !mask;
         self.inherited &= !mask;
         self.offered &= !mask;
         self.around &= !mask;
@@ -76,6 +80,10 @@ impl Window {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Presence {
     windows: BTreeMap<u64, Window>,
+    /// Private pages that this space made and has.
+    own: u64,
+    /// Such pages that it no longer has, copied on write or unmapped.
+    left: u64,
 }
 
 /// A mask of the bits `from..to` of a window, `to <= WINDOW`.
@@ -129,7 +137,14 @@ impl Presence {
         if access == Access::Write {
             match region.shared {
                 true => window.written_shared |= bit,
-                false => window.written |= bit,
+                false => {
+                    let is_own = window.own & bit != 0;
+                    self.own += u64::from(!is_own);
+                    // Written the first time after a fork: copied.
+                    self.left += u64::from(is_own && window.written & bit == 0);
+                    window.own |= bit;
+                    window.written |= bit;
+                }
             }
         }
         let why = known.explain(bit, region, access, users);
@@ -166,7 +181,11 @@ impl Presence {
         for index in [first, last] {
             if let Some(window) = self.windows.get_mut(&index) {
                 let base = index * WINDOW;
-                window.forget(mask(start.saturating_sub(base), (end - base).min(WINDOW)));
+                let mask = mask(start.saturating_sub(base), (end - base).min(WINDOW));
+                let gone = u64::from((window.own & mask).count_ones());
+                self.own -= gone;
+                self.left += gone;
+                window.forget(mask);
             }
         }
         if last > first + 1 {
@@ -176,7 +195,11 @@ impl Presence {
                 .map(|(index, _)| *index)
                 .collect();
             for index in inner {
-                self.windows.remove(&index);
+                if let Some(window) = self.windows.remove(&index) {
+                    let gone = u64::from(window.own.count_ones());
+                    self.own -= gone;
+                    self.left += gone;
+                }
             }
         }
     }
@@ -213,6 +236,8 @@ impl Presence {
         window.faulted |= set(from.faulted);
         window.written |= set(from.written);
         window.written_shared |= set(from.written_shared);
+        self.own += u64::from((set(from.own) & !window.own).count_ones());
+        window.own |= set(from.own);
         window.inherited |= set(from.inherited);
         window.offered |= set(from.offered);
         window.around |= set(from.around);
@@ -237,6 +262,22 @@ impl Presence {
         for window in self.windows.values_mut() {
             window.written = 0;
         }
-        Self { windows: child }
+        Self {
+            windows: child,
+            ..Self::default()
+        }
+    }
+
+    /// What the space holds. `shared` says whether descendants may have pages
+    /// that it no longer has.
+    pub(super) fn holding(&mut self, shared: bool) -> Holding {
+        if !shared {
+            self.left = 0;
+        }
+        Holding {
+            own: self.own,
+            left: self.left,
+            windows: self.windows.len() as u64,
+        }
     }
 }

@@ -9,6 +9,8 @@ use crate::replay::regions::Regions;
 /// What is known about a space at the current moment of the trace.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Space {
+    /// Whose memory it is.
+    pub(super) node: u32,
     pub(super) regions: Regions,
     pub(super) presence: Presence,
     /// Heap, in pages, once the trace has shown it.
@@ -21,9 +23,10 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// What a forked child starts with.
-    pub(super) fn fork(&mut self) -> Self {
+    /// What a forked child starts with, whose memory is that of `node`.
+    pub(super) fn fork(&mut self, node: u32) -> Self {
         Self {
+            node,
             regions: self.regions.clone(),
             presence: self.presence.fork(),
             heap: self.heap,
@@ -69,13 +72,14 @@ impl Slots {
         }
     }
 
-    /// A task on `cpu` leaves the space in `slot`.
-    pub(super) fn leave(&mut self, cpu: u32, slot: u32) {
+    /// A task on `cpu` leaves the space in `slot`. Returns the node of its memory
+    /// if it was the last one.
+    pub(super) fn leave(&mut self, cpu: u32, slot: u32) -> Option<u32> {
         let space = &mut self.spaces[slot as usize];
         space.users = space.users.saturating_sub(1);
-        if space.users == 0 {
-            *space = Space::default();
+        (space.users == 0).then(|| {
             self.free[cpu as usize].push(slot);
-        }
+            std::mem::take(space).node
+        })
     }
 }

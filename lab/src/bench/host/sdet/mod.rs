@@ -30,6 +30,18 @@ at SPEC has seen it, and its figures must not be compared with any SDET result, 
 /// Numbers of scripts at once in the published tables.
 pub const PUBLISHED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
+/// The shipped recordings of scripts 0, 1, … with seed 1.
+pub const SHIPPED: [&str; 8] = [
+    "sdet-like.vellum",
+    "sdet-like-1.vellum",
+    "sdet-like-2.vellum",
+    "sdet-like-3.vellum",
+    "sdet-like-4.vellum",
+    "sdet-like-5.vellum",
+    "sdet-like-6.vellum",
+    "sdet-like-7.vellum",
+];
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {

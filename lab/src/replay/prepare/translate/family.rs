@@ -19,7 +19,7 @@ impl Translator<'_> {
             self.repairs.unknown_task += 1;
         }
         let cpu = self.balance.place(task, None);
-        let space = self.slots.take(cpu, new_space());
+        let space = self.new_space(cpu);
         let state = &mut self.tasks[task];
         state.started = true;
         state.cpu = cpu;
@@ -43,7 +43,9 @@ impl Translator<'_> {
             let place = self.put(parent, op, Class::Share, &[changes_space(from)])?;
             (from, place)
         } else {
-            let copy = self.space(parent).fork();
+            let above = self.space(parent).node;
+            let node = self.memory.begin(Some(above));
+            let copy = self.space(parent).fork(node);
             let space = self.slots.take(cpu, copy);
             let op = Op::Fork {
                 parent: slot(from),
@@ -72,7 +74,7 @@ impl Translator<'_> {
         let old = self.tasks[task].space;
         let cpu = self.balance.place(task, Some(self.tasks[task].cpu));
         self.tasks[task].cpu = cpu;
-        let new = self.slots.take(cpu, new_space());
+        let new = self.new_space(cpu);
         let op = Op::Exec {
             old: slot(old),
             new: slot(new),
@@ -95,11 +97,23 @@ impl Translator<'_> {
 
     /// `task` has just left `space`; a parent in vfork continues.
     fn leave(&mut self, task: usize, cpu: u32, space: u32) {
-        self.slots.leave(cpu, space);
+        if let Some(node) = self.slots.leave(cpu, space) {
+            self.memory.end(node);
+        }
         if let Some(parent) = self.tasks[task].vfork_parent.take() {
             let released = self.tasks[task].last;
             self.cause(parent, released);
         }
+    }
+
+    /// The slot of an empty space that a task on `cpu` makes.
+    fn new_space(&mut self, cpu: u32) -> u32 {
+        let space = Space {
+            node: self.memory.begin(None),
+            users: 1,
+            ..Space::default()
+        };
+        self.slots.take(cpu, space)
     }
 
     pub(super) fn wait(&mut self, parent: usize, child: TaskId) -> Done {
@@ -107,12 +121,5 @@ impl Translator<'_> {
         let ended = self.tasks[child].last;
         self.cause(parent, ended);
         Ok(())
-    }
-}
-
-fn new_space() -> Space {
-    Space {
-        users: 1,
-        ..Space::default()
     }
 }

@@ -9,6 +9,9 @@ use crate::replay::regions::{Region, Source};
 use crate::replay::workload::Class;
 use vellum_trace::FileId;
 
+/// Tells numbers of shared-memory objects from those of files.
+const SHARED_MEMORY: u32 = 1 << 31;
+
 impl Translator<'_> {
     /// A touch of `page`, in whose place there is a mapping afterwards.
     pub(super) fn fault(&mut self, task: usize, page: u64, access: Access, class: Class) -> Done {
@@ -42,9 +45,18 @@ impl Translator<'_> {
         if known && self.fold_shift() > 0 {
             return Ok(());
         }
+        if let Source::Object {
+            object,
+            page: first,
+        } = region.source
+        {
+            let at = first + (page - region.start);
+            self.memory.cache(object | SHARED_MEMORY, at, at + 1);
+        }
         let place = match region.file_page(page) {
             Some((file, file_page)) => {
                 self.ensure_length(task, file, file_page + 1)?;
+                self.memory.cache(file.0, file_page, file_page + 1);
                 let uses = [uses_space(space), uses_file(file)];
                 self.put_expecting(task, op, class, expectation, &uses)?
             }

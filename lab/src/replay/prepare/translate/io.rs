@@ -43,6 +43,7 @@ impl Translator<'_> {
 
     fn set_length(&mut self, task: usize, file: FileSlot, pages: u64) -> Done {
         self.files.set_pages(file, pages);
+        self.memory.uncache(file.0, pages);
         let op = Op::Truncate { file, pages };
         self.put(task, op, Class::File, &[changes_file(file)])?;
         Ok(())
@@ -61,6 +62,7 @@ impl Translator<'_> {
             return Ok(());
         };
         self.ensure_length(task, file, end)?;
+        self.memory.cache(file.0, page, end);
         let op = Op::FileRead {
             file,
             page,
@@ -83,6 +85,7 @@ impl Translator<'_> {
             return Ok(());
         };
         self.files.set_pages(file, known.max(end));
+        self.memory.cache(file.0, page, end);
         let op = Op::FileWrite {
             file,
             page,

@@ -14,6 +14,7 @@ use vellum_engine::{FileSlot, Op, Prot, SpaceSlot};
 
 use super::balance::Balance;
 use super::files::Files;
+use super::memory::Memory;
 use super::merge::Next;
 use super::schedule::{Item, Place, Resource, Scheduler, Use};
 use super::space::{Slots, Space};
@@ -33,6 +34,10 @@ const USER_PAGES: u64 = 1 << 35;
 /// engine's pages as if they had this size.
 const PAGE_SHIFT: u32 = 12;
 
+/// Frames that a CPU zeroes in one idle time, one for each microsecond of it, at
+/// the most.
+const IDLE_FRAMES: u64 = 1024;
+
 type Done = Result<(), PrepareError>;
 
 /// The state of the translation.
@@ -46,6 +51,10 @@ pub(super) struct Translator<'a> {
     slots: Slots,
     files: Files,
     repairs: Repairs,
+    memory: Memory,
+    /// Simulated CPUs on which something has happened: when it last did, in
+    /// microseconds of the merged recording.
+    busy_until: Vec<u64>,
     /// Shared-memory objects made by mappings.
     objects: u32,
     events: u64,
@@ -71,6 +80,8 @@ impl<'a> Translator<'a> {
             slots: Slots::new(options.cpus),
             files: Files::new(header, options, survey),
             repairs: Repairs::default(),
+            memory: Memory::default(),
+            busy_until: vec![0; options.cpus],
             objects: 0,
             events: 0,
             origin: 0,
@@ -94,6 +105,7 @@ impl<'a> Translator<'a> {
         }
         self.start_if_new(task)?;
         let cpu = self.tasks[task].cpu;
+        self.idle_until(cpu, next.time_us)?;
         self.balance.done(task, cpu);
         let Some(fold) = self.folds.get_mut(next.copy as usize) else {
             return self.dispatch(task, next.event.kind);
@@ -168,6 +180,7 @@ impl<'a> Translator<'a> {
             fault_around: self.options.fault_around,
             pages: self.options.pages,
             repairs: self.repairs,
+            peak_pages: self.memory.peak(),
         }
     }
 
@@ -211,6 +224,10 @@ impl<'a> Translator<'a> {
                 self.slots.spaces[slot as usize].recent.clear();
             }
         }
+        let space = &mut self.slots.spaces[state.space as usize];
+        let shared = self.memory.is_shared(space.node);
+        let holding = space.presence.holding(shared);
+        self.memory.note(space.node, holding);
         let item = Item {
             op,
             class,
@@ -221,6 +238,27 @@ impl<'a> Translator<'a> {
         state.causes.clear();
         state.last = Some(place);
         Ok(place)
+    }
+
+    /// Something happens on `cpu` at `now`. If nothing did for as long as makes a
+    /// CPU idle, the idle loop runs first.
+    fn idle_until(&mut self, cpu: u32, now: u64) -> Done {
+        let since = std::mem::replace(&mut self.busy_until[cpu as usize], now);
+        let gap = now.saturating_sub(since);
+        match self.options.idle_us {
+            Some(least) if gap >= least.max(1) => {}
+            _ => return Ok(()),
+        }
+        let item = Item {
+            op: Op::Idle {
+                frames: gap.min(IDLE_FRAMES) as u32,
+            },
+            class: Class::Idle,
+            expectation: Expectation::AsRecorded,
+            origin: self.origin,
+        };
+        self.scheduler.emit(cpu, item, &[], &[])?;
+        Ok(())
     }
 
     /// `task` waits for `place` before its next operation.

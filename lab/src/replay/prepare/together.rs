@@ -1,0 +1,138 @@
+//! Several traces as one: their process families run at the same time, on the same
+//! files where nobody changes them.
+
+use std::collections::HashMap;
+
+use super::survey::Survey;
+use vellum_trace::{Event, EventKind, FileId, Header, TaskId, TraceError, TraceReader};
+
+/// Traces that begin at the same moment, with one table of tasks and one of files.
+pub struct Together<'t> {
+    parts: Vec<Part<'t>>,
+    header: Header,
+}
+
+/// One of the traces, and where its numbers went.
+struct Part<'t> {
+    trace: &'t TraceReader,
+    /// Its task 0 in the common table.
+    first_task: u32,
+    /// Its command name 0.
+    first_string: u32,
+    /// Its files.
+    files: Vec<FileId>,
+}
+
+impl<'t> Together<'t> {
+    /// Joins `traces`. A file that several name alike, with the same inode and
+    /// length, and that none of them changes, is one file.
+    ///
+    /// # Errors
+    /// A trace cannot be read.
+    pub fn of(traces: &[&'t TraceReader]) -> Result<Self, TraceError> {
+        let mut header = Header::default();
+        let mut known: HashMap<(&str, u32, u64, u64), FileId> = HashMap::new();
+        let mut parts = Vec::with_capacity(traces.len());
+        for &trace in traces {
+            let own = trace.header();
+            let changed = match traces {
+                // Nobody to share a file with.
+                [_] => vec![true; own.files.len()],
+                _ => Survey::of(own, trace.events())?.written,
+            };
+            let first_task = header.tasks.len() as u32;
+            header.tasks.extend(own.tasks.iter().map(|task| {
+                let parent = task.parent.map(|parent| TaskId(parent.0 + first_task));
+                vellum_trace::Task { parent, ..*task }
+            }));
+            let mut files = Vec::with_capacity(own.files.len());
+            for (file, changed) in own.files.iter().zip(changed) {
+                let next = FileId(header.files.len() as u32);
+                let key = (file.name.as_str(), file.device, file.inode, file.size);
+                let id = match changed || file.name.is_empty() {
+                    true => next,
+                    false => *known.entry(key).or_insert(next),
+                };
+                if id == next {
+                    header.files.push(file.clone());
+                }
+                files.push(id);
+            }
+            parts.push(Part {
+                trace,
+                first_task,
+                first_string: header.strings.len() as u32,
+                files,
+            });
+            header.strings.extend(own.strings.iter().cloned());
+            header.lost += own.lost;
+            header.events += own.events;
+            header.duration_us = header.duration_us.max(own.duration_us);
+            header.environment.memory = header.environment.memory.max(own.environment.memory);
+        }
+        Ok(Self { parts, header })
+    }
+
+    /// The common tables.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The events of all, by time; at one time, in the order of the traces.
+    pub fn events(&self) -> impl Iterator<Item = Result<Event, TraceError>> + '_ {
+        let mut streams: Vec<_> = self
+            .parts
+            .iter()
+            .map(|part| (part, part.trace.events().peekable()))
+            .collect();
+        std::iter::from_fn(move || {
+            let time = |next: Option<&Result<Event, TraceError>>| match next? {
+                Ok(event) => Some(event.time_us),
+                // A trace that cannot be read ends everything at once.
+                Err(_) => Some(0),
+            };
+            let times = streams.iter_mut().enumerate();
+            let times = times.filter_map(|(at, (_, events))| Some((time(events.peek())?, at)));
+            let (_, first) = times.min()?;
+            let (part, events) = &mut streams[first];
+            Some(events.next()?.map(|event| part.renumber(event)))
+        })
+    }
+}
+
+impl Part<'_> {
+    fn task(&self, task: TaskId) -> TaskId {
+        TaskId(task.0 + self.first_task)
+    }
+
+    fn file(&self, file: FileId) -> FileId {
+        self.files[file.0 as usize]
+    }
+
+    /// An event of the trace, in the common numbers.
+    fn renumber(&self, mut event: Event) -> Event {
+        event.task = self.task(event.task);
+        match &mut event.kind {
+            EventKind::Create { child, .. } | EventKind::Wait { child } => {
+                *child = self.task(*child)
+            }
+            EventKind::Exec { name } => *name += self.first_string,
+            EventKind::Map {
+                file: Some(file), ..
+            }
+            | EventKind::MapAround { file, .. }
+            | EventKind::FileRead { file, .. }
+            | EventKind::FileWrite { file, .. }
+            | EventKind::Truncate { file, .. } => *file = self.file(*file),
+            EventKind::Map { file: None, .. }
+            | EventKind::Exit
+            | EventKind::Unmap { .. }
+            | EventKind::Protect { .. }
+            | EventKind::Remap { .. }
+            | EventKind::Brk { .. }
+            | EventKind::Advise { .. }
+            | EventKind::Fault { .. } => {}
+        }
+        event
+    }
+}

@@ -240,24 +240,22 @@ fn strays_of_every_arm_are_held_as_far_as_documented() {
     }
 }
 
+/// Of the resolution that a run has: how fine it is differs from run to run.
 #[test]
 fn a_difference_of_twice_the_resolution_is_nearly_always_found() {
     for (name, world) in WORLDS {
         for designs in [2, 5] {
-            let resolution = |seed| {
-                let found = world.compare(seed, &vec![1.0; designs], 6);
-                found.judged[0].resolution.expect("6 passes").total()
-            };
-            let mut resolutions: Vec<f64> = (0..51).map(resolution).collect();
-            resolutions.sort_by(f64::total_cmp);
-            let mut times = vec![1.0; designs];
-            times[1] = 1.0 + 2.0 * resolutions[25];
-            let found = (100..200).filter(|&seed| {
+            let found = (0..100).filter(|&seed| {
+                let mut times = vec![1.0; designs];
+                let same = world.compare(seed, &times, 6);
+                let resolution = same.judged[0].resolution.expect("6 passes");
+                // The same disturbances again.
+                times[1] = 1.0 + 2.0 * resolution.total();
                 let found = world.compare(seed, &times, 6);
                 found.judged[0].verdict == Verdict::More
             });
             let found = found.count();
-            assert!(found >= 90, "{name}, {designs} designs: {found} of 100");
+            assert!(found >= 95, "{name}, {designs} designs: {found} of 100");
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Object-based reverse mapping for file pages, chains for anonymous ones
 //! (`rmap=partial`).
 //!
-//! McCracken's objrmap (2003) as `-mm2` of that March had it: `file_pages`
-//! says how pages of objects are found.
+//! McCracken's objrmap (2003) as `-mm2` of that March had it. `file_pages`
+//! says how pages of objects are found. A page of an object counts its mappings
+//! in the word that chains use for others, under the same lock bit (`pte_chain_lock`):
+//! the kernels of 2003 had no other count, and took the lock for every entry.
 
 use super::chains::Chains;
 use super::file_pages::{FilePages, is_of_object};
@@ -12,12 +14,33 @@ use crate::design::Design;
 use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::ArenaMaker;
+use crate::sync::atomic::Ordering;
 use crate::table::{Format, PteRef};
 
 /// The `partial` design.
 pub struct Partial {
     anonymous: Chains,
     files: FilePages,
+}
+
+impl Partial {
+    /// Changes the counts of the pages of an object, each under its lock.
+    #[inline]
+    fn count<P: Platform>(&self, env: &Env<'_, P>, run: &Run, change: impl Fn(u64) -> u64) {
+        for step in 0..run.count {
+            let guard = self
+                .anonymous
+                .lock(env, run.frame.offset(step << run.order));
+            let count = guard.value();
+            guard.unlock_with(change(count));
+        }
+    }
+}
+
+/// The count of a page that lost a mapping.
+fn decremented(count: u64) -> u64 {
+    debug_assert!(count > 0, "a page lost more mappings than it had");
+    count.saturating_sub(1)
 }
 
 impl ReverseMap for Partial {
@@ -66,6 +89,7 @@ impl ReverseMap for Partial {
     ) {
         if is_of_object(env, run.frame) {
             self.files.add(env, run);
+            self.count(env, run, |count| count + 1);
         } else {
             self.anonymous.add(env, ctx, run, place, fresh);
         }
@@ -81,6 +105,7 @@ impl ReverseMap for Partial {
     ) {
         if is_of_object(env, run.frame) {
             self.files.duplicate(env, run);
+            self.count(env, run, |count| count + 1);
         } else {
             self.anonymous.duplicate(env, ctx, run, place);
         }
@@ -96,6 +121,7 @@ impl ReverseMap for Partial {
     ) {
         if is_of_object(env, run.frame) {
             self.files.remove(env, run);
+            self.count(env, run, decremented);
         } else {
             self.anonymous.remove(env, ctx, run, place);
         }
@@ -158,7 +184,16 @@ impl ReverseMap for Partial {
         frames: &[Pfn],
         visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
-        self.files.visit(env, topology, frames, visitor)
+        self.files
+            .visit(env, topology, frames, &mut |page, slot: &Slot<'_, F>| {
+                let verdict = visitor(page, slot);
+                if verdict == Verdict::Unmapped {
+                    let guard = self.anonymous.lock(env, page);
+                    let count = guard.value();
+                    guard.unlock_with(decremented(count));
+                }
+                verdict
+            })
     }
 
     fn stats(&self) -> RmapStats {
@@ -174,7 +209,12 @@ impl ReverseMap for Partial {
         maps: u32,
     ) -> Result<(), &'static str> {
         if env.memory.frame(frame).kind() == Kind::Object {
-            return Ok(());
+            // The lock bit would make it another number.
+            let count = env.memory.frame(frame).rmap().load(Ordering::Acquire);
+            return match count == u64::from(maps) {
+                true => Ok(()),
+                false => Err("the design's count of mappings is not the frame's"),
+            };
         }
         self.anonymous.check_frame(env, frame, maps)
     }

@@ -404,6 +404,19 @@ fn partial_finds_an_objects_entries_through_its_regions() {
     for at in [10, 600, 700] {
         map(at, page);
         frame.add_mapping().unwrap();
+        // Of entries of an object the design keeps the number.
+        let pte = PteRef {
+            table: root,
+            index: 0,
+        };
+        let place = Place {
+            space: 1,
+            space_state: &(),
+            region: &(),
+            bias: 0,
+        };
+        let run = Run::single(page, pte, Vpn(at));
+        rmap.add(&env, &mut (), &run, place, false);
     }
     map(11, Pfn(0x900));
     // A region whose table is missing, one that shows another page, one whose

@@ -75,7 +75,12 @@ impl Chains {
         }
     }
 
-    fn lock<'a, P: Platform>(&self, env: &Env<'a, P>, frame: Pfn) -> BitGuard<'a, AtomicU64> {
+    /// Takes the lock of a frame, in its word.
+    pub(super) fn lock<'a, P: Platform>(
+        &self,
+        env: &Env<'a, P>,
+        frame: Pfn,
+    ) -> BitGuard<'a, AtomicU64> {
         self.cpus.get(env.pin).locks.bump();
         env.memory.frame(frame).rmap().lock_bit(LOCK_BIT, env.pin)
     }
@@ -367,19 +372,11 @@ impl ReverseMap for Chains {
         (): &mut (),
         run: &Run,
         _place: Place<'_, (), ()>,
-        fresh: bool,
+        _fresh: bool,
     ) {
         self.cpus.get(env.pin).adds.add(u64::from(run.count));
-        if fresh && self.direct {
-            // Nobody else knows the frames: no lock to take.
-            for step in 0..run.count {
-                let frame = env.memory.frame(run.frame.offset(step << run.order));
-                frame
-                    .rmap()
-                    .store(direct(run.pte.offset(step)), Ordering::Release);
-            }
-            return;
-        }
+        // Nobody else knows fresh frames, and no lock would be needed. The
+        // kernels that this stands for took it all the same.
         self.for_run(env, run, |word, pte| self.inserted(env, word, pte));
     }
 

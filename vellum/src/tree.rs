@@ -8,12 +8,14 @@
 //! their own, and can be searched beside a writer.
 
 mod interval;
+mod list;
 mod ranges;
 
 use core::cmp::Ordering as Side;
 use core::marker::PhantomData;
 
 pub use interval::{Interval, IntervalTree, Spans};
+pub use list::IntervalList;
 pub use ranges::{Found, RangeNode, RangeTree, Room, Shape, Walk};
 
 use crate::slab::{Arena, Handle, Item};

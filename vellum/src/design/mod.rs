@@ -1,15 +1,19 @@
 //! The options of a design, and their parser. The tables in `tables.rs` are what
 //! the parser, the help text, the dispatch, the tests and the benchmarks read.
 //!
-//! The syntax is that of kernel boot parameters: `rmap=chains,direct=off`.
+//! The syntax is that of kernel boot parameters: `rmap=chains,direct=off`. A
+//! published kernel is one word: `as=linux-2.5.65-mm2`.
 
+mod presets;
 mod tables;
 
 #[cfg(test)]
 mod tests;
 
+pub use presets::{PRESETS, Preset};
 pub use tables::{
-    Design, ForkCopy, OPTIONS, QuickLevels, QuickMark, QuickNode, Rmap, TableFormat, TableSource,
+    Design, ForkCopy, OPTIONS, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, TableFormat,
+    TableSource,
 };
 
 use alloc::format;
@@ -41,8 +45,8 @@ impl OptionInfo {
         OPTIONS.iter().find(|info| info.name == name)
     }
 
-    /// Whether this option changes something when `option` has `value`, and
-    /// otherwise does not.
+    /// Whether this option changes something only with some values of `option`,
+    /// `value` among them.
     fn matters_with(&self, option: &str, value: &str) -> bool {
         self.only_with
             .is_some_and(|(of, values)| of == option && values.contains(&value))
@@ -132,7 +136,8 @@ impl core::error::Error for DesignError {}
 
 impl Design {
     /// Reads option syntax: `name=value` separated by commas or blanks.
-    /// Options not given keep their default; a later one wins.
+    /// Options not given keep their default; a later one wins. `as=` sets all of
+    /// them to what a published kernel did ([`PRESETS`]).
     ///
     /// # Errors
     /// [`DesignError`], which names the valid options or values.
@@ -148,12 +153,30 @@ impl Design {
         Ok(design)
     }
 
+    /// The design of a published kernel.
+    fn published(name: &str) -> Result<Design, DesignError> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let preset = preset.ok_or_else(|| {
+            let mut text = format!("'as={name}': there is no such kernel; valid ones:");
+            for preset in PRESETS {
+                let _ = write!(text, " {}", preset.name);
+            }
+            DesignError(text)
+        })?;
+        Design::parse(preset.settings)
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), DesignError> {
+        if name == "as" {
+            *self = Design::published(value)?;
+            return Ok(());
+        }
         let info = OptionInfo::named(name).ok_or_else(|| {
             let mut text = format!("unknown design option '{name}'; valid options:");
             for info in OPTIONS {
                 let _ = write!(text, " {}", info.name);
             }
+            text += "; or as=, for a published kernel";
             DesignError(text)
         })?;
         let index = info

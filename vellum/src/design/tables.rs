@@ -163,6 +163,8 @@ choices! {
     QuickLevels;
     /// One list.
     Unified "unified";
+    /// One for each level above the lowest, and none for that.
+    Upper "upper";
     /// One for each level.
     Separate "separate";
 }
@@ -183,6 +185,15 @@ choices! {
     Node "node";
     /// The memory of the machine.
     Total "total";
+}
+
+choices! {
+    /// How an object keeps the regions that map it: `regions=`.
+    RegionIndex;
+    /// An interval tree.
+    Tree "tree";
+    /// Two lists, of private and of shared mappings, that are searched whole.
+    List "list";
 }
 
 choices! {
@@ -291,8 +302,8 @@ options! {
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";
     "quicklevels" quick_levels: QuickLevels = "unified", only with "ptepage" = ["quicklist"];
-        "quicklist: one list for all levels, or one for each";
-        "ia64 Linux 2.6.8 had one a level; one list for all (Holt 2005)";
+        "quicklist: one list for all levels, one for each, or none for the lowest";
+        "ia64 Linux 2.4 had one a level, 2.6.8 none for the lowest; one list for all (Holt 2005)";
     "quicknode" quick_node: QuickNode = "home", only with "ptepage" = ["quicklist"];
         "quicklist: tables of other nodes go to the allocator, or are kept";
         "tables trapped on another node after fork and migration (Holt 2004)";
@@ -307,6 +318,9 @@ options! {
     "faultaround" fault_around: u32 = "16";
         "pages of a file that one read fault maps if they are cached";
         "fault-around (Shutemov 2014), 64 KiB in Linux";
+    "regions" region_index: RegionIndex = "tree";
+        "how an object's regions are found: an interval tree, or lists searched whole";
+        "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";
     "forkcopy" fork_copy: ForkCopy = "needed";
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";

@@ -52,6 +52,54 @@ fn a_refusal_names_the_valid_values() {
 }
 
 #[test]
+fn a_preset_gives_every_option_that_matters_to_it() {
+    for (number, preset) in PRESETS.iter().enumerate() {
+        let design = Design::parse(&format!("as={}", preset.name)).unwrap();
+        assert_eq!(design, Design::parse(preset.settings).unwrap());
+        let given: Vec<_> = preset.settings.split(',').collect();
+        let value_of = |name: &str| {
+            let mut pairs = given.iter().filter_map(|part| part.split_once('='));
+            pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
+        };
+        for info in OPTIONS {
+            let matters = info.only_with.is_none_or(|(of, values)| {
+                value_of(of).is_some_and(|value| values.contains(&value))
+            });
+            let times = given
+                .iter()
+                .filter(|part| part.starts_with(&format!("{}=", info.name)))
+                .count();
+            assert_eq!(
+                times,
+                usize::from(matters),
+                "{}, {}",
+                preset.name,
+                info.name
+            );
+        }
+        let before = &PRESETS[..number];
+        assert!(before.iter().all(|other| other.name != preset.name));
+        assert!(!preset.source.is_empty() && !preset.meaning.is_empty());
+    }
+}
+
+#[test]
+fn options_after_a_preset_change_it_and_it_sets_all_others() {
+    let kernel = Design::parse("as=linux-2.5.65-mm2").unwrap();
+    assert_eq!((kernel.rmap, kernel.fault_around), (Rmap::Partial, 1));
+    assert_eq!(kernel.region_index, RegionIndex::List);
+    assert_eq!(kernel.fork_copy, ForkCopy::All);
+    let changed = Design::parse("as=linux-2.5.65-mm2,rmap=chains").unwrap();
+    let rmap = Rmap::Chains;
+    assert_eq!(changed, Design { rmap, ..kernel });
+    let reset = Design::parse("faultaround=64 hint=off as=linux-2.5.65-mm2").unwrap();
+    assert_eq!(reset, kernel);
+    assert_eq!(Design::parse(&kernel.to_string()).unwrap(), kernel);
+    let error = Design::parse("as=linux-1.0").unwrap_err();
+    assert!(error.0.contains(" linux-2.6.8-ia64"), "{error}");
+}
+
+#[test]
 fn types_have_the_names_of_the_values_that_select_them() {
     for &rmap in Rmap::ALL {
         crate::with_rmap!(rmap, R => assert_eq!(R::NAME, rmap.name()));

@@ -5,6 +5,7 @@ use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
 use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
+use crate::design::RegionIndex;
 use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
@@ -31,16 +32,18 @@ pub enum CachedPage {
 pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
     nodes: Arena<RadixNode>,
+    region_index: RegionIndex,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
-    /// No objects yet.
-    pub fn new(arenas: &ArenaMaker) -> Self {
+    /// No objects yet. They keep their regions as `region_index` says.
+    pub fn new(arenas: &ArenaMaker, region_index: RegionIndex) -> Self {
         Objects {
             arena: arenas.make(),
             nodes: arenas.make(),
+            region_index,
             locks: PageLocks::default(),
         }
     }
@@ -131,14 +134,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         arena: &'a Arena<T>,
         handle: u32,
     ) -> ObjectRegions<'a, T> {
-        let object = self.get(handle);
-        ObjectRegions::new(
-            arena,
-            &object.regions_lock,
-            &object.regions,
-            &object.last_region,
-            &object.region_departures,
-        )
+        ObjectRegions::new(self.region_index, arena, &self.get(handle).regions)
     }
 
     /// The page at `index` if it is cached, in whatever state it is, without a

@@ -15,6 +15,7 @@ mod cache;
 mod lru;
 mod page_lock;
 mod radix;
+mod region_set;
 mod regions;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use cache::{CachedPage, Objects};
 pub use lru::{Aging, Inserted};
 pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
+pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
 
 use crate::frame::Site;
@@ -84,12 +86,8 @@ pub struct Object<S> {
     /// Frames in the radix tree.
     cached: AtomicU64,
     cache_lock: AtomicU32,
-    regions_lock: AtomicU32,
-    /// Where the last search for regions ended.
-    last_region: AtomicU32,
-    /// How often a region has left the tree of regions.
-    region_departures: AtomicU32,
-    regions: AtomicU32,
+    /// The regions that map it.
+    regions: RegionRoots,
     link: AtomicU32,
     /// Held by writes that may extend the object, and by truncations.
     pub(crate) size_lock: SleepLock,
@@ -109,10 +107,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cache: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             cache_lock: AtomicU32::new(0),
-            regions_lock: AtomicU32::new(0),
-            last_region: AtomicU32::new(0),
-            region_departures: AtomicU32::new(0),
-            regions: AtomicU32::new(0),
+            regions: RegionRoots::default(),
             link: AtomicU32::new(0),
             size_lock: SleepLock::default(),
             rmap: S::default(),

@@ -1,30 +1,35 @@
-//! Which regions map an object: an interval tree by page index.
+//! Which regions map an object: an interval tree by page index, or lists.
 //!
 //! Truncation needs it for copies that private mappings made, and
 //! object-based reverse mapping finds everything through it. A region's
-//! interval is where its pages lie in the object; a stabbing query costs
-//! O(log n + hits).
+//! interval is where its pages lie in the object; a stabbing query of the tree
+//! costs O(log n + hits), of the lists O(n).
 
 use core::ops::ControlFlow;
 
+use super::region_set::{RegionRoots, RegionSet};
+use crate::design::RegionIndex;
 use crate::slab::{Arena, Handle};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::Ordering;
 use crate::sync::{BitLock, Pin};
-use crate::tree::IntervalTree;
+use crate::tree::Spans;
 
-pub use crate::tree::{Interval, Spans as MappedBy};
+pub use crate::tree::Interval;
 
 const LOCK_BIT: u32 = 0;
 
-/// The regions of one object: the regions' arena, the object's lock and root.
+/// A region, as its object sees it: it covers the pages that it shows.
+pub trait MappedBy: Spans {
+    /// Whether stores reach the object. It does not change while the region
+    /// maps the object.
+    fn is_shared(&self) -> bool;
+}
+
+/// The regions of one object: the regions' arena, the object's lock and roots.
 pub struct ObjectRegions<'a, T: MappedBy> {
-    lock: &'a AtomicU32,
-    tree: IntervalTree<'a, T>,
-    /// The region at which the last search ended, under the lock: consecutive
-    /// pages are mostly looked for in turn.
-    last: &'a AtomicU32,
-    /// How often a region has left the tree, under the lock.
-    departures: &'a AtomicU32,
+    arena: &'a Arena<T>,
+    roots: &'a RegionRoots,
+    set: RegionSet<'a, T>,
 }
 
 /// How far a pass over an object's regions has come; see
@@ -46,69 +51,61 @@ impl<T> Default for Pass<T> {
 }
 
 impl<'a, T: MappedBy> ObjectRegions<'a, T> {
-    pub(super) fn new(
-        arena: &'a Arena<T>,
-        lock: &'a AtomicU32,
-        root: &'a AtomicU32,
-        last: &'a AtomicU32,
-        departures: &'a AtomicU32,
-    ) -> Self {
+    pub(super) fn new(index: RegionIndex, arena: &'a Arena<T>, roots: &'a RegionRoots) -> Self {
         ObjectRegions {
-            lock,
-            tree: IntervalTree::new(arena, root),
-            last,
-            departures,
+            arena,
+            roots,
+            set: RegionSet::new(index, arena, roots),
         }
     }
 
+    fn put_in(&self, region: Handle<T>) {
+        self.set.insert(self.arena, region);
+    }
+
     fn take_out(&self, region: Handle<T>) {
-        if self.last.load(Ordering::Relaxed) == region.raw() {
-            self.last.store(0, Ordering::Relaxed);
-        }
-        let departures = self.departures.load(Ordering::Relaxed);
-        self.departures
-            .store(departures.wrapping_add(1), Ordering::Relaxed);
-        self.tree.remove(region);
+        self.roots.left(region.raw());
+        self.set.remove(self.arena, region);
     }
 
     /// A region maps the object from now on.
     pub fn insert(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        self.tree.insert(region);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        self.put_in(region);
     }
 
     /// A region maps the object no more.
     pub fn remove(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
         self.take_out(region);
     }
 
     /// Changes the part of the object that a region maps.
     pub fn change(&self, pin: &Pin<'_>, region: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
         self.take_out(region);
         change();
-        self.tree.insert(region);
+        self.put_in(region);
     }
 
     /// Cuts a region: `change` leaves `head` its first part and makes `tail`
     /// the second. Whoever looks finds each page in one region.
     pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
         self.take_out(head);
         change();
-        self.tree.insert(head);
-        self.tree.insert(tail);
+        self.put_in(head);
+        self.put_in(tail);
     }
 
     /// The reverse of [`ObjectRegions::split`]: `change` makes `head` map what
     /// both mapped.
     pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
         self.take_out(tail);
         self.take_out(head);
         change();
-        self.tree.insert(head);
+        self.put_in(head);
     }
 
     /// Goes on with a pass over every region that maps a page in `first..end`,
@@ -131,8 +128,8 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         pass: &mut Pass<T>,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) -> bool {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        let departures = self.departures.load(Ordering::Relaxed);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let departures = self.roots.departures();
         if pass.departures != departures {
             *pass = Pass {
                 done: Handle::NONE,
@@ -150,9 +147,10 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
             flow
         };
         if begun_after.is_none() {
-            self.tree.overlapping(first, end, each);
+            self.set.overlapping(first, end, each);
         } else {
-            self.tree.overlapping_after(begun_after, first, end, each);
+            self.set
+                .overlapping_after(self.arena, begun_after, (first, end), each);
         }
         !broke
     }
@@ -167,33 +165,38 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         end: u64,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
-        let mut last = Handle::from_raw(self.last.load(Ordering::Relaxed));
-        if !last.is_none() {
-            let region = self.tree.item(last);
+        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let RegionSet::Tree(tree) = &self.set else {
+            return self.set.overlapping(first, end, visit);
+        };
+        let last = &self.roots.last;
+        let mut known = Handle::from_raw(last.load(Ordering::Relaxed));
+        if !known.is_none() {
+            let region = tree.item(known);
             if region.first_index() >= end || region.end_index() <= first {
-                last = Handle::NONE;
-            } else if visit(last, region).is_break() {
+                known = Handle::NONE;
+            } else if visit(known, region).is_break() {
                 return;
             }
         }
-        self.tree.overlapping(first, end, |handle, region| {
-            if handle == last {
+        tree.overlapping(first, end, |handle, region| {
+            if handle == known {
                 return ControlFlow::Continue(());
             }
             let flow = visit(handle, region);
             if flow.is_break() {
-                self.last.store(handle.raw(), Ordering::Relaxed);
+                last.store(handle.raw(), Ordering::Relaxed);
             }
             flow
         });
     }
 
-    /// Checks the tree while nothing else runs; returns its size.
+    /// Checks the tree or the lists while nothing else runs; returns the number of
+    /// regions.
     ///
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<u64, &'static str> {
-        self.tree.check(|_| Ok(()))
+        self.set.check()
     }
 }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
+use core::cell::Cell;
 use core::ops::ControlFlow;
 
 use super::*;
 use crate::addr::Pfn;
+use crate::design::RegionIndex;
 use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
 use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
+use crate::tree::Spans;
 
 type Memory = PhysicalMemory<TestMachine>;
 
@@ -150,11 +154,17 @@ fn one_preparation_is_enough_for_the_deepest_insertion() {
     assert!(Radix::prepare(&nodes, &pin, &memory).is_err());
 }
 
+std::thread_local! {
+    /// How often a region was asked where it begins.
+    static LOOKED: Cell<u64> = const { Cell::new(0) };
+}
+
 /// An item that maps pages `first..end`.
 #[derive(Default)]
 struct Extent {
     first: AtomicU64,
     end: AtomicU64,
+    shared: AtomicBool,
     interval: Interval,
     link: AtomicU32,
 }
@@ -169,11 +179,12 @@ impl Item for Extent {
     }
 }
 
-impl MappedBy for Extent {
+impl Spans for Extent {
     fn interval(&self) -> &Interval {
         &self.interval
     }
     fn first_index(&self) -> u64 {
+        LOOKED.set(LOOKED.get() + 1);
         self.first.load(Ordering::Relaxed)
     }
     fn end_index(&self) -> u64 {
@@ -181,18 +192,33 @@ impl MappedBy for Extent {
     }
 }
 
-/// No regions yet; the words are what an object keeps for them.
-fn regions<'a>(arena: &'a Arena<Extent>, words: &'a [AtomicU32; 4]) -> ObjectRegions<'a, Extent> {
-    let [lock, root, last, departures] = words;
-    ObjectRegions::new(arena, lock, root, last, departures)
+impl MappedBy for Extent {
+    fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
+    }
+}
+
+/// No regions yet, kept as `index` says.
+fn regions<'a>(
+    index: RegionIndex,
+    arena: &'a Arena<Extent>,
+    roots: &'a RegionRoots,
+) -> ObjectRegions<'a, Extent> {
+    ObjectRegions::new(index, arena, roots)
 }
 
 #[test]
 fn stabbing_finds_what_a_search_of_all_finds() {
+    for &index in RegionIndex::ALL {
+        stabbing_finds_all(index);
+    }
+}
+
+fn stabbing_finds_all(index: RegionIndex) {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 4] = Default::default();
-    let regions = regions(&arena, &words);
+    let roots = RegionRoots::default();
+    let regions = regions(index, &arena, &roots);
     let mut rng = Rng::new(6);
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
     for step in 0..3000 {
@@ -215,6 +241,8 @@ fn stabbing_finds_what_a_search_of_all_finds() {
             0..=2 if model.len() < 300 => {
                 let handle = arena.alloc(&pin, &memory).unwrap();
                 set(handle, first, end);
+                let shared = &arena.get(handle).shared;
+                shared.store(rng.below(2) == 0, Ordering::Relaxed);
                 regions.insert(&pin, handle);
                 model.push((handle, first, end));
             }
@@ -235,6 +263,8 @@ fn stabbing_finds_what_a_search_of_all_finds() {
                 regions.split(&pin, head, tail, || {
                     set(head, from, cut);
                     set(tail, cut, to);
+                    let shared = arena.get(head).is_shared();
+                    arena.get(tail).shared.store(shared, Ordering::Relaxed);
                 });
                 model[nth].2 = cut;
                 model.push((tail, cut, to));
@@ -269,17 +299,23 @@ fn stabbing_finds_what_a_search_of_all_finds() {
             .map(|item| item.0.raw())
             .collect();
         wanted.sort_unstable();
-        assert_eq!(found, wanted, "step {step}");
+        assert_eq!(found, wanted, "{index:?}, step {step}");
         assert_eq!(regions.check(), Ok(model.len() as u64));
     }
 }
 
 #[test]
 fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
+    for &index in RegionIndex::ALL {
+        visited_by_age(index);
+    }
+}
+
+fn visited_by_age(index: RegionIndex) {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 4] = Default::default();
-    let regions = regions(&arena, &words);
+    let roots = RegionRoots::default();
+    let regions = regions(index, &arena, &roots);
     let pin = memory.pin();
     let mut by_age = Vec::new();
     for _ in 0..6 {
@@ -313,13 +349,19 @@ fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
 /// (invariant 11).
 #[test]
 fn a_pass_that_is_interrupted_sees_every_region() {
+    for &index in RegionIndex::ALL {
+        interrupted_pass(index);
+    }
+}
+
+fn interrupted_pass(index: RegionIndex) {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
     let mut rng = Rng::new(11);
     let pin = memory.pin();
     for _ in 0..40 {
-        let words: [AtomicU32; 4] = Default::default();
-        let regions = regions(&arena, &words);
+        let roots = RegionRoots::default();
+        let regions = regions(index, &arena, &roots);
         let place = |handle, rng: &mut Rng| {
             let item: &Extent = arena.get(handle);
             let first = rng.below(6) as u64;
@@ -331,6 +373,8 @@ fn a_pass_that_is_interrupted_sees_every_region() {
         for _ in 0..20 {
             let handle = arena.alloc(&pin, &memory).unwrap();
             place(handle, &mut rng);
+            let shared = &arena.get(handle).shared;
+            shared.store(rng.below(2) == 0, Ordering::Relaxed);
             regions.insert(&pin, handle);
             all.push(handle);
         }
@@ -378,13 +422,25 @@ fn a_pass_that_is_interrupted_sees_every_region() {
     }
 }
 
+const ITEMS: u64 = 4096;
+
 #[test]
-fn stabbing_stops_when_told_and_looks_at_few_items() {
-    const ITEMS: u64 = 4096;
+fn stabbing_a_tree_stops_when_told_and_looks_at_few_items() {
+    let looked = stabbing_looks_at(RegionIndex::Tree);
+    assert!(looked < 100, "{looked}");
+}
+
+#[test]
+fn stabbing_lists_stops_when_told_and_looks_at_every_item() {
+    assert_eq!(stabbing_looks_at(RegionIndex::List), ITEMS);
+}
+
+/// How often a search for one page asks a region where it begins.
+fn stabbing_looks_at(index: RegionIndex) -> u64 {
     let memory = memory(4096);
     let arena: Arena<Extent> = arenas(&memory).make();
-    let words: [AtomicU32; 4] = Default::default();
-    let regions = regions(&arena, &words);
+    let roots = RegionRoots::default();
+    let regions = regions(index, &arena, &roots);
     let pin = memory.pin();
     for number in 0..ITEMS {
         let handle = arena.alloc(&pin, &memory).unwrap();
@@ -399,10 +455,12 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
         regions.insert(&pin, handle);
     }
     let mut hits = vec![];
+    LOOKED.set(0);
     regions.overlapping(&pin, 20_003, 20_004, |_, item| {
-        hits.push(item.first_index());
+        hits.push(item.first.load(Ordering::Relaxed));
         ControlFlow::Continue(())
     });
+    let looked = LOOKED.get();
     assert_eq!(hits, [19_990, 20_000]);
     let mut visits = 0;
     regions.overlapping(&pin, 0, u64::MAX, |_, _| {
@@ -414,6 +472,7 @@ fn stabbing_stops_when_told_and_looks_at_few_items() {
         }
     });
     assert_eq!(visits, 3);
+    looked
 }
 
 #[test]
@@ -447,7 +506,7 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
 #[test]
 fn a_name_is_stale_when_its_object_has_ended() {
     let memory = memory(512);
-    let objects: Objects<()> = Objects::new(&arenas(&memory));
+    let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);
     let pin = memory.pin();
     let kind = ObjectKind::File { store: 3 };
     let id = objects.create(&memory, &pin, kind, 10).unwrap();
@@ -464,7 +523,7 @@ fn a_name_is_stale_when_its_object_has_ended() {
 #[test]
 fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let memory = memory(512);
-    let objects: Objects<()> = Objects::new(&arenas(&memory));
+    let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);
     let pin = memory.pin();
     let file = objects
         .create(&memory, &pin, ObjectKind::File { store: 0 }, 10)

@@ -292,7 +292,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spaces: arenas.make(),
             regions: arenas.make(),
             region_nodes: arenas.make(),
-            objects: Objects::new(&arenas),
+            objects: Objects::new(&arenas, design.region_index),
             announcements: Announcements::new(cpus),
             cpus: PerCpu::new(cpus, |_| CpuState::default()),
             waits: WaitTable::new(),

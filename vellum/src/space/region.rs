@@ -13,6 +13,7 @@ use crate::rmap::{Place, RegionRef, ReverseMap};
 use crate::slab::{Handle, Item};
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::tree::Spans;
 
 /// Properties of a region that are not rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -244,7 +245,7 @@ impl<R: ReverseMap> Region<R> {
     }
 }
 
-impl<R: ReverseMap> MappedBy for Region<R> {
+impl<R: ReverseMap> Spans for Region<R> {
     fn interval(&self) -> &Interval {
         &self.interval
     }
@@ -255,5 +256,11 @@ impl<R: ReverseMap> MappedBy for Region<R> {
 
     fn end_index(&self) -> u64 {
         self.first_index() + self.range().pages()
+    }
+}
+
+impl<R: ReverseMap> MappedBy for Region<R> {
+    fn is_shared(&self) -> bool {
+        Region::is_shared(self)
     }
 }

@@ -5,12 +5,12 @@ use core::ops::ControlFlow;
 use super::manager::{Live, Vm};
 use super::region::RegionView;
 use crate::addr::Vpn;
-use crate::object::MappedBy;
 use crate::platform::Platform;
 use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};
 use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
+use crate::tree::Spans;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that ends or begins where another does, if it could be part

@@ -21,12 +21,13 @@ use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
-use crate::object::{MappedBy, ObjectId, ObjectKind, Pass};
+use crate::object::{ObjectId, ObjectKind, Pass};
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, Gather, LockedTable, Users};
+use crate::tree::Spans;
 
 /// Entries that one visit changes before their CPUs are flushed.
 const BATCH: usize = 64;

@@ -23,8 +23,8 @@ pub struct Interval {
     largest_end: AtomicU64,
     /// The next of the ring of items with this interval, itself if it is alone.
     /// The one behind the youngest is the oldest, which is in the tree.
-    next: AtomicU32,
-    previous: AtomicU32,
+    pub(super) next: AtomicU32,
+    pub(super) previous: AtomicU32,
 }
 
 /// An item that covers a range of numbers.

@@ -32,7 +32,7 @@ struct QuickCpu {
 ///
 /// A list threads through the first words of its tables, which are cleared on
 /// the way out. The options stand for the three complaints of the source:
-/// lists by level or one for all; tables of other nodes kept, or handed straight
+/// lists by level, for the lowest too or not, or one for all; tables of other nodes kept, or handed straight
 /// to the allocator for their node; the watermark from the memory of the whole
 /// machine, though every CPU has lists, or from what is free on the CPU's node.
 pub struct Quicklist {
@@ -72,11 +72,19 @@ impl Quicklist {
         }
     }
 
+    /// Whether tables of this level are kept at all.
+    #[inline]
+    fn keeps(&self, level: u32) -> bool {
+        level > 1 || self.levels != QuickLevels::Upper
+    }
+
     #[inline]
     fn list<'a>(&self, cpu: &'a QuickCpu, level: u32) -> &'a WordList {
         let index = match self.levels {
             QuickLevels::Unified => 0,
-            QuickLevels::Separate => (level.max(1) as usize - 1).min(LEVELS - 1),
+            QuickLevels::Upper | QuickLevels::Separate => {
+                (level.max(1) as usize - 1).min(LEVELS - 1)
+            }
         };
         &cpu.lists[index]
     }
@@ -128,7 +136,7 @@ impl Quicklist {
         limit: u32,
     ) {
         let is_foreign = !memory.is_home(pin, table);
-        if is_foreign && self.node == QuickNode::Home {
+        if is_foreign && self.node == QuickNode::Home || !self.keeps(level) {
             return keep::free(memory, pin, table);
         }
         let before = held(cpu);
@@ -200,6 +208,9 @@ impl<P: Platform> TablePages<P> for Quicklist {
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
         memory.check_pin(pin);
+        if !self.keeps(wanted.level) {
+            return Fresh::zeroed(memory, pin, wanted.site);
+        }
         let cpu = self.cpus.get(pin);
         let list = self.list(cpu, wanted.level);
         if list.len() == 0 {

@@ -2,6 +2,7 @@
 
 pub mod files;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
@@ -37,7 +38,7 @@ pub type Task<'a> = &'a (dyn Fn(CpuId) + Sync);
 impl<R: ReverseMap> World<R> {
     /// `cpus` CPUs and `frames` frames under the scheduler.
     pub fn new(cpus: usize, frames: u64, design: &str) -> Self {
-        let name = format!("rmap={},{design}", R::NAME);
+        let name = format!("rmap={},{},{design}", R::NAME, OPTIONS.get());
         let design = Design::parse(&name).unwrap();
         let store = Arc::new(PatternStore::new(4096, pristine));
         let config = MachineConfig {
@@ -227,21 +228,36 @@ fn seed() -> u64 {
         .unwrap_or(1)
 }
 
+thread_local! {
+    /// Options that every world of the exploration has, unless its test says otherwise.
+    static OPTIONS: Cell<&'static str> = const { Cell::new("") };
+}
+
 /// Explores one test, whose name a failure is to tell.
 pub fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let all = schedules(base);
-    // Mostly bursts; every fourth schedule is mixed finely.
-    for (bursts, count) in [(true, all - all / 4), (false, all / 4)] {
+    let quarter = all / 4;
+    // Mostly bursts; every fourth schedule is mixed finely. Another fourth finds
+    // the regions of objects in lists.
+    for (bursts, options, count) in [
+        (true, "", all - 2 * quarter),
+        (true, "regions=list", quarter),
+        (false, "", quarter),
+    ] {
         let test = Arc::clone(&test);
         let exploration = Exploration {
             bursts,
             max_steps: 3_000_000,
             ..Exploration::new(seed(), count)
         };
-        if let Some(failure) = exploration.find_failure(move || test()) {
+        let run = move || {
+            OPTIONS.set(options);
+            test();
+        };
+        if let Some(failure) = exploration.find_failure(run) {
             panic!(
-                "{name}: seed {} (bursts: {bursts}): {}",
+                "{name} {options}: seed {} (bursts: {bursts}): {}",
                 failure.seed, failure.message
             );
         }

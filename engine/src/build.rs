@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vellum::design::{Rmap, TableFormat};
-use vellum::rmap::{Family, ReverseMap};
-use vellum::table::{Format, X86_64};
+use vellum::rmap::{AnonVma, Family, ReverseMap};
+use vellum::table::{Aarch64_16K, Format, X86_64};
 use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
@@ -54,16 +54,15 @@ fn parse(config: &Config) -> Result<Design, EngineError> {
 /// [`EngineError`] names what was refused, and what would be accepted.
 pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, EngineError> {
     let design = parse(config)?;
-    let instance = match design.format {
-        TableFormat::X86_64 => with_rmap!(design.rmap, R => new::<X86_64, R>),
-        format if design.rmap != OTHERS => return Err(no_instance(format)),
-        format => with_format!(format, F => new::<F, Family>),
+    let instance = match (design.format, design.rmap) {
+        (TableFormat::X86_64, rmap) => with_rmap!(rmap, R => new::<X86_64, R>),
+        (format, Rmap::Family) => with_format!(format, F => new::<F, Family>),
+        // What the published ia64 kernels had, with pages of their size.
+        (TableFormat::Aarch64_16K, Rmap::AnonVma) => new::<Aarch64_16K, AnonVma>,
+        (format, _) => return Err(no_instance(format)),
     };
     instance(machine(config, arena)?, design)
 }
-
-/// The reverse-mapping design of the formats other than x86-64.
-const OTHERS: Rmap = Rmap::Family;
 
 /// Makes one of the instances.
 fn new<F: Format, R: ReverseMap>(
@@ -74,8 +73,12 @@ fn new<F: Format, R: ReverseMap>(
 }
 
 fn no_instance(format: TableFormat) -> EngineError {
+    let others = match format {
+        TableFormat::Aarch64_16K => "rmap=family and rmap=anon_vma",
+        _ => "rmap=family",
+    };
     EngineError::Design(format!(
-        "format={} exists with rmap=family only: leave rmap= out, or use format=x86-64, \
+        "format={} exists with {others} only: leave rmap= out, or use format=x86-64, \
          which exists with every rmap=",
         format.name()
     ))

@@ -7,7 +7,7 @@
 //! page fault.
 //!
 //! [`build`] knows the instances that exist: every reverse-mapping design on
-//! x86-64, and one on every other format. [`CoreEngine`] is public, so that
+//! x86-64, and one on every other format, or two. [`CoreEngine`] is public, so that
 //! tests can run instances of their own, with faults built in.
 //!
 //! Pages are those of the engine's format everywhere in this crate: 4 KiB as in
@@ -31,9 +31,14 @@ pub use op::{
     Access, Advice, Backing, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
     Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
-pub use pages::pages_of;
-pub use vellum::design::OptionInfo;
+pub use pages::{fault_around_of, pages_of};
+pub use vellum::design::{OptionInfo, Preset};
 pub use vellum_machine::{Arena, ArenaOptions};
+
+/// The published kernels that `as=` names, for help texts and lists.
+pub fn presets() -> &'static [Preset] {
+    vellum::design::PRESETS
+}
 
 /// The design options, for help texts and lists.
 pub fn options() -> &'static [OptionInfo] {

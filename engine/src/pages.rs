@@ -1,4 +1,4 @@
-//! The pages of a design, before an engine of it is built.
+//! What callers ask of a design before an engine of it is built.
 
 use vellum::table::Format;
 use vellum::{Design, with_format};
@@ -10,8 +10,20 @@ use crate::op::{EngineError, Pages};
 /// # Errors
 /// [`EngineError::Design`] if it is not a design.
 pub fn pages_of(design: &str) -> Result<Pages, EngineError> {
-    let design = Design::parse(design).map_err(|error| EngineError::Design(error.to_string()))?;
-    Ok(with_format!(design.format, F => of::<F>()))
+    Ok(with_format!(parse(design)?.format, F => of::<F>()))
+}
+
+/// The fault-around window of `design`: the pages of a file that one read fault
+/// may map.
+///
+/// # Errors
+/// [`EngineError::Design`] if it is not a design.
+pub fn fault_around_of(design: &str) -> Result<u64, EngineError> {
+    Ok(u64::from(parse(design)?.fault_around))
+}
+
+fn parse(design: &str) -> Result<Design, EngineError> {
+    Design::parse(design).map_err(|error| EngineError::Design(error.to_string()))
 }
 
 const fn of<F: Format>() -> Pages {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use vellum_engine::{Pages, pages_of};
+use vellum_engine::{Pages, fault_around_of, pages_of};
 
 use super::arenas::Arenas;
 use super::host::{self, Side};
@@ -232,8 +232,9 @@ pub(crate) fn load(
         eprintln!("preparing {copies} of {what}");
     }
     let windows = designs.iter().map(|design| fault_around(design));
+    let windows = windows.collect::<Result<Vec<u64>, Failure>>()?;
     let options = Options {
-        fault_around: windows.max().unwrap_or(1),
+        fault_around: windows.into_iter().max().unwrap_or(1),
         pages,
         ..options
     };
@@ -269,20 +270,11 @@ pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
 }
 
 /// The fault-around window of `design` in pages.
-pub(crate) fn fault_around(design: &str) -> u64 {
-    let given = design
-        .split(',')
-        .filter_map(|option| option.trim().strip_prefix("faultaround="))
-        .next_back();
-    let default = || {
-        let options = vellum_engine::options().iter();
-        let mut named = options.filter(|option| option.name == "faultaround");
-        named.next().map(|option| option.default)
-    };
-    let pages = given
-        .or_else(default)
-        .and_then(|pages| pages.trim().parse().ok());
-    pages.unwrap_or(Options::default().fault_around).max(1)
+///
+/// # Errors
+/// The design is refused.
+pub(crate) fn fault_around(design: &str) -> Result<u64, Failure> {
+    fault_around_of(design).map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn take(

@@ -216,7 +216,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
         let text = "the host's kernel has pages of 4 KiB: take a design with pages of that size";
         return Err(Failure::usage(text));
     }
-    let prepared = load(&request.trace, fault_around(&core.design), style)?;
+    let prepared = load(&request.trace, fault_around(&core.design)?, style)?;
     let workload = &prepared.workload;
     let ram = ram::choose(core.ram, workload.ram_bytes(), 1);
     let arenas = Arenas::new(1, 1, ram).prefaulted();

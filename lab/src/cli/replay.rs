@@ -134,7 +134,7 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         cpus: usize::from(args.cpus),
         copies: args.copies,
         seed: args.seed,
-        fault_around: fault_around(&args.design),
+        fault_around: fault_around(&args.design)?,
         pages: common_pages(std::slice::from_ref(&args.design))?,
         idle_us: args.idle,
     };

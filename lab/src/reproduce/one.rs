@@ -15,6 +15,13 @@ use vellum_terminal::table::{Table, grouped};
 /// first is what the source complains about.
 const SOURCES: &[&str] = &["fresh", "quicklist", "zeroaware", "noted", "warm", "depot"];
 
+/// The kernel whose other options the sources of table pages are compared with,
+/// by the format that stands for its pages.
+const KERNELS: [(&str, &str); 2] = [
+    ("x86-64", "linux-2.6.20"),
+    ("aarch64-16k", "linux-2.6.12-ia64"),
+];
+
 /// A geometry: format and what to call it.
 const GEOMETRIES: [(&str, &str); 2] =
     [("x86-64", "4 KiB tables"), ("aarch64-16k", "16 KiB tables")];
@@ -87,9 +94,10 @@ fn has_format(format: &str) -> bool {
 }
 
 fn designs(format: &str, sources: &[&str]) -> Vec<String> {
-    let of_format = |source: &&str| match bench::values_of("format") {
-        [] => format!("ptepage={source}"),
-        _ => format!("format={format},ptepage={source}"),
+    let kernel = KERNELS.iter().find(|kernel| kernel.0 == format);
+    let of_format = |source: &&str| match kernel {
+        Some((_, kernel)) => format!("as={kernel},ptepage={source}"),
+        None => format!("format={format},ptepage={source}"),
     };
     sources.iter().map(of_format).collect()
 }

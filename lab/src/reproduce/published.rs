@@ -94,8 +94,15 @@ pub const KERNBENCH_2003: [[Kernbench; 2]; 3] = [
     ],
 ];
 
-/// The design of this core that stands for each kernel of [`KERNBENCH_2003`].
-pub const DESIGNS_2003: [&str; 2] = ["partial", "anonmm2003"];
+/// A published comparison: each of its kernels by the scheme it stands for
+/// (`rmap=`) and as `as=` calls it, the base first.
+pub type Kernels = [(&'static str, &'static str)];
+
+/// The kernels of [`KERNBENCH_2003`], in its order.
+pub const KERNELS_2003: &Kernels = &[
+    ("partial", "linux-2.5.65-mm2"),
+    ("anonmm2003", "linux-2.5.65-mm3"),
+];
 
 const fn brief(label: &'static str, elapsed_s: f64, system_s: f64) -> Kernbench {
     Kernbench {
@@ -128,8 +135,13 @@ pub const KERNBENCH_2004: [[Kernbench; 4]; 3] = [
     ],
 ];
 
-/// The design of this core that stands for each kernel of [`KERNBENCH_2004`].
-pub const DESIGNS_2004: [&str; 4] = ["chains", "partial", "anonmm", "anon_vma"];
+/// The kernels of [`KERNBENCH_2004`], in its order.
+pub const KERNELS_2004: &Kernels = &[
+    ("chains", "linux-2.6.5-rc1"),
+    ("partial", "linux-2.6.5-rc1-partial"),
+    ("anonmm", "linux-2.6.5-rc1-anonmm"),
+    ("anon_vma", "linux-2.6.5-rc1-anon_vma"),
+];
 
 /// Numbers of scripts at once in both SDET tables.
 pub const SDET_SCRIPTS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -296,6 +308,10 @@ pub struct RmapTest {
     /// With a tree of regions.
     pub tree_s: Option<f64>,
 }
+
+/// The base kernel of [`RMAP_TEST_2003`]; other schemes are shown beside it with trees of
+/// regions.
+pub const KERNELS_RMAP_TEST: &Kernels = &[("chains", "linux-2.5.66-mm4")];
 
 /// [`RMAP_TEST_2003`].
 pub const RMAP_TEST: [RmapTest; 2] = [

@@ -4,7 +4,9 @@
 use super::bench::{self, Job, Setting};
 use super::judge::Change;
 use super::model::{Comparison, Section};
-use super::published::{self, Kernbench, ProfileLine, RmapTest};
+use super::published::{
+    self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
+};
 use super::{formats, profiles};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
@@ -79,18 +81,30 @@ fn designs(wanted: &[&'static str], section: &mut Section) -> Vec<&'static str> 
     there
 }
 
-fn options(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| format!("rmap={name}")).collect()
+/// The schemes of a comparison, in its order.
+fn schemes(kernels: &Kernels) -> Vec<&'static str> {
+    kernels.iter().map(|kernel| kernel.0).collect()
+}
+
+/// The designs of schemes: the kernel that a comparison has for one, or, for what
+/// came later or is ours, the base kernel with that scheme and with trees of
+/// regions, as all later kernels had them.
+fn options(names: &[&str], kernels: &Kernels) -> Vec<String> {
+    let of = |name: &&str| match kernels.iter().find(|kernel| kernel.0 == *name) {
+        Some((_, kernel)) => format!("as={kernel}"),
+        None => format!("as={},rmap={name},regions=tree", kernels[0].1),
+    };
+    names.iter().map(of).collect()
 }
 
 fn kernbench_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    kernbench(task, section, &published::DESIGNS_2003, &[], &|load| {
+    kernbench(task, section, KERNELS_2003, &[], &|load| {
         published::KERNBENCH_2003[load].to_vec()
     })
 }
 
 fn kernbench_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    kernbench(task, section, &published::DESIGNS_2004, LATER, &|load| {
+    kernbench(task, section, KERNELS_2004, LATER, &|load| {
         published::KERNBENCH_2004[load].to_vec()
     })
 }
@@ -116,10 +130,11 @@ fn with_later(
 fn kernbench(
     task: &Task<'_>,
     section: &mut Section,
-    wanted: &[&'static str],
+    kernels: &Kernels,
     later: &[&'static str],
     published: &dyn Fn(usize) -> Vec<Kernbench>,
 ) -> Result<(), Failure> {
+    let wanted = &schemes(kernels);
     for (load, title) in published::LOADS.iter().enumerate() {
         let table = formats::kernbench(title, &published(load));
         section.tables.push(("published".to_owned(), table));
@@ -135,7 +150,7 @@ fn kernbench(
             "there are not two of the designs to compare",
         ));
     }
-    let mut job = Job::new("kernbench", &options(&all));
+    let mut job = Job::new("kernbench", &options(&all, kernels));
     job.traces = vec![task.build.to_owned()];
     job.ram_bytes = Some(if task.setting.quick { QUICK_RAM } else { RAM });
     let findings = task.setting.run(&job, On::Core, task.interrupt)?;
@@ -185,14 +200,8 @@ fn sdet_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         .iter()
         .map(|rows| rows.iter().map(|(mean, sd)| (*mean, Some(*sd))).collect())
         .collect();
-    let kernels = ["2.5.65-mm2", "2.5.65-mm3"];
-    sdet(
-        task,
-        section,
-        &published::DESIGNS_2003,
-        &kernels,
-        &published,
-    )
+    let labels = ["2.5.65-mm2", "2.5.65-mm3"];
+    sdet(task, section, KERNELS_2003, &labels, &published)
 }
 
 fn sdet_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
@@ -200,23 +209,18 @@ fn sdet_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         .iter()
         .map(|row| row.iter().map(|mean| (*mean, None)).collect())
         .collect();
-    let kernels = ["virgin", "partial", "hugh", "anon_vma"];
-    sdet(
-        task,
-        section,
-        &published::DESIGNS_2004,
-        &kernels,
-        &published,
-    )
+    let labels = ["virgin", "partial", "hugh", "anon_vma"];
+    sdet(task, section, KERNELS_2004, &labels, &published)
 }
 
 fn sdet(
     task: &Task<'_>,
     section: &mut Section,
-    wanted: &[&'static str],
-    kernels: &[&str],
+    kernels: &Kernels,
+    labels: &[&str],
     published: &[Vec<(f64, Option<f64>)>],
 ) -> Result<(), Failure> {
+    let wanted = &schemes(kernels);
     section.method.push(
         "copies of one recorded script at once, sdet-like and not SDET (a registered benchmark of \
          SPEC); throughput is scripts for CPU time in the core"
@@ -228,7 +232,7 @@ fn sdet(
             "there are not two of the designs to compare",
         ));
     }
-    let mut job = Job::new("sdet", &options(&all));
+    let mut job = Job::new("sdet", &options(&all, kernels));
     job.traces = vec![task.setting.trace("sdet-like.vellum")?];
     let most = if task.setting.quick { 2 } else { 128 };
     job.sizes = vec![format!("most={most}")];
@@ -236,8 +240,8 @@ fn sdet(
     let findings = task.setting.run(&job, On::Core, task.interrupt)?;
     let tables = published.iter().zip(published::SDET_SCRIPTS);
     for ((published, scripts), run) in tables.zip(&findings.runs) {
-        let rows = published.iter().zip(kernels);
-        let rows = rows.map(|((mean, sd), kernel)| ((*kernel).to_owned(), *mean, *sd));
+        let rows = published.iter().zip(labels);
+        let rows = rows.map(|((mean, sd), label)| ((*label).to_owned(), *mean, *sd));
         let ours = all.iter().enumerate().map(|(arm, design)| {
             let arm = main_arm(run, arm)?;
             let percent = 100.0 / arm.ratio;
@@ -283,9 +287,9 @@ fn diffprofiles(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             .tables
             .push((heading, formats::diffprofile(profile)));
     }
-    let there = designs(&published::DESIGNS_2003, section);
+    let there = designs(&schemes(KERNELS_2003), section);
     let ours = match there.len() {
-        2 => profiles::take(task, &options(&there)),
+        2 => profiles::take(task, &options(&there, KERNELS_2003)),
         _ => Err(Failure::failed("there are not two designs to profile")),
     };
     let share = |profile: &[ProfileLine], group: &[&str]| {
@@ -385,7 +389,13 @@ fn rmap_test(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             .to_owned(),
     );
     let all = with_later(&["chains", "partial", "anonmm2003"], TREES, section);
-    let mut job = Job::new("rmap-test", &options(&all));
+    let mut designs = options(&all, KERNELS_RMAP_TEST);
+    // The scheme of 2003 once more, with the lists that it searched then.
+    let lists = designs.len();
+    designs.push("as=linux-2.5.66-mm4-objrmap".to_owned());
+    let mut labels = all.clone();
+    labels.push("partial, lists");
+    let mut job = Job::new("rmap-test", &designs);
     if task.setting.quick {
         job.scale = 0.1;
         job.sizes = vec!["pages=60".to_owned()];
@@ -406,7 +416,7 @@ fn rmap_test(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         for run in runs {
             section
                 .tables
-                .push((format!("ours: {}", run.title), phases(run, &all)));
+                .push((format!("ours: {}", run.title), phases(run, &labels)));
         }
         let alone = bench::figure(&runs[0], ALL_PHASES)?;
         let together = bench::figure(&runs[1], ALL_PHASES)?;
@@ -421,11 +431,11 @@ fn rmap_test(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             section.comparisons.extend(both_ways(alone, together));
         }
         let times = list.list.0 / list.chains_s;
-        section.comparisons.push(Comparison::missing(
-            format!("{shape}: list of regions / chains"),
-            format!("{times:.2} x"),
-            "every scheme here searches a tree",
-        ));
+        let [alone, together] = [alone, together].map(|figure| {
+            let what = format!("{shape}: partial (lists) / chains");
+            Comparison::of_times(what, times, bench::times(&figure.arms[lists]))
+        });
+        section.comparisons.extend(both_ways(alone, together));
     }
     interrupted(&findings)
 }

@@ -3,7 +3,7 @@
 use crate::command::{Scratch, text, vellum};
 use serde_json::Value;
 use vellum_testing::by_hand::{self, PAGE, fork, map, write};
-use vellum_trace::{EventKind, TaskId};
+use vellum_trace::{Access, EventKind, TaskId};
 
 /// The counts of the pass that counts atomic operations, in order.
 const ATOMICS: [&str; 4] = [
@@ -34,6 +34,54 @@ fn write_eight_forks(path: &str) {
     }
     events.push((0, EventKind::Exit));
     by_hand::write_trace(path, 8, &events);
+}
+
+/// A child reads memory that its parent shares with it: pages far enough apart
+/// for a fault each, unless a fault maps 64 pages.
+fn write_shared_trace(path: &str) {
+    let start = 0x1000_0000;
+    let mut mapping = map(start, 64);
+    if let EventKind::Map { shared, .. } = &mut mapping {
+        *shared = true;
+    }
+    let read = |page: u64| EventKind::Fault {
+        address: start + page * PAGE,
+        access: Access::Read,
+        kernel: false,
+        present: false,
+    };
+    let mut events = vec![(0, mapping)];
+    events.extend((0..64).map(|page| (0, write(start + page * PAGE, false))));
+    events.push((0, fork(1)));
+    events.extend([0, 20, 40, 60].map(|page| (1, read(page))));
+    let wait = EventKind::Wait { child: TaskId(1) };
+    events.extend([(1, EventKind::Exit), (0, wait), (0, EventKind::Exit)]);
+    by_hand::write_trace(path, 1, &events);
+}
+
+#[test]
+fn designs_are_read_the_same_whatever_separates_their_options() {
+    let scratch = Scratch::new("compare-separators");
+    let (trace, json) = (scratch.path("shared.vellum"), scratch.path("report.json"));
+    write_shared_trace(&trace);
+    for separator in [",", " ", ", ", " ,\t"] {
+        let [a, b] = ["chains", "partial"]
+            .map(|rmap| format!("rmap={rmap}{separator}faultaround=64{separator}"));
+        let arguments = ["compare", &trace, "--a", &a, "--b", &b, "-n", "1"];
+        let quiet = ["--ram", "64M", "--quiet", "--json", &json];
+        let output = vellum(&[&arguments[..], &quiet].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let written = std::fs::read_to_string(&json).expect("the report was written");
+        let value: Value = serde_json::from_str(&written).expect("JSON");
+        for design in ["a", "b"] {
+            let found = &value["divergences"][design];
+            assert_eq!(found["unexplained"], 0, "{separator:?}: {found}");
+            assert!(
+                found["explained"].as_u64() > Some(0),
+                "{separator:?}: {found}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -179,17 +227,28 @@ fn a_report_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn designs_lists_one_option_per_line() {
+fn designs_lists_options_and_published_kernels_one_per_line() {
     let output = vellum(&["designs"]);
     assert!(output.status.success());
     let lines = text(&output.stdout);
     let options = vellum_engine::options();
-    assert_eq!(lines.lines().count(), options.len());
-    for (line, option) in lines.lines().zip(options) {
+    let presets = vellum_engine::presets();
+    let mut lines = lines.lines();
+    for option in options {
+        let line = lines.next().expect("a line for each option");
         assert!(line.starts_with(&format!("{}=", option.name)), "{line}");
         assert!(line.contains(option.summary), "{line}");
     }
+    assert_eq!(lines.next(), Some(""), "a blank line between the tables");
+    for preset in presets {
+        let line = lines.next().expect("a line for each kernel");
+        assert!(line.starts_with(&format!("as={} ", preset.name)), "{line}");
+        assert!(line.contains(preset.meaning) && line.contains(preset.settings));
+    }
+    assert_eq!(lines.next(), None);
     let output = vellum(&["designs", "--json"]);
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(value.as_array().map(Vec::len), Some(options.len()));
+    let count = |list: &str| value[list].as_array().map(Vec::len);
+    assert_eq!(count("options"), Some(options.len()));
+    assert_eq!(count("presets"), Some(presets.len()));
 }

@@ -202,7 +202,8 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
     // One fault maps what lies around it. Designs with different windows get
     // the faults of the narrowest, of which others find some pages mapped.
     let windows = request.designs.iter().map(|design| fault_around(design));
-    let window = windows.min().unwrap_or(1);
+    let windows = windows.collect::<Result<Vec<u64>, Failure>>()?;
+    let window = windows.into_iter().min().unwrap_or(1);
     let shape = |tasks: u64, regions: u64, pages: u64, asks: Asks| Regions {
         tasks,
         regions,

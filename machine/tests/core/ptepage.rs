@@ -191,7 +191,9 @@ fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
 #[test]
 fn what_is_kept_follows_the_memory_that_is_free() {
     for design in variants("ptepage") {
-        if !keeps(&design) || design.contains("quickmark=total") {
+        // Nearly all tables here are of the lowest level, which one design has no list for.
+        let few = design.contains("quicklevels=upper");
+        if !keeps(&design) || few || design.contains("quickmark=total") {
             continue;
         }
         let vm = manager(&design, 1, 1, 64);

@@ -16,7 +16,12 @@ const LESS: Standing = Standing::Judged(Verdict::Less);
 /// Everything that was found.
 pub fn render(request: &Request, findings: &Findings) -> String {
     let mut sections = vec![header(request, findings)];
-    sections.extend(findings.runs.iter().map(|run| of_run(run, findings)));
+    sections.extend(
+        findings
+            .runs
+            .iter()
+            .map(|run| of_run(run, request, findings)),
+    );
     sections.extend(findings.blocks.iter().cloned());
     if !findings.notes.is_empty() {
         sections.push(findings.notes.iter().map(|note| wrapped(note)).collect());
@@ -43,6 +48,9 @@ fn header(request: &Request, findings: &Findings) -> String {
         .collect();
     if !sizes.is_empty() {
         facts.push(sizes.join(" "));
+    }
+    if let Some(bytes) = request.ram_bytes {
+        facts.push(format!("{} MiB each", grouped(bytes >> 20)));
     }
     facts.push(plural(request.passes, "pass", "passes"));
     facts.push(format!("seed {}", request.method.seed));
@@ -76,12 +84,13 @@ fn labels(findings: &Findings) -> Vec<String> {
     .collect()
 }
 
-fn of_run(run: &Run, findings: &Findings) -> String {
+fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     let mut text = format!("== {}\n", run.title);
     for fact in &run.facts {
         text += &wrapped(fact);
     }
-    if let Some(bytes) = run.ram_bytes {
+    // Said above if it was asked for.
+    if let (Some(bytes), None) = (run.ram_bytes, request.ram_bytes) {
         let each = format!("Each simulated machine has {} MiB.", grouped(bytes >> 20));
         text += &wrapped(&each);
     }
@@ -201,6 +210,7 @@ fn plural_of(units: f64, per: &str) -> String {
     let count = grouped(units.round() as u64);
     match (units == 1.0, per.chars().last()) {
         (true, _) => format!("{count} {per}"),
+        (_, Some('d')) if per == "child" => format!("{count} children"),
         (_, Some('y')) => format!("{count} {}ies", &per[..per.len() - 1]),
         (_, Some('s' | 'x' | 'h')) => format!("{count} {per}es"),
         _ => format!("{count} {per}s"),
@@ -307,5 +317,6 @@ mod tests {
         assert_eq!(plural_of(1.0, "fault"), "1 fault");
         assert_eq!(plural_of(4096.0, "fault"), "4,096 faults");
         assert_eq!(plural_of(2.0, "entry"), "2 entries");
+        assert_eq!(plural_of(2.0, "child"), "2 children");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{BlockStack, CpuFrames, Limbo};
+use super::cpu::{BlockStack, CpuFrames, LimboFrames};
 use super::memory::PhysicalMemory;
 use super::record::{Flags, Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
@@ -195,7 +195,7 @@ impl<P: Platform> PhysicalMemory<P> {
             .try_for_each(|limbo| self.audit_limbo(limbo))
     }
 
-    fn audit_limbo(&self, limbo: &Limbo) -> Result<(), AuditError> {
+    fn audit_limbo(&self, limbo: &LimboFrames) -> Result<(), AuditError> {
         let mut pfn = limbo.first();
         for _ in 0..limbo.len() {
             let frame = self.audited(pfn)?;

@@ -49,16 +49,16 @@ pub(crate) struct Ring {
 
 /// Frames in a row, as a slot holds them.
 #[derive(Clone, Copy)]
-struct Run {
+struct FrameRun {
     first: u32,
     frames: u32,
 }
 
-impl Run {
+impl FrameRun {
     #[inline]
-    fn load(slot: &AtomicU64) -> Run {
+    fn load(slot: &AtomicU64) -> FrameRun {
         let word = slot.load(Ordering::Relaxed);
-        Run {
+        FrameRun {
             first: word as u32,
             frames: (word >> 32) as u32,
         }
@@ -73,8 +73,8 @@ impl Run {
     /// Takes the lowest frame out of the run in `slot`; whether that was its last.
     #[inline]
     fn take_first(slot: &AtomicU64) -> (Pfn, bool) {
-        let Run { first, frames } = Run::load(slot);
-        let rest = Run {
+        let FrameRun { first, frames } = FrameRun::load(slot);
+        let rest = FrameRun {
             first: first.wrapping_add(1),
             frames: frames - 1,
         };
@@ -84,7 +84,7 @@ impl Run {
 
     /// The run with `other` in front of it or behind it, if they are one.
     #[inline]
-    fn with(self, other: Run) -> Option<Run> {
+    fn with(self, other: FrameRun) -> Option<FrameRun> {
         let first = if self.first.wrapping_add(self.frames) == other.first {
             self.first
         } else if other.first.wrapping_add(other.frames) == self.first {
@@ -93,7 +93,7 @@ impl Run {
             return None;
         };
         let frames = self.frames + other.frames;
-        Some(Run { first, frames })
+        Some(FrameRun { first, frames })
     }
 }
 
@@ -132,7 +132,7 @@ impl Ring {
     /// Adds `frames` frames in a row, to be used from `first` up. There is room.
     #[inline]
     pub(crate) fn push_run(&self, first: Pfn, frames: u32) {
-        let run = Run {
+        let run = FrameRun {
             first: first.0,
             frames,
         };
@@ -141,7 +141,7 @@ impl Ring {
         let top = self.top.load(Ordering::Relaxed);
         if length > 0 {
             let youngest = self.slot(top.wrapping_sub(1));
-            if let Some(longer) = Run::load(youngest).with(run) {
+            if let Some(longer) = FrameRun::load(youngest).with(run) {
                 longer.store(youngest);
                 return;
             }
@@ -153,17 +153,17 @@ impl Ring {
     /// Adds frames, the youngest last. There is room.
     #[inline]
     pub(crate) fn extend(&self, frames: impl Iterator<Item = Pfn>) {
-        let push = |run: Run| {
+        let push = |run: FrameRun| {
             if run.frames > 0 {
                 self.push_run(Pfn(run.first), run.frames);
             }
         };
-        let mut run = Run {
+        let mut run = FrameRun {
             first: 0,
             frames: 0,
         };
         for pfn in frames {
-            let one = Run {
+            let one = FrameRun {
                 first: pfn.0,
                 frames: 1,
             };
@@ -185,7 +185,7 @@ impl Ring {
         }
         self.frames.store(length - 1, Ordering::Relaxed);
         let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
-        let (first, emptied) = Run::take_first(self.slot(top));
+        let (first, emptied) = FrameRun::take_first(self.slot(top));
         if emptied {
             self.top.store(top, Ordering::Relaxed);
         }
@@ -201,7 +201,7 @@ impl Ring {
         let mut place = self.top.load(Ordering::Relaxed).wrapping_sub(1);
         let mut others = others;
         loop {
-            let run = Run::load(self.slot(place));
+            let run = FrameRun::load(self.slot(place));
             if others < run.frames {
                 return Some(Pfn(run.first + others));
             }
@@ -219,7 +219,7 @@ impl Ring {
         }
         self.frames.store(length - 1, Ordering::Relaxed);
         let bottom = self.bottom.load(Ordering::Relaxed);
-        let (first, emptied) = Run::take_first(self.slot(bottom));
+        let (first, emptied) = FrameRun::take_first(self.slot(bottom));
         if emptied {
             self.bottom.store(bottom.wrapping_add(1), Ordering::Relaxed);
         }
@@ -231,7 +231,7 @@ impl Ring {
         let bottom = self.bottom.load(Ordering::Relaxed);
         let runs = self.top.load(Ordering::Relaxed).wrapping_sub(bottom);
         (0..runs).flat_map(move |place| {
-            let run = Run::load(self.slot(bottom.wrapping_add(place)));
+            let run = FrameRun::load(self.slot(bottom.wrapping_add(place)));
             (run.first..run.first + run.frames).map(Pfn)
         })
     }
@@ -295,15 +295,15 @@ impl BlockStack {
 }
 
 /// Frames retired in one epoch, linked through their records.
-pub(super) struct Limbo {
+pub(super) struct LimboFrames {
     stamp: AtomicU64,
     head: AtomicU32,
     count: AtomicU32,
 }
 
-impl Limbo {
-    fn new() -> Limbo {
-        Limbo {
+impl LimboFrames {
+    fn new() -> LimboFrames {
+        LimboFrames {
             stamp: AtomicU64::new(0),
             head: AtomicU32::new(Pfn::NONE.0),
             count: AtomicU32::new(0),
@@ -401,7 +401,7 @@ pub(super) struct CpuFrames {
     pub(super) counters: Counters,
     /// Two suffice: what is in the older one has passed when the epoch that
     /// claims its place begins.
-    pub(super) limbo: [Limbo; 2],
+    pub(super) limbo: [LimboFrames; 2],
     pub(super) low: Ring,
     pub(super) high: Ring,
     /// Blocks of the zones of `low` and `high`.
@@ -431,7 +431,7 @@ impl CpuFrames {
             seen_shortage: AtomicU32::new(0),
             since_advance: AtomicU32::new(0),
             counters: Counters::default(),
-            limbo: [Limbo::new(), Limbo::new()],
+            limbo: [LimboFrames::new(), LimboFrames::new()],
             low,
             high,
             low_blocks,

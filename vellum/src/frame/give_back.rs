@@ -10,15 +10,15 @@ use crate::sync::{Pin, SpinGuard};
 
 /// Free frames in a row that are alike.
 #[derive(Clone, Copy)]
-struct Run {
+struct FreeRun {
     first: Pfn,
     frames: u32,
     zone: u16,
     zeroed: bool,
 }
 
-impl Run {
-    const EMPTY: Run = Run {
+impl FreeRun {
+    const EMPTY: FreeRun = FreeRun {
         first: Pfn::NONE,
         frames: 0,
         zone: 0,
@@ -45,7 +45,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// order, and need not find its buddies frame by frame.
     pub(super) fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
         let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
-        let mut run = Run::EMPTY;
+        let mut run = FreeRun::EMPTY;
         for _ in 0..count {
             let Some(pfn) = ring.pop_oldest() else { break };
             let frame = self.frame(pfn);
@@ -55,7 +55,7 @@ impl<P: Platform> PhysicalMemory<P> {
                 continue;
             }
             self.give_run(pin, &mut held, run);
-            run = Run {
+            run = FreeRun {
                 first: pfn,
                 frames: 1,
                 zone,
@@ -71,7 +71,7 @@ impl<P: Platform> PhysicalMemory<P> {
         &'a self,
         pin: &'a Pin<'_>,
         held: &mut Option<(u16, SpinGuard<'a, FreeLists>)>,
-        run: Run,
+        run: FreeRun,
     ) {
         if run.frames == 0 {
             return;

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, Limbo, Ring};
+use super::cpu::{CpuFrames, LimboFrames, Ring};
 use super::inject::Injection;
 use super::keeper::Keeper;
 use super::record::{Flags, Frame, Kind};
@@ -523,7 +523,7 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// The list for what is retired now.
-    pub(super) fn limbo_now<'a>(&'a self, pin: &'a Pin<'_>) -> &'a Limbo {
+    pub(super) fn limbo_now<'a>(&'a self, pin: &'a Pin<'_>) -> &'a LimboFrames {
         let limbos = &self.cpus.get(pin).limbo;
         let stamp = self.epochs.stamp();
         let limbo = &limbos[stamp.0 as usize % limbos.len()];
@@ -557,7 +557,7 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Frees the frames of a limbo list whose epoch has passed.
-    fn release(&self, pin: &Pin<'_>, limbo: &Limbo) {
+    fn release(&self, pin: &Pin<'_>, limbo: &LimboFrames) {
         while let Some(pfn) = limbo.pop(&self.table) {
             let frame = self.frame(pfn);
             frame.init_counts(0, 0);

@@ -65,7 +65,7 @@ impl Node {
 }
 
 #[derive(Default)]
-struct CpuState {
+struct AddressesCpu {
     /// A node for the next page that needs one, or none.
     spare: AtomicU32,
     allocs: Counter,
@@ -76,17 +76,17 @@ struct CpuState {
 /// All chains of addresses.
 pub(super) struct Addresses {
     nodes: Arena<Node>,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<AddressesCpu>,
 }
 
 /// A page's chain, by its first node.
-pub(super) type Chain = Handle<Node>;
+pub(super) type AddressChain = Handle<Node>;
 
 impl Addresses {
     pub fn new(cpus: usize, arenas: &ArenaMaker) -> Self {
         Addresses {
             nodes: arenas.make(),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| AddressesCpu::default()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Addresses {
     }
 
     /// A node that was reserved, or the spare; all its slots are empty.
-    fn take<P: Platform>(&self, env: &Env<'_, P>) -> Chain {
+    fn take<P: Platform>(&self, env: &Env<'_, P>) -> AddressChain {
         let cpu = self.cpus.get(env.pin);
         cpu.allocs.bump();
         let handle = match cpu.spare.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ impl Addresses {
         handle
     }
 
-    fn give<P: Platform>(&self, env: &Env<'_, P>, node: Chain) {
+    fn give<P: Platform>(&self, env: &Env<'_, P>, node: AddressChain) {
         let cpu = self.cpus.get(env.pin);
         cpu.frees.bump();
         if cpu.spare.load(Ordering::Relaxed) == 0 {
@@ -142,7 +142,7 @@ impl Addresses {
     }
 
     /// A chain of one address for a page with `count` mappings.
-    pub fn begin<P: Platform>(&self, env: &Env<'_, P>, count: u32, page: Vpn) -> Chain {
+    pub fn begin<P: Platform>(&self, env: &Env<'_, P>, count: u32, page: Vpn) -> AddressChain {
         let chain = self.take(env);
         let node = self.nodes.get(chain);
         node.set_slot(0, u64::from(count));
@@ -151,17 +151,17 @@ impl Addresses {
     }
 
     /// Mappings of the page.
-    pub fn count(&self, chain: Chain) -> u32 {
+    pub fn count(&self, chain: AddressChain) -> u32 {
         self.nodes.get(chain).slot(0) as u32
     }
 
     /// Sets the mappings of the page.
-    pub fn set_count(&self, chain: Chain, count: u32) {
+    pub fn set_count(&self, chain: AddressChain, count: u32) {
         self.nodes.get(chain).set_slot(0, u64::from(count));
     }
 
     /// Adds an address unless it is there.
-    pub fn insert<P: Platform>(&self, env: &Env<'_, P>, chain: Chain, page: Vpn) {
+    pub fn insert<P: Platform>(&self, env: &Env<'_, P>, chain: AddressChain, page: Vpn) {
         let searched = &self.cpus.get(env.pin).searched;
         let mut empty = None;
         let (mut handle, mut first) = (chain, 1);
@@ -189,7 +189,7 @@ impl Addresses {
     }
 
     /// The address with number `number`, from 0.
-    pub fn get(&self, chain: Chain, number: usize) -> Option<Vpn> {
+    pub fn get(&self, chain: AddressChain, number: usize) -> Option<Vpn> {
         let mut place = number + 1;
         let mut handle = chain;
         while place >= SLOTS {
@@ -203,7 +203,7 @@ impl Addresses {
     }
 
     /// Ends a chain; returns the count it held.
-    pub fn end<P: Platform>(&self, env: &Env<'_, P>, chain: Chain) -> u32 {
+    pub fn end<P: Platform>(&self, env: &Env<'_, P>, chain: AddressChain) -> u32 {
         let count = self.count(chain);
         let mut handle = chain;
         while !handle.is_none() {

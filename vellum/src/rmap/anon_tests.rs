@@ -495,6 +495,6 @@ fn what_regions_and_families_take_is_small() {
     assert!(size_of::<<AnonVma as ReverseMap>::Region>() <= 12);
     assert!(size_of::<<AnonVmaChain as ReverseMap>::Region>() <= 12);
     assert_eq!(size_of::<super::anon_vma::Relatives>(), 16);
-    assert_eq!(size_of::<super::anon_vma_chain::AnonVma>(), 32);
+    assert_eq!(size_of::<super::anon_vma_chain::AnonVmaNode>(), 32);
     assert_eq!(size_of::<super::anon_vma_chain::Link>(), 64);
 }

@@ -23,7 +23,7 @@
 //! | 62 | chained: the count is in the chain |
 //! | 0..32 | count, or first node of the chain |
 
-use super::addresses::{Addresses, Chain, Node};
+use super::addresses::{AddressChain, Addresses, Node};
 use super::bundles::{Bundles, Outcome, Progress, SpaceMember, Visit};
 use super::counts::{self, Counts};
 use super::file_pages::{FilePages, is_of_object};
@@ -40,7 +40,7 @@ use crate::table::Format;
 const LOCK_BIT: u32 = 63;
 const CHAINED: u64 = 1 << 62;
 
-fn chain_of(word: u64) -> Option<Chain> {
+fn chain_of(word: u64) -> Option<AddressChain> {
     (word & CHAINED != 0).then(|| Handle::from_raw(word as u32))
 }
 

@@ -60,14 +60,14 @@ pub(super) struct Progress {
 }
 
 #[derive(Default)]
-struct CpuState {
+struct BundleCounts {
     locks: Counter,
 }
 
 /// Every bundle, in an arena whose items can be followed while pinned.
 pub(super) struct Bundles {
     members: Arena<Member>,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<BundleCounts>,
 }
 
 /// The parts of one visit.
@@ -97,7 +97,7 @@ impl Bundles {
     pub fn new(cpus: usize, arenas: &ArenaMaker) -> Self {
         Bundles {
             members: arenas.make(),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| BundleCounts::default()),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::sync::{Counter, PerCpu};
 use crate::table::{Format, PteRef};
 
 #[derive(Default)]
-struct CpuState {
+struct FilePageCounts {
     adds: Counter,
     duplicates: Counter,
     removes: Counter,
@@ -32,14 +32,14 @@ pub(super) fn is_of_object<P: Platform>(env: &Env<'_, P>, frame: Pfn) -> bool {
 
 /// The pages of objects, as one design counts them.
 pub(super) struct FilePages {
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<FilePageCounts>,
 }
 
 impl FilePages {
     /// For a machine of `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
         FilePages {
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| FilePageCounts::default()),
         }
     }
 

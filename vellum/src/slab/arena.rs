@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use super::batch::Batch;
-use super::cache::{Cache, Chain, Depot, Slots};
+use super::cache::{Cache, SlotDepot, SlotList, Slots};
 use super::directory::{Directory, HANDLE_BITS};
 use super::handle::Handle;
 use crate::addr::Pfn;
@@ -45,7 +45,7 @@ pub struct Arena<T: Item> {
     /// What a handle that was never handed out leads to.
     vacant: Box<T>,
     pub(super) caches: PerCpu<Cache>,
-    pub(super) depot: CachePadded<Depot>,
+    pub(super) depot: CachePadded<SlotDepot>,
     /// The number of the next chunk.
     next_chunk: SpinLock<u32>,
     /// Frames of slots, and frames of directory.
@@ -96,7 +96,7 @@ impl<T: Item> Arena<T> {
             advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
             vacant: Box::new(T::vacant()),
             caches: PerCpu::new(cpus, |_| Cache::default()),
-            depot: CachePadded(Depot::default()),
+            depot: CachePadded(SlotDepot::default()),
             next_chunk: SpinLock::new(1),
             chunk_frames: AtomicU32::new(0),
             leaf_frames: AtomicU32::new(0),
@@ -194,7 +194,7 @@ impl<T: Item> Arena<T> {
         }
         let taken = self.gather(pin, memory, count)?;
         self.caches.get(pin).count_allocs(count as u64);
-        out.chain.prepend(self, taken);
+        out.list.prepend(self, taken);
         Ok(())
     }
 
@@ -204,15 +204,15 @@ impl<T: Item> Arena<T> {
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
         count: usize,
-    ) -> Result<Chain, OutOfMemory> {
+    ) -> Result<SlotList, OutOfMemory> {
         let cache = self.caches.get(pin);
-        let mut taken = Chain::EMPTY;
+        let mut taken = SlotList::EMPTY;
         while (taken.count as usize) < count {
             let left = count - taken.count as usize;
             if cache.active_count() == 0
                 && let Err(error) = self.refill(pin, memory)
             {
-                self.put_chain(pin, taken);
+                self.put_list(pin, taken);
                 return Err(error);
             }
             if cache.active_count() as usize <= left {
@@ -263,8 +263,8 @@ impl<T: Item> Arena<T> {
     ) -> Result<(), OutOfMemory> {
         let cache = self.caches.get(pin);
         let missing = count.saturating_sub(cache.reserved_count() as usize);
-        let chain = self.gather(pin, memory, missing)?;
-        cache.add_reserved(self, chain);
+        let list = self.gather(pin, memory, missing)?;
+        cache.add_reserved(self, list);
         Ok(())
     }
 
@@ -301,8 +301,8 @@ impl<T: Item> Arena<T> {
     pub fn free_batch(&self, pin: &Pin<'_>, batch: Batch<T>) {
         self.caches
             .get(pin)
-            .count_frees(u64::from(batch.chain.count));
-        self.put_chain(pin, batch.chain);
+            .count_frees(u64::from(batch.list.count));
+        self.put_list(pin, batch.list);
     }
 
     /// Takes back a slot that stale readers must not see used anew: it is
@@ -311,7 +311,7 @@ impl<T: Item> Arena<T> {
         debug_assert!(!handle.is_none(), "no slot to retire");
         let cache = self.caches.get(pin);
         let passed = cache.retire(self, handle.raw(), pin.epochs().stamp());
-        self.free_chain(pin, passed);
+        self.free_list(pin, passed);
         if cache.time_to_advance(self.advance_interval) {
             pin.epochs().try_advance();
             self.free_passed(pin);
@@ -320,25 +320,25 @@ impl<T: Item> Arena<T> {
 
     /// Frees what this CPU retired and nobody can see any more.
     fn free_passed(&self, pin: &Pin<'_>) {
-        while let Some(chain) = self.caches.get(pin).take_passed(pin) {
-            self.free_chain(pin, chain);
+        while let Some(list) = self.caches.get(pin).take_passed(pin) {
+            self.free_list(pin, list);
         }
     }
 
-    fn free_chain(&self, pin: &Pin<'_>, chain: Chain) {
-        self.caches.get(pin).count_frees(u64::from(chain.count));
-        self.put_chain(pin, chain);
+    fn free_list(&self, pin: &Pin<'_>, list: SlotList) {
+        self.caches.get(pin).count_frees(u64::from(list.count));
+        self.put_list(pin, list);
     }
 
     /// Puts slots into the cache without counting them.
-    fn put_chain(&self, pin: &Pin<'_>, mut chain: Chain) {
+    fn put_list(&self, pin: &Pin<'_>, mut list: SlotList) {
         let cache = self.caches.get(pin);
-        while chain.count > 0 {
-            if chain.count == self.slots && cache.active_count() > 0 {
-                self.depot.push(self, chain, pin);
+        while list.count > 0 {
+            if list.count == self.slots && cache.active_count() > 0 {
+                self.depot.push(self, list, pin);
                 return;
             }
-            let slot = chain.pop(self);
+            let slot = list.pop(self);
             if let Some(batch) = cache.push(self, slot, self.slots) {
                 self.depot.push(self, batch, pin);
             }
@@ -379,7 +379,7 @@ impl<T: Item> Arena<T> {
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
-    ) -> Result<Chain, OutOfMemory> {
+    ) -> Result<SlotList, OutOfMemory> {
         debug_assert!(
             memory.frame_size() == self.frame_size,
             "another machine's memory"
@@ -407,7 +407,7 @@ impl<T: Item> Arena<T> {
             entry.set_base(chunk);
         }
         self.note_growth();
-        Ok(Chain {
+        Ok(SlotList {
             head: first,
             tail: first + self.slots - 1,
             count: self.slots,
@@ -467,7 +467,7 @@ impl<T: Item> Arena<T> {
         pin.epochs().try_advance();
         self.free_passed(pin);
         let cache = self.caches.get(pin);
-        self.put_chain(pin, cache.take_reserved());
+        self.put_list(pin, cache.take_reserved());
         if let Some(batch) = cache.take_spare() {
             self.depot.push(self, batch, pin);
         }

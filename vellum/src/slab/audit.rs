@@ -1,7 +1,7 @@
 //! What an arena tells about itself, and the proof that no slot is lost.
 
 use super::arena::{Arena, Item};
-use super::cache::{Chain, Slots};
+use super::cache::{SlotList, Slots};
 use super::directory::HANDLE_BITS;
 use super::handle::Handle;
 use crate::frame::{AuditError, AuditPlace};
@@ -57,12 +57,12 @@ impl<T: Item> Arena<T> {
             frees += totals.1;
             limbo += cache
                 .retired()
-                .map(|chain| u64::from(chain.count))
+                .map(|list| u64::from(list.count))
                 .iter()
                 .sum::<u64>();
             cached += cache
                 .vacant()
-                .map(|chain| u64::from(chain.count))
+                .map(|list| u64::from(list.count))
                 .iter()
                 .sum::<u64>();
         }
@@ -105,18 +105,18 @@ impl<T: Item> Arena<T> {
     /// number of slots that does not add up.
     pub fn audit(&self) -> Result<ArenaCensus, AuditError> {
         let mut census = ArenaCensus::default();
-        let result = self.each_chain(|chain, retired| {
-            self.meet(chain)?;
+        let result = self.each_list(|list, retired| {
+            self.meet(list)?;
             let place = if retired {
                 &mut census.limbo
             } else {
                 &mut census.vacant
             };
-            *place += u64::from(chain.count);
+            *place += u64::from(list.count);
             Ok(())
         });
-        let cleared = self.each_chain(|chain, _| {
-            self.forget(chain);
+        let cleared = self.each_list(|list, _| {
+            self.forget(list);
             Ok(())
         });
         result.and(cleared)?;
@@ -135,41 +135,41 @@ impl<T: Item> Arena<T> {
     }
 
     /// Calls `f` with every list of vacant slots and whether they are retired.
-    fn each_chain(
+    fn each_list(
         &self,
-        mut f: impl FnMut(Chain, bool) -> Result<(), AuditError>,
+        mut f: impl FnMut(SlotList, bool) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
         for cache in self.caches.iter() {
             cache
                 .vacant()
                 .into_iter()
-                .try_for_each(|chain| f(chain, false))?;
+                .try_for_each(|list| f(list, false))?;
             cache
                 .retired()
                 .into_iter()
-                .try_for_each(|chain| f(chain, true))?;
+                .try_for_each(|list| f(list, true))?;
         }
         (0..self.depot.depth()).try_for_each(|index| {
             let (head, tail) = self.place(index);
-            let chain = Chain {
+            let list = SlotList {
                 head: head.load(Ordering::Relaxed),
                 tail: tail.load(Ordering::Relaxed),
                 count: self.slots,
             };
-            f(chain, false)
+            f(list, false)
         })
     }
 
     /// Marks the slots of a list as met.
-    fn meet(&self, chain: Chain) -> Result<(), AuditError> {
+    fn meet(&self, list: SlotList) -> Result<(), AuditError> {
         let wrong = |slot, what| {
             Err(AuditError {
                 place: AuditPlace::Slot(slot),
                 what,
             })
         };
-        let mut slot = chain.head;
-        for index in 0..chain.count {
+        let mut slot = list.head;
+        for index in 0..list.count {
             let Some(value) = self.try_get(Handle::from_raw(slot)) else {
                 return wrong(slot, "on a list, but there is no such slot");
             };
@@ -178,20 +178,20 @@ impl<T: Item> Arena<T> {
                 return wrong(slot, "found on two lists, or twice on one");
             }
             value.link().store(next | MET, Ordering::Relaxed);
-            if (index + 1 == chain.count) != (slot == chain.tail) {
+            if (index + 1 == list.count) != (slot == list.tail) {
                 return wrong(slot, "the list's last slot is another than its tail");
             }
             slot = next;
         }
-        if chain.count > 0 && slot != 0 {
+        if list.count > 0 && slot != 0 {
             return wrong(slot, "the list goes on beyond its count");
         }
         Ok(())
     }
 
     /// Takes the marks off again.
-    fn forget(&self, chain: Chain) {
-        let mut slot = chain.head;
+    fn forget(&self, list: SlotList) {
+        let mut slot = list.head;
         while let Some(value) = self.try_get(Handle::from_raw(slot)) {
             let next = value.link().load(Ordering::Relaxed);
             if next & MET == 0 {

@@ -4,7 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::arena::{Arena, Item};
-use super::cache::Chain;
+use super::cache::SlotList;
 use super::handle::Handle;
 
 /// Slots taken from an arena and not used yet, linked through themselves.
@@ -13,7 +13,7 @@ use super::handle::Handle;
 /// a batch that is dropped leaks its slots.
 #[must_use = "the slots of a batch have to be used or given back"]
 pub struct Batch<T> {
-    pub(super) chain: Chain,
+    pub(super) list: SlotList,
     slot: PhantomData<fn() -> T>,
 }
 
@@ -21,7 +21,7 @@ impl<T> Batch<T> {
     /// No slots.
     pub const fn new() -> Self {
         Batch {
-            chain: Chain::EMPTY,
+            list: SlotList::EMPTY,
             slot: PhantomData,
         }
     }
@@ -29,13 +29,13 @@ impl<T> Batch<T> {
     /// Slots in the batch.
     #[inline]
     pub fn len(&self) -> usize {
-        self.chain.count as usize
+        self.list.count as usize
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.chain.count == 0
+        self.list.count == 0
     }
 }
 
@@ -44,14 +44,14 @@ impl<T: Item> Batch<T> {
     /// `arena` is the one that the batch is of.
     #[inline]
     pub fn pop(&mut self, arena: &Arena<T>) -> Handle<T> {
-        Handle::from_raw(self.chain.pop(arena))
+        Handle::from_raw(self.list.pop(arena))
     }
 
     /// Adds a slot of `arena`, that the batch is of, which nobody uses any more.
     #[inline]
     pub fn push(&mut self, arena: &Arena<T>, handle: Handle<T>) {
         debug_assert!(!handle.is_none(), "no slot to set aside");
-        self.chain.push(arena, handle.raw());
+        self.list.push(arena, handle.raw());
     }
 }
 
@@ -63,6 +63,6 @@ impl<T> Default for Batch<T> {
 
 impl<T> fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "batch of {} slots", self.chain.count)
+        write!(f, "batch of {} slots", self.list.count)
     }
 }

@@ -1,6 +1,6 @@
 //! Vacant slots: a cache for each CPU, and the depot between them.
 //!
-//! Vacant slots form chains through one word of each. A CPU has two: it pushes
+//! Vacant slots form lists through one word of each. A CPU has two: it pushes
 //! to and pops from the *active* one, and keeps one full batch as a *spare*, so
 //! that going to and fro over a batch boundary costs nothing. Full batches
 //! beyond that go to the depot, a stack under a lock, where any CPU finds them.
@@ -20,16 +20,16 @@ pub(crate) trait Slots {
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32);
 }
 
-/// A chain of vacant slots; the last one's link is 0.
+/// A list of vacant slots; the last one's link is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Chain {
+pub(crate) struct SlotList {
     pub(crate) head: u32,
     pub(crate) tail: u32,
     pub(crate) count: u32,
 }
 
-impl Chain {
-    pub(crate) const EMPTY: Chain = Chain {
+impl SlotList {
+    pub(crate) const EMPTY: SlotList = SlotList {
         head: 0,
         tail: 0,
         count: 0,
@@ -57,9 +57,9 @@ impl Chain {
         slot
     }
 
-    /// Puts another chain in front of this one.
+    /// Puts another list in front of this one.
     #[inline]
-    pub(crate) fn prepend<S: Slots>(&mut self, slots: &S, other: Chain) {
+    pub(crate) fn prepend<S: Slots>(&mut self, slots: &S, other: SlotList) {
         if other.count == 0 {
             return;
         }
@@ -73,18 +73,18 @@ impl Chain {
     }
 }
 
-/// A [`Chain`] in words that others may read for statistics.
+/// A [`SlotList`] in words that others may read for statistics.
 #[derive(Default)]
-struct ChainCell {
+struct SlotListCell {
     head: AtomicU32,
     tail: AtomicU32,
     count: AtomicU32,
 }
 
-impl ChainCell {
+impl SlotListCell {
     #[inline]
-    fn get(&self) -> Chain {
-        Chain {
+    fn get(&self) -> SlotList {
+        SlotList {
             head: self.head.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
             count: self.count.load(Ordering::Relaxed),
@@ -92,37 +92,37 @@ impl ChainCell {
     }
 
     #[inline]
-    fn set(&self, chain: Chain) {
-        self.head.store(chain.head, Ordering::Relaxed);
-        self.tail.store(chain.tail, Ordering::Relaxed);
-        self.count.store(chain.count, Ordering::Relaxed);
+    fn set(&self, list: SlotList) {
+        self.head.store(list.head, Ordering::Relaxed);
+        self.tail.store(list.tail, Ordering::Relaxed);
+        self.count.store(list.count, Ordering::Relaxed);
     }
 }
 
 /// Slots retired in one epoch.
 #[derive(Default)]
-struct Limbo {
+struct LimboSlots {
     stamp: AtomicU64,
-    chain: ChainCell,
+    list: SlotListCell,
 }
 
 /// One CPU's vacant slots.
 #[derive(Default)]
 pub(crate) struct Cache {
-    active: ChainCell,
-    spare: ChainCell,
+    active: SlotListCell,
+    spare: SlotListCell,
     /// Slots set aside by a reservation larger than a batch.
-    reserved: ChainCell,
+    reserved: SlotListCell,
     allocs: AtomicU64,
     frees: AtomicU64,
     since_advance: AtomicU32,
     /// Two suffice: what is in the older one has passed when the epoch that
     /// claims its place begins.
-    limbo: [Limbo; 2],
+    limbo: [LimboSlots; 2],
 }
 
 impl Cache {
-    /// Takes a slot; 0 if the active chain is empty.
+    /// Takes a slot; 0 if the active list is empty.
     #[inline]
     pub(crate) fn pop<S: Slots>(&self, slots: &S) -> u32 {
         let slot = self.active.head.load(Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Cache {
 
     /// Adds a slot. Returns a full batch for the depot when there is one too many.
     #[inline]
-    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, batch: u32) -> Option<Chain> {
+    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, batch: u32) -> Option<SlotList> {
         let full = self.active.count.load(Ordering::Relaxed) >= batch;
         let displaced = if full { self.rotate() } else { None };
         let head = self.active.head.load(Ordering::Relaxed);
@@ -151,41 +151,41 @@ impl Cache {
         displaced
     }
 
-    /// Makes the full active chain the spare one; returns the spare it displaces.
+    /// Makes the full active list the spare one; returns the spare it displaces.
     #[cold]
-    fn rotate(&self) -> Option<Chain> {
+    fn rotate(&self) -> Option<SlotList> {
         let displaced = self.take_spare();
         self.spare.set(self.take_active());
         displaced
     }
 
-    /// Takes the whole active chain.
+    /// Takes the whole active list.
     #[inline]
-    pub(crate) fn take_active(&self) -> Chain {
-        let chain = self.active.get();
-        self.active.set(Chain::EMPTY);
-        chain
+    pub(crate) fn take_active(&self) -> SlotList {
+        let list = self.active.get();
+        self.active.set(SlotList::EMPTY);
+        list
     }
 
     /// Takes the spare batch.
     #[inline]
-    pub(crate) fn take_spare(&self) -> Option<Chain> {
-        let chain = self.spare.get();
-        if chain.count == 0 {
+    pub(crate) fn take_spare(&self) -> Option<SlotList> {
+        let list = self.spare.get();
+        if list.count == 0 {
             return None;
         }
-        self.spare.set(Chain::EMPTY);
-        Some(chain)
+        self.spare.set(SlotList::EMPTY);
+        Some(list)
     }
 
-    /// Gives an empty cache an active chain of at most a batch.
+    /// Gives an empty cache an active list of at most a batch.
     #[inline]
-    pub(crate) fn set_active(&self, chain: Chain) {
+    pub(crate) fn set_active(&self, list: SlotList) {
         debug_assert!(self.active.head.load(Ordering::Relaxed) == 0);
-        self.active.set(chain);
+        self.active.set(list);
     }
 
-    /// Slots in the active chain.
+    /// Slots in the active list.
     #[inline]
     pub(crate) fn active_count(&self) -> u32 {
         self.active.count.load(Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Cache {
     /// Slots that this CPU can hand out without a lock.
     #[inline]
     pub(crate) fn at_hand(&self) -> u32 {
-        let count = |chain: &ChainCell| chain.count.load(Ordering::Relaxed);
+        let count = |list: &SlotListCell| list.count.load(Ordering::Relaxed);
         count(&self.active) + count(&self.spare) + count(&self.reserved)
     }
 
@@ -205,20 +205,20 @@ impl Cache {
     }
 
     /// Sets more slots aside.
-    pub(crate) fn add_reserved<S: Slots>(&self, slots: &S, chain: Chain) {
+    pub(crate) fn add_reserved<S: Slots>(&self, slots: &S, list: SlotList) {
         let mut reserved = self.reserved.get();
-        reserved.prepend(slots, chain);
+        reserved.prepend(slots, list);
         self.reserved.set(reserved);
     }
 
     /// Takes what is set aside.
-    pub(crate) fn take_reserved(&self) -> Chain {
-        let chain = self.reserved.get();
-        self.reserved.set(Chain::EMPTY);
-        chain
+    pub(crate) fn take_reserved(&self) -> SlotList {
+        let list = self.reserved.get();
+        self.reserved.set(SlotList::EMPTY);
+        list
     }
 
-    /// Takes one of the slots at hand, the active chain being empty; 0 if
+    /// Takes one of the slots at hand, the active list being empty; 0 if
     /// there are none.
     #[cold]
     pub(crate) fn pop_at_hand<S: Slots>(&self, slots: &S) -> u32 {
@@ -234,18 +234,18 @@ impl Cache {
         slot
     }
 
-    /// Adds a slot to those retired at `stamp`. Returns an older chain that
+    /// Adds a slot to those retired at `stamp`. Returns an older list that
     /// had its place, whose epoch has passed.
-    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, stamp: EpochStamp) -> Chain {
+    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, stamp: EpochStamp) -> SlotList {
         let limbo = &self.limbo[stamp.0 as usize % self.limbo.len()];
-        let mut chain = limbo.chain.get();
-        let mut passed = Chain::EMPTY;
+        let mut list = limbo.list.get();
+        let mut passed = SlotList::EMPTY;
         if limbo.stamp.load(Ordering::Relaxed) != stamp.0 {
-            passed = core::mem::take(&mut chain);
+            passed = core::mem::take(&mut list);
             limbo.stamp.store(stamp.0, Ordering::Relaxed);
         }
-        chain.push(slots, slot);
-        limbo.chain.set(chain);
+        list.push(slots, slot);
+        limbo.list.set(list);
         passed
     }
 
@@ -258,15 +258,15 @@ impl Cache {
         due
     }
 
-    /// Takes a retired chain whose epoch has passed.
-    pub(crate) fn take_passed(&self, pin: &Pin<'_>) -> Option<Chain> {
+    /// Takes a retired list whose epoch has passed.
+    pub(crate) fn take_passed(&self, pin: &Pin<'_>) -> Option<SlotList> {
         let limbo = self.limbo.iter().find(|limbo| {
             let stamp = EpochStamp(limbo.stamp.load(Ordering::Relaxed));
-            limbo.chain.get().count > 0 && pin.epochs().passed(stamp)
+            limbo.list.get().count > 0 && pin.epochs().passed(stamp)
         })?;
-        let chain = limbo.chain.get();
-        limbo.chain.set(Chain::EMPTY);
-        Some(chain)
+        let list = limbo.list.get();
+        limbo.list.set(SlotList::EMPTY);
+        Some(list)
     }
 
     #[inline]
@@ -289,43 +289,43 @@ impl Cache {
         )
     }
 
-    /// The chains of slots that can be had at once.
-    pub(crate) fn vacant(&self) -> [Chain; 3] {
+    /// The lists of slots that can be had at once.
+    pub(crate) fn vacant(&self) -> [SlotList; 3] {
         [self.active.get(), self.spare.get(), self.reserved.get()]
     }
 
-    /// The chains of slots that wait for their epoch.
-    pub(crate) fn retired(&self) -> [Chain; 2] {
-        [self.limbo[0].chain.get(), self.limbo[1].chain.get()]
+    /// The lists of slots that wait for their epoch.
+    pub(crate) fn retired(&self) -> [SlotList; 2] {
+        [self.limbo[0].list.get(), self.limbo[1].list.get()]
     }
 }
 
 /// Full batches that no CPU has: a stack, in words that the arena lends.
 #[derive(Default)]
-pub(crate) struct Depot {
+pub(crate) struct SlotDepot {
     depth: SpinLock<u32>,
     /// The depth, for readers without the lock.
     shown: AtomicU32,
 }
 
-impl Depot {
+impl SlotDepot {
     /// Batches there were at some moment.
     pub(crate) fn depth(&self) -> u32 {
         self.shown.load(Ordering::Relaxed)
     }
 
     /// Adds a full batch.
-    pub(crate) fn push<S: Slots>(&self, slots: &S, chain: Chain, pin: &Pin<'_>) {
+    pub(crate) fn push<S: Slots>(&self, slots: &S, list: SlotList, pin: &Pin<'_>) {
         let mut depth = self.depth.lock(pin);
         let (head, tail) = slots.place(*depth);
-        head.store(chain.head, Ordering::Relaxed);
-        tail.store(chain.tail, Ordering::Relaxed);
+        head.store(list.head, Ordering::Relaxed);
+        tail.store(list.tail, Ordering::Relaxed);
         *depth += 1;
         self.shown.store(*depth, Ordering::Relaxed);
     }
 
     /// Takes the batch added last.
-    pub(crate) fn pop<S: Slots>(&self, slots: &S, batch: u32, pin: &Pin<'_>) -> Option<Chain> {
+    pub(crate) fn pop<S: Slots>(&self, slots: &S, batch: u32, pin: &Pin<'_>) -> Option<SlotList> {
         if self.depth() == 0 {
             return None;
         }
@@ -333,7 +333,7 @@ impl Depot {
         *depth = depth.checked_sub(1)?;
         self.shown.store(*depth, Ordering::Relaxed);
         let (head, tail) = slots.place(*depth);
-        Some(Chain {
+        Some(SlotList {
             head: head.load(Ordering::Relaxed),
             tail: tail.load(Ordering::Relaxed),
             count: batch,

@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
-use super::manager::{CpuState, Live, SpaceId, Vm};
+use super::manager::{Live, SpaceId, Vm, VmCpu};
 
 /// Most that a space may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +121,7 @@ impl Account {
     }
 }
 
-impl CpuState {
+impl VmCpu {
     /// Counts entries of `space` made (or, wrapping, unmade) on this CPU.
     #[inline]
     pub(super) fn count_resident<R: ReverseMap>(
@@ -145,7 +145,7 @@ impl CpuState {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// [`CpuState::count_resident`] on the CPU of the caller.
+    /// [`VmCpu::count_resident`] on the CPU of the caller.
     #[inline]
     pub(super) fn count_resident(
         &self,

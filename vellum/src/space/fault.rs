@@ -14,7 +14,7 @@
 use super::account::Resident;
 use super::error::FaultError;
 use super::lookup::{Entered, Lookup};
-use super::manager::{CpuState, Live, SpaceId, Vm};
+use super::manager::{Live, SpaceId, Vm, VmCpu};
 use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
@@ -58,7 +58,7 @@ pub(super) enum Step {
 pub(super) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(super) vm: &'a Vm<P, F, R>,
     pub(super) pin: &'a Pin<'a>,
-    pub(super) cpu: &'a CpuState,
+    pub(super) cpu: &'a VmCpu,
     pub(super) space: Live<'a, R>,
     pub(super) entered: Entered<'a, R>,
     pub(super) page: Vpn,

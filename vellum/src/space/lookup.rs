@@ -4,7 +4,7 @@
 //! count; then the region is entered by announcing it, and checked again. The
 //! CPU's last region is tried first and needs only the second half.
 
-use super::manager::{CpuState, Live, Vm};
+use super::manager::{Live, Vm, VmCpu};
 use super::region::Region;
 use super::regions::RegionHandle;
 use crate::addr::Vpn;
@@ -53,7 +53,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn enter_region<'a>(
         &'a self,
         pin: &'a Pin<'_>,
-        cpu: &CpuState,
+        cpu: &VmCpu,
         expected: Option<Expected<'a>>,
         space: Live<'a, R>,
         page: Vpn,

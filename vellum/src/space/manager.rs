@@ -189,7 +189,7 @@ impl<'a, R: ReverseMap> Live<'a, R> {
 
 /// What each CPU keeps.
 #[derive(Default)]
-pub(super) struct CpuState {
+pub(super) struct VmCpu {
     /// What it added to the space it has loaded.
     pub(super) delta: Delta,
     /// Where that space lies, as its arena says.
@@ -251,7 +251,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) region_nodes: Arena<RangeNode>,
     pub(crate) objects: Objects<R::Object>,
     pub(super) announcements: Announcements,
-    pub(super) cpus: PerCpu<CpuState>,
+    pub(super) cpus: PerCpu<VmCpu>,
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
     pub(crate) zero_page: Pfn,
@@ -294,7 +294,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             region_nodes: arenas.make(),
             objects: Objects::new(&arenas, design.region_index),
             announcements: Announcements::new(cpus),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| VmCpu::default()),
             waits: WaitTable::new(),
             aging: None,
             zero_page,
@@ -465,7 +465,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn load_named(
         &self,
         pin: &Pin<'_>,
-        cpu: &CpuState,
+        cpu: &VmCpu,
         id: SpaceId,
     ) -> Option<Live<'_, R>> {
         if cpu.delta.space.load(Ordering::Relaxed) == id.to_bits() {

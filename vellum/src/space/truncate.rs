@@ -71,7 +71,7 @@ impl Stale {
 }
 
 /// A page of an object, locked for us.
-enum Locked {
+enum NextPage {
     /// With a reference.
     Page(u64, Pfn),
     /// Somebody else has it; a reference comes with it.
@@ -168,24 +168,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The first page at or behind `from` that is cached, locked if possible.
-    fn lock_next(&self, pin: &Pin<'_>, handle: u32, from: u64) -> Locked {
+    fn lock_next(&self, pin: &Pin<'_>, handle: u32, from: u64) -> NextPage {
         let object = self.objects.get(handle);
         let Some((index, page)) = self.objects.radix(object).next(from) else {
-            return Locked::End;
+            return NextPage::End;
         };
         if !self.memory.frame(page).try_get() {
-            return Locked::Again;
+            return NextPage::Again;
         }
         if !self.objects.locks.try_lock(&self.memory, page) {
-            return Locked::Busy(page);
+            return NextPage::Busy(page);
         }
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
             self.objects.locks.unlock(&self.memory, pin, page);
             self.memory.put(pin, page);
-            return Locked::Again;
+            return NextPage::Again;
         }
-        Locked::Page(index, page)
+        NextPage::Page(index, page)
     }
 
     /// Takes every page at or behind `first` out of an object.
@@ -194,16 +194,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             let pin = self.pin();
             match self.lock_next(&pin, handle, first) {
-                Locked::End => return,
-                Locked::Again => {
+                NextPage::End => return,
+                NextPage::Again => {
                     pin.relax(spins);
                     spins += 1;
                 }
-                Locked::Busy(page) => {
+                NextPage::Busy(page) => {
                     drop(pin);
                     self.wait_for_page(page);
                 }
-                Locked::Page(index, page) => {
+                NextPage::Page(index, page) => {
                     self.unmap_page(&pin, page);
                     let object = self.objects.get(handle);
                     self.objects.detach(&self.memory, &pin, object, index, page);
@@ -342,16 +342,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             let pin = self.pin();
             match self.lock_next(&pin, handle, next) {
-                Locked::End => return result,
-                Locked::Again => {
+                NextPage::End => return result,
+                NextPage::Again => {
                     pin.relax(spins);
                     spins += 1;
                 }
-                Locked::Busy(page) => {
+                NextPage::Busy(page) => {
                     drop(pin);
                     self.wait_for_page(page);
                 }
-                Locked::Page(index, page) => {
+                NextPage::Page(index, page) => {
                     next = index + 1;
                     self.take_dirty_marks(&pin, page);
                     let frame = self.memory.frame(page);

@@ -1,6 +1,6 @@
 //! The audit of `anon_vma_chain`: trees, and sums over all of them.
 
-use super::{AnonVma, AnonVmaChain, Region, range};
+use super::{AnonVmaChain, AnonVmaNode, Region, range};
 use crate::frame::{AuditError, AuditPlace};
 use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
@@ -52,8 +52,8 @@ impl AnonVmaChain {
 
     fn audit_anon_vma(
         &self,
-        handle: Handle<AnonVma>,
-        anon_vma: &AnonVma,
+        handle: Handle<AnonVmaNode>,
+        anon_vma: &AnonVmaNode,
         census: &mut Census,
     ) -> Result<(), &'static str> {
         if anon_vma.is_locked() {
@@ -110,7 +110,7 @@ impl AnonVmaChain {
                 return Err("a link of a region is another's, or of other pages");
             }
             let anon_vma = self.anon_vmas.try_get(Handle::from_raw(link.anon_vma()));
-            if anon_vma.is_none_or(AnonVma::is_unused) {
+            if anon_vma.is_none_or(AnonVmaNode::is_unused) {
                 return Err("a region is linked to an anon_vma that has ended");
             }
             owns |= link.anon_vma() == own;

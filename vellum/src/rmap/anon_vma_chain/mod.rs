@@ -31,9 +31,9 @@
 mod audit;
 mod node;
 
-pub use node::{AnonVma, Link, Memberships};
+pub use node::{AnonVmaNode, Link, Memberships};
 
-use node::Locked;
+use node::LockedAnonVma;
 
 use super::anon_pages::{AnonPages, Search};
 use super::file_pages::{FilePages, is_of_object};
@@ -58,18 +58,18 @@ fn range(region: &Region<'_>) -> (u64, u64) {
 
 /// The `anon_vma_chain` design.
 pub struct AnonVmaChain {
-    anon_vmas: Arena<AnonVma>,
+    anon_vmas: Arena<AnonVmaNode>,
     links: Arena<Link>,
     pages: AnonPages,
     files: FilePages,
 }
 
 impl AnonVmaChain {
-    fn anon_vma(&self, handle: u32) -> &AnonVma {
+    fn anon_vma(&self, handle: u32) -> &AnonVmaNode {
         self.anon_vmas.get(Handle::from_raw(handle))
     }
 
-    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> Locked<'a> {
+    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> LockedAnonVma<'a> {
         self.pages.here(env).locks.bump();
         self.anon_vma(handle).lock(&self.links, env.pin)
     }
@@ -90,7 +90,7 @@ impl AnonVmaChain {
     /// Links `region` to a locked anon_vma with handle `anon_vma`.
     fn link(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedAnonVma<'_>,
         anon_vma: u32,
         region: &Region<'_>,
         node: Handle<Link>,
@@ -106,7 +106,7 @@ impl AnonVmaChain {
         &self,
         env: &Env<'_, P>,
         parent: u32,
-    ) -> Result<Handle<AnonVma>, OutOfMemory> {
+    ) -> Result<Handle<AnonVmaNode>, OutOfMemory> {
         let new = self.anon_vmas.alloc(env.pin, env.memory)?;
         self.anon_vmas.get(new).begin(parent);
         Ok(new)
@@ -157,7 +157,7 @@ impl AnonVmaChain {
     fn found_or_join<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        locked: &Locked<'_>,
+        locked: &LockedAnonVma<'_>,
         anon_vma: u32,
         region: &Region<'_>,
         node: Handle<Link>,
@@ -533,7 +533,7 @@ impl ReverseMap for AnonVmaChain {
     fn stats(&self) -> RmapStats {
         let (anon_vmas, links) = (self.anon_vmas.stats(), self.links.stats());
         let bytes = |anon_vmas: u64, links: u64| {
-            anon_vmas * size_of::<AnonVma>() as u64 + links * size_of::<Link>() as u64
+            anon_vmas * size_of::<AnonVmaNode>() as u64 + links * size_of::<Link>() as u64
         };
         let mut stats = self.pages.stats();
         stats.bytes = bytes(anon_vmas.live, links.live);

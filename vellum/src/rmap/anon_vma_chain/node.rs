@@ -11,7 +11,7 @@ const LOCK_BIT: u32 = 0;
 /// What the private pages that one region made name.
 #[derive(Debug)]
 #[repr(C, align(32))]
-pub struct AnonVma {
+pub struct AnonVmaNode {
     lock: AtomicU32,
     /// Root of the interval tree of links. 0: nobody has this anon_vma.
     root: AtomicU32,
@@ -68,11 +68,11 @@ impl Memberships {
     }
 }
 
-impl Item for AnonVma {
+impl Item for AnonVmaNode {
     const SITE: Site = Site::AnonVma;
 
     fn vacant() -> Self {
-        AnonVma {
+        AnonVmaNode {
             lock: AtomicU32::new(0),
             root: AtomicU32::new(0),
             owners: AtomicU32::new(0),
@@ -87,7 +87,7 @@ impl Item for AnonVma {
     }
 }
 
-impl AnonVma {
+impl AnonVmaNode {
     /// Begins to be used. Stale lookups may hold the lock, and find nothing.
     pub(super) fn begin(&self, parent: u32) {
         self.owners.store(0, Ordering::Relaxed);
@@ -128,8 +128,12 @@ impl AnonVma {
         self.owners() == 0 && self.children() < 2
     }
 
-    pub(super) fn lock<'a>(&'a self, links: &'a Arena<Link>, pin: &'a Pin<'_>) -> Locked<'a> {
-        Locked {
+    pub(super) fn lock<'a>(
+        &'a self,
+        links: &'a Arena<Link>,
+        pin: &'a Pin<'_>,
+    ) -> LockedAnonVma<'a> {
+        LockedAnonVma {
             _guard: self.lock.lock_bit(LOCK_BIT, pin),
             tree: IntervalTree::new(links, &self.root),
             anon_vma: self,
@@ -143,13 +147,13 @@ impl AnonVma {
 }
 
 /// A locked anon_vma.
-pub(super) struct Locked<'a> {
-    pub anon_vma: &'a AnonVma,
+pub(super) struct LockedAnonVma<'a> {
+    pub anon_vma: &'a AnonVmaNode,
     pub tree: IntervalTree<'a, Link>,
     _guard: BitGuard<'a, AtomicU32>,
 }
 
-impl Locked<'_> {
+impl LockedAnonVma<'_> {
     /// One region more makes pages that name this anon_vma, or one less.
     pub fn count_owner(&self, change: u32) {
         let owners = self.anon_vma.owners().wrapping_add(change);

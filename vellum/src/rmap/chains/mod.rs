@@ -43,13 +43,13 @@ use crate::sync::{BitGuard, BitLock, PerCpu, bytes};
 use crate::table::{Format, PteRef};
 
 #[derive(Default)]
-struct CpuState {
+struct ChainsCpu {
     /// A prepared node, or none.
     spare: AtomicU32,
     counts: Counts,
 }
 
-impl Deref for CpuState {
+impl Deref for ChainsCpu {
     type Target = Counts;
 
     #[inline]
@@ -61,7 +61,7 @@ impl Deref for CpuState {
 /// The `chains` design.
 pub struct Chains {
     nodes: Arena<Node>,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<ChainsCpu>,
     direct: bool,
 }
 
@@ -70,7 +70,7 @@ impl Chains {
     pub fn with_direct(direct: bool, cpus: usize, arenas: &ArenaMaker) -> Self {
         Chains {
             nodes: arenas.make(),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| ChainsCpu::default()),
             direct,
         }
     }

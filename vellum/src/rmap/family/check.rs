@@ -2,7 +2,7 @@
 
 use super::hint::{Name, entry_of};
 use super::kin::{NOBODY, Nodes};
-use super::{CpuState, Env, Family};
+use super::{Env, Family, FamilyCpu};
 use crate::frame::{Frame, Kind};
 use crate::platform::Platform;
 use crate::slab::Handle;
@@ -11,7 +11,7 @@ use crate::sync::atomic::Ordering;
 impl Family {
     /// Pages that name a node, while nothing else runs.
     fn pages_of(&self, node: u32) -> u64 {
-        let counting = |cpu: &&CpuState| cpu.counting.load(Ordering::Relaxed) == node;
+        let counting = |cpu: &&FamilyCpu| cpu.counting.load(Ordering::Relaxed) == node;
         let holders = self.cpus.iter().filter(counting).count();
         let counted = self.cpus.iter().filter(counting);
         let settled = self.nodes.node(node).pages.settled(holders as u64);

@@ -193,7 +193,7 @@ impl Families {
         nodes: &'a N,
         handle: u32,
         pin: &'a Pin<'_>,
-    ) -> Option<Family<'a, N>> {
+    ) -> Option<LockedFamily<'a, N>> {
         loop {
             let family = nodes.node(handle).family();
             if family == NOBODY {
@@ -201,7 +201,7 @@ impl Families {
             }
             let guard = self.locks[family as usize % LOCKS].lock(pin);
             if nodes.node(handle).family() == family {
-                return Some(Family {
+                return Some(LockedFamily {
                     nodes,
                     _guard: guard,
                 });
@@ -234,12 +234,12 @@ fn reset(node: &Kin, space: u32, parent: u32, born: u32) {
 }
 
 /// A family, locked.
-pub struct Family<'a, N> {
+pub struct LockedFamily<'a, N> {
     nodes: &'a N,
     _guard: SpinGuard<'a, ()>,
 }
 
-impl<N: Nodes> Family<'_, N> {
+impl<N: Nodes> LockedFamily<'_, N> {
     fn node(&self, handle: u32) -> &Kin {
         self.nodes.node(handle)
     }

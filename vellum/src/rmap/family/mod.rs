@@ -106,7 +106,7 @@ impl SpaceKin {
 }
 
 #[derive(Default)]
-struct CpuState {
+struct FamilyCpu {
     /// The node this CPU counts pages for, or 0, and what it has counted.
     counting: AtomicU32,
     counted: AtomicU64,
@@ -114,7 +114,7 @@ struct CpuState {
     spaces_searched: Counter,
 }
 
-impl Deref for CpuState {
+impl Deref for FamilyCpu {
     type Target = Counts;
 
     #[inline]
@@ -128,7 +128,7 @@ pub struct Family {
     nodes: Arena<Kin>,
     families: Families,
     files: FilePages,
-    cpus: PerCpu<CpuState>,
+    cpus: PerCpu<FamilyCpu>,
     hints: Hints,
     last_stamp: u32,
 }
@@ -358,7 +358,7 @@ impl ReverseMap for Family {
             nodes: arenas.make(),
             families: Families::new(),
             files: FilePages::new(cpus),
-            cpus: PerCpu::new(cpus, |_| CpuState::default()),
+            cpus: PerCpu::new(cpus, |_| FamilyCpu::default()),
             hints: Hints::new(options.hint),
             last_stamp: if options.kin_stamp { LAST_STAMP } else { 0 },
         }

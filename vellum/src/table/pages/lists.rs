@@ -270,7 +270,7 @@ impl WordList {
 }
 
 /// Batches of all-zero tables that go from CPU to CPU.
-pub(crate) struct Depot {
+pub(crate) struct TableDepot {
     /// The first batch, or [`Pfn::NONE`].
     first: SpinLock<Pfn>,
     /// Tables in it.
@@ -278,12 +278,12 @@ pub(crate) struct Depot {
     peak: AtomicU32,
 }
 
-impl Depot {
+impl TableDepot {
     /// Tables of a batch; few where every order of steps is tried.
     pub(crate) const BATCH: u32 = if cfg!(vellum_loom) { 2 } else { 16 };
 
-    pub(crate) fn new() -> Depot {
-        Depot {
+    pub(crate) fn new() -> TableDepot {
+        TableDepot {
             first: SpinLock::new(Pfn::NONE),
             count: AtomicU32::new(0),
             peak: AtomicU32::new(0),
@@ -301,16 +301,16 @@ impl Depot {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Adds a batch of [`Depot::BATCH`] tables that nobody else can see.
+    /// Adds a batch of [`TableDepot::BATCH`] tables that nobody else can see.
     pub(crate) fn push(&self, frames: &impl TableFrames, batch: Chain, pin: &Pin<'_>) {
-        debug_assert!(batch.count == Depot::BATCH);
+        debug_assert!(batch.count == TableDepot::BATCH);
         let link = frames.link(batch.first);
         let next = link.load(Ordering::Relaxed) & u64::from(u32::MAX);
         let mut first = self.first.lock(pin);
         // Beside the link within the batch, the link to the next batch.
         link.store(next | u64::from(first.0) << 32, Ordering::Relaxed);
         *first = batch.first;
-        let count = self.len() + Depot::BATCH;
+        let count = self.len() + TableDepot::BATCH;
         self.count.store(count, Ordering::Relaxed);
         self.peak.store(count.max(self.peak()), Ordering::Relaxed);
     }
@@ -327,12 +327,12 @@ impl Depot {
         }
         let link = frames.link(batch).load(Ordering::Relaxed);
         *first = Pfn((link >> 32) as u32);
-        let count = self.len() - Depot::BATCH;
+        let count = self.len() - TableDepot::BATCH;
         self.count.store(count, Ordering::Relaxed);
         Some(Chain {
             first: batch,
             last: Pfn::NONE,
-            count: Depot::BATCH,
+            count: TableDepot::BATCH,
         })
     }
 
@@ -352,7 +352,7 @@ impl Depot {
             Some(Chain {
                 first,
                 last: Pfn::NONE,
-                count: Depot::BATCH,
+                count: TableDepot::BATCH,
             })
         })
     }

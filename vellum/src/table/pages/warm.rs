@@ -7,7 +7,7 @@
 
 use alloc::boxed::Box;
 
-use super::lists::{Chain, Depot, Waiting};
+use super::lists::{Chain, TableDepot, Waiting};
 use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
@@ -21,7 +21,7 @@ const AHEAD: u32 = 2;
 /// Most tables of a stack, whatever is free.
 const MOST: u32 = 2048;
 /// Most tables of a stack that has a depot behind it.
-const MOST_WITH_DEPOT: u32 = 4 * Depot::BATCH;
+const MOST_WITH_DEPOT: u32 = 4 * TableDepot::BATCH;
 
 struct WarmCpu {
     /// The zone whose tables are kept.
@@ -86,7 +86,7 @@ impl WarmCpu {
 pub struct Warm {
     cpus: PerCpu<WarmCpu>,
     /// One for each zone, of which those serve that are some CPU's home; or none.
-    depots: Box<[CachePadded<Depot>]>,
+    depots: Box<[CachePadded<TableDepot>]>,
 }
 
 impl Warm {
@@ -95,7 +95,7 @@ impl Warm {
         Warm {
             cpus: PerCpu::new(memory.platform().cpus(), |cpu| WarmCpu {
                 home: memory.home_zone_of(cpu),
-                stack: Ring::new(Depot::BATCH, MOST),
+                stack: Ring::new(TableDepot::BATCH, MOST),
                 waiting: Waiting::new(),
                 peak: AtomicU32::new(0),
             }),
@@ -107,13 +107,13 @@ impl Warm {
     pub fn with_depots<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
         let zones = 0..memory.zone_count();
         Warm {
-            depots: zones.map(|_| CachePadded(Depot::new())).collect(),
+            depots: zones.map(|_| CachePadded(TableDepot::new())).collect(),
             ..Warm::new(memory)
         }
     }
 
     /// The depot of this CPU's node, if the design has depots.
-    fn depot(&self, pin: &Pin<'_>) -> Option<&Depot> {
+    fn depot(&self, pin: &Pin<'_>) -> Option<&TableDepot> {
         self.depots
             .get(self.cpus.get(pin).home)
             .map(|depot| &depot.0)
@@ -174,14 +174,17 @@ impl Warm {
     fn spill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
         cpu.note_peak();
         let mut batch = Chain::EMPTY;
-        while batch.count() < Depot::BATCH
+        while batch.count() < TableDepot::BATCH
             && let Some(table) = cpu.stack.pop_oldest()
         {
             batch.push(memory, table);
         }
         let limit = keep::node_limit(memory, pin);
         match self.depot(pin) {
-            Some(depot) if batch.count() == Depot::BATCH && depot.len() + Depot::BATCH <= limit => {
+            Some(depot)
+                if batch.count() == TableDepot::BATCH
+                    && depot.len() + TableDepot::BATCH <= limit =>
+            {
                 depot.push(memory, batch, pin);
             }
             _ => {
@@ -367,7 +370,7 @@ impl Warm {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        depot: &Depot,
+        depot: &TableDepot,
     ) -> Result<u64, AuditError> {
         let mut found = 0;
         for mut batch in depot.batches(memory, pin) {

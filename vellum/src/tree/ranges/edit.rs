@@ -1,6 +1,6 @@
 //! Changes: insertion with division, removal with merging, ranges that change.
 
-use super::node::{Kid, RangeNode, SLOTS, Slot};
+use super::node::{Kid, RangeNode, RangeSlot, SLOTS};
 use super::walk::{Path, Step};
 use super::{RangeTree, Room};
 use crate::slab::{Handle, Item};
@@ -15,7 +15,7 @@ const MERGED: usize = SLOTS / 2;
 impl<'a, T: Item> RangeTree<'a, T> {
     /// Inserts an item that covers `start..end`, which no item overlaps.
     pub fn insert(&self, pin: &Pin<'_>, _room: Room<'_>, item: Handle<T>, start: u64, end: u64) {
-        let mut new = Slot {
+        let mut new = RangeSlot {
             start,
             end,
             gap: 0,
@@ -56,8 +56,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
         above: &Path<'a>,
         node: &'a RangeNode,
         place: usize,
-        new: Slot,
-    ) -> Slot {
+        new: RangeSlot,
+    ) -> RangeSlot {
         // At either end of the tree nothing comes back to the part left alone.
         let is_last = place == SLOTS && above.upwards().all(|up| up.slot + 1 == up.node.count());
         let is_first = place == 0 && above.upwards().all(|up| up.slot == 0);
@@ -178,7 +178,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
         debug_assert!(node.start(slot) == old, "no such item");
         node.set(
             slot,
-            Slot {
+            RangeSlot {
                 start,
                 end,
                 ..node.slot(slot)
@@ -209,8 +209,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 
     /// What the slot above a node has to say.
-    pub(super) fn sum(&self, node: &RangeNode) -> Slot {
-        Slot {
+    pub(super) fn sum(&self, node: &RangeNode) -> RangeSlot {
+        RangeSlot {
             start: node.start(0),
             end: node.end(node.count() - 1),
             gap: node.widest(),

@@ -103,7 +103,7 @@ impl Kid {
 
 /// A slot as a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
+pub(super) struct RangeSlot {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) gap: u64,
@@ -202,8 +202,8 @@ impl RangeNode {
         }
     }
 
-    pub(super) fn slot(&self, slot: usize) -> Slot {
-        Slot {
+    pub(super) fn slot(&self, slot: usize) -> RangeSlot {
+        RangeSlot {
             start: self.start(slot),
             end: self.end(slot),
             gap: self.gap(slot),
@@ -212,7 +212,7 @@ impl RangeNode {
     }
 
     /// Changes a slot in use.
-    pub(super) fn set(&self, slot: usize, value: Slot) {
+    pub(super) fn set(&self, slot: usize, value: RangeSlot) {
         store(&self.starts, slot, value.start);
         store(&self.ends, slot, value.end);
         word(&self.kids, slot).store(value.kid.0, Ordering::Release);
@@ -222,7 +222,7 @@ impl RangeNode {
     }
 
     /// Puts a value before `slot`. The node is not full.
-    pub(super) fn insert(&self, slot: usize, value: Slot) {
+    pub(super) fn insert(&self, slot: usize, value: RangeSlot) {
         let count = self.count();
         self.for_columns(|column, order| {
             for at in (slot + 1..(count + 1).min(SLOTS)).rev() {

@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{check, pin};
-use crate::cache::{Cache, Chain, Depot, Slots};
+use crate::cache::{Cache, SlotDepot, SlotList, Slots};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Epochs, Pin};
 
@@ -16,7 +16,7 @@ const SLOTS: u32 = 4;
 /// Slots with a value each, which whoever has the slot may change.
 struct Model {
     epochs: Epochs,
-    depot: Depot,
+    depot: SlotDepot,
     links: Vec<AtomicU32>,
     places: Vec<(AtomicU32, AtomicU32)>,
     values: Vec<UnsafeCell<u32>>,
@@ -37,7 +37,7 @@ impl Model {
     fn new() -> Self {
         Model {
             epochs: Epochs::new(2),
-            depot: Depot::default(),
+            depot: SlotDepot::default(),
             links: (0..=SLOTS).map(|_| AtomicU32::new(0)).collect(),
             places: (0..SLOTS).map(|_| Default::default()).collect(),
             values: (0..=SLOTS).map(|_| UnsafeCell::new(0)).collect(),
@@ -73,7 +73,7 @@ impl Model {
             } else {
                 let spare = cache.take_spare();
                 match spare.or_else(|| self.depot.pop(self, batch, pin)) {
-                    Some(chain) => cache.set_active(chain),
+                    Some(list) => cache.set_active(list),
                     None => return taken,
                 }
             }
@@ -132,12 +132,12 @@ fn a_batch_hands_over_its_links_and_values() {
             })
         };
         let cpu = pin(&model.epochs, 0);
-        let mut chain = Chain::EMPTY;
+        let mut list = SlotList::EMPTY;
         for slot in 1..=2 {
             model.touch(slot);
-            chain.push(&*model, slot);
+            list.push(&*model, slot);
         }
-        model.depot.push(&*model, chain, &cpu);
+        model.depot.push(&*model, list, &cpu);
         let mut all = other.join().unwrap();
         all.extend(model.take(&Cache::default(), 2, &cpu));
         assert_eq!(all, [2, 1]);

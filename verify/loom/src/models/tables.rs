@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::addr::Pfn;
-use crate::lists::{Chain, Depot, TableFrames, Waiting, WordList};
+use crate::lists::{Chain, TableDepot, TableFrames, Waiting, WordList};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Epochs, Pin};
 
@@ -25,7 +25,7 @@ struct Model {
     entries: Vec<AtomicU64>,
     /// What a CPU knows of a table that it has for itself.
     owned: Vec<UnsafeCell<u32>>,
-    depot: Depot,
+    depot: TableDepot,
 }
 
 impl TableFrames for Model {
@@ -46,7 +46,7 @@ impl Model {
             links: (0..TABLES).map(|_| AtomicU64::new(0)).collect(),
             entries: (0..TABLES).map(|_| AtomicU64::new(0)).collect(),
             owned: (0..TABLES).map(|_| UnsafeCell::new(0)).collect(),
-            depot: Depot::new(),
+            depot: TableDepot::new(),
         })
     }
 
@@ -136,7 +136,7 @@ fn take_all(model: &Model, pin: &Pin<'_>) -> Vec<Pfn> {
 
 #[test]
 fn every_table_of_a_depot_is_taken_once() {
-    assert_eq!(2 * Depot::BATCH, TABLES);
+    assert_eq!(2 * TableDepot::BATCH, TABLES);
     let moved = std::sync::Arc::new(Tally::new(0));
     let sum = moved.clone();
     check(move || {
@@ -144,8 +144,8 @@ fn every_table_of_a_depot_is_taken_once() {
         let work = |model: &Model, cpu: u16| {
             let pin = pin(&model.epochs, cpu);
             let mut batch = Chain::EMPTY;
-            for table in 0..Depot::BATCH {
-                let table = Pfn(u32::from(cpu) * Depot::BATCH + table);
+            for table in 0..TableDepot::BATCH {
+                let table = Pfn(u32::from(cpu) * TableDepot::BATCH + table);
                 model.touch(table);
                 batch.push(model, table);
             }
@@ -158,7 +158,7 @@ fn every_table_of_a_depot_is_taken_once() {
         };
         let mut all = work(&model, 0);
         let others = other.join().unwrap();
-        let foreign = others.iter().filter(|table| table.0 < Depot::BATCH);
+        let foreign = others.iter().filter(|table| table.0 < TableDepot::BATCH);
         sum.fetch_add(foreign.count() as u32, SeqCst);
         all.extend(others);
         all.extend(take_all(&model, &pin(&model.epochs, 0)));

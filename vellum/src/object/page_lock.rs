@@ -8,7 +8,7 @@
 use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::Platform;
-use crate::sync::{Pin, WaitTable, Waiting};
+use crate::sync::{Pin, WaitTable, Waiter};
 
 /// Page locks of one manager.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl PageLocks {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         page: Pfn,
-    ) -> Option<Waiting> {
+    ) -> Option<Waiter> {
         let frame = memory.frame(page);
         let task = memory.platform().current_task();
         self.waits.prepare(u64::from(page.0), task, pin, || {
@@ -50,7 +50,7 @@ impl PageLocks {
     }
 
     /// Sleeps until woken. Not pinned.
-    pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, waiting: Waiting) {
-        self.waits.sleep(waiting, memory.platform());
+    pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, waiter: Waiter) {
+        self.waits.sleep(waiter, memory.platform());
     }
 }

@@ -2,7 +2,6 @@
 
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
-use super::region::Region;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
@@ -38,13 +37,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         let mut gather = self.gather(&pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
-            let region = self.region(handle);
             let part = view.range.intersection(range);
             match advice {
                 Advice::DontNeed => {
+                    let region = self.region(handle);
                     self.zap(&pin, space, region, part, Users::Hardware, &mut gather);
                 }
-                Advice::Free => self.mark_free(&pin, space, region, part, &mut gather),
+                Advice::Free => self.mark_free(&pin, space, part, &mut gather),
             }
             Ok(())
         });
@@ -62,7 +61,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
-        _region: &Region<R>,
         range: PageRange,
         gather: &mut Gather<'_, P>,
     ) {

@@ -28,4 +28,4 @@ pub use meet::{ActiveCpus, Length};
 pub use percpu::{CachePadded, PerCpu};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
-pub use wait::{SleepLock, WaitTable, Waiting};
+pub use wait::{SleepLock, WaitTable, Waiter};

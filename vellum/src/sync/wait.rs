@@ -33,8 +33,7 @@ impl Default for WaitTable {
 
 /// A waiter that is listed and has to sleep.
 #[must_use = "a listed waiter must sleep or be taken off the list"]
-pub struct Waiting {
-    key: u64,
+pub struct Waiter {
     listed: bool,
 }
 
@@ -60,7 +59,7 @@ impl WaitTable {
         task: TaskToken,
         pin: &Pin<'_>,
         must_wait: impl FnOnce() -> bool,
-    ) -> Option<Waiting> {
+    ) -> Option<Waiter> {
         let mut bucket = self.bucket(key).lock(pin);
         if !must_wait() {
             return None;
@@ -76,17 +75,16 @@ impl WaitTable {
         if let Some(slot) = slot {
             *slot = Some((key, task));
         }
-        Some(Waiting { key, listed })
+        Some(Waiter { listed })
     }
 
     /// Sleeps. Not pinned. May return early; the caller looks again.
-    pub fn sleep<P: Platform>(&self, waiting: Waiting, platform: &P) {
-        if waiting.listed {
+    pub fn sleep<P: Platform>(&self, waiter: Waiter, platform: &P) {
+        if waiter.listed {
             platform.park();
         } else {
             platform.relax(u32::MAX);
         }
-        let _ = waiting.key;
     }
 
     /// Wakes everybody who waits for `key`, after what they wait for has come.

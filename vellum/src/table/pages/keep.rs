@@ -1,7 +1,7 @@
 //! What sources that keep tables have in common: watermarks, where records and
 //! entries are, and the audit.
 
-use super::lists::{Chain, TableFrames, Waiting};
+use super::lists::{Chain, LimboTables, TableFrames};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Frame, Kind, PhysicalMemory};
 use crate::platform::Platform;
@@ -40,7 +40,7 @@ pub(super) fn node_limit<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>)
 /// Lets tables wait for their epoch; returns some whose epoch has passed.
 pub(super) fn retire<P: Platform>(
     memory: &PhysicalMemory<P>,
-    waiting: &Waiting,
+    waiting: &LimboTables,
     tables: Chain,
 ) -> [Chain; 2] {
     let displaced = waiting.add(memory, memory.epochs(), tables);
@@ -54,7 +54,7 @@ pub(super) fn retire<P: Platform>(
 
 /// Tables that can be had although none is kept, because their epoch has passed.
 #[cold]
-pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &Waiting) -> Chain {
+pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &LimboTables) -> Chain {
     // Moving the epoch on writes a line of the whole machine: worth it for a
     // batch, and not for every table that is missing.
     if waiting.len() >= TRIM {
@@ -95,7 +95,7 @@ pub(super) fn wrong<T>(table: Pfn, what: &'static str) -> Result<T, AuditError> 
 /// Checks tables that wait for their epoch; returns how many there are.
 pub(super) fn audit_waiting<P: Platform>(
     memory: &PhysicalMemory<P>,
-    waiting: &Waiting,
+    waiting: &LimboTables,
 ) -> Result<u64, AuditError> {
     let mut found = 0;
     for mut chain in waiting.chains() {

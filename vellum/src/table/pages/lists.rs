@@ -133,7 +133,7 @@ impl Epoch {
 }
 
 /// One CPU's tables that wait for their epoch.
-pub(crate) struct Waiting {
+pub(crate) struct LimboTables {
     /// Two suffice: what is in the older one has passed when the epoch that
     /// claims its place begins.
     epochs: [Epoch; 2],
@@ -141,9 +141,9 @@ pub(crate) struct Waiting {
     since_advance: AtomicU32,
 }
 
-impl Waiting {
-    pub(crate) fn new() -> Waiting {
-        Waiting {
+impl LimboTables {
+    pub(crate) fn new() -> LimboTables {
+        LimboTables {
             epochs: [Epoch::new(), Epoch::new()],
             since_advance: AtomicU32::new(0),
         }

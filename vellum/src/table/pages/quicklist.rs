@@ -1,7 +1,7 @@
 //! Quicklists: per-CPU lists of all-zero tables, as the ia64 port of Linux kept
 //! them until 2.6.8, with what Robin Holt wanted changed in 2004 as options.
 
-use super::lists::{Chain, Waiting, WordList};
+use super::lists::{Chain, LimboTables, WordList};
 use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
@@ -20,7 +20,7 @@ const OLD_HIGH: u64 = 500;
 /// Lists of one CPU.
 struct QuickCpu {
     lists: [WordList; LEVELS],
-    waiting: Waiting,
+    waiting: LimboTables,
     /// Tables in all lists.
     held: AtomicU32,
     /// Those of other nodes.
@@ -56,7 +56,7 @@ impl Quicklist {
             old_high: high.clamp(u64::from(OLD_LOW), u64::from(u32::MAX)) as u32,
             cpus: PerCpu::new(memory.platform().cpus(), |_| QuickCpu {
                 lists: [(); LEVELS].map(|()| WordList::new()),
-                waiting: Waiting::new(),
+                waiting: LimboTables::new(),
                 held: AtomicU32::new(0),
                 foreign: AtomicU32::new(0),
                 peak: AtomicU32::new(0),

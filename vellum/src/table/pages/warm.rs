@@ -7,7 +7,7 @@
 
 use alloc::boxed::Box;
 
-use super::lists::{Chain, TableDepot, Waiting};
+use super::lists::{Chain, LimboTables, TableDepot};
 use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
@@ -27,7 +27,7 @@ struct WarmCpu {
     /// The zone whose tables are kept.
     home: usize,
     stack: Ring,
-    waiting: Waiting,
+    waiting: LimboTables,
     peak: AtomicU32,
 }
 
@@ -96,7 +96,7 @@ impl Warm {
             cpus: PerCpu::new(memory.platform().cpus(), |cpu| WarmCpu {
                 home: memory.home_zone_of(cpu),
                 stack: Ring::new(TableDepot::BATCH, MOST),
-                waiting: Waiting::new(),
+                waiting: LimboTables::new(),
                 peak: AtomicU32::new(0),
             }),
             depots: Box::default(),

@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::addr::Pfn;
-use crate::lists::{Chain, TableDepot, TableFrames, Waiting, WordList};
+use crate::lists::{Chain, LimboTables, TableDepot, TableFrames, WordList};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Epochs, Pin};
 
@@ -79,7 +79,7 @@ fn walker_and_list(at_once: bool) {
             let (model, tallies) = (model.clone(), tallies.clone());
             thread::spawn(move || model.walk(&tallies.0))
         };
-        let (waiting, list) = (Waiting::new(), WordList::new());
+        let (waiting, list) = (LimboTables::new(), WordList::new());
         // Another table, so that there is something to link to.
         list.push(&*model, Pfn(1));
         {

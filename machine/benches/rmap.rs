@@ -152,7 +152,7 @@ impl Bench<'_> {
             space: which as u32 + 1,
             space_state: &spaces[which],
             region: &regions.0[which],
-            bias: 0,
+            linear_offset: 0,
         };
         let mut phases = Phases::default();
         for _ in 0..ROUNDS {

@@ -12,10 +12,10 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// With a reference: kept by the manager for good (the shared zero page).
-    /// Without: inside a block of several frames, whose first frame says where
-    /// the block is ([`Frame::is_tail`]), or a hole in the memory map. Records
-    /// are born so, from zeroes.
+    /// A frame with a reference is kept by the manager for good
+    /// (the shared zero page). One without is a hole in the memory map, or lies
+    /// inside a block of several frames, whose first frame's record says where
+    /// the block is ([`Frame::is_tail`]). An all-zero record means this.
     Reserved = 0,
     /// First frame of a block in the buddy lists.
     Free = 1,
@@ -70,8 +70,6 @@ impl Flags {
     pub const KEPT: Flags = Flags(1 << 5);
     /// The page was used since reclaim looked last.
     pub const REFERENCED: Flags = Flags(1 << 6);
-    /// The page is on the active list.
-    pub const ACTIVE: Flags = Flags(1 << 7);
     /// The page is on an LRU list.
     pub const LRU: Flags = Flags(1 << 8);
     /// Every byte of the (free) frame is known to be zero.

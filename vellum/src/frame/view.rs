@@ -1,4 +1,4 @@
-//! What somebody may see and do who is not the memory manager.
+//! What code other than the memory manager may see and do.
 
 use super::memory::PhysicalMemory;
 use super::owned::OwnedBlock;

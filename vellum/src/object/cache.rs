@@ -84,8 +84,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) -> Result<ObjectId, OutOfMemory> {
         let handle = self.arena.alloc(pin, memory)?;
         let object = self.arena.get(handle);
-        // Who reads what follows from a region of the object that was here
-        // before, and then the count of that region's space, sees it changed.
+        // A reader may still have a region of the object that was here before. If
+        // it sees one of the stores below, it sees afterwards that the count of
+        // that region's space has changed, and reads again.
         fence(Ordering::Release);
         let store = match kind {
             ObjectKind::SharedMemory => 0,
@@ -343,8 +344,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         _counted: MappingsCounted,
     ) -> bool {
         let frame = memory.frame(page);
-        // A page may have been put into the cache behind a truncation, which
-        // set the length before it looked for pages: it would be mapped for good.
+        // A page may have been put into the cache after a truncation set the
+        // length and looked for pages. It would stay mapped for good.
         index < object.pages()
             && !frame.has(Flags::LOCKED)
             && frame.owner() == handle

@@ -147,7 +147,7 @@ pub(crate) fn drop_page<N: Members>(nodes: &N, pin: &Pin<'_>, handle: u32) -> Go
 /// spaces map may go on naming the member.
 pub(crate) fn leave<N: Members>(nodes: &N, pin: &Pin<'_>, handle: u32) -> Gone {
     let mut bundle = Bundle::lock(nodes, pin, nodes.member(handle).head());
-    let member = bundle.bury(handle);
+    let member = bundle.end_space(handle);
     Gone {
         member,
         head: bundle.over(),
@@ -204,8 +204,8 @@ impl<'a, N: Members> Bundle<'a, N> {
         self.release(from)
     }
 
-    /// The space of a member is no more.
-    fn bury(&mut self, handle: u32) -> Option<u32> {
+    /// The space of a member ends.
+    fn end_space(&mut self, handle: u32) -> Option<u32> {
         self.nodes.member(handle).space.store(0, Ordering::Relaxed);
         self.release(handle)
     }

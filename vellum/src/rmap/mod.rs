@@ -216,7 +216,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// Entries were moved from `from` to `to` (mremap). Both tables are locked.
-    /// The place's bias is that of `from`.
+    /// [`Place::linear_offset`] is that of `from`.
     fn shift<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -377,9 +377,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// The same for consecutive pages of one object: `visitor` is told which of
     /// `frames` it is each time, and [`Verdict::Stop`] ends the visit of them all.
-    /// Who looks for one page of a file mostly looks for its neighbours next;
-    /// designs that search the object's regions find them all together, and
-    /// lock each table once (as Linux looks around an entry that it ages, 2022).
+    /// A caller that looks for one page of a file mostly looks for its neighbours
+    /// next. Designs that search the object's regions find all of them in one
+    /// search and lock each table once (as Linux looks around an entry that it
+    /// ages, 2022).
     fn visit_run<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,

@@ -104,7 +104,7 @@ impl<'a, R: ReverseMap<Region = (), Space = ()>> Listed<'a, R> {
             space: 1,
             space_state: &(),
             region: &(),
-            bias: 0,
+            linear_offset: 0,
         }
     }
 
@@ -413,7 +413,7 @@ fn partial_finds_an_objects_entries_through_its_regions() {
             space: 1,
             space_state: &(),
             region: &(),
-            bias: 0,
+            linear_offset: 0,
         };
         let run = Run::single(page, pte, Vpn(at));
         rmap.add(&env, &mut (), &run, place, false);

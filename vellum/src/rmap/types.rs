@@ -53,8 +53,9 @@ pub struct Place<'r, S, T> {
     pub space_state: &'r T,
     /// The design's state in the region.
     pub region: &'r S,
-    /// Linear index of page 0, wrapping; see [`Place::linear`].
-    pub bias: u64,
+    /// What [`Place::linear`] adds to a page, wrapping: the region's first linear
+    /// index less its first page (Linux: `vm_pgoff - (vm_start >> PAGE_SHIFT)`).
+    pub linear_offset: u64,
 }
 
 impl<S, T> Place<'_, S, T> {
@@ -63,7 +64,7 @@ impl<S, T> Place<'_, S, T> {
     /// mapped at. It survives fork, split, merge and mremap.
     #[inline]
     pub fn linear(&self, page: Vpn) -> u64 {
-        page.0.wrapping_add(self.bias)
+        page.0.wrapping_add(self.linear_offset)
     }
 }
 

@@ -182,7 +182,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             &self.env(pin),
             self,
             self.region_ref(head),
-            self.region(tail.handle).known_as(space.handle(), &rest),
+            self.region(tail.handle)
+                .region_ref_with(space.handle(), &rest),
         );
         if let Err(error) = split {
             region.gate.open();

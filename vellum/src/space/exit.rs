@@ -89,7 +89,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let write = space.seq.write(pin);
         for found in tree.walk(0) {
             if let Some(object) = self.retire_region(pin, space, found.item.handle()) {
-                self.bury(dead, object);
+                self.defer_destroy(dead, object);
             }
         }
         tree.clear(pin);

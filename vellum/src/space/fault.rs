@@ -333,7 +333,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ctx: &mut R::Ctx,
     ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
-        let region = fault.entered.region.as_known();
+        let region = fault.entered.region.region_ref();
         self.rmap.prepare(&env, ctx, 1)?;
         self.rmap.prepare_private(&env, self, region)
     }

@@ -120,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 &self.env(pin),
                 self,
                 self.region_ref(handle),
-                self.region(region).known_as(child.handle(), &view),
+                self.region(region).region_ref_with(child.handle(), &view),
             );
             if let Err(error) = forked {
                 self.regions.free(pin, region);
@@ -157,8 +157,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let from = self.tables(pin, copying.parent);
         let to = self.tables(pin, copying.child);
         for span in from.spans(copying.view.range) {
-            // Not the table's count: other regions' entries lie in it too, and a
-            // table made for none of this region's would stay empty.
+            // Counts this region's entries. The table's own count includes those of
+            // other regions, and a child's table made for them would stay empty.
             let entries = span.first..span.first + span.count;
             let live = entries.filter(|&index| span.table.load(index) != 0);
             let live = live.take(span.table.live() as usize).count();

@@ -110,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.map_locked(&pin, guard.space(), request, object, &mut dead)
         });
         if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
-            self.bury(&mut dead, object.0);
+            self.defer_destroy(&mut dead, object.0);
         }
         self.destroy_objects(dead);
         result

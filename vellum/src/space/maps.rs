@@ -34,7 +34,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // its type; and whoever uses it anew has seen it leave this space,
             // which the count tells (ARCHITECTURE.md, invariant 7).
             if let Some(begun) = slot.seq.begin() {
-                // Asked behind `begin`: a space that ends from now on changes
+                // Asked after `begin`: a space that ends from now on changes
                 // the count.
                 let space = slot.named(id)?;
                 let found = self.tree(space).last_at_most(page.0).map(Region::view);

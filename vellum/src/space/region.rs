@@ -171,14 +171,18 @@ impl<R: ReverseMap> Region<R> {
             space: space.handle(),
             space_state: &space.get().rmap,
             region: &self.rmap,
-            bias: self.offset.load(Ordering::Relaxed).wrapping_sub(start),
+            linear_offset: self.offset.load(Ordering::Relaxed).wrapping_sub(start),
         }
     }
 
     /// The region as reverse mapping sees it, with the space and pages that it
     /// has or will have.
     #[inline]
-    pub(super) fn known_as(&self, space: u32, view: &RegionView) -> RegionRef<'_, R::Region> {
+    pub(super) fn region_ref_with(
+        &self,
+        space: u32,
+        view: &RegionView,
+    ) -> RegionRef<'_, R::Region> {
         RegionRef {
             handle: self.handle().raw(),
             space,
@@ -190,8 +194,8 @@ impl<R: ReverseMap> Region<R> {
 
     /// The same with those it has now.
     #[inline]
-    pub(super) fn as_known(&self) -> RegionRef<'_, R::Region> {
-        self.known_as(self.space(), &self.view())
+    pub(super) fn region_ref(&self) -> RegionRef<'_, R::Region> {
+        self.region_ref_with(self.space(), &self.view())
     }
 
     /// The region's own name.

@@ -32,7 +32,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The region as reverse mapping sees it, with the pages it has now.
     pub(super) fn region_ref(&self, handle: RegionHandle<R>) -> RegionRef<'_, R::Region> {
-        self.region(handle).as_known()
+        self.region(handle).region_ref()
     }
 
     /// Tells reverse mapping that a region will have, or has by now, the pages

@@ -23,7 +23,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<RegionRef<'a, R::Region>> {
         let found = self.tree(space).last_at_most(page.0)?;
         let view = found.view();
-        (view.range.contains(page) && fits(&view)).then(|| found.known_as(space.handle(), &view))
+        (view.range.contains(page) && fits(&view))
+            .then(|| found.region_ref_with(space.handle(), &view))
     }
 }
 

@@ -72,7 +72,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && found.start < range.end.0
         {
             if let Some(object) = self.unlink_region(pin, space, &write, found.item.handle()) {
-                self.bury(dead, object);
+                self.defer_destroy(dead, object);
             }
         }
         link(&write);
@@ -80,7 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Lists an object that lost its last user.
-    pub(super) fn bury(&self, dead: &mut DeadObjects, object: u32) {
+    pub(super) fn defer_destroy(&self, dead: &mut DeadObjects, object: u32) {
         // Nobody else can name the object, so the word is ours.
         self.objects
             .get(object)

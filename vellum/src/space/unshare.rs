@@ -52,7 +52,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         handle: RegionHandle<R>,
         view: &RegionView,
     ) -> Result<(), OutOfMemory> {
-        let region = self.region(handle).known_as(space.handle(), view);
+        let region = self.region(handle).region_ref_with(space.handle(), view);
         self.rmap.prepare_private(&self.env(pin), self, region)?;
         let tables = self.tables(pin, space);
         let mut spans = tables.spans(view.range);

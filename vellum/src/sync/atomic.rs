@@ -8,17 +8,17 @@
 #[cfg(not(any(vellum_instrumented, vellum_loom)))]
 pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Orders the caller's accesses before and behind it, as
+/// Orders the caller's accesses before it and after it, as
 /// [`core::sync::atomic::fence`] does.
 #[cfg(not(any(vellum_instrumented, vellum_loom)))]
 #[inline]
 pub fn fence(order: Ordering) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Ordering::SeqCst = order {
-        // A locked instruction orders loads behind earlier stores as `mfence`
-        // does, and costs about half as much on every processor since 2010;
-        // kernels use it for the same reason. Only streaming stores need more,
-        // and who makes them follows them with a fence of their own.
+        // A locked instruction orders loads after earlier stores as `mfence`
+        // does, and costs about half as much on every processor since 2010.
+        // Kernels use it for the same reason. Only streaming stores need more,
+        // and code that makes them follows them with a fence of its own.
         // SAFETY: the word on top of the stack is the caller's own and keeps
         // its value.
         unsafe {
@@ -64,7 +64,7 @@ pub mod instrumented {
         ReadModifyWrite,
         /// Orders other accesses, but lets loads pass earlier stores.
         Fence,
-        /// Orders other accesses, loads behind earlier stores included.
+        /// Orders other accesses, also loads after earlier stores.
         FullFence,
     }
 

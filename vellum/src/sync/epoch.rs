@@ -55,13 +55,13 @@ const DEPTH_BITS: u32 = 12;
 /// Most pins that are nested on one CPU.
 const MAX_DEPTH: u64 = (1 << DEPTH_BITS) - 1;
 
-/// What the only pin of a CPU announces.
+/// The announcement of a CPU with one pin, taken in `epoch`.
 #[inline]
 const fn announcement(epoch: u64) -> u64 {
     epoch << DEPTH_BITS | 1
 }
 
-/// Pins that an announcement stands for.
+/// The number of pins in an announcement; 0 if the CPU is not pinned.
 #[inline]
 const fn depth(announced: u64) -> u64 {
     announced & MAX_DEPTH
@@ -77,7 +77,7 @@ fn nested_too_deeply(host: &dyn PinHost, cpu: CpuId) -> ! {
 /// The epoch and every CPU's announcement of it.
 pub struct Epochs {
     now: CachePadded<AtomicU64>,
-    /// How many pins there are, and the epoch that they have, if any.
+    /// For each CPU, its number of pins and, if it has one, their epoch.
     announced: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -138,8 +138,8 @@ impl Epochs {
         let announced = slot.load(Ordering::Relaxed);
         if depth(announced) == 0 {
             let now = self.now.load(Ordering::Relaxed);
-            // Release, because whoever reads this value, and not that of the end
-            // of the pin before it, must still know that pin's reads to be over.
+            // Release: a CPU that reads this value may never have read the one
+            // that ended the pin before. It must still see that pin's reads as done.
             slot.store(announcement(now), Ordering::Release);
             announce();
             // Orders the announcements before every read of the pinned section:

@@ -191,13 +191,6 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.frame.sub_live(count)
     }
 
-    /// Puts another entry in place of a live one and returns the old one with
-    /// the marks hardware had set.
-    #[inline]
-    pub fn replace(&self, index: usize, entry: u64) -> u64 {
-        self.words[index].swap(entry, Ordering::AcqRel)
-    }
-
     /// Rewrites a live leaf, keeping marks that hardware sets meanwhile.
     /// Returns the old and the new entry.
     #[inline]
@@ -239,7 +232,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Marks the table unlinked, so that whoever locks it next looks again.
     #[inline]
-    pub(super) fn bury(&self) {
+    pub(super) fn mark_dead(&self) {
         self.frame.set(Flags::DEAD);
     }
 }

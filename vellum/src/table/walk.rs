@@ -295,7 +295,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             };
             parent.clear(F::index(page, above), super::Users::None);
             parent.count_cleared(1);
-            table.bury();
+            table.mark_dead();
             let dead = table.table();
             table = parent;
             gather.table(dead);

@@ -361,7 +361,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     .map_err(|error| error.to_string())?;
             }
         }
-        self.model.bury_objects();
+        self.model.end_unused_objects();
         named("objects left", self.model.objects.len(), 0)?;
         for (&(store, index), content) in &self.model.stores {
             for (word, value) in content.samples() {

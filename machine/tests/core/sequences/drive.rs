@@ -147,7 +147,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let cpu = CpuId(u16::from(op.cpu) % self.cpus);
         let _guard = vm.platform().enter(cpu);
         self.carry_out(cpu, op.what)?;
-        for key in self.model.bury_objects() {
+        for key in self.model.end_unused_objects() {
             self.objects.remove(&key);
         }
         Ok(())

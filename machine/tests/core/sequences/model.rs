@@ -358,7 +358,7 @@ impl Model {
     }
 
     /// Ends the objects that nobody uses; returns their keys.
-    pub fn bury_objects(&mut self) -> Vec<Key> {
+    pub fn end_unused_objects(&mut self) -> Vec<Key> {
         let spaces = &self.spaces;
         let is_mapped = |key: Key| {
             let mut cells = spaces.values().flat_map(|space| space.cells.values());

@@ -35,7 +35,7 @@ fn a_freed_table_serves_the_next_zeroed_request_and_no_other() {
         let table = memory.alloc(&memory.pin(), ZEROED).unwrap();
         retire_table(&memory, table);
         if freed == FreedTables::KeptApart {
-            // Who needs no zeroes does not get them while others are free.
+            // A request without zeroes gets no such frame while others are free.
             let plain: Vec<Pfn> = (0..500)
                 .map(|_| memory.alloc(&memory.pin(), Request::page(SITE)).unwrap())
                 .collect();

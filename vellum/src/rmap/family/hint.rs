@@ -1,7 +1,7 @@
 //! One entry remembered in the frame's word (`hint=on`).
 //!
-//! A hint is exact: the entry it names maps the frame. Only who holds the lock
-//! of an entry's table stores that entry's name, while the entry maps the
+//! A hint is exact: the entry it names maps the frame. Only the holder of
+//! the lock of an entry's table stores that entry's name, while the entry maps the
 //! frame, and clearing the entry takes the name away under the same lock. So
 //! plain loads and stores are enough: whoever clears entry `e` finds the name
 //! of `e`, or one that was stored later than `e`'s, which never comes back.

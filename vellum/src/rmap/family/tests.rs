@@ -112,11 +112,11 @@ impl<'p> World<'p> {
 
     fn drop_page(&mut self, space: u32, page: u64) {
         self.spaces.get_mut(&space).unwrap().pages.remove(&page);
-        self.bury(page);
+        self.forget_if_unmapped(page);
     }
 
-    /// A page that nobody maps is nobody's.
-    fn bury(&mut self, page: u64) {
+    /// Forgets a page that no space maps any more.
+    fn forget_if_unmapped(&mut self, page: u64) {
         if !self
             .spaces
             .values()
@@ -130,7 +130,7 @@ impl<'p> World<'p> {
     fn end(&mut self, space: u32) {
         let ended = self.spaces.remove(&space).unwrap();
         for page in ended.pages {
-            self.bury(page);
+            self.forget_if_unmapped(page);
         }
         let (mut gone, mut freed) = (0, vec![]);
         self.families
@@ -337,7 +337,7 @@ fn children_are_found_after_more_forks_than_there_are_stamps() {
     }
 }
 
-/// Whoever unmaps a page through a visit leaves no hint to the entry behind.
+/// Unmapping a page through a visit takes away the hint to its entry.
 #[test]
 fn an_entry_that_a_visit_unmapped_is_no_hint_any_more() {
     for in_a_run in [false, true] {

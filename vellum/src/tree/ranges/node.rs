@@ -175,8 +175,9 @@ impl RangeNode {
         line * BLOCK + BLOCK / 2 + within - above
     }
 
-    /// What a slot leads to. Who follows the address sees what was written
-    /// there before it was stored, the making of the arena's slot above all.
+    /// What a slot leads to. A reader that follows the address sees everything
+    /// that was written there before the address was stored, above all how the
+    /// arena's slot was set up.
     #[inline]
     pub(super) fn kid(&self, slot: usize) -> Kid {
         Kid(word(&self.kids, slot).load(Ordering::Acquire))

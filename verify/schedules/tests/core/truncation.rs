@@ -160,7 +160,7 @@ fn many_spaces<R: ReverseMap>() {
     files.finish(&[children[0], children[2]]);
 }
 
-/// Who maps the page does not change, but its tables are mostly locked by
+/// The page's mappings do not change, but its tables are mostly locked by
 /// faults on their other pages.
 fn once<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "faultaround=1");

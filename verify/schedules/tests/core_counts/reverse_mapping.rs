@@ -108,7 +108,7 @@ impl<R: ReverseMap> Bench<'_, R> {
             space: space as u32 + 1,
             space_state: &self.spaces[space],
             region: &self.regions.0[space],
-            bias: 0,
+            linear_offset: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Trees over arena items: interval trees, which need no memory of their own,
 //! and trees of ranges, whose searches are short.
 //!
-//! Behind interval trees is an AVL tree whose links lie in the items, so that
+//! An interval tree is an AVL tree whose links lie in the items, so that
 //! inserting and removing never allocate. Items carry sums over their subtrees
 //! that `Threaded::refresh` recomputes bottom-up. Its owner's lock is held
 //! over every use. Trees of ranges ([`RangeTree`]) are B+trees with nodes of

@@ -321,7 +321,7 @@ impl Frame {
             .is_ok()
     }
 
-    /// PTEs that map the frame, asked by whoever has locked the page; see
+    /// PTEs that map the frame, for a caller that has locked the page; see
     /// [`MappingsCounted`].
     #[inline]
     pub fn maps_after_lock(&self) -> u32 {
@@ -329,9 +329,9 @@ impl Frame {
         self.counts().maps()
     }
 
-    /// The owner, asked by whoever took away the last mapping: a visit may have
-    /// renamed the frame under the lock of another entry's table before that
-    /// entry's mapping went.
+    /// The owner, for a caller that took away the last mapping. Before another
+    /// mapping went, a visit may have renamed the frame under the lock of that
+    /// entry's table.
     #[inline]
     pub fn owner_after_last_mapping(&self) -> u32 {
         fence(Ordering::Acquire);

@@ -159,7 +159,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) -> Option<Pfn> {
         let node = self.radix(object).leaf(index)?;
         let page = node.frame(index)?;
-        // Behind the last page of a node that is the node's first: of no use.
+        // For the last page of a node this is the node's first: of no use.
         if let Some(next) = node.frame(index + 1) {
             bytes::prefetch(memory.frame(next));
         }

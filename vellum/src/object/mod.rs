@@ -141,7 +141,7 @@ impl<S> Object<S> {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// A word that whoever took away the last user may use.
+    /// A word for the caller that took away the last user.
     pub(crate) fn free_link(&self) -> &AtomicU32 {
         &self.link
     }

@@ -10,10 +10,10 @@
 //! A member is counted once for each page that names it and once for its
 //! space; a head once more for itself, and once for each other member. At 0 a
 //! member leaves the list; at 1 nothing but itself is left of a head, and the
-//! bundle is over. Both are seen under the head's lock only: whoever would take
-//! the last count but those takes the lock first. That two spaces are the
-//! last and end at one time is why: each would see the head's count at 1 if it
-//! looked after it let go, and both would free the head.
+//! bundle is over. Both are seen under the head's lock only: a CPU that would
+//! take the last count but those takes the lock first. Without that, two spaces
+//! that are the last and end at one time could each let go of the head, see its
+//! count at 1, and free it.
 //!
 //! Members are named by number, so that this is the same over an arena and
 //! over the memory of a model checker.

@@ -2,7 +2,7 @@
 //!
 //! The object side of McCracken's objrmap (2003), with the interval tree that
 //! took the place of its lists: nothing is kept for an entry but the mapping
-//! count of its frame. Whoever looks for the entries asks which regions map
+//! count of its frame. A search for the entries asks which regions map
 //! that part of the object, computes the page in each, and reads the tables,
 //! until as many entries are found as the count says. Every design that keeps
 //! something only for private pages has one of these for the rest.
@@ -67,10 +67,10 @@ impl FilePages {
         self.cpus.get(env.pin).moves.add(u64::from(run.count));
     }
 
-    /// [`super::ReverseMap::visit_run`]. Locks the tables it looks into, one at
-    /// a time, under the lock of the object's regions, and waits for them: whoever
-    /// holds a table waits for no regions. So one search does, and an entry that
-    /// stays is handed out once. Not inlined: a design that knows the only entry
+    /// [`super::ReverseMap::visit_run`]. Holds the lock of the object's regions and
+    /// locks the tables it looks into, one at a time. It may wait for a table,
+    /// since a holder of a table never waits for regions. So one search is enough,
+    /// and an entry that stays is handed out once. Not inlined: a design that knows the only entry
     /// has no use for it.
     #[inline(never)]
     pub fn visit<P: Platform, F: Format, S>(

@@ -14,8 +14,8 @@ const AHEAD: usize = 2;
 ///
 /// Entries are looked at a cache line at a time: the records of the frames that
 /// the line after the next maps are fetched, and what the records of the next
-/// line lead to. Most tables hold few entries: behind the last nothing is looked
-/// at. The table is locked, so that only the caller changes entries meanwhile,
+/// line lead to. Most tables hold few entries: nothing is looked at after the
+/// last. The table is locked, so that only the caller changes entries meanwhile,
 /// and none but the one it is at.
 pub(super) struct LiveEntries<'s, 'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'s Vm<P, F, R>,

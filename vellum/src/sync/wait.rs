@@ -16,7 +16,7 @@ const SLOTS: usize = 6;
 
 #[derive(Default)]
 struct Bucket {
-    /// Who waits. Tasks that find no slot poll instead of sleeping.
+    /// Keys and tasks that wait. A task that finds no slot polls instead of sleeping.
     waiting: [Option<(u64, TaskToken)>; SLOTS],
 }
 
@@ -126,7 +126,7 @@ impl SleepLock {
         {
             return;
         }
-        // Whoever has waited cannot know whether others still do, and keeps
+        // A task that has waited cannot know whether others still do, and keeps
         // the mark.
         while self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
             let waiting = {

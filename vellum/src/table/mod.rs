@@ -8,8 +8,8 @@
 //! is unlinked is marked dead under its lock, flushed, and freed when its
 //! epoch has passed.
 //!
-//! An empty table is freed by whoever empties it, found by its count of live
-//! entries and not by a scan.
+//! The CPU that empties a table frees it. It finds the table empty by its count
+//! of live entries and not by a scan.
 
 mod aarch64;
 mod cursor;

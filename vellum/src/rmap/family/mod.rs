@@ -1,8 +1,8 @@
 //! Spaces by descent: a private page names the space that made it
 //! (`rmap=family`).
 //!
-//! Whoever maps a private page is the space that made it or descends from it
-//! by fork, and shows it at the same address. So a page keeps a name, its
+//! Each space that maps a private page is the one that made it or descends
+//! from it by fork, and shows it at the same address. So a page keeps a name, its
 //! **owner**, which is the node of a space in the tree of its relatives
 //! ([`kin`]), and its page number; nothing is kept for an entry, a region or a
 //! copied page, and fork makes one node. A lookup searches the owner's space

@@ -14,7 +14,7 @@ mod ranges;
 use core::cmp::Ordering as Side;
 use core::marker::PhantomData;
 
-pub use interval::{Interval, IntervalTree, Spans};
+pub use interval::{Interval, IntervalItem, IntervalTree};
 pub use list::IntervalList;
 pub use ranges::{Found, RangeNode, RangeTree, Room, Shape, Walk};
 

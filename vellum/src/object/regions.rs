@@ -12,14 +12,14 @@ use crate::design::RegionIndex;
 use crate::slab::{Arena, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::{BitLock, Pin};
-use crate::tree::Spans;
+use crate::tree::IntervalItem;
 
 pub use crate::tree::Interval;
 
 const LOCK_BIT: u32 = 0;
 
 /// A region, as its object sees it: it covers the pages that it shows.
-pub trait MappedBy: Spans {
+pub trait MappedBy: IntervalItem {
     /// Whether stores reach the object. It does not change while the region
     /// maps the object.
     fn is_shared(&self) -> bool;

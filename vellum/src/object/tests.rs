@@ -14,7 +14,7 @@ use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
-use crate::tree::Spans;
+use crate::tree::IntervalItem;
 
 type Memory = PhysicalMemory<TestMachine>;
 
@@ -179,7 +179,7 @@ impl Item for Extent {
     }
 }
 
-impl Spans for Extent {
+impl IntervalItem for Extent {
     fn interval(&self) -> &Interval {
         &self.interval
     }

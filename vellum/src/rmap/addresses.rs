@@ -26,7 +26,7 @@ pub(super) const SLOTS: usize = 7;
 /// A node of a chain: one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Node {
+pub(super) struct AddressNode {
     /// The first node's first: the count. Others: page + 1, or 0 for none.
     slots: [AtomicU64; SLOTS],
     /// Handle of the next node, or 0.
@@ -34,11 +34,11 @@ pub(super) struct Node {
     link: AtomicU32,
 }
 
-impl Item for Node {
+impl Item for AddressNode {
     const SITE: Site = Site::AddressChain;
 
     fn vacant() -> Self {
-        Node {
+        AddressNode {
             slots: [const { AtomicU64::new(0) }; SLOTS],
             next: AtomicU32::new(0),
             link: AtomicU32::new(0),
@@ -50,7 +50,7 @@ impl Item for Node {
     }
 }
 
-impl Node {
+impl AddressNode {
     fn slot(&self, index: usize) -> u64 {
         self.slots[index].load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl Node {
         self.slots[index].store(value, Ordering::Relaxed);
     }
 
-    fn next(&self) -> Handle<Node> {
+    fn next(&self) -> Handle<AddressNode> {
         Handle::from_raw(self.next.load(Ordering::Relaxed))
     }
 }
@@ -75,12 +75,12 @@ struct AddressesCpu {
 
 /// All chains of addresses.
 pub(super) struct Addresses {
-    nodes: Arena<Node>,
+    nodes: Arena<AddressNode>,
     cpus: PerCpu<AddressesCpu>,
 }
 
 /// A page's chain, by its first node.
-pub(super) type AddressChain = Handle<Node>;
+pub(super) type AddressChain = Handle<AddressNode>;
 
 impl Addresses {
     pub fn new(cpus: usize, arenas: &ArenaMaker) -> Self {

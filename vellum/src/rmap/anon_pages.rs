@@ -8,7 +8,7 @@
 
 use core::ops::ControlFlow;
 
-use super::counts::{self, Counts};
+use super::counts::{self, RmapCounts};
 use super::{Env, RegionRef, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
 use crate::platform::Platform;
@@ -17,20 +17,20 @@ use crate::table::Format;
 
 /// Private pages, as one design counts them.
 pub(super) struct AnonPages {
-    cpus: PerCpu<Counts>,
+    cpus: PerCpu<RmapCounts>,
 }
 
 impl AnonPages {
     /// For a machine of `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
         AnonPages {
-            cpus: PerCpu::new(cpus, |_| Counts::default()),
+            cpus: PerCpu::new(cpus, |_| RmapCounts::default()),
         }
     }
 
     /// The counts of the caller's CPU.
     #[inline]
-    pub fn here<P: Platform>(&self, env: &Env<'_, P>) -> &Counts {
+    pub fn here<P: Platform>(&self, env: &Env<'_, P>) -> &RmapCounts {
         self.cpus.of(env.pin.cpu())
     }
 
@@ -63,10 +63,10 @@ impl AnonPages {
         env: &Env<'_, P>,
         pfn: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-        search: impl Fn(u32, &mut Search<'_, '_, P, F>),
+        search: impl Fn(u32, &mut AnonSearch<'_, '_, P, F>),
     ) -> VisitReport {
         let frame = env.memory.frame(pfn);
-        let mut pass = Search {
+        let mut pass = AnonSearch {
             env,
             pfn,
             index: frame.index(),
@@ -84,7 +84,7 @@ impl AnonPages {
 }
 
 /// One pass over the regions that may show a page.
-pub(super) struct Search<'v, 'e, P: Platform, F: Format> {
+pub(super) struct AnonSearch<'v, 'e, P: Platform, F: Format> {
     env: &'v Env<'e, P>,
     pfn: Pfn,
     /// The page's linear index.
@@ -98,7 +98,7 @@ pub(super) struct Search<'v, 'e, P: Platform, F: Format> {
     visitor: &'v mut dyn FnMut(&Slot<'_, F>) -> Verdict,
 }
 
-impl<P: Platform, F: Format> Search<'_, '_, P, F> {
+impl<P: Platform, F: Format> AnonSearch<'_, '_, P, F> {
     /// Looks at the one entry of `region` that can map the page. Breaks when
     /// all are found or the visitor has seen enough.
     pub fn look_in<S>(

@@ -496,5 +496,5 @@ fn what_regions_and_families_take_is_small() {
     assert!(size_of::<<AnonVmaChain as ReverseMap>::Region>() <= 12);
     assert_eq!(size_of::<super::anon_vma::Relatives>(), 16);
     assert_eq!(size_of::<super::anon_vma_chain::AnonVmaNode>(), 32);
-    assert_eq!(size_of::<super::anon_vma_chain::Link>(), 64);
+    assert_eq!(size_of::<super::anon_vma_chain::AnonVmaLink>(), 64);
 }

@@ -16,8 +16,8 @@
 //!
 //! Pages of objects are found as in `partial`.
 
-use super::bundles::{Bundles, Outcome, Progress, SpaceMember, Visit};
-use super::counts::{self, Counts};
+use super::bundles::{BundleVisit, Bundles, Outcome, Progress, SpaceMember};
+use super::counts::{self, RmapCounts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
@@ -32,7 +32,7 @@ use crate::table::Format;
 pub struct Anonmm {
     bundles: Bundles,
     files: FilePages,
-    cpus: PerCpu<Counts>,
+    cpus: PerCpu<RmapCounts>,
 }
 
 impl ReverseMap for Anonmm {
@@ -47,7 +47,7 @@ impl ReverseMap for Anonmm {
         Anonmm {
             bundles: Bundles::new(cpus, arenas),
             files: FilePages::new(cpus),
-            cpus: PerCpu::new(cpus, |_| Counts::default()),
+            cpus: PerCpu::new(cpus, |_| RmapCounts::default()),
         }
     }
 
@@ -173,7 +173,7 @@ impl ReverseMap for Anonmm {
             return self.visit_run(env, topology, &[page], &mut |_, slot| visitor(slot));
         }
         let frame = env.memory.frame(page);
-        let mut visit = Visit {
+        let mut visit = BundleVisit {
             env,
             topology,
             page,

@@ -23,9 +23,9 @@
 //! | 62 | chained: the count is in the chain |
 //! | 0..32 | count, or first node of the chain |
 
-use super::addresses::{AddressChain, Addresses, Node};
-use super::bundles::{Bundles, Outcome, Progress, SpaceMember, Visit};
-use super::counts::{self, Counts};
+use super::addresses::{AddressChain, AddressNode, Addresses};
+use super::bundles::{BundleVisit, Bundles, Outcome, Progress, SpaceMember};
+use super::counts::{self, RmapCounts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::{Pfn, Vpn};
@@ -49,7 +49,7 @@ pub struct Anonmm2003 {
     bundles: Bundles,
     addresses: Addresses,
     files: FilePages,
-    cpus: PerCpu<Counts>,
+    cpus: PerCpu<RmapCounts>,
 }
 
 impl Anonmm2003 {
@@ -150,7 +150,7 @@ impl ReverseMap for Anonmm2003 {
             bundles: Bundles::new(cpus, arenas),
             addresses: Addresses::new(cpus, arenas),
             files: FilePages::new(cpus),
-            cpus: PerCpu::new(cpus, |_| Counts::default()),
+            cpus: PerCpu::new(cpus, |_| RmapCounts::default()),
         }
     }
 
@@ -296,7 +296,7 @@ impl ReverseMap for Anonmm2003 {
             return self.visit_run(env, topology, &[page], &mut |_, slot| visitor(slot));
         }
         let frame = env.memory.frame(page);
-        let mut visit = Visit {
+        let mut visit = BundleVisit {
             env,
             topology,
             page,
@@ -354,7 +354,7 @@ impl ReverseMap for Anonmm2003 {
         let counted = counts::sum(&self.cpus, |cpu| cpu);
         let (members, head_locks) = self.bundles.stats();
         let (allocs, frees, searched) = self.addresses.counts();
-        let node = size_of::<Node>() as u64;
+        let node = size_of::<AddressNode>() as u64;
         let mut stats = RmapStats {
             node_allocs: members.allocs + allocs,
             node_frees: members.frees + frees,

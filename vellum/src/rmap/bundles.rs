@@ -71,7 +71,7 @@ pub(super) struct Bundles {
 }
 
 /// The parts of one visit.
-pub(super) struct Visit<'v, P: Platform, F: Format, S> {
+pub(super) struct BundleVisit<'v, P: Platform, F: Format, S> {
     pub env: &'v Env<'v, P>,
     pub topology: &'v dyn Topology<S>,
     pub page: Pfn,
@@ -214,7 +214,7 @@ impl Bundles {
     /// tries those of tables.
     pub fn search<P: Platform, F: Format, S>(
         &self,
-        visit: &mut Visit<'_, P, F, S>,
+        visit: &mut BundleVisit<'_, P, F, S>,
         addresses: impl Fn(usize) -> Option<Vpn>,
     ) -> Outcome {
         let frame = visit.env.memory.frame(visit.page);
@@ -261,7 +261,7 @@ impl Bundles {
     fn walk<P: Platform, F: Format, S>(
         &self,
         bundle: &mut Bundle<'_, Arena<Member>>,
-        visit: &mut Visit<'_, P, F, S>,
+        visit: &mut BundleVisit<'_, P, F, S>,
         frame: &Frame,
         addresses: impl Fn(usize) -> Option<Vpn>,
         gone: &mut Gone,
@@ -288,7 +288,7 @@ impl Bundles {
     fn look<P: Platform, F: Format, S>(
         &self,
         bundle: &mut Bundle<'_, Arena<Member>>,
-        visit: &mut Visit<'_, P, F, S>,
+        visit: &mut BundleVisit<'_, P, F, S>,
         frame: &Frame,
         at: u32,
         addresses: &impl Fn(usize) -> Option<Vpn>,

@@ -87,7 +87,7 @@ impl FilePages {
         let frames = pages.iter().map(|&page| env.memory.frame(page));
         let first = env.memory.frame(leader);
         let index = first.index();
-        let mut search = Search {
+        let mut search = FileSearch {
             env,
             pages,
             index,
@@ -143,7 +143,7 @@ const CANDIDATES: usize = 16;
 /// Locking a table keeps a processor from running ahead, and finding the next
 /// entry is mostly waiting for memory. So entries are found several at a time,
 /// and then locked one table after the other.
-struct Search<'v, 'e, P: Platform, F: Format> {
+struct FileSearch<'v, 'e, P: Platform, F: Format> {
     env: &'v Env<'e, P>,
     pages: &'v [Pfn],
     /// The object's page that the first is.
@@ -157,7 +157,7 @@ struct Search<'v, 'e, P: Platform, F: Format> {
     visitor: &'v mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
 }
 
-impl<P: Platform, F: Format> Search<'_, '_, P, F> {
+impl<P: Platform, F: Format> FileSearch<'_, '_, P, F> {
     /// One more stretch that may map pages. Breaks when all entries are found
     /// or the visitor has seen enough.
     #[inline]

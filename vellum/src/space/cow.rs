@@ -2,7 +2,7 @@
 
 use super::account::Resident;
 use super::error::FaultError;
-use super::fault::{Fault, Resolved, Step};
+use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
 use crate::addr::Pfn;
 use crate::frame::{Kind, Request, Site};
@@ -18,7 +18,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         fault: &Fault<'_, P, F, R>,
         entry: u64,
-    ) -> Result<Step, FaultError> {
+    ) -> Result<FaultStep, FaultError> {
         let old = F::frame(entry, 1);
         if self.is_exclusive(old) {
             return Ok(self.reuse_page(fault, old));
@@ -55,7 +55,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.finish(&env, ctx);
         if !copied {
             self.memory.put(fault.pin, new);
-            return Ok(Step::Again);
+            return Ok(FaultStep::Again);
         }
         if !from_zero {
             self.memory.put(fault.pin, old);
@@ -74,10 +74,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let events = &fault.cpu.events;
         if from_zero {
             events.zero_fills.bump();
-            return Ok(Step::Done(Resolved::Mapped));
+            return Ok(FaultStep::Done(Resolved::Mapped));
         }
         events.cow_copies.bump();
-        Ok(Step::Done(Resolved::Copied))
+        Ok(FaultStep::Done(Resolved::Copied))
     }
 
     /// Whether a page is private to the one entry that maps it. Under that
@@ -106,12 +106,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The only mapping of a private page keeps it and may store.
-    fn reuse_page(&self, fault: &Fault<'_, P, F, R>, page: Pfn) -> Step {
+    fn reuse_page(&self, fault: &Fault<'_, P, F, R>, page: Pfn) -> FaultStep {
         let Some(table) = self.lock_protected(fault, page) else {
-            return Step::Again;
+            return FaultStep::Again;
         };
         if !self.is_exclusive(page) {
-            return Step::Again;
+            return FaultStep::Again;
         }
         let index = fault.index();
         let prot = fault.entered.region.prot();
@@ -125,7 +125,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(table);
         self.rmap.finish(&env, ctx);
         fault.cpu.events.cow_reuses.bump();
-        Step::Done(Resolved::Upgraded)
+        FaultStep::Done(Resolved::Upgraded)
     }
 
     /// Puts the copy in the place of `old`, whose reference passes to the

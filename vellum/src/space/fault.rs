@@ -40,7 +40,7 @@ pub enum Resolved {
 }
 
 /// What to do next about a fault.
-pub(super) enum Step {
+pub(super) enum FaultStep {
     /// It is resolved.
     Done(Resolved),
     /// Something changed meanwhile: start over.
@@ -156,7 +156,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(FaultError::NoRegion);
         }
         match self.attempt(space, page, access)? {
-            Step::Done(resolved) => Ok(resolved),
+            FaultStep::Done(resolved) => Ok(resolved),
             step => self.fault_further(space, page, access, step),
         }
     }
@@ -168,19 +168,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: SpaceId,
         page: Vpn,
         access: Access,
-        mut step: Step,
+        mut step: FaultStep,
     ) -> Result<Resolved, FaultError> {
         let mut spins = 0;
         loop {
             match step {
-                Step::Done(resolved) => return Ok(resolved),
-                Step::Again => {
+                FaultStep::Done(resolved) => return Ok(resolved),
+                FaultStep::Again => {
                     self.memory.platform().relax(spins);
                     spins += 1;
                 }
-                Step::Wait(frame) => self.wait_for_page(frame),
-                Step::Fill(frame) => self.fill_page(frame)?,
-                Step::Grow => self.grow_stack(space, page)?,
+                FaultStep::Wait(frame) => self.wait_for_page(frame),
+                FaultStep::Fill(frame) => self.fill_page(frame)?,
+                FaultStep::Grow => self.grow_stack(space, page)?,
             }
             step = self.attempt(space, page, access)?;
         }
@@ -188,7 +188,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// One attempt, from pin to unpin.
     #[inline(never)]
-    fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Step, FaultError> {
+    fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<FaultStep, FaultError> {
         let (pin, expected) = self.pin_for_fault(id.handle);
         let pin = &pin;
         let cpu = self.cpus.get(pin);
@@ -197,9 +197,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Lookup::Found(entered) => entered,
             Lookup::Busy => {
                 cpu.events.fault_retries.bump();
-                return Ok(Step::Again);
+                return Ok(FaultStep::Again);
             }
-            Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(Step::Grow),
+            Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(FaultStep::Grow),
             Lookup::Nothing => return Err(FaultError::NoRegion),
         };
         if !entered.region.prot().allows(access) {
@@ -220,7 +220,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     #[inline]
-    fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
+    fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
         let region = fault.entered.region;
         if F::is_mapped(entry) {
@@ -235,11 +235,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The entry exists: it lacks a right, or nothing.
-    fn resolve_present(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<Step, FaultError> {
+    fn resolve_present(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
         let prot = F::prot(entry, 1);
         if prot.allows(fault.access) {
             fault.cpu.events.spurious_faults.bump();
-            return Ok(Step::Done(Resolved::Spurious));
+            return Ok(FaultStep::Done(Resolved::Spurious));
         }
         let view = fault.view();
         if fault.access == Access::Write && !view.is_shared() {
@@ -248,12 +252,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // The region allows what the entry does not: a store to a shared page
         // that was only read so far, or rights gained since.
         let Some(table) = fault.lock_found() else {
-            return Ok(Step::Again);
+            return Ok(FaultStep::Again);
         };
         let index = fault.index();
         let now = table.load(index);
         if table.level() != 1 || !F::is_mapped(now) || F::frame(now, 1) != F::frame(entry, 1) {
-            return Ok(Step::Again);
+            return Ok(FaultStep::Again);
         }
         let writes = fault.access == Access::Write;
         table.update(index, Users::Hardware, |entry| {
@@ -272,17 +276,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 },
             )
         });
-        Ok(Step::Done(Resolved::Upgraded))
+        Ok(FaultStep::Done(Resolved::Upgraded))
     }
 
     /// First store to a private page without object: a zeroed frame.
-    fn map_new_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+    fn map_new_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let request = Request::page(Site::AnonymousPage).zeroed();
         let frame = self.memory.alloc(fault.pin, request)?;
         let step = self.install_private(fault, frame, |table| table.load(fault.index()) == 0);
         self.finish_private(fault, frame, step, Resolved::Mapped)
             .inspect(|step| {
-                if matches!(step, Step::Done(_)) {
+                if matches!(step, FaultStep::Done(_)) {
                     fault.cpu.events.zero_fills.bump();
                 }
             })
@@ -345,16 +349,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frame: Pfn,
         installed: Result<bool, OutOfMemory>,
         resolved: Resolved,
-    ) -> Result<Step, FaultError> {
+    ) -> Result<FaultStep, FaultError> {
         if let Ok(true) = installed {
             fault.entered.region.note_private();
             fault.count_resident(Resident::Anonymous, 1);
             self.note_inserted(fault.pin, frame, Inserted::Anonymous);
-            return Ok(Step::Done(resolved));
+            return Ok(FaultStep::Done(resolved));
         }
         self.memory.put(fault.pin, frame);
         installed?;
-        Ok(Step::Again)
+        Ok(FaultStep::Again)
     }
 
     /// Makes a frame that nobody else knows a private page of `space`, mapped once.
@@ -367,7 +371,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First load from a private page without object: the shared zero page.
-    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let prot: Prot = fault.entered.region.prot().read_only();
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
         let made = match fault.lowest.1 {
@@ -378,14 +382,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             fault.count_tables(made);
         } else {
             let Some(table) = fault.lock_empty()? else {
-                return Ok(Step::Again);
+                return Ok(FaultStep::Again);
             };
             table.fill(fault.index(), leaf);
             table.count_made(1);
         }
         fault.count_resident(Resident::Zero, 1);
         fault.cpu.events.zero_maps.bump();
-        Ok(Step::Done(Resolved::Mapped))
+        Ok(FaultStep::Done(Resolved::Mapped))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::account::Resident;
 use super::error::{FaultError, MapError};
-use super::fault::{Fault, Resolved, Step};
+use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
 use super::page::PageBytes;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
@@ -29,7 +29,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The page of the region's object that a fault needs, with a reference.
-    fn object_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Result<Pfn, Step>, FaultError> {
+    fn object_page(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<Result<Pfn, FaultStep>, FaultError> {
         let view = fault.view();
         let index = view.index_of(fault.page);
         if index >= self.objects.get(view.object).pages() {
@@ -44,13 +47,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.note_inserted(fault.pin, frame, Inserted::Cache);
                 Ok(frame)
             }
-            CachedPage::Fill(frame) => Err(Step::Fill(frame)),
-            CachedPage::Locked(frame) => Err(Step::Wait(frame)),
+            CachedPage::Fill(frame) => Err(FaultStep::Fill(frame)),
+            CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
         })
     }
 
     /// Maps a page of the region's object, and cached ones around it.
-    pub(super) fn map_object_page(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+    pub(super) fn map_object_page(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
         let frame = match self.object_page(fault)? {
             Ok(frame) => frame,
             Err(step) => return Ok(step),
@@ -67,7 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.rmap.finish(&env, ctx);
                 self.memory.put(fault.pin, frame);
                 other?;
-                return Ok(Step::Again);
+                return Ok(FaultStep::Again);
             }
         };
         let installed = self.install_cached(fault, &table, frame, &mut ctx);
@@ -84,14 +90,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         self.rmap.finish(&env, ctx);
         if !installed {
-            return Ok(Step::Wait(frame));
+            return Ok(FaultStep::Wait(frame));
         }
         let kind = self.cache_kind(fault.entered.region.object());
         fault.count_resident(kind, 1 + u64::from(more));
         let events = &fault.cpu.events;
         events.file_maps.bump();
         events.around_maps.add(u64::from(more));
-        Ok(Step::Done(Resolved::Mapped))
+        Ok(FaultStep::Done(Resolved::Mapped))
     }
 
     /// Makes the entry for the fault's own page; the caller's reference
@@ -224,7 +230,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First store to a page of a private mapping of an object: a copy.
-    pub(super) fn map_private_copy(&self, fault: &Fault<'_, P, F, R>) -> Result<Step, FaultError> {
+    pub(super) fn map_private_copy(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
         let view = fault.view();
         let index = view.index_of(fault.page);
         let object = self.objects.get(view.object);
@@ -240,7 +249,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return self.object_page(fault).map(|page| match page {
                 Ok(frame) => {
                     self.memory.put(fault.pin, frame);
-                    Step::Again
+                    FaultStep::Again
                 }
                 Err(step) => step,
             });
@@ -256,7 +265,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 && self.memory.frame(cached).owner() == view.object
         });
         let step = self.finish_private(fault, copy, installed, Resolved::Copied)?;
-        if matches!(step, Step::Done(_)) {
+        if matches!(step, FaultStep::Done(_)) {
             fault.cpu.events.cow_copies.bump();
         }
         Ok(step)

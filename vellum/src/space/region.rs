@@ -13,7 +13,7 @@ use crate::rmap::{Place, RegionRef, ReverseMap};
 use crate::slab::{Handle, Item};
 use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::tree::Spans;
+use crate::tree::IntervalItem;
 
 /// Properties of a region that are not rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -249,7 +249,7 @@ impl<R: ReverseMap> Region<R> {
     }
 }
 
-impl<R: ReverseMap> Spans for Region<R> {
+impl<R: ReverseMap> IntervalItem for Region<R> {
     fn interval(&self) -> &Interval {
         &self.interval
     }

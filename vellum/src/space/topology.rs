@@ -10,7 +10,7 @@ use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};
 use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
-use crate::tree::Spans;
+use crate::tree::IntervalItem;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that ends or begins where another does, if it could be part

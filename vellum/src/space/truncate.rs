@@ -27,7 +27,7 @@ use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, Gather, LockedTable, Users};
-use crate::tree::Spans;
+use crate::tree::IntervalItem;
 
 /// Entries that one visit changes before their CPUs are flushed.
 const BATCH: usize = 64;

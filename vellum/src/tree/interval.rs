@@ -28,7 +28,7 @@ pub struct Interval {
 }
 
 /// An item that covers a range of numbers.
-pub trait Spans: Item {
+pub trait IntervalItem: Item {
     /// Its part of the tree.
     fn interval(&self) -> &Interval;
     /// The first number covered.
@@ -39,7 +39,7 @@ pub trait Spans: Item {
 
 struct ByIndex<T>(core::marker::PhantomData<T>);
 
-impl<T: Spans> Threaded for ByIndex<T> {
+impl<T: IntervalItem> Threaded for ByIndex<T> {
     type Item = T;
     type Key = (u64, u64);
 
@@ -62,17 +62,17 @@ impl<T: Spans> Threaded for ByIndex<T> {
     }
 }
 
-fn largest_end<T: Spans>(item: &T) -> u64 {
+fn largest_end<T: IntervalItem>(item: &T) -> u64 {
     item.interval().largest_end.load(Ordering::Relaxed)
 }
 
 /// An interval tree: the arena of its items and the word that names its root.
 /// Its owner's lock is held over every call.
-pub struct IntervalTree<'a, T: Spans> {
+pub struct IntervalTree<'a, T: IntervalItem> {
     tree: Tree<'a, ByIndex<T>>,
 }
 
-impl<'a, T: Spans> IntervalTree<'a, T> {
+impl<'a, T: IntervalItem> IntervalTree<'a, T> {
     /// The tree whose root handle stands in `root`.
     #[inline]
     pub fn new(arena: &'a Arena<T>, root: &'a AtomicU32) -> Self {

@@ -5,19 +5,19 @@
 
 use core::ops::ControlFlow;
 
-use super::{Interval, Spans};
+use super::{Interval, IntervalItem};
 use crate::slab::{Arena, Handle};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// A list of intervals: the arena of its items and the word that names the
 /// oldest. Its owner's lock is held over every call. An item is in one list or
 /// in one interval tree.
-pub struct IntervalList<'a, T: Spans> {
+pub struct IntervalList<'a, T: IntervalItem> {
     arena: &'a Arena<T>,
     oldest: &'a AtomicU32,
 }
 
-impl<'a, T: Spans> IntervalList<'a, T> {
+impl<'a, T: IntervalItem> IntervalList<'a, T> {
     /// The list whose oldest item stands in `oldest`.
     #[inline]
     pub fn new(arena: &'a Arena<T>, oldest: &'a AtomicU32) -> Self {

@@ -32,7 +32,7 @@ pub use list::{Relation, Relatives};
 
 use list::{List, Relations};
 
-use super::anon_pages::{AnonPages, Search};
+use super::anon_pages::{AnonPages, AnonSearch};
 use super::file_pages::{FilePages, is_of_object};
 use super::{
     Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
@@ -150,7 +150,7 @@ impl AnonVma {
         env: &Env<'_, P>,
         topology: &dyn Topology<Relation>,
         anon_vma: u32,
-        search: &mut Search<'_, '_, P, F>,
+        search: &mut AnonSearch<'_, '_, P, F>,
     ) {
         let Some(anon_vma) = self.anon_vmas.try_get(Handle::from_raw(anon_vma)) else {
             return;

@@ -31,11 +31,11 @@
 mod audit;
 mod node;
 
-pub use node::{AnonVmaNode, Link, Memberships};
+pub use node::{AnonVmaLink, AnonVmaNode, Memberships};
 
 use node::LockedAnonVma;
 
-use super::anon_pages::{AnonPages, Search};
+use super::anon_pages::{AnonPages, AnonSearch};
 use super::file_pages::{FilePages, is_of_object};
 use super::{
     Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
@@ -59,7 +59,7 @@ fn range(region: &Region<'_>) -> (u64, u64) {
 /// The `anon_vma_chain` design.
 pub struct AnonVmaChain {
     anon_vmas: Arena<AnonVmaNode>,
-    links: Arena<Link>,
+    links: Arena<AnonVmaLink>,
     pages: AnonPages,
     files: FilePages,
 }
@@ -75,7 +75,10 @@ impl AnonVmaChain {
     }
 
     /// The links of a region, of which nobody else changes any.
-    fn links_of(&self, state: &Memberships) -> impl Iterator<Item = (Handle<Link>, &Link)> {
+    fn links_of(
+        &self,
+        state: &Memberships,
+    ) -> impl Iterator<Item = (Handle<AnonVmaLink>, &AnonVmaLink)> {
         let mut handle = state.first_link();
         core::iter::from_fn(move || {
             let this = handle;
@@ -93,7 +96,7 @@ impl AnonVmaChain {
         locked: &LockedAnonVma<'_>,
         anon_vma: u32,
         region: &Region<'_>,
-        node: Handle<Link>,
+        node: Handle<AnonVmaLink>,
         next: u32,
     ) {
         let link = self.links.get(node);
@@ -160,7 +163,7 @@ impl AnonVmaChain {
         locked: &LockedAnonVma<'_>,
         anon_vma: u32,
         region: &Region<'_>,
-        node: Handle<Link>,
+        node: Handle<AnonVmaLink>,
     ) -> bool {
         let won = region
             .state
@@ -185,9 +188,9 @@ impl AnonVmaChain {
         env: &Env<'_, P>,
         region: &Region<'_>,
         copy: &Region<'_>,
-        batch: &mut Batch<Link>,
+        batch: &mut Batch<AnonVmaLink>,
     ) -> u32 {
-        let (mut first, mut last) = (0, None::<&Link>);
+        let (mut first, mut last) = (0, None::<&AnonVmaLink>);
         for (_, link) in self.links_of(region.state) {
             let node = batch.pop(&self.links);
             let anon_vma = link.anon_vma();
@@ -221,7 +224,7 @@ impl AnonVmaChain {
     }
 
     /// Takes a link out of its anon_vma, which ends if it was the last.
-    fn unlink<P: Platform>(&self, env: &Env<'_, P>, node: Handle<Link>, owned: bool) {
+    fn unlink<P: Platform>(&self, env: &Env<'_, P>, node: Handle<AnonVmaLink>, owned: bool) {
         let link = self.links.get(node);
         let handle = link.anon_vma();
         let locked = self.lock(env, handle);
@@ -249,7 +252,7 @@ impl AnonVmaChain {
         env: &Env<'_, P>,
         topology: &dyn Topology<Memberships>,
         handle: u32,
-        search: &mut Search<'_, '_, P, F>,
+        search: &mut AnonSearch<'_, '_, P, F>,
     ) {
         let Some(anon_vma) = self.anon_vmas.try_get(Handle::from_raw(handle)) else {
             return;
@@ -533,7 +536,7 @@ impl ReverseMap for AnonVmaChain {
     fn stats(&self) -> RmapStats {
         let (anon_vmas, links) = (self.anon_vmas.stats(), self.links.stats());
         let bytes = |anon_vmas: u64, links: u64| {
-            anon_vmas * size_of::<AnonVmaNode>() as u64 + links * size_of::<Link>() as u64
+            anon_vmas * size_of::<AnonVmaNode>() as u64 + links * size_of::<AnonVmaLink>() as u64
         };
         let mut stats = self.pages.stats();
         stats.bytes = bytes(anon_vmas.live, links.live);

@@ -4,7 +4,7 @@ use crate::frame::Site;
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Pin};
-use crate::tree::{Interval, IntervalTree, Spans};
+use crate::tree::{Interval, IntervalItem, IntervalTree};
 
 const LOCK_BIT: u32 = 0;
 
@@ -27,7 +27,7 @@ pub struct AnonVmaNode {
 /// One region's membership in one anon_vma: a cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Link {
+pub struct AnonVmaLink {
     interval: Interval,
     /// Linear indices of the region, from its first to behind its last.
     first: AtomicU64,
@@ -58,7 +58,7 @@ impl Memberships {
         self.own.load(Ordering::Acquire)
     }
 
-    pub(super) fn first_link(&self) -> Handle<Link> {
+    pub(super) fn first_link(&self) -> Handle<AnonVmaLink> {
         Handle::from_raw(self.links.load(Ordering::Relaxed))
     }
 
@@ -130,7 +130,7 @@ impl AnonVmaNode {
 
     pub(super) fn lock<'a>(
         &'a self,
-        links: &'a Arena<Link>,
+        links: &'a Arena<AnonVmaLink>,
         pin: &'a Pin<'_>,
     ) -> LockedAnonVma<'a> {
         LockedAnonVma {
@@ -141,7 +141,10 @@ impl AnonVmaNode {
     }
 
     /// The tree, while nothing else runs.
-    pub(super) fn tree<'a>(&'a self, links: &'a Arena<Link>) -> IntervalTree<'a, Link> {
+    pub(super) fn tree<'a>(
+        &'a self,
+        links: &'a Arena<AnonVmaLink>,
+    ) -> IntervalTree<'a, AnonVmaLink> {
         IntervalTree::new(links, &self.root)
     }
 }
@@ -149,7 +152,7 @@ impl AnonVmaNode {
 /// A locked anon_vma.
 pub(super) struct LockedAnonVma<'a> {
     pub anon_vma: &'a AnonVmaNode,
-    pub tree: IntervalTree<'a, Link>,
+    pub tree: IntervalTree<'a, AnonVmaLink>,
     _guard: BitGuard<'a, AtomicU32>,
 }
 
@@ -161,11 +164,11 @@ impl LockedAnonVma<'_> {
     }
 }
 
-impl Item for Link {
+impl Item for AnonVmaLink {
     const SITE: Site = Site::AnonVmaChain;
 
     fn vacant() -> Self {
-        Link {
+        AnonVmaLink {
             interval: Interval::default(),
             first: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -181,7 +184,7 @@ impl Item for Link {
     }
 }
 
-impl Spans for Link {
+impl IntervalItem for AnonVmaLink {
     fn interval(&self) -> &Interval {
         &self.interval
     }
@@ -195,7 +198,7 @@ impl Spans for Link {
     }
 }
 
-impl Link {
+impl AnonVmaLink {
     /// Sets everything of a link that is in no tree.
     pub(super) fn set(&self, anon_vma: u32, region: u32, (first, end): (u64, u64), next: u32) {
         self.anon_vma.store(anon_vma, Ordering::Relaxed);
@@ -234,7 +237,7 @@ impl Link {
         (self.first_index(), self.end_index()) == range
     }
 
-    pub(super) fn next(&self) -> Handle<Link> {
+    pub(super) fn next(&self) -> Handle<AnonVmaLink> {
         Handle::from_raw(self.next.load(Ordering::Relaxed))
     }
 }

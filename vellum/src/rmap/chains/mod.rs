@@ -27,11 +27,11 @@ mod node;
 
 use core::ops::Deref;
 
-pub use node::{ENTRIES_PER_NODE, Node};
+pub use node::{ChainNode, ENTRIES_PER_NODE};
 
 use node::{LOCK_BIT, State, chain, decode, direct};
 
-use super::counts::{self, Counts};
+use super::counts::{self, RmapCounts};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
 use crate::design::Design;
@@ -46,21 +46,21 @@ use crate::table::{Format, PteRef};
 struct ChainsCpu {
     /// A prepared node, or none.
     spare: AtomicU32,
-    counts: Counts,
+    counts: RmapCounts,
 }
 
 impl Deref for ChainsCpu {
-    type Target = Counts;
+    type Target = RmapCounts;
 
     #[inline]
-    fn deref(&self) -> &Counts {
+    fn deref(&self) -> &RmapCounts {
         &self.counts
     }
 }
 
 /// The `chains` design.
 pub struct Chains {
-    nodes: Arena<Node>,
+    nodes: Arena<ChainNode>,
     cpus: PerCpu<ChainsCpu>,
     direct: bool,
 }
@@ -86,7 +86,7 @@ impl Chains {
     }
 
     /// A node that `prepare` promised: the spare if there is one.
-    fn take_node<P: Platform>(&self, env: &Env<'_, P>) -> Handle<Node> {
+    fn take_node<P: Platform>(&self, env: &Env<'_, P>) -> Handle<ChainNode> {
         let cpu = self.cpus.get(env.pin);
         cpu.node_allocs.bump();
         match cpu.spare.load(Ordering::Relaxed) {
@@ -98,7 +98,7 @@ impl Chains {
         }
     }
 
-    fn give_node<P: Platform>(&self, env: &Env<'_, P>, node: Handle<Node>) {
+    fn give_node<P: Platform>(&self, env: &Env<'_, P>, node: Handle<ChainNode>) {
         let cpu = self.cpus.get(env.pin);
         cpu.node_frees.bump();
         if cpu.spare.load(Ordering::Relaxed) == 0 {
@@ -132,9 +132,9 @@ impl Chains {
     fn new_head<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        next: Handle<Node>,
+        next: Handle<ChainNode>,
         pte: PteRef,
-    ) -> Handle<Node> {
+    ) -> Handle<ChainNode> {
         let handle = self.take_node(env);
         let node = self.nodes.get(handle);
         node.set_next(next);
@@ -169,9 +169,9 @@ impl Chains {
     fn find<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        head: Handle<Node>,
+        head: Handle<ChainNode>,
         pte: PteRef,
-    ) -> Option<(Handle<Node>, usize)> {
+    ) -> Option<(Handle<ChainNode>, usize)> {
         let searched = &self.cpus.get(env.pin).nodes_searched;
         let mut handle = head;
         while !handle.is_none() {
@@ -192,8 +192,8 @@ impl Chains {
         &self,
         env: &Env<'_, P>,
         word: u64,
-        head: Handle<Node>,
-        node: Handle<Node>,
+        head: Handle<ChainNode>,
+        node: Handle<ChainNode>,
         index: usize,
     ) -> u64 {
         let first_node = self.nodes.get(head);
@@ -241,7 +241,7 @@ impl Chains {
     }
 
     /// The place in the chain after `kept` entries.
-    fn position(&self, head: Handle<Node>, kept: usize) -> Option<(Handle<Node>, usize)> {
+    fn position(&self, head: Handle<ChainNode>, kept: usize) -> Option<(Handle<ChainNode>, usize)> {
         let mut place = self.normal(head, self.nodes.get(head).first());
         for _ in 0..kept {
             let (node, index) = place?;
@@ -251,7 +251,7 @@ impl Chains {
     }
 
     /// The place itself, or the first of the next node if it is past the end.
-    fn normal(&self, node: Handle<Node>, index: usize) -> Option<(Handle<Node>, usize)> {
+    fn normal(&self, node: Handle<ChainNode>, index: usize) -> Option<(Handle<ChainNode>, usize)> {
         if index < ENTRIES_PER_NODE {
             return Some((node, index));
         }
@@ -472,8 +472,8 @@ impl ReverseMap for Chains {
     fn stats(&self) -> RmapStats {
         let arena = self.nodes.stats();
         RmapStats {
-            bytes: self.live_nodes() * size_of::<Node>() as u64,
-            peak_bytes: arena.peak * size_of::<Node>() as u64,
+            bytes: self.live_nodes() * size_of::<ChainNode>() as u64,
+            peak_bytes: arena.peak * size_of::<ChainNode>() as u64,
             ..counts::sum(&self.cpus, |cpu| cpu)
         }
     }
@@ -513,7 +513,7 @@ impl ReverseMap for Chains {
 
 impl Chains {
     /// Entries of a chain, whose form is checked.
-    fn chain_length(&self, head: Handle<Node>) -> Result<u32, &'static str> {
+    fn chain_length(&self, head: Handle<ChainNode>) -> Result<u32, &'static str> {
         let mut length = 0;
         let mut handle = head;
         while !handle.is_none() {

@@ -19,7 +19,7 @@ const GENERATION_MASK: u64 = (1 << 28) - 1;
 /// A node of a chain: one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Node {
+pub struct ChainNode {
     /// Handle of the next node, or 0.
     next: AtomicU32,
     /// Index of the first used entry.
@@ -27,11 +27,11 @@ pub struct Node {
     entries: [AtomicU64; ENTRIES_PER_NODE],
 }
 
-impl Item for Node {
+impl Item for ChainNode {
     const SITE: Site = Site::ChainNode;
 
     fn vacant() -> Self {
-        Node {
+        ChainNode {
             next: AtomicU32::new(0),
             first: AtomicU32::new(ENTRIES_PER_NODE as u32),
             entries: [const { AtomicU64::new(0) }; ENTRIES_PER_NODE],
@@ -43,7 +43,7 @@ impl Item for Node {
     }
 }
 
-impl Node {
+impl ChainNode {
     #[inline]
     pub(super) fn first(&self) -> usize {
         self.first.load(Ordering::Relaxed) as usize
@@ -65,12 +65,12 @@ impl Node {
     }
 
     #[inline]
-    pub(super) fn next(&self) -> Handle<Node> {
+    pub(super) fn next(&self) -> Handle<ChainNode> {
         Handle::from_raw(self.next.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub(super) fn set_next(&self, next: Handle<Node>) {
+    pub(super) fn set_next(&self, next: Handle<ChainNode>) {
         self.next.store(next.raw(), Ordering::Relaxed);
     }
 }
@@ -80,7 +80,7 @@ impl Node {
 pub(super) enum State {
     Unmapped,
     Direct(PteRef),
-    Chain(Handle<Node>),
+    Chain(Handle<ChainNode>),
 }
 
 #[inline]
@@ -99,7 +99,7 @@ pub(super) fn direct(pte: PteRef) -> u64 {
 
 /// A chain word with the generation after that of `old`.
 #[inline]
-pub(super) fn chain(head: Handle<Node>, old: u64) -> u64 {
+pub(super) fn chain(head: Handle<ChainNode>, old: u64) -> u64 {
     let generation = if old & CHAIN != 0 {
         (old >> GENERATION_SHIFT) + 1
     } else {

@@ -49,7 +49,7 @@ use core::ops::Deref;
 
 use self::hint::{Hints, LAST_STAMP, Name, STAMP_SHIFT, entry_of};
 use self::kin::{Families, Kin, Nodes};
-use super::counts::{self, Counts};
+use super::counts::{self, RmapCounts};
 use super::file_pages::{FilePages, is_of_object};
 use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::Pfn;
@@ -110,15 +110,15 @@ struct FamilyCpu {
     /// The node this CPU counts pages for, or 0, and what it has counted.
     counting: AtomicU32,
     counted: AtomicU64,
-    counts: Counts,
+    counts: RmapCounts,
     spaces_searched: Counter,
 }
 
 impl Deref for FamilyCpu {
-    type Target = Counts;
+    type Target = RmapCounts;
 
     #[inline]
-    fn deref(&self) -> &Counts {
+    fn deref(&self) -> &RmapCounts {
         &self.counts
     }
 }
@@ -134,7 +134,7 @@ pub struct Family {
 }
 
 /// One visit of a frame.
-struct Visit<'v, 'a, P: Platform, F> {
+struct FamilyVisit<'v, 'a, P: Platform, F> {
     env: &'v Env<'a, P>,
     pfn: Pfn,
     frame: &'v Frame,
@@ -145,7 +145,7 @@ struct Visit<'v, 'a, P: Platform, F> {
     visitor: &'v mut dyn FnMut(&Slot<'_, F>) -> Verdict,
 }
 
-impl<P: Platform, F> Visit<'_, '_, P, F> {
+impl<P: Platform, F> FamilyVisit<'_, '_, P, F> {
     fn is_over(&self) -> bool {
         self.stopped || self.wanted == 0
     }
@@ -228,7 +228,11 @@ impl Family {
     }
 
     /// Looks at an entry that may map the frame, waiting for its table.
-    fn try_entry<P: Platform, F: Format>(&self, visit: &mut Visit<'_, '_, P, F>, pte: PteRef) {
+    fn try_entry<P: Platform, F: Format>(
+        &self,
+        visit: &mut FamilyVisit<'_, '_, P, F>,
+        pte: PteRef,
+    ) {
         let env = visit.env;
         let mut spins = 0;
         let slot = loop {
@@ -275,7 +279,7 @@ impl Family {
     fn search<P: Platform, F: Format>(
         &self,
         topology: &dyn Topology<()>,
-        visit: &mut Visit<'_, '_, P, F>,
+        visit: &mut FamilyVisit<'_, '_, P, F>,
         name: Name,
         seen: Option<PteRef>,
     ) {
@@ -302,7 +306,7 @@ impl Family {
     fn visit_private<P: Platform, F: Format>(
         &self,
         topology: &dyn Topology<()>,
-        visit: &mut Visit<'_, '_, P, F>,
+        visit: &mut FamilyVisit<'_, '_, P, F>,
     ) {
         loop {
             let name = Name::of(visit.frame);
@@ -326,7 +330,7 @@ impl Family {
     fn visit_file<P: Platform, F: Format>(
         &self,
         topology: &dyn Topology<()>,
-        visit: &mut Visit<'_, '_, P, F>,
+        visit: &mut FamilyVisit<'_, '_, P, F>,
     ) {
         visit.wanted = visit.frame.counts().maps();
         if visit.wanted == 1
@@ -505,7 +509,7 @@ impl ReverseMap for Family {
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
-        let mut visit = Visit {
+        let mut visit = FamilyVisit {
             env,
             pfn: frame,
             frame: env.memory.frame(frame),

@@ -5,13 +5,13 @@ use super::node::RangeNode;
 use crate::slab::Item;
 
 /// What is looked for: the last place for `width` numbers in `from..to`.
-struct Search {
+struct GapSearch {
     width: u64,
     from: u64,
     to: u64,
 }
 
-impl Search {
+impl GapSearch {
     /// The last place in the part of a gap that lies within the bounds.
     fn fit(&self, start: u64, end: u64) -> Option<u64> {
         let (start, end) = (start.max(self.from), end.min(self.to));
@@ -24,7 +24,7 @@ impl<T: Item> RangeTree<'_, T> {
     /// covers. Looks at two slots of a level, if not all gaps that are wide
     /// enough lie across a bound.
     pub fn highest_gap(&self, width: u64, from: u64, to: u64) -> Option<u64> {
-        let search = Search { width, from, to };
+        let search = GapSearch { width, from, to };
         let Some(root) = self.node(self.root()) else {
             return search.fit(from, to);
         };
@@ -36,7 +36,7 @@ impl<T: Item> RangeTree<'_, T> {
     }
 
     /// The same between the items of a subtree. Depth is that of the tree.
-    fn gap_below(&self, node: &RangeNode, search: &Search) -> Option<u64> {
+    fn gap_below(&self, node: &RangeNode, search: &GapSearch) -> Option<u64> {
         #[cfg(test)]
         crate::testing::count_step();
         let mut next = None;

@@ -308,7 +308,7 @@ impl<'a, K: Threaded> Tree<'a, K> {
         }
     }
 
-    /// The item behind `handle`, or none.
+    /// The item after `handle`, or none.
     pub fn next(&self, handle: Link<K>) -> Link<K> {
         let right = self.right(handle);
         if !right.is_none() {

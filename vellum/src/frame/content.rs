@@ -119,7 +119,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let size = self.frame_size();
         let cpu = self.cpus.get(pin);
         cpu.counters.bytes_zeroed.add(size as u64);
-        // The processor fetches what lies behind the frame by itself.
+        // The processor fetches what lies after the frame by itself.
         let next = self.upcoming(cpu).filter(|&next| next != pfn.offset(1));
         self.with_bytes(pin, pfn, |frame| match next {
             None => frame.zero(),

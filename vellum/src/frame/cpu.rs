@@ -31,7 +31,8 @@ pub(super) const MAX_HIGH: u32 = 512;
 ///
 /// Frames in a row that were pushed one after the other stand in one slot as a
 /// run, and a run is used from its lowest frame up. Frames out of the caches are
-/// zeroed two to three times as fast where each follows the one before (`cargo bench -p vellum --bench zeroing`), since the processor then fetches
+/// zeroed two to three times as fast where each follows the one before
+/// (`cargo bench -p vellum --bench zeroing`), since the processor then fetches
 /// ahead.
 pub(crate) struct Ring {
     /// Runs ever pushed minus popped at the young end.
@@ -82,7 +83,7 @@ impl FrameRun {
         (Pfn(first), frames == 1)
     }
 
-    /// The run with `other` in front of it or behind it, if they are one.
+    /// The run with `other` before it or after it, if they are one.
     #[inline]
     fn with(self, other: FrameRun) -> Option<FrameRun> {
         let first = if self.first.wrapping_add(self.frames) == other.first {

@@ -147,7 +147,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// The page at `index` if it is cached and up to date, without a reference, as
-    /// [`Objects::peek`]. The record of the page behind it is brought near:
+    /// [`Objects::peek`]. The record of the page after it is brought near:
     /// programs store to their pages of a file mostly in a row.
     #[inline]
     pub(crate) fn peek_ready<P: Platform>(
@@ -354,7 +354,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// Sets the length, and then does `look`, which finds every page that
-    /// somebody puts into the cache and maps although it is behind the new end.
+    /// somebody puts into the cache and maps although it is after the new end.
     pub(crate) fn set_pages_then(&self, object: &Object<S>, pages: u64, look: impl FnOnce()) {
         object.pages.set_then(pages.min(INDEX_END), look);
     }

@@ -207,7 +207,7 @@ impl<'a> Radix<'a> {
         }
     }
 
-    /// The first frame at or behind `from`, with its index. Needs no lock.
+    /// The first frame at or after `from`, with its index. Needs no lock.
     pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
         let mut index = from;
         loop {

@@ -76,7 +76,7 @@ pub trait Topology<S> {
     fn region(&self, handle: u32) -> RegionRef<'_, S>;
 
     /// The regions that touch the one that holds `page` of a space, before it
-    /// and behind it, and could be parts of one mapping with it: same object,
+    /// and after it, and could be parts of one mapping with it: same object,
     /// consecutive linear indices, rights aside.
     fn siblings(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> [Option<RegionRef<'_, S>>; 2];
 }

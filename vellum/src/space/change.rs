@@ -227,7 +227,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Makes one region of `middle` and those before and behind it that match.
+    /// Makes one region of `middle` and those before and after it that match.
     pub(super) fn merge_around(&self, pin: &Pin<'_>, space: Live<'_, R>, middle: RegionHandle<R>) {
         let merged = self.merge_with_previous(pin, space, middle);
         self.merge_at(pin, space, self.region(merged).range().end);

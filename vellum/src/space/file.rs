@@ -396,7 +396,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The part of [`Vm::read_pages`] that need not wait: as many of the pages at
-    /// `range` as are up to date, in turn. Returns the index behind the last. Takes
+    /// `range` as are up to date, in turn. Returns the index after the last. Takes
     /// no references: whatever becomes of a page, its frame is not used for anything
     /// else while the CPU is pinned.
     fn read_ready(

@@ -58,7 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         unsafe { RangeTree::new(&self.region_nodes, &self.regions, &space.get().tree) }
     }
 
-    /// The first region that ends behind `page`, with its range.
+    /// The first region that ends after `page`, with its range.
     #[inline]
     pub(super) fn found_from<'a>(
         &'a self,
@@ -68,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.tree(space).first_ending_after(page.0)
     }
 
-    /// The first region that ends behind `page`, or none.
+    /// The first region that ends after `page`, or none.
     pub(super) fn region_from(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
         self.found_from(space, page)
             .map_or(Handle::NONE, |found| found.item.handle())

@@ -167,7 +167,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The first page at or behind `from` that is cached, locked if possible.
+    /// The first page at or after `from` that is cached, locked if possible.
     fn lock_next(&self, pin: &Pin<'_>, handle: u32, from: u64) -> NextPage {
         let object = self.objects.get(handle);
         let Some((index, page)) = self.objects.radix(object).next(from) else {
@@ -188,7 +188,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         NextPage::Page(index, page)
     }
 
-    /// Takes every page at or behind `first` out of an object.
+    /// Takes every page at or after `first` out of an object.
     fn drop_pages(&self, handle: u32, first: u64) {
         let mut spins = 0;
         loop {
@@ -217,7 +217,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Sets an object's length. Pages behind the new end are dropped from the
+    /// Sets an object's length. Pages after the new end are dropped from the
     /// cache and from every mapping, copies that private mappings made of them
     /// too; accesses there then fail with [`FaultError::PastEnd`].
     ///
@@ -239,7 +239,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Unmaps the private copies of an object's pages at or behind `first`.
+    /// Unmaps the private copies of an object's pages at or after `first`.
     fn zap_copies(&self, handle: u32, first: u64) {
         let pin = self.pin();
         let regions = self.objects.regions(&self.regions, handle);

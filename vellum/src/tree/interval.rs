@@ -22,7 +22,7 @@ pub struct Interval {
     links: Links,
     largest_end: AtomicU64,
     /// The next of the ring of items with this interval, itself if it is alone.
-    /// The one behind the youngest is the oldest, which is in the tree.
+    /// The one after the youngest is the oldest, which is in the tree.
     pub(super) next: AtomicU32,
     pub(super) previous: AtomicU32,
 }
@@ -33,7 +33,7 @@ pub trait IntervalItem: Item {
     fn interval(&self) -> &Interval;
     /// The first number covered.
     fn first_index(&self) -> u64;
-    /// The number behind the last one covered.
+    /// The number after the last one covered.
     fn end_index(&self) -> u64;
 }
 
@@ -96,7 +96,7 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         Handle::from_raw(previous.load(Ordering::Relaxed))
     }
 
-    /// Makes `second` the one behind `first` in a ring.
+    /// Makes `second` the one after `first` in a ring.
     fn join(&self, first: Handle<T>, second: Handle<T>) {
         let next = &self.item(first).interval().next;
         next.store(second.raw(), Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         previous.store(first.raw(), Ordering::Relaxed);
     }
 
-    /// Inserts an item that is in no interval tree, behind those with the same
+    /// Inserts an item that is in no interval tree, after those with the same
     /// interval.
     pub fn insert(&self, handle: Handle<T>) {
         match self.tree.insert(handle) {

@@ -117,7 +117,7 @@ impl List<'_> {
         self.anon_vma.oldest.load(Ordering::Relaxed)
     }
 
-    /// The one behind `region`, or 0 at the end.
+    /// The one after `region`, or 0 at the end.
     #[inline]
     pub fn next(&self, relations: &impl Relations, region: u32) -> u32 {
         let next = relations.relation(region).next.load(Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub struct AnonVmaNode {
 #[repr(C, align(64))]
 pub struct AnonVmaLink {
     interval: Interval,
-    /// Linear indices of the region, from its first to behind its last.
+    /// Linear indices of the region, from its first to the one after its last.
     first: AtomicU64,
     end: AtomicU64,
     region: AtomicU32,

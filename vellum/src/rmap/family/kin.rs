@@ -17,7 +17,7 @@
 //!
 //! Children stand in the order of their forks, the latest first. A child's
 //! `born` is how many forks its parent had made before it: a page made after
-//! that is not in the child, nor in any that stand behind it. An heir keeps the
+//! that is not in the child, nor in any that stand after it. An heir keeps the
 //! `born` of the node whose place it took.
 //!
 //! # Locks

@@ -49,7 +49,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 
     /// Gives a full node a value before slot `place`, and a part of its slots
-    /// to a new node behind it, whose slot is returned.
+    /// to a new node after it, whose slot is returned.
     fn divide(
         &self,
         pin: &Pin<'_>,
@@ -124,7 +124,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
         Some((left, node, before))
     }
 
-    /// Makes `left`, which is in `slot` of `above`, and `right` behind it one
+    /// Makes `left`, which is in `slot` of `above`, and `right` after it one
     /// node, and those below it that came to be neighbours by that and are too
     /// small for it.
     fn merge(

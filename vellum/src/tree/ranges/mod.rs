@@ -57,7 +57,7 @@ pub struct Room<'p>(PhantomData<&'p ()>);
 pub struct Found<'a, T> {
     /// Its first number.
     pub start: u64,
-    /// The number behind its last.
+    /// The number after its last.
     pub end: u64,
     /// The item.
     pub item: &'a T,
@@ -188,8 +188,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 }
 
-/// The slot that holds the first item of a node to end behind `key`, which may
-/// be the one behind the last.
+/// The slot that holds the first item of a node to end after `key`, which may
+/// be the one after the last.
 #[inline]
 fn slot_ending_after(node: &RangeNode, key: u64) -> usize {
     let behind = node.at_most(key);

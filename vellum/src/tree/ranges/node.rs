@@ -30,7 +30,7 @@ fn words(value: u64) -> Words {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RangeNode {
-    /// Where what a slot holds begins; [`UNUSED`] behind the last slot in use,
+    /// Where what a slot holds begins; [`UNUSED`] after the last slot in use,
     /// so that a search need not know how many there are.
     starts: Words,
     /// What a slot holds, as [`Kid`] has it.

@@ -109,7 +109,7 @@ fn made_meanwhile<R: ReverseMap>() {
         space
     });
     let remap = |_| {
-        let to = Placement::Fixed(Vpn(0x3000));
+        let to = Placement::Fixed(Vpn(0x31fe));
         world.vm.remap(space, Vpn(0x11fe), 4, 4, to).unwrap();
     };
     let fault = |cpu: CpuId| {
@@ -118,7 +118,7 @@ fn made_meanwhile<R: ReverseMap>() {
         }
     };
     world.run(&[&remap, &fault]);
-    world.alone(|| assert_eq!(world.load(ZERO, space, at(0x3000, 0)), Ok(1)));
+    world.alone(|| assert_eq!(world.load(ZERO, space, at(0x31fe, 0)), Ok(1)));
     world.finish(&[space], &[]);
 }
 

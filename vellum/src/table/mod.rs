@@ -2,7 +2,7 @@
 //!
 //! Locking. Every table has a spin lock in its frame record. A walk reads
 //! entries without locks under the caller's pin and locks only the table it
-//! will edit, then checks that the table is still linked ([`LockedTable::lock`]
+//! will edit, then checks that the table is still linked (`LockedTable::lock`
 //! says so). Where two tables of one space are locked, the lower level comes
 //! first: unlinking an empty table locks it and then its parent. A table that
 //! is unlinked is marked dead under its lock, flushed, and freed when its

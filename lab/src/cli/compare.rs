@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use vellum_engine::{Pages, fault_around_of, pages_of};
-
-use super::arenas::Arenas;
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::Results;
-use super::{Failure, OrFail, profiling, size};
+use super::{Failure, OrFail, size};
 
 use crate::compare::{
-    ARMS, Analysis, CompareError, HostClock, Measurement, Method, Settings, measure,
+    ARMS, Analysis, Arenas, CompareError, HostClock, Measurement, Method, Settings, attached,
+    measure,
 };
+use crate::designs::load;
 use crate::replay::ram::{self, Starved};
-use crate::replay::{Options, Together, Workload, prepare_events};
+use crate::replay::{Options, Workload};
 use crate::report::{About, Report, json, text};
+use crate::shipped::shipped_trace;
 use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
@@ -205,78 +205,6 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
     host::against_core(&request, &core)
 }
 
-/// Traces prepared to run at the same time on all of `designs`, which execute the
-/// same operations: `options` with the pages that all of them have, and with the
-/// largest of their fault-around windows, so that what any of them explains is
-/// explained.
-///
-/// # Errors
-/// A design is refused, or a trace cannot be read or prepared.
-pub(crate) fn load(
-    paths: &[PathBuf],
-    designs: &[String],
-    options: Options,
-    style: Style,
-) -> Result<(Vec<TraceReader>, Workload), Failure> {
-    let pages = common_pages(designs)?;
-    let traces: Vec<TraceReader> = paths
-        .iter()
-        .map(|path| TraceReader::open(path).blame_input())
-        .collect::<Result<_, _>>()?;
-    if style != Style::Quiet {
-        let copies = text::plural(options.copies as usize, "copy", "copies");
-        let what = match paths {
-            [path] => path.display().to_string(),
-            several => format!("{} traces", several.len()),
-        };
-        eprintln!("preparing {copies} of {what}");
-    }
-    let windows = designs.iter().map(|design| fault_around(design));
-    let windows = windows.collect::<Result<Vec<u64>, Failure>>()?;
-    let options = Options {
-        fault_around: windows.into_iter().max().unwrap_or(1),
-        pages,
-        ..options
-    };
-    let all: Vec<&TraceReader> = traces.iter().collect();
-    let together = Together::of(&all).blame_input()?;
-    let workload = prepare_events(together.header(), || together.events(), &options);
-    let workload = workload.blame_input()?;
-    drop(together);
-    Ok((traces, workload))
-}
-
-/// The pages that all of `designs` have, in the smallest of their address spaces.
-///
-/// # Errors
-/// A design is refused, or one has pages of another size than the others.
-pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
-    let of = |design: &String| pages_of(design).map_err(|error| Failure::usage(error.to_string()));
-    let mut common: Option<Pages> = None;
-    for design in designs {
-        let pages = of(design)?;
-        let so_far = common.get_or_insert(pages);
-        if so_far.shift != pages.shift {
-            return Err(Failure::usage(format!(
-                "one design has pages of {} KiB, another of {}: the same operations run only on \
-                 formats with pages of one size (`vellum replay` takes each by itself)",
-                1 << (so_far.shift - 10),
-                1 << (pages.shift - 10),
-            )));
-        }
-        so_far.user_end = so_far.user_end.min(pages.user_end);
-    }
-    Ok(common.unwrap_or(Pages::X86_64))
-}
-
-/// The fault-around window of `design` in pages.
-///
-/// # Errors
-/// The design is refused.
-pub(crate) fn fault_around(design: &str) -> Result<u64, Failure> {
-    fault_around_of(design).map_err(|error| Failure::usage(error.to_string()))
-}
-
 fn take(
     workload: &Workload,
     args: &CompareArgs,
@@ -296,7 +224,7 @@ fn take(
     };
     let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(!args.no_atomics);
     let clock = HostClock::new();
-    let builder = profiling::attached(&arenas, profiler);
+    let builder = attached(&arenas, profiler);
     measure(workload, &builder, &clock, &settings, interrupt)
 }
 
@@ -364,28 +292,4 @@ struct Whole<'r> {
     report: &'r Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<&'r ProfileReport>,
-}
-
-/// A shipped trace: below the current directory, or below a directory that the
-/// program itself lies in (`target/release/vellum` in the source tree).
-///
-/// # Errors
-/// It is in neither.
-pub(crate) fn shipped_trace(name: &str) -> Result<PathBuf, Failure> {
-    let shipped = Path::new("traces").join(name);
-    let program = std::env::current_exe().unwrap_or_default();
-    let beside = program
-        .ancestors()
-        .skip(1)
-        .map(|directory| directory.join(&shipped));
-    std::iter::once(shipped.clone())
-        .chain(beside)
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Failure::usage(format!(
-                "no trace named, and {} is neither here nor where the program lies; give the path \
-                 of a trace, or record one with `vellum record`",
-                shipped.display()
-            ))
-        })
 }

@@ -1,14 +1,15 @@
 //! `vellum cut`: a part of a trace that is a trace.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::ValueHint;
 
 use super::dump::micros;
 use super::{Failure, OrFail};
-use vellum_terminal::progress::{Interrupt, Progress, Style};
-use vellum_trace::cut::{Copier, Selection};
+use crate::excerpt;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::cut::Selection;
 use vellum_trace::{DEFAULT_LEVEL, Header, TaskId, TraceReader, TraceWriter};
 
 const EXAMPLES: &str = "\
@@ -63,10 +64,7 @@ pub struct CutArgs {
 
 /// Cuts.
 pub fn run(args: CutArgs) -> Result<(), Failure> {
-    cut(args, &Interrupt::on_ctrl_c()?)
-}
-
-fn cut(args: CutArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let interrupt = Interrupt::on_ctrl_c()?;
     let from_us = micros(args.from)?;
     let to_us = args.to.map(micros).transpose()?.unwrap_or(u64::MAX);
     if from_us >= to_us {
@@ -90,57 +88,14 @@ fn cut(args: CutArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         from_us,
         to_us,
     };
-    let mut writer = TraceWriter::create(&args.output, args.level)?;
+    let writer = TraceWriter::create(&args.output, args.level)?;
     let style = Style::detect(args.quiet);
-    let mut progress = Progress::new(style, "cutting", header.events, "events");
-    let mut copier = Copier::new(header, selection, &mut writer);
-    for event in trace.events() {
-        let event = event.blame_input()?;
-        if interrupt.requested() {
-            return Err(Failure::interrupted("interrupted; nothing was written"));
-        }
-        progress.advance(1);
-        if event.time_us >= to_us {
-            break;
-        }
-        copier.take(&event)?;
-    }
-    progress.finish();
-    if copier.finish() == 0 {
-        return Err(Failure::usage(
-            "nothing of the selected tasks happens in that time",
-        ));
-    }
-    let (events, bytes) = writer.finish()?;
+    let (events, bytes) = excerpt::write(&trace, selection, writer, style, &interrupt)?;
     if !args.quiet {
         let (output, mb) = (args.output.display(), bytes as f64 / 1e6);
         eprintln!("vellum: {output}: {events} events, {mb:.1} MB");
     }
     Ok(())
-}
-
-/// Cuts the part between two times, in seconds, out of the trace at `path`.
-///
-/// # Errors
-/// As the command's.
-pub(crate) fn window(
-    path: &Path,
-    output: &Path,
-    (from, to): (f64, f64),
-    interrupt: &Interrupt,
-) -> Result<(), Failure> {
-    let args = CutArgs {
-        trace: path.to_owned(),
-        output: output.to_owned(),
-        from,
-        to: Some(to),
-        task: None,
-        pid: None,
-        // Read once and thrown away.
-        level: 1,
-        quiet: true,
-    };
-    cut(args, interrupt)
 }
 
 fn known_task(header: &Header, task: u32) -> Result<TaskId, Failure> {

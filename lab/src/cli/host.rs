@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use vellum_engine::Engine;
 
-use super::arenas::Arenas;
 use super::results::Results;
-use super::{Failure, OrFail, fault_around};
+use super::{Failure, OrFail};
 use crate::bench::host::forkfault::Helper;
 use crate::clock::empty_interval_ns;
 use crate::compare::crew::{CLASSES, Crew, Grain};
-use crate::compare::{Builder, ClassTime, HostClock, Method};
+use crate::compare::{Arenas, Builder, ClassTime, HostClock, Method};
+use crate::designs::fault_around;
 use crate::linux::environment::Environment;
 use crate::linux::kinds::{both_rows, host_rows};
 use crate::linux::report::{HostComparison, SavedComparison, replay_text};

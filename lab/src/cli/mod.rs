@@ -8,18 +8,13 @@
 //! so that a reader who closes the pipe ends the command quietly. Progress and
 //! messages go to standard error.
 
-mod arenas;
-mod failure;
 mod host;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use arenas::Arenas;
-pub(crate) use compare::{common_pages, fault_around, load, shipped_trace};
-pub(crate) use cut::window as cut_window;
-pub use failure::{Failure, OrFail};
+pub use crate::failure::{Failure, OrFail};
 
 pub mod bench;
 pub mod compare;

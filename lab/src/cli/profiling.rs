@@ -1,8 +1,9 @@
 //! What commands that measure designs share to profile them in the same run.
 //!
 //! A command has [`ProfileArgs`] among its arguments. It calls
-//! [`ProfileArgs::start`], measures with the builder that [`attached`] makes of its
-//! own, and calls [`Profiling::finish`].
+//! [`ProfileArgs::start`], measures with the builder that
+//! [`attached`](crate::compare::attached) makes of its own, and calls
+//! [`Profiling::finish`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +11,8 @@ use std::sync::Arc;
 use clap::Args;
 use clap::builder::ValueHint;
 use serde::Serialize;
-use vellum_engine::{Engine, EngineError};
 
 use super::{Failure, OrFail};
-use crate::compare::Builder;
 use crate::sampled;
 use vellum_profile::diffprofile::{DiffProfile, Options, diffprofile};
 use vellum_profile::files::PendingDirectory;
@@ -79,7 +78,7 @@ pub struct Profiling {
 }
 
 impl Profiling {
-    /// What samples engines, for [`attached`].
+    /// What samples engines, for [`attached`](crate::compare::attached).
     pub fn profiler(&self) -> Option<Arc<Profiler>> {
         self.profiler.clone()
     }
@@ -105,35 +104,6 @@ impl Profiling {
         };
         let samples = profiler.finish(&names).map_err(Failure::from);
         Some(samples.and_then(report))
-    }
-}
-
-/// A builder of what `builder` builds, under sampling in the passes if there is a
-/// profiler.
-pub fn attached<'p>(builder: &'p dyn Builder, profiler: Option<&'p Profiler>) -> impl Builder + 'p {
-    Profiled { builder, profiler }
-}
-
-struct Profiled<'p> {
-    builder: &'p dyn Builder,
-    profiler: Option<&'p Profiler>,
-}
-
-impl Builder for Profiled<'_> {
-    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
-        self.builder.build(design, arena)
-    }
-
-    fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
-        self.builder.build_counting(design)
-    }
-
-    fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-        let engine = self.builder.observe(arm, engine);
-        match self.profiler {
-            Some(profiler) => sampled::attach(profiler, arm, engine),
-            None => engine,
-        }
     }
 }
 

@@ -7,11 +7,11 @@ use clap::Args;
 use clap::builder::ValueHint;
 use vellum_engine::{Engine, EngineError};
 
-use super::arenas::Arenas;
 use super::results::Results;
-use super::{Failure, OrFail, common_pages, fault_around, host, size};
+use super::{Failure, OrFail, host, size};
 use crate::bench::request::On;
-use crate::compare::Builder;
+use crate::compare::{Arenas, Builder};
+use crate::designs::{common_pages, fault_around};
 use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events, ram};
 use crate::report::replay::Report;
 use crate::verify::{self, Verified};

@@ -6,10 +6,11 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::results::Results;
-use super::{Failure, OrFail, shipped_trace};
+use super::{Failure, OrFail};
 use crate::report::json;
 use crate::reproduce::bench::Setting;
 use crate::reproduce::{self, model::Reproduction};
+use crate::shipped::shipped_trace;
 use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\

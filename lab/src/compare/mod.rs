@@ -10,20 +10,24 @@
 //! and [`verdict`] these into a [`Verdict`].
 
 pub mod analysis;
+mod arenas;
 mod atomics;
 pub mod crew;
 pub mod error;
 pub mod measure;
 pub mod order;
+mod profiled;
 pub mod verdict;
 pub mod workload;
 
 pub use crate::clock::{Clock, HostClock};
 pub use analysis::{Analysis, Contrast, Estimate, Method};
+pub use arenas::Arenas;
 pub use atomics::Counters;
 pub use crew::{ClassTime, LapTime, Tally};
 pub use error::CompareError;
 pub use measure::{Builder, Measurement, Pass, Settings, measure};
+pub use profiled::attached;
 pub use verdict::{Judged, Reason, Resolution, Verdict};
 pub use workload::Load;
 

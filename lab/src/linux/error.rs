@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::bench::host::HostError;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_trace::TraceError;
 
 /// A replay on the host's kernel that did not come to its end.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::bench::findings::{ArmFigure, Figure, Standing};
 use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
-use crate::cli::Failure;
 use crate::compare::{Method, Reason, Verdict};
+use crate::failure::Failure;
 use crate::report::kernbench;
 use vellum_terminal::progress::{Interrupt, Style};
 

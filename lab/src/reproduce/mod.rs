@@ -19,15 +19,21 @@ mod zero;
 use std::path::PathBuf;
 
 use crate::bench::host::scratch::Scratch;
-use crate::cli::{Failure, OrFail};
+use crate::excerpt;
+use crate::failure::{Failure, OrFail};
 use bench::Setting;
 use model::{Reproduction, SCHEMA, Section};
-use vellum_terminal::progress::Interrupt;
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::cut::Selection;
+use vellum_trace::{TraceReader, TraceWriter};
 use zero::Task;
 
-/// Part of the kernel build that a quick reproduction replays, in seconds of the
-/// recording.
-const QUICK_WINDOW: (f64, f64) = (40.0, 42.0);
+/// Part of the kernel build that a quick reproduction replays: two seconds.
+const QUICK_WINDOW: Selection = Selection {
+    root: None,
+    from_us: 40_000_000,
+    to_us: 42_000_000,
+};
 
 /// Sources that can be reproduced.
 pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=1;
@@ -130,7 +136,10 @@ impl QuickPart {
         let scratch = Scratch::new(&parent, "reproduce");
         let scratch = scratch.doing(|| format!("making a directory in {}", parent.display()))?;
         let build = scratch.path().join("kernel-build.vellum");
-        crate::cli::cut_window(&whole, &build, QUICK_WINDOW, interrupt)?;
+        let trace = TraceReader::open(&whole).blame_input()?;
+        // Read once and thrown away.
+        let writer = TraceWriter::create(&build, 1)?;
+        excerpt::write(&trace, QUICK_WINDOW, writer, Style::Quiet, interrupt)?;
         Ok(Self {
             build,
             _scratch: Some(scratch),

@@ -8,7 +8,7 @@ use super::zero::{Make, Task};
 use crate::bench::findings::{ArmFigure, Row};
 use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::table::{Table, grouped};
 
 /// Sources of table pages that are shown, in this order, where they exist. The

@@ -1,18 +1,15 @@
 //! Sampling profiles of two designs, beside the published diffprofiles.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use vellum_engine::{Engine, EngineError};
 
 use super::zero::Task;
-use crate::cli::{Arenas, Failure, OrFail};
-use crate::compare::{Builder, HostClock, Settings, measure};
+use crate::compare::{Arenas, HostClock, Settings, attached, measure};
+use crate::failure::{Failure, OrFail};
 use crate::replay::{self, prepare};
 use crate::report::text::plural;
-use crate::sampled::{self, attach};
+use crate::sampled;
 use vellum_profile::diffprofile::{self, diffprofile};
-use vellum_profile::sample::{DEFAULT_RATE_HZ, Profiler};
+use vellum_profile::sample::DEFAULT_RATE_HZ;
 use vellum_trace::TraceReader;
 
 /// Memory of each simulated machine, in bytes.
@@ -51,22 +48,6 @@ pub fn take(task: &Task<'_>, designs: &[String]) -> Result<[Ours; 2], Failure> {
     ])
 }
 
-/// Builds what another builder builds, under sampling in the passes.
-struct Sampled<'s> {
-    builder: &'s Arenas,
-    profiler: &'s Profiler,
-}
-
-impl Builder for Sampled<'_> {
-    fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
-        self.builder.build(design, arena)
-    }
-
-    fn observe(&self, arm: usize, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-        attach(self.profiler, arm, self.builder.observe(arm, engine))
-    }
-}
-
 fn of_workload(
     task: &Task<'_>,
     designs: &[String],
@@ -92,13 +73,9 @@ fn of_workload(
     };
     let arenas = Arenas::new(settings.arms(), 1, RAM);
     let profiler = sampled::profiler(DEFAULT_RATE_HZ)?;
-    let sampled = Sampled {
-        builder: &arenas,
-        profiler: &profiler,
-    };
     measure(
         &workload,
-        &sampled,
+        &attached(&arenas, Some(&profiler)),
         &HostClock::new(),
         &settings,
         task.interrupt,

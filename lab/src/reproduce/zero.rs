@@ -10,7 +10,7 @@ use super::published::{
 use super::{formats, profiles};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::{Table, grouped};
 use vellum_trace::TraceReader;

@@ -8,7 +8,7 @@ use super::run::{self, Machine};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;

@@ -6,7 +6,7 @@ use super::run::{self, Machine};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
 

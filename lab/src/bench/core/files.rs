@@ -11,8 +11,9 @@ use super::run::{self, Machine};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::{Figure, Findings, Standing};
 use crate::bench::request::Request;
-use crate::cli::{Failure, fault_around};
 use crate::compare::Verdict;
+use crate::designs::fault_around;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
 

@@ -14,7 +14,7 @@ use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::Variant;
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 
 /// First page of the mapping, aligned to the widest table there is.

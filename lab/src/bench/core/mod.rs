@@ -11,7 +11,7 @@ mod traces;
 
 use super::findings::Findings;
 use super::request::Request;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 
 /// Runs the benchmark that `request` asks for.

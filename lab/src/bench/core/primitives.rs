@@ -11,7 +11,7 @@ use super::run::{self, Machine};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use vellum_terminal::progress::Interrupt;
 
 const START: u64 = 1 << 20;

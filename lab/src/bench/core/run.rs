@@ -5,9 +5,10 @@ use vellum_engine::EngineError;
 use super::script::{NOTE, PhaseInfo, Script, Timing};
 use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run, Share};
 use crate::bench::request::Request;
-use crate::cli::profiling::attached;
-use crate::cli::{Arenas, Failure};
-use crate::compare::{CompareError, HostClock, Load, Measurement, Settings, measure};
+use crate::compare::{
+    Arenas, CompareError, HostClock, Load, Measurement, Settings, attached, measure,
+};
+use crate::failure::Failure;
 use crate::replay::ram::{self, too_small};
 use vellum_terminal::progress::Interrupt;
 

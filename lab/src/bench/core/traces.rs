@@ -6,11 +6,13 @@ use super::run::{self, Machine, Ram};
 use crate::bench::findings::{Arm, Figure, Findings, Input};
 use crate::bench::host::sdet::SHIPPED;
 use crate::bench::request::Request;
-use crate::cli::{self, Failure, shipped_trace};
 use crate::compare::Measurement;
+use crate::designs;
+use crate::failure::Failure;
 use crate::replay::ram::Starved;
 use crate::replay::{Options, Together, Workload};
 use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
+use crate::shipped::shipped_trace;
 use vellum_terminal::progress::Interrupt;
 use vellum_trace::TraceReader;
 
@@ -233,7 +235,7 @@ impl Load {
             seed: request.method.seed,
             ..Options::default()
         };
-        let (traces, workload) = cli::load(paths, &request.designs, options, request.style)?;
+        let (traces, workload) = designs::load(paths, &request.designs, options, request.style)?;
         Ok(Self { traces, workload })
     }
 

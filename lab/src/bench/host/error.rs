@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// A benchmark of the host that could not be run to its end.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use super::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost};
 use super::interleave::Interleaved;
 use super::{HostError, cpus, forkfault, kernbench, kernel_release, sdet};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::report;
 use vellum_terminal::progress::{Interrupt, Progress};
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use vellum_engine::{Arena, ArenaOptions, Config, Engine, EngineError};
 
-use crate::compare::Builder;
+use super::Builder;
 
 /// Builds engines in arenas of equal size, one for each arm.
 pub struct Arenas {

@@ -1,0 +1,29 @@
+//! The traces that come with the program.
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A shipped trace: below the current directory, or below a directory that the
+/// program itself lies in (`target/release/vellum` in the source tree).
+///
+/// # Errors
+/// It is in neither.
+pub(crate) fn shipped_trace(name: &str) -> Result<PathBuf, Failure> {
+    let shipped = Path::new("traces").join(name);
+    let program = std::env::current_exe().unwrap_or_default();
+    let beside = program
+        .ancestors()
+        .skip(1)
+        .map(|directory| directory.join(&shipped));
+    std::iter::once(shipped.clone())
+        .chain(beside)
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "no trace named, and {} is neither here nor where the program lies; give the path \
+                 of a trace, or record one with `vellum record`",
+                shipped.display()
+            ))
+        })
+}

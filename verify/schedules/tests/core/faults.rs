@@ -6,7 +6,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, Placement};
+use vellum::space::{Advice, FaultError, Limits, MapRequest, Placement};
 
 const ZERO: CpuId = CpuId(0);
 /// Last page that shares its leaf table with those before it.
@@ -272,6 +272,12 @@ fn stack<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let space = world.alone(|| world.vm.create_space().unwrap());
     world.alone(|| {
+        // The stack grows as close to what lies below it as its limit allows.
+        let limits = Limits {
+            stack_gap_pages: 3,
+            ..Limits::default()
+        };
+        assert!(world.vm.set_limits(space, limits));
         let stack = MapRequest::anonymous(2, RW).growing_down();
         world
             .vm

@@ -114,6 +114,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         let mut cuts = Cuts::default();
+        if spares.iter().all(Option::is_none) {
+            return Ok(cuts);
+        }
         for (nth, edge) in edges.into_iter().enumerate() {
             match self.cut(pin, space, edge, &mut spares[nth]) {
                 Ok(cut) => cuts.0[nth] = cut.then_some(edge),

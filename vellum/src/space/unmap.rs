@@ -2,9 +2,11 @@
 
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
+use super::regions::RegionHandle;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::{Format, Users};
@@ -56,27 +58,62 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         dead: &mut DeadObjects,
         link: impl FnOnce(&SeqWrite<'_>),
     ) -> Result<(), MapError> {
-        // The cuts stay: nothing can fail any more.
-        let _ = self.isolate(pin, space, range)?;
-        self.close_gates(pin, space, range);
+        // Mostly the range is that of one region: then nothing is cut, and
+        // nothing else has to be looked for.
+        let whole = self.region_with(space, range);
+        if whole.is_none() {
+            // The cuts stay: nothing can fail any more.
+            let _ = self.isolate(pin, space, range)?;
+            self.close_gates(pin, space, range);
+        } else {
+            self.region(whole).gate.close();
+            self.wait_out_region(pin, space, whole.raw());
+        }
         let mut gather = self.gather(pin, space);
-        let _ = self.for_regions::<()>(space, range, |handle, view| {
+        self.for_whole_regions(space, range, whole, |handle| {
             let region = self.region(handle);
-            self.zap(pin, space, region, view.range, Users::Hardware, &mut gather);
-            Ok(())
+            let pages = region.range();
+            self.zap(pin, space, region, pages, Users::Hardware, &mut gather);
         });
         // Flushed before anybody can fault in what comes next.
         drop(gather);
         let write = space.seq.write(pin);
-        while let Some(found) = self.found_from(space, range.start)
-            && found.start < range.end.0
-        {
-            if let Some(object) = self.unlink_region(pin, space, &write, found.item.handle()) {
+        self.for_whole_regions(space, range, whole, |handle| {
+            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
                 self.defer_destroy(dead, object);
             }
-        }
+        });
         link(&write);
         Ok(())
+    }
+
+    /// The region with exactly this range, or none.
+    fn region_with(&self, space: Live<'_, R>, range: PageRange) -> RegionHandle<R> {
+        self.found_from(space, range.start)
+            .filter(|found| (found.start, found.end) == (range.start.0, range.end.0))
+            .map_or(Handle::NONE, |found| found.item.handle())
+    }
+
+    /// Calls `each` for the regions in `range`, of which no part lies outside of
+    /// it: for `whole`, unless that is none. `each` may take the region out of
+    /// the space.
+    fn for_whole_regions(
+        &self,
+        space: Live<'_, R>,
+        range: PageRange,
+        whole: RegionHandle<R>,
+        mut each: impl FnMut(RegionHandle<R>),
+    ) {
+        if !whole.is_none() {
+            return each(whole);
+        }
+        let mut next = range.start;
+        while let Some(found) = self.found_from(space, next)
+            && found.start < range.end.0
+        {
+            next = Vpn(found.end);
+            each(found.item.handle());
+        }
     }
 
     /// Lists an object that lost its last user.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 
 use vellum::addr::Pfn;
+use vellum::design::RegionIndex;
 use vellum::object::{CachedPage, Object, ObjectKind, Objects};
 use vellum::platform::CpuId;
 use vellum::slab::ArenaMaker;
@@ -31,7 +32,7 @@ impl Cache {
         // SAFETY: what is made is used with the memory beside it, whose size
         // this is, and dropped before it.
         let maker = unsafe { ArenaMaker::new(2, memory.frame_count(), memory.frame_size()) };
-        let objects = Objects::new(&maker);
+        let objects = Objects::new(&maker, RegionIndex::Tree);
         let board = memory.platform();
         let handle = board.run_on(CpuId(0), || {
             let pin = memory.pin();

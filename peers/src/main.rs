@@ -21,9 +21,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use vellum_lab::report::json::render;
 use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
-use vellum_lab::report::json::render;
 
 use measure::Plan;
 use report::{Environment, Report};

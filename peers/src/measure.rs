@@ -10,8 +10,8 @@
 use std::sync::OnceLock;
 
 use vellum_lab::clock::{Clock, HostClock, empty_interval_ns};
-use vellum_terminal::progress::Interrupt;
 use vellum_lab::stats::{Bootstrap, Interval, Random, Samples, median};
+use vellum_terminal::progress::Interrupt;
 
 use crate::Failure;
 

@@ -34,6 +34,16 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
+
+    /// Whether the intervals have a value in common.
+    pub fn overlaps(&self, other: &Interval) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// Half the distance between the bounds.
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
 }
 
 /// Passes below which there is no interval: with fewer, it would be little more

@@ -74,6 +74,10 @@ pub(crate) fn forget_tasks() {
     TASKS.with_borrow_mut(HashMap::clear);
 }
 
+/// What is explored. Not a type parameter: for each type the compiler would
+/// build the whole scheduler once more.
+pub(crate) type Test = Arc<dyn Fn() + Send + Sync>;
+
 /// How schedules are explored.
 #[derive(Clone, Copy, Debug)]
 pub struct Exploration {
@@ -104,18 +108,20 @@ impl Exploration {
 
     /// Runs `test` under each schedule until one fails.
     pub fn find_failure(self, test: impl Fn() + Send + Sync + 'static) -> Option<Failure> {
-        let test = Arc::new(test);
+        self.find_failure_of(Arc::new(test))
+    }
+
+    fn find_failure_of(self, test: Test) -> Option<Failure> {
         (0..self.schedules).find_map(|nth| {
             let seed = self.seed.wrapping_add(nth);
-            let test = Arc::clone(&test);
-            self.run(seed, move || test())
+            self.run(seed, Arc::clone(&test))
                 .err()
                 .map(|message| Failure { seed, message })
         })
     }
 
     /// Runs `test` under the schedule named `seed`.
-    fn run(self, seed: u64, test: impl Fn() + Send + Sync + 'static) -> Result<(), String> {
+    fn run(self, seed: u64, test: Test) -> Result<(), String> {
         let mut config = Config::new();
         config.stack_size = self.stack_bytes;
         config.max_steps = MaxSteps::FailAfter(self.max_steps);
@@ -128,7 +134,7 @@ impl Exploration {
         };
         let runner = Runner::new(scheduler, config);
         forget_tasks();
-        let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(test)));
+        let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(move || test())));
         match catch_unwind(run) {
             Ok(_) => Ok(()),
             Err(panic) => Err(panic
@@ -179,7 +185,10 @@ pub fn find_failure(
 /// # Panics
 /// If one of the tasks panicked.
 pub fn run_cpus<R: Send>(machine: &Machine, work: impl Fn(CpuId) -> R + Sync) -> Vec<R> {
-    let work = &work;
+    run_cpus_of(machine, &work)
+}
+
+fn run_cpus_of<R: Send>(machine: &Machine, work: &(dyn Fn(CpuId) -> R + Sync)) -> Vec<R> {
     shuttle::thread::scope(|scope| {
         let tasks: Vec<_> = (0..machine.cpus())
             .map(|cpu| {

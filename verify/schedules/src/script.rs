@@ -12,10 +12,12 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
+use crate::explore::Test;
 use crate::hook;
 
 /// Switches after which a script counts as hung.
@@ -141,6 +143,10 @@ pub fn follow(tasks: usize, steps: Vec<Step>, run: impl FnOnce(&(dyn Fn(usize) +
 /// # Panics
 /// If `test` panics.
 pub fn run_scripted(test: impl Fn() + Send + Sync + 'static) {
+    run_test(Arc::new(test));
+}
+
+fn run_test(test: Test) {
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
@@ -148,7 +154,7 @@ pub fn run_scripted(test: impl Fn() + Send + Sync + 'static) {
     let runner = Runner::new(Scripted::default(), config);
     RUNNING.take();
     crate::explore::forget_tasks();
-    let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(test)));
+    let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(move || test())));
     if let Err(panic) = catch_unwind(run) {
         RUNNING.take();
         resume_unwind(panic);

@@ -14,3 +14,6 @@ mod rmap;
 mod sync;
 mod tables;
 mod truncation;
+
+// Its instances of the core serve these tests too.
+use vellum_engine_counted as _;

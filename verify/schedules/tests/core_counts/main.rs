@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 
+// Its instances of the core serve these tests too.
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::design::variants;
 use vellum::platform::{CpuId, Platform};
@@ -14,6 +15,7 @@ use vellum::rmap::{AnonVma, Chains, Family, Partial, ReverseMap};
 use vellum::space::{Advice, MapRequest, Resolved, SpaceId};
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
+use vellum_engine_counted as _;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 use vellum_schedules::{Accesses, Kind, record_accesses};
 

@@ -82,23 +82,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn start(&self, tasks: &[Task<'_>], ended: &(dyn Fn(usize) + Sync)) {
-        shuttle::thread::scope(|scope| {
-            let tasks: Vec<_> = (0..)
-                .zip(tasks)
-                .map(|(cpu, task)| {
-                    let cpu = CpuId(cpu);
-                    scope.spawn(move || {
-                        self.machine().run_on(cpu, || task(cpu));
-                        ended(usize::from(cpu.0));
-                    })
-                })
-                .collect();
-            for task in tasks {
-                if let Err(panic) = task.join() {
-                    std::panic::resume_unwind(panic);
-                }
-            }
-        });
+        start(self.machine(), tasks, ended);
     }
 
     fn access(
@@ -212,6 +196,28 @@ impl<R: ReverseMap> World<R> {
     }
 }
 
+/// Runs each task on a CPU of its own. Without a type parameter, so that it is
+/// compiled once.
+fn start(machine: &Machine, tasks: &[Task<'_>], ended: &(dyn Fn(usize) + Sync)) {
+    shuttle::thread::scope(|scope| {
+        let tasks: Vec<_> = (0..)
+            .zip(tasks)
+            .map(|(cpu, task)| {
+                let cpu = CpuId(cpu);
+                scope.spawn(move || {
+                    machine.run_on(cpu, || task(cpu));
+                    ended(usize::from(cpu.0));
+                })
+            })
+            .collect();
+        for task in tasks {
+            if let Err(panic) = task.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
 /// Number of schedules for a test: `base`, times what `VELLUM_SCHEDULES` says.
 fn schedules(base: u64) -> u64 {
     let factor = std::env::var("VELLUM_SCHEDULES")
@@ -235,7 +241,11 @@ thread_local! {
 
 /// Explores one test, whose name a failure is to tell.
 pub fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'static) {
-    let test = Arc::new(test);
+    explore_of(name, base, Arc::new(test));
+}
+
+/// Without a type parameter, so that it is compiled once.
+fn explore_of(name: &str, base: u64, test: Arc<dyn Fn() + Send + Sync>) {
     let all = schedules(base);
     let quarter = all / 4;
     // Mostly bursts; every fourth schedule is mixed finely. Another fourth finds

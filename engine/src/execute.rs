@@ -43,7 +43,7 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::NoRegion => OpError::NoRegion,
         FaultError::Protection => OpError::Protection,
         FaultError::PastEnd => OpError::PastEnd,
-        FaultError::OutOfMemory => OpError::OutOfMemory,
+        FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
         FaultError::Io => OpError::Io,
     }
 }

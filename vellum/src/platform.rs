@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use crate::addr::{PageRange, Pfn, set_bits};
@@ -231,6 +232,20 @@ pub unsafe trait Platform: Sync {
     /// # Errors
     /// [`IoError`] if the store did not take it; the page stays dirty.
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
+
+    /// Makes pages of the backing store read as zeroes from now on, until they are
+    /// written: a file was cut off or a hole was made in it. `pages` may go on far
+    /// beyond what was ever written. Not called pinned, and only for a store of which
+    /// [`Vm::set_size`](crate::Vm::set_size) or [`Vm::punch_hole`](crate::Vm::punch_hole)
+    /// takes pages away.
+    ///
+    /// # Errors
+    /// [`IoError`] if the store did not; what it holds there is then unspecified. That
+    /// is also the answer of a platform without such stores.
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        let _ = (store, pages);
+        Err(IoError)
+    }
 }
 
 macro_rules! forward {
@@ -295,6 +310,9 @@ macro_rules! forward {
             }
             fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 (**self).write_page(store, index, frame)
+            }
+            fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+                (**self).discard_pages(store, pages)
             }
         }
     )* };

@@ -3,6 +3,7 @@
 //! platform (one pin a CPU, windows closed, high memory never reached directly).
 
 use core::cell::Cell;
+use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc};
 use std::boxed::Box;
@@ -331,6 +332,15 @@ unsafe impl Platform for TestMachine {
         let mut page = std::vec![0; bytes.size()];
         bytes.read(0, &mut page);
         self.store.lock().unwrap().insert((store, index), page);
+        Ok(())
+    }
+
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        if self.broken_store.load(Ordering::Relaxed) {
+            return Err(IoError);
+        }
+        let gone = |&(owner, index): &(u64, u64)| owner == store && pages.contains(&index);
+        self.store.lock().unwrap().retain(|key, _| !gone(key));
         Ok(())
     }
 }

@@ -39,6 +39,8 @@ sites! {
     Region,
     /// An object.
     Object,
+    /// A mount, whose objects share a limit of pages.
+    Mount,
     /// A node of an object's page tree.
     RadixNode,
     /// A node of a PTE chain.

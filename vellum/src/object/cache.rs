@@ -1,5 +1,6 @@
 //! The page cache: finding, making and dropping pages of objects.
 
+use super::mount::Mount;
 use super::page_lock::PageLocks;
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
@@ -12,7 +13,22 @@ use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{BitLock, Pin, bytes};
 
-const LOCK_BIT: u32 = 0;
+pub(super) const LOCK_BIT: u32 = 0;
+
+/// Why a page could not be put into the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheError {
+    /// No frame or node could be had.
+    OutOfMemory,
+    /// The object's mount has as many pages as it may.
+    Full,
+}
+
+impl From<OutOfMemory> for CacheError {
+    fn from(_: OutOfMemory) -> Self {
+        CacheError::OutOfMemory
+    }
+}
 
 /// A page of an object that somebody asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +47,8 @@ pub enum CachedPage {
 /// The objects of one manager, with their pages.
 pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
-    nodes: Arena<RadixNode>,
+    pub(super) nodes: Arena<RadixNode>,
+    pub(super) mounts: Arena<Mount>,
     region_index: RegionIndex,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
@@ -43,6 +60,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         Objects {
             arena: arenas.make(),
             nodes: arenas.make(),
+            mounts: arenas.make(),
             region_index,
             locks: PageLocks::default(),
         }
@@ -58,6 +76,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self.nodes
     }
 
+    /// The arena of mounts.
+    pub(crate) fn mounts(&self) -> &Arena<Mount> {
+        &self.mounts
+    }
+
     /// The object with this handle, which is in use.
     #[inline]
     pub fn get(&self, handle: u32) -> &Object<S> {
@@ -71,7 +94,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         (object.generation() == id.generation && object.users() > 0).then_some(object)
     }
 
-    /// Makes an object of `pages` pages with one user.
+    /// Makes an object of `size` bytes with one user. Its pages count against the
+    /// mount with handle `mount`, which has one user more then, if it is not 0.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -80,7 +104,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         kind: ObjectKind,
-        pages: u64,
+        size: u64,
+        mount: u32,
     ) -> Result<ObjectId, OutOfMemory> {
         let handle = self.arena.alloc(pin, memory)?;
         let object = self.arena.get(handle);
@@ -93,7 +118,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             ObjectKind::File { store } => store | STORE_BIT,
         };
         object.store.store(store, Ordering::Relaxed);
+        object.size.store(size, Ordering::Relaxed);
+        let pages = size.div_ceil(memory.frame_size() as u64);
         object.pages.begin(pages.min(INDEX_END));
+        object.mount.store(mount, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);
@@ -120,6 +148,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let object = self.get(handle);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Release);
+        self.leave_mount(pin, object);
         self.arena.retire(pin, Handle::from_raw(handle));
     }
 
@@ -202,12 +231,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// The page at `index`, made if need be. A page about to be overwritten
-    /// as a whole need not be filled first: `overwrite` hands it out locked
-    /// for that as [`CachedPage::Fill`] only if it is new.
+    /// The page at `index`, made if need be. A page that is about to be overwritten
+    /// as a whole need not be filled first: it is handed out locked for that, as
+    /// [`CachedPage::Fill`], only if it is new.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
+    /// [`CacheError`].
     #[inline]
     pub fn page<P: Platform>(
         &self,
@@ -215,7 +244,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         handle: u32,
         index: u64,
-    ) -> Result<CachedPage, OutOfMemory> {
+    ) -> Result<CachedPage, CacheError> {
         let object = self.get(handle);
         loop {
             let Some(page) = self.lookup(memory, pin, object, index) else {
@@ -252,14 +281,20 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         handle: u32,
         index: u64,
-    ) -> Result<Option<CachedPage>, OutOfMemory> {
+    ) -> Result<Option<CachedPage>, CacheError> {
         let object = self.get(handle);
-        let zeroed = object.kind() == ObjectKind::SharedMemory;
+        if self.charge(object, 1) == 0 {
+            return Err(CacheError::Full);
+        }
+        let zeroed = !object.is_file();
         let request = Request::page(Site::CachePage);
-        let page = memory.alloc(pin, if zeroed { request.zeroed() } else { request })?;
+        let page = memory
+            .alloc(pin, if zeroed { request.zeroed() } else { request })
+            .inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             memory.put(pin, page);
-            return Err(error);
+            self.uncharge(object, 1);
+            return Err(error.into());
         }
         let frame = memory.frame(page);
         let state = if zeroed {
@@ -280,6 +315,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             frame.init_counts(1, 0);
             frame.set_kind(Kind::Allocated);
             memory.put(pin, page);
+            self.uncharge(object, 1);
             return Ok(None);
         }
         object.cached.fetch_add(1, Ordering::Relaxed);
@@ -318,6 +354,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         index: u64,
         page: Pfn,
     ) {
+        self.mark_clean(pin, object, index..index + 1);
         {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
             let removed = self.radix(object).remove(pin, index);
@@ -327,6 +364,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             );
         }
         object.cached.fetch_sub(1, Ordering::Relaxed);
+        self.uncharge(object, 1);
         memory.frame(page).set_owner(0);
     }
 
@@ -353,14 +391,26 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             && frame.kind() == Kind::Object
     }
 
-    /// Sets the length, and then does `look`, which finds every page that
-    /// somebody puts into the cache and maps although it is after the new end.
-    pub(crate) fn set_pages_then(&self, object: &Object<S>, pages: u64, look: impl FnOnce()) {
+    /// Sets the length to `size` bytes, which need `pages` pages, and then does `look`,
+    /// which finds every page that somebody puts into the cache and maps although it
+    /// is after the new end. The caller holds everything from the new end on.
+    pub(crate) fn set_size_then(
+        &self,
+        object: &Object<S>,
+        (size, pages): (u64, u64),
+        look: impl FnOnce(),
+    ) {
+        object.size.store(size, Ordering::Release);
         object.pages.set_then(pages.min(INDEX_END), look);
     }
 
-    /// Extends the length to at least `pages`.
-    pub(crate) fn extend_to(&self, object: &Object<S>, pages: u64) {
+    /// Extends the length to at least `size` bytes, which need `pages` pages, after
+    /// what is new below it is in the cache. The caller holds everything from the old
+    /// end on.
+    pub(crate) fn extend_to(&self, object: &Object<S>, (size, pages): (u64, u64)) {
         object.pages.extend_to(pages.min(INDEX_END));
+        if object.size.load(Ordering::Relaxed) < size {
+            object.size.store(size, Ordering::Release);
+        }
     }
 }

@@ -7,31 +7,35 @@
 //! Locking. A page's content is changed as a whole (filled, truncated, written
 //! back) under its page lock, a bit in its frame record on which tasks sleep.
 //! The object's spin lock guards its radix tree; another guards its tree of
-//! regions. Writes and truncations exclude each other by a lock that is held
-//! over the whole of them. Order: that, page lock, the lock of the tree of
-//! regions, table locks, the lock of the radix tree.
+//! regions. Writes and truncations of the same pages exclude each other by a lock on
+//! ranges of the object, which is held over the whole of them. Order: that, page lock,
+//! the lock of the tree of regions, table locks, the lock of the radix tree.
 
 mod cache;
 mod lru;
+mod mount;
 mod page_lock;
 mod radix;
 mod region_set;
 mod regions;
+mod runs;
 
 #[cfg(test)]
 mod tests;
 
-pub use cache::{CachedPage, Objects};
+pub use cache::{CacheError, CachedPage, Objects};
 pub use lru::{Aging, Inserted};
+pub use mount::{Mount, MountId, MountStats};
 pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
 pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
+pub(crate) use runs::{RUN_PAGES, run_length};
 
 use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Length, SleepLock};
+use crate::sync::{Length, RangeLock, SeqCount};
 
 /// What an object's pages are made of before anything is written to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,10 +93,19 @@ pub struct Object<S> {
     /// The regions that map it.
     regions: RegionRoots,
     link: AtomicU32,
-    /// Held by writes that may extend the object, and by truncations.
-    pub(crate) size_lock: SleepLock,
     /// What the reverse-mapping design keeps here.
     pub rmap: S,
+    /// Length in bytes; `pages` is as many as these need.
+    size: AtomicU64,
+    /// Advances when pages or parts of them are cut off or punched out.
+    pub(crate) cuts: SeqCount,
+    /// Handle of the mount whose limit its pages count against, or 0.
+    mount: AtomicU32,
+    /// Frames in the radix tree that are marked as newer than the backing store.
+    dirty: AtomicU64,
+    /// Ranges of pages that are being written, cut off or punched out. Who changes
+    /// the length holds everything from the old end on, or the new one if that is less.
+    pub(crate) writers: RangeLock,
 }
 
 impl<S: Default + Send + Sync + 'static> Item for Object<S> {
@@ -109,8 +122,12 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cache_lock: AtomicU32::new(0),
             regions: RegionRoots::default(),
             link: AtomicU32::new(0),
-            size_lock: SleepLock::default(),
             rmap: S::default(),
+            size: AtomicU64::new(0),
+            cuts: SeqCount::default(),
+            mount: AtomicU32::new(0),
+            dirty: AtomicU64::new(0),
+            writers: RangeLock::default(),
         }
     }
 
@@ -134,6 +151,25 @@ impl<S> Object<S> {
     #[inline]
     pub fn pages(&self) -> u64 {
         self.pages.get()
+    }
+
+    /// Length in bytes. What was written below it is there.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Whether its pages come from a backing store.
+    #[inline]
+    pub fn is_file(&self) -> bool {
+        self.store.load(Ordering::Relaxed) != 0
+    }
+
+    /// Pages that were written through the page cache since the backing store took
+    /// them last.
+    pub fn dirty(&self) -> u64 {
+        // A page may be counted off before whoever marked it has counted it.
+        (self.dirty.load(Ordering::Relaxed) as i64).max(0) as u64
     }
 
     /// Frames in the page cache.

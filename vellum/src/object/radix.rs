@@ -6,6 +6,8 @@
 //! are retired through the epoch, and a reader that takes a reference to a
 //! frame it found looks whether the node still names it.
 
+use core::ops::Range;
+
 use crate::addr::Pfn;
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
@@ -36,6 +38,9 @@ pub struct RadixNode {
     link: AtomicU32,
     handle: AtomicU32,
     words: [AtomicU64; WORDS],
+    /// Of a node at height 1: a bit for each frame that is newer than its backing
+    /// store. Set and cleared by atomic operations, with or without the lock.
+    dirty: AtomicU64,
 }
 
 impl Item for RadixNode {
@@ -47,6 +52,7 @@ impl Item for RadixNode {
             link: AtomicU32::new(0),
             handle: AtomicU32::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
+            dirty: AtomicU64::new(0),
         }
     }
 
@@ -91,13 +97,62 @@ impl RadixNode {
 
     /// One frame or node more; the caller then stores it.
     fn count_one(&self) {
+        self.count(1);
+    }
+
+    /// So many frames or nodes more.
+    fn count(&self, more: u32) {
         let used = self.used.load(Ordering::Relaxed);
-        self.used.store(used + 1, Ordering::Relaxed);
+        self.used.store(used + more, Ordering::Relaxed);
+    }
+
+    /// Marks the frames at `range`, which this node at height 1 holds, as newer than
+    /// their store. Returns how many were not marked; writes nothing if all were.
+    pub(super) fn mark_dirty(&self, range: Range<u64>) -> u32 {
+        let bits = bits_of(&range);
+        if self.dirty.load(Ordering::Relaxed) & bits == bits {
+            return 0;
+        }
+        (bits & !self.dirty.fetch_or(bits, Ordering::AcqRel)).count_ones()
+    }
+
+    /// Takes away the marks of the frames at `range`, which this node holds. Returns how
+    /// many were marked.
+    pub(super) fn mark_clean(&self, range: Range<u64>) -> u32 {
+        let bits = bits_of(&range);
+        if self.dirty.load(Ordering::Relaxed) & bits == 0 {
+            return 0;
+        }
+        (bits & self.dirty.fetch_and(!bits, Ordering::AcqRel)).count_ones()
+    }
+
+    /// The marked frames at `range`, which this node holds: a bit for each, from
+    /// that of the node's first frame up.
+    pub(super) fn dirty(&self, range: Range<u64>) -> u64 {
+        self.dirty.load(Ordering::Acquire) & bits_of(&range)
     }
 
     fn handle(&self) -> Node {
         Handle::from_raw(self.handle.load(Ordering::Relaxed))
     }
+}
+
+/// Indices that a node at height 1 holds.
+pub(super) const LEAF_PAGES: u64 = 1 << FRAME_BITS;
+const _: () = assert!(LEAF_PAGES == u64::BITS as u64);
+
+/// First index beyond those of the node at height 1 that holds `index`.
+#[inline]
+pub(super) const fn leaf_end(index: u64) -> u64 {
+    (index | (LEAF_PAGES - 1)) + 1
+}
+
+/// A bit for each index of a range that is not empty and within one node at height 1.
+#[inline]
+fn bits_of(range: &Range<u64>) -> u64 {
+    let count = range.end - range.start;
+    debug_assert!((1..=LEAF_PAGES).contains(&count) && range.end <= leaf_end(range.start));
+    u64::MAX >> (LEAF_PAGES - count) << (range.start % LEAF_PAGES)
 }
 
 /// Bits of the indices below a node at `height`, which is at least 1.
@@ -192,10 +247,10 @@ impl<'a> Radix<'a> {
     /// Calls `each` for the frames at `range`, ascending, walking once for all
     /// that one node holds. Needs no lock.
     #[inline]
-    pub fn each_in(&self, range: core::ops::Range<u64>, mut each: impl FnMut(u64, Pfn)) {
+    pub fn each_in(&self, range: Range<u64>, mut each: impl FnMut(u64, Pfn)) {
         let mut index = range.start;
         while index < range.end {
-            let next = range.end.min((index | (reach(1) - 1)) + 1);
+            let next = range.end.min(leaf_end(index));
             if let Some(leaf) = self.leaf(index) {
                 for at in index..next {
                     if let Some(frame) = leaf.frame(at) {
@@ -233,6 +288,19 @@ impl<'a> Radix<'a> {
         }
     }
 
+    /// The first index at or after `from` without a frame. Needs no lock.
+    pub(super) fn next_hole(&self, from: u64) -> u64 {
+        let mut index = from;
+        while let Some(leaf) = self.leaf(index) {
+            let end = leaf_end(index);
+            if let Some(hole) = (index..end).find(|&index| leaf.frame(index).is_none()) {
+                return hole;
+            }
+            index = end;
+        }
+        index
+    }
+
     /// Makes sure that one insertion cannot fail, as long as the caller stays
     /// pinned and takes no other node.
     ///
@@ -247,9 +315,10 @@ impl<'a> Radix<'a> {
         nodes.reserve(pin, memory, 2 * MAX_HEIGHT as usize)
     }
 
-    /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
-    /// object's lock. Returns the frame that is there already, if one is.
-    pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
+    /// The node that is to hold the frames around `index`, made if need be after
+    /// [`Radix::prepare`] and under the object's lock. The caller then puts a frame
+    /// there, or finds one.
+    fn make_leaf(&self, pin: &Pin<'_>, index: u64) -> &'a RadixNode {
         let (mut root, mut height) = self.root().unwrap_or_else(|| {
             // As high as it has to be, so that no empty node is left below.
             let height = (1..MAX_HEIGHT).find(|&height| index < reach(height));
@@ -275,6 +344,13 @@ impl<'a> Radix<'a> {
             });
             height -= 1;
         }
+        node
+    }
+
+    /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
+    /// object's lock. Returns the frame that is there already, if one is.
+    pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
+        let node = self.make_leaf(pin, index);
         if let Some(present) = node.frame(index) {
             return Err(present);
         }
@@ -283,18 +359,64 @@ impl<'a> Radix<'a> {
         Ok(())
     }
 
+    /// Puts frames at `first` and the indices after it, which one node holds, up to the
+    /// first where there is a frame already; marks them as dirty if they are to be. After
+    /// [`Radix::prepare`], which is enough for all of them, and under the object's
+    /// lock. Returns how many there was room for.
+    pub(super) fn insert_run(
+        &self,
+        pin: &Pin<'_>,
+        first: u64,
+        frames: &[Pfn],
+        dirty: bool,
+    ) -> usize {
+        let node = self.make_leaf(pin, first);
+        let vacant = |&(index, _): &(u64, &Pfn)| node.frame(index).is_none();
+        let count = (first..).zip(frames).take_while(vacant).count();
+        if count == 0 {
+            return 0;
+        }
+        node.count(count as u32);
+        for (index, &frame) in (first..).zip(&frames[..count]) {
+            node.set_frame(index, Some(frame));
+        }
+        if dirty {
+            node.mark_dirty(first..first + count as u64);
+        }
+        count
+    }
+
     fn take(&self, pin: &Pin<'_>) -> &'a RadixNode {
         let handle = self.nodes.take_reserved(pin);
         let node = self.nodes.get(handle);
         node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
+        node.dirty.store(0, Ordering::Relaxed);
         node
     }
 
     /// Takes out what is at `index`, and every node that becomes empty by it,
     /// under the object's lock.
     pub fn remove(&self, pin: &Pin<'_>, index: u64) -> Option<Pfn> {
+        let mut removed = None;
+        self.remove_run(pin, index..index + 1, |frame| removed = Some(frame));
+        removed
+    }
+
+    /// The same for what is at `range`, all of which one node holds. Calls `each` for
+    /// every frame, ascending. The caller has taken away the marks of dirty frames.
+    pub(super) fn remove_run(&self, pin: &Pin<'_>, range: Range<u64>, each: impl FnMut(Pfn)) {
+        let _ = self.try_remove_run(pin, range, each);
+    }
+
+    fn try_remove_run(
+        &self,
+        pin: &Pin<'_>,
+        range: Range<u64>,
+        mut each: impl FnMut(Pfn),
+    ) -> Option<()> {
         let (root, height) = self.root()?;
+        let index = range.start;
         if index >= reach(height) {
             return None;
         }
@@ -302,24 +424,33 @@ impl<'a> Radix<'a> {
         for level in (2..=height).rev() {
             path[level as usize - 1] = self.follow(path[level as usize].below(index, level))?;
         }
-        let frame = path[1].frame(index)?;
+        let mut gone = 0;
+        for index in range {
+            if let Some(frame) = path[1].frame(index) {
+                path[1].set_frame(index, None);
+                gone += 1;
+                each(frame);
+            }
+        }
+        if gone == 0 {
+            return None;
+        }
         for level in 1..=height {
             let node = path[level as usize];
-            if level == 1 {
-                node.set_frame(index, None);
-            } else {
+            if level > 1 {
                 node.below(index, level).store(0, Ordering::Release);
+                gone = 1;
             }
-            let used = node.used.load(Ordering::Relaxed) - 1;
+            let used = node.used.load(Ordering::Relaxed) - gone;
             node.used.store(used, Ordering::Relaxed);
             if used > 0 {
-                return Some(frame);
+                return Some(());
             }
             if level == height {
                 self.root.store(0, Ordering::Release);
             }
             self.nodes.retire(pin, node.handle());
         }
-        Some(frame)
+        Some(())
     }
 }

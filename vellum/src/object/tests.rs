@@ -509,7 +509,7 @@ fn a_name_is_stale_when_its_object_has_ended() {
     let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);
     let pin = memory.pin();
     let kind = ObjectKind::File { store: 3 };
-    let id = objects.create(&memory, &pin, kind, 10).unwrap();
+    let id = objects.create(&memory, &pin, kind, 10 << 12, 0).unwrap();
     assert_eq!(objects.find(id).unwrap().kind(), kind);
     objects.hold(id.handle);
     assert!(!objects.release(id.handle));
@@ -526,7 +526,7 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);
     let pin = memory.pin();
     let file = objects
-        .create(&memory, &pin, ObjectKind::File { store: 0 }, 10)
+        .create(&memory, &pin, ObjectKind::File { store: 0 }, 10 << 12, 0)
         .unwrap();
     let page = |index| objects.page(&memory, &pin, file.handle, index).unwrap();
     let CachedPage::Fill(first) = page(4) else {
@@ -542,7 +542,7 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     objects.filled(&memory, &pin, second);
     assert_eq!(page(4), CachedPage::Ready(second));
     let shared = objects
-        .create(&memory, &pin, ObjectKind::SharedMemory, 1)
+        .create(&memory, &pin, ObjectKind::SharedMemory, 1 << 12, 0)
         .unwrap();
     let found = objects.page(&memory, &pin, shared.handle, 0).unwrap();
     assert!(matches!(found, CachedPage::Made(frame)

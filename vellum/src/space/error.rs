@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::frame::OutOfMemory;
+use crate::object::CacheError;
 use crate::platform::IoError;
 
 /// Why a fault could not be resolved.
@@ -18,6 +19,8 @@ pub enum FaultError {
     Protection,
     /// The page lies past the end of the mapped object.
     PastEnd,
+    /// The object's mount has as many pages as it may.
+    Full,
     /// No frame, table or node could be had.
     OutOfMemory,
     /// The backing store failed.
@@ -32,6 +35,7 @@ impl fmt::Display for FaultError {
             FaultError::NoRegion => "no region holds the address",
             FaultError::Protection => "the region does not allow the access",
             FaultError::PastEnd => "the page lies past the end of the mapped object",
+            FaultError::Full => "the mount has as many pages as it may",
             FaultError::OutOfMemory => "out of memory",
             FaultError::Io => "the backing store failed",
         })
@@ -49,6 +53,87 @@ impl From<OutOfMemory> for FaultError {
 impl From<IoError> for FaultError {
     fn from(_: IoError) -> Self {
         FaultError::Io
+    }
+}
+
+impl From<CacheError> for FaultError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::OutOfMemory => FaultError::OutOfMemory,
+            CacheError::Full => FaultError::Full,
+        }
+    }
+}
+
+/// Why bytes of an object could not be read, written or cut off. Each is one error of
+/// a system call, named beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileError {
+    /// No such object (`EBADF`).
+    NoObject,
+    /// No such mount (`ENODEV`).
+    NoMount,
+    /// The place lies past [`Vm::MAX_SIZE`](crate::Vm::MAX_SIZE) (`EFBIG`).
+    TooLarge,
+    /// There is no data, or no file, at the place or after it (`ENXIO`).
+    NoData,
+    /// The object's mount has as many pages as it may (`ENOSPC`).
+    Full,
+    /// No frame or node could be had (`ENOMEM`).
+    OutOfMemory,
+    /// The backing store failed (`EIO`).
+    Io,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileError::NoObject => "no such object",
+            FileError::NoMount => "no such mount",
+            FileError::TooLarge => "the place lies past what a file may hold",
+            FileError::NoData => "there is no data at the place or after it",
+            FileError::Full => "the mount has as many pages as it may",
+            FileError::OutOfMemory => "out of memory",
+            FileError::Io => "the backing store failed",
+        })
+    }
+}
+
+impl core::error::Error for FileError {}
+
+impl From<OutOfMemory> for FileError {
+    fn from(_: OutOfMemory) -> Self {
+        FileError::OutOfMemory
+    }
+}
+
+impl From<IoError> for FileError {
+    fn from(_: IoError) -> Self {
+        FileError::Io
+    }
+}
+
+impl From<CacheError> for FileError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::OutOfMemory => FileError::OutOfMemory,
+            CacheError::Full => FileError::Full,
+        }
+    }
+}
+
+impl From<FaultError> for FileError {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::Io => FileError::Io,
+            FaultError::Full => FileError::Full,
+            FaultError::OutOfMemory => FileError::OutOfMemory,
+            FaultError::PastEnd => FileError::TooLarge,
+            FaultError::NoObject
+            | FaultError::NoSpace
+            | FaultError::NoRegion
+            | FaultError::Protection => FileError::NoObject,
+        }
     }
 }
 

@@ -314,7 +314,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// date, with a reference. Sleeps and reads as needed. `overwrite`: the
     /// caller replaces the whole content, so a new page is handed out
     /// locked and not read (`true` in the answer).
-    fn get_page(
+    pub(super) fn get_page(
         &self,
         handle: u32,
         index: u64,
@@ -346,7 +346,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn create_file(&self, store: u64, pages: u64) -> Result<ObjectId, MapError> {
         let pin = self.pin();
         let kind = ObjectKind::File { store };
-        Ok(self.objects.create(&self.memory, &pin, kind, pages)?)
+        let size = self.bytes_in(pages);
+        Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
     }
 
     /// Makes an object of `pages` pages of shared memory, all zero.
@@ -356,7 +357,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn create_shared_memory(&self, pages: u64) -> Result<ObjectId, MapError> {
         let pin = self.pin();
         let kind = ObjectKind::SharedMemory;
-        Ok(self.objects.create(&self.memory, &pin, kind, pages)?)
+        let size = self.bytes_in(pages);
+        Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
     }
 
     /// Length of an object in pages.
@@ -447,10 +449,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), FaultError> {
         let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
         let end = first.saturating_add(pages);
-        if end > INDEX_END {
+        if end > INDEX_END.min(self.pages_for(Self::MAX_SIZE)) {
             return Err(FaultError::PastEnd);
         }
-        self.with_size_locked(object, || {
+        self.with_object_held(object, || {
             (first..end).try_for_each(|index| self.write_page_of(id, index, &mut each))
         })
     }
@@ -473,22 +475,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.note_inserted(&pin, frame, Inserted::Cache);
         }
         let object = self.objects.get(id.handle);
-        self.objects.extend_to(object, index + 1);
+        let size = self.bytes_in(index + 1);
+        self.objects.extend_to(object, (size, index + 1));
         self.memory.put(&pin, frame);
         Ok(())
-    }
-
-    /// Does `work` while nobody else writes to or truncates the object, which
-    /// has a user.
-    pub(super) fn with_size_locked<T>(
-        &self,
-        object: &Object<R::Object>,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        let platform = self.memory.platform();
-        object.size_lock.lock(&self.waits, platform, || self.pin());
-        let result = work();
-        object.size_lock.unlock(&self.waits, platform, &self.pin());
-        result
     }
 }

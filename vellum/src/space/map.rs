@@ -122,9 +122,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Source::Anonymous if request.traits.has(Traits::SHARED) => {
                 let pin = self.pin();
                 let kind = ObjectKind::SharedMemory;
-                let id = self
-                    .objects
-                    .create(&self.memory, &pin, kind, request.pages)?;
+                let id = self.objects.create(
+                    &self.memory,
+                    &pin,
+                    kind,
+                    self.bytes_in(request.pages),
+                    0,
+                )?;
                 Ok((id.handle, 0))
             }
             Source::Anonymous => Ok((0, 0)),

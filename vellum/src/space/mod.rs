@@ -25,6 +25,7 @@ mod file;
 mod fork;
 mod heap;
 mod inspect;
+mod io;
 mod lookup;
 mod manager;
 mod map;
@@ -49,8 +50,9 @@ mod tests;
 
 pub use account::{Limits, Rss, SpaceStats};
 pub use advise::Advice;
-pub use error::{CreateError, FaultError, MapError};
+pub use error::{CreateError, FaultError, FileError, MapError};
 pub use fault::Resolved;
+pub use io::{FilePart, Filling, ObjectStats};
 pub use manager::{Layers, Loaded, Space, SpaceId, Vm};
 pub use map::{MapRequest, Placement, Source};
 pub use maps::MapEntry;

@@ -43,6 +43,13 @@ impl<'a, P: Platform> PageBytes<'a, P> {
         self.with(|page| page.write(offset, data))
     }
 
+    /// Puts zeroes into the bytes of `range`, as far as there are such bytes.
+    pub fn zero(&self, range: core::ops::Range<usize>) {
+        if !range.is_empty() {
+            self.with(|page| page.zero_range(range));
+        }
+    }
+
     /// Copies from byte `offset` to `data`, as much as there is. Returns the
     /// bytes copied.
     pub fn read(&self, offset: usize, data: &mut [u8]) -> usize {

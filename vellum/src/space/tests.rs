@@ -1,6 +1,7 @@
 //! Tests of spaces through the manager's own interface, on a machine without
 //! an MMU: what regions, entries and records say.
 
+mod files;
 mod places;
 
 use std::boxed::Box;

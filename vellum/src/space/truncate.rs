@@ -13,19 +13,19 @@
 //! until it has flushed, so that the space's record is not used anew
 //! (invariant 7). No spin lock is held at a flush.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use super::account::Resident;
-use super::error::{FaultError, MapError};
+use super::error::{FaultError, FileError, MapError};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
-use crate::object::{ObjectId, ObjectKind, Pass};
+use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::table::{Format, Gather, LockedTable, Users};
 use crate::tree::IntervalItem;
 
@@ -167,10 +167,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The first page at or after `from` that is cached, locked if possible.
-    fn lock_next(&self, pin: &Pin<'_>, handle: u32, from: u64) -> NextPage {
+    /// The first page in `range` that is cached, locked if possible.
+    fn lock_next(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> NextPage {
         let object = self.objects.get(handle);
-        let Some((index, page)) = self.objects.radix(object).next(from) else {
+        let next = self.objects.radix(object).next(range.start);
+        let Some((index, page)) = next.filter(|(index, _)| *index < range.end) else {
             return NextPage::End;
         };
         if !self.memory.frame(page).try_get() {
@@ -188,12 +189,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         NextPage::Page(index, page)
     }
 
-    /// Takes every page at or after `first` out of an object.
-    fn drop_pages(&self, handle: u32, first: u64) {
+    /// Takes every page of `range` out of an object, whose range the caller holds or
+    /// which has no user.
+    pub(super) fn drop_pages(&self, handle: u32, mut range: Range<u64>) {
         let mut spins = 0;
         loop {
             let pin = self.pin();
-            match self.lock_next(&pin, handle, first) {
+            let next = self.drop_free_pages(&pin, handle, range.clone());
+            if next > range.start {
+                range.start = next;
+                continue;
+            }
+            match self.lock_next(&pin, handle, range.clone()) {
                 NextPage::End => return,
                 NextPage::Again => {
                     pin.relax(spins);
@@ -217,30 +224,77 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Sets an object's length. Pages after the new end are dropped from the
+    /// Takes the first cached pages of `range` out of an object as long as their page
+    /// locks are free, those of one node of its tree at most. Returns the index to go
+    /// on from.
+    fn drop_free_pages(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> u64 {
+        let object = self.objects.get(handle);
+        let Some((first, _)) = self.objects.radix(object).next(range.start) else {
+            return range.start;
+        };
+        if first >= range.end {
+            return range.start;
+        }
+        let end = first + run_length(first, range.end - first);
+        let mut locked = [Pfn::NONE; RUN_PAGES];
+        let (mut count, mut done) = (0, end);
+        self.objects
+            .radix(object)
+            .each_in(first..end, |index, page| {
+                if index > done {
+                    return;
+                }
+                // Needs no reference: nobody else takes it out, but whoever could not fill it,
+                // and then its frame is not used anew while we are pinned.
+                let frame = self.memory.frame(page);
+                if !self.objects.locks.try_lock(&self.memory, page) {
+                    done = index;
+                } else if frame.owner() != handle {
+                    self.objects.locks.unlock(&self.memory, pin, page);
+                    done = index;
+                } else {
+                    locked[count] = page;
+                    count += 1;
+                }
+            });
+        if count == 0 {
+            return first;
+        }
+        let locked = &locked[..count];
+        fence(Ordering::SeqCst);
+        for &page in locked {
+            if self.memory.frame(page).counts().maps() > 0 {
+                self.unmap_page(pin, page);
+            }
+        }
+        self.objects
+            .detach_run(&self.memory, pin, object, first..done);
+        for &page in locked {
+            self.objects.locks.unlock(&self.memory, pin, page);
+            self.note_removed(pin, page);
+            // The cache's.
+            self.memory.put(pin, page);
+        }
+        done
+    }
+
+    /// Sets an object's length in pages. Pages after the new end are dropped from the
     /// cache and from every mapping, copies that private mappings made of them
     /// too; accesses there then fail with [`FaultError::PastEnd`].
     ///
     /// # Errors
-    /// [`MapError::NoObject`].
+    /// [`MapError::NoObject`]. [`MapError::OutOfMemory`] if the object grows, its old end
+    /// lies within a page, and that could not be had.
     pub fn truncate(&self, id: ObjectId, pages: u64) -> Result<(), MapError> {
-        let object = self.objects.find(id).ok_or(MapError::NoObject)?;
-        self.with_size_locked(object, || {
-            let shrinks = pages < object.pages();
-            self.objects.set_pages_then(object, pages, || {
-                if shrinks {
-                    // Pages first: a private copy made meanwhile came from a
-                    // page that was still there, and is found afterwards.
-                    self.drop_pages(id.handle, pages);
-                    self.zap_copies(id.handle, pages);
-                }
-            });
-        });
-        Ok(())
+        self.resize(id, self.bytes_in(pages), false)
+            .map_err(|error| match error {
+                FileError::NoObject => MapError::NoObject,
+                _ => MapError::OutOfMemory,
+            })
     }
 
     /// Unmaps the private copies of an object's pages at or after `first`.
-    fn zap_copies(&self, handle: u32, first: u64) {
+    pub(super) fn zap_copies(&self, handle: u32, first: u64) {
         let pin = self.pin();
         let regions = self.objects.regions(&self.regions, handle);
         let mut pass = Pass::default();
@@ -341,7 +395,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut spins = 0;
         loop {
             let pin = self.pin();
-            match self.lock_next(&pin, handle, next) {
+            match self.lock_next(&pin, handle, next..u64::MAX) {
                 NextPage::End => return result,
                 NextPage::Again => {
                     pin.relax(spins);
@@ -355,7 +409,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     next = index + 1;
                     self.take_dirty_marks(&pin, page);
                     let frame = self.memory.frame(page);
-                    let dirty = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+                    let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+                    let object = self.objects.get(handle);
+                    let written = self.objects.mark_clean(&pin, object, index..index + 1);
+                    let dirty = marked || written;
                     drop(pin);
                     if dirty {
                         match self.write_back(store, index, page) {
@@ -438,7 +495,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Err(IoError) = self.sync_pages(handle) {
             self.events(&self.pin()).lost_objects.bump();
         }
-        self.drop_pages(handle, 0);
+        self.drop_pages(handle, 0..u64::MAX);
         self.objects.retire(&self.pin(), handle);
     }
 

@@ -205,6 +205,19 @@ impl<'a> FrameBytes<'a> {
         count
     }
 
+    /// Puts zeroes into the bytes of `range`, as far as there are such bytes.
+    pub fn zero_range(self, range: core::ops::Range<usize>) {
+        let count = self.part(range.start, range.len());
+        let edge = count.min(range.start.wrapping_neg() % WORD);
+        self.put_part(range.start, &[0; WORD][..edge]);
+        let (first, words) = ((range.start + edge) / WORD, (count - edge) / WORD);
+        if words > 0 {
+            machine::fill(&self.words[first..first + words], 0);
+        }
+        let tail = (count - edge) % WORD;
+        self.put_part((first + words) * WORD, &[0; WORD][..tail]);
+    }
+
     /// Copies from byte `offset` to `data`, as much as there is. Returns the bytes
     /// copied.
     pub fn read(self, offset: usize, data: &mut [u8]) -> usize {

@@ -37,6 +37,13 @@ impl SeqCount {
     /// until the change is complete, since readers wait for it.
     #[inline]
     pub fn write<'a>(&'a self, _pin: &'a Pin<'_>) -> SeqWrite<'a> {
+        self.write_slowly()
+    }
+
+    /// Starts a change during which the caller may sleep. The caller holds the
+    /// writers' lock, and readers take that lock too rather than wait for the count.
+    #[inline]
+    pub fn write_slowly(&self) -> SeqWrite<'_> {
         let value = self.0.load(Ordering::Relaxed);
         self.0.store(value.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);

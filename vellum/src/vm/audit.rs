@@ -171,10 +171,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         report.spaces = spaces.live;
         report.regions = regions.live;
         report.objects = objects.live;
+        let mounts = self.objects.mounts().audit();
+        let mounts = mounts.map_err(inner("arena of mounts"))?;
         let region_nodes = self.region_nodes.audit();
         let region_nodes = region_nodes.map_err(inner("arena of the nodes of regions"))?;
         report.region_nodes = region_nodes.live;
-        let own = [spaces, regions, objects, nodes, region_nodes];
+        let own = [spaces, regions, objects, nodes, mounts, region_nodes];
         let frames: u64 = own
             .iter()
             .map(|census| census.chunks + census.directory)
@@ -377,14 +379,39 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         result?;
         same("live objects", 0, report.objects, objects)?;
+        self.audit_mounts()?;
         Ok(cached)
+    }
+
+    /// Checks that each mount is charged with the pages of its objects.
+    fn audit_mounts(&self) -> Result<(), AuditFailure> {
+        let mut result = Ok(());
+        self.objects.mounts().each(|handle, mount| {
+            if result.is_err() || mount.users() == 0 {
+                return;
+            }
+            let number = handle.raw();
+            let mut pages = 0;
+            self.objects.arena().each(|_, object| {
+                if object.users() > 0 && self.objects.mount_of(object) == number {
+                    pages += object.cached();
+                }
+            });
+            let what = "pages charged to mount";
+            result = same(what, u64::from(number), pages, mount.used());
+        });
+        result
     }
 
     fn audit_object(&self, handle: u32) -> Result<u64, AuditFailure> {
         let number = u64::from(handle);
         let object = self.objects.get(handle);
         let radix = self.objects.radix(object);
+        if object.writers.is_held() {
+            return wrong("a range is held of object", number);
+        }
         let mut cached = 0;
+        let mut dirty = 0;
         let mut next = 0;
         while let Some((index, page)) = radix.next(next) {
             let frame = self.memory.frame(page);
@@ -401,9 +428,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 );
             }
             cached += 1;
+            dirty += u64::from(self.objects.is_marked_dirty(object, index));
             next = index + 1;
         }
         same("cached pages of object", number, object.cached(), cached)?;
+        same("dirty pages of object", number, object.dirty(), dirty)?;
         let regions = self.objects.regions(&self.regions, handle);
         regions
             .check()

@@ -74,6 +74,8 @@ pub struct MemoryStats {
     pub objects: ArenaStats,
     /// Nodes of page caches.
     pub radix_nodes: ArenaStats,
+    /// Mounts of files in memory.
+    pub mounts: ArenaStats,
 }
 
 /// All statistics.
@@ -122,6 +124,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 region_nodes: self.region_nodes.stats(),
                 objects: self.objects.arena().stats(),
                 radix_nodes: self.objects.nodes().stats(),
+                mounts: self.objects.mounts().stats(),
             },
             tables: self.table_pages.stats(&self.memory),
         }

@@ -504,9 +504,10 @@ fn every_allocation_may_fail() {
         wrong.len(),
         wrong.join("\n")
     );
+    // No operation of a scenario makes mounts; the core's own tests do.
     let missed = Site::ALL
         .iter()
-        .filter(|&&site| !reached.contains(&(site as u16)));
+        .filter(|&&site| site != Site::Mount && !reached.contains(&(site as u16)));
     assert_eq!(
         missed.collect::<Vec<_>>(),
         [] as [&Site; 0],

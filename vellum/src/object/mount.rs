@@ -1,0 +1,215 @@
+//! Mounts: how many pages a group of objects of shared memory may have together.
+//!
+//! A page is charged before it enters the cache of its object and given back after
+//! it has left, so the count is never less than the pages there are, and equal to
+//! them when nothing is under way. An object without a mount writes nothing here.
+
+use super::{Object, Objects};
+use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::platform::Platform;
+use crate::slab::{Handle, Item};
+use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Names a mount. Stale names are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MountId {
+    handle: u32,
+    generation: u32,
+}
+
+/// Objects that share a limit.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Mount {
+    generation: AtomicU32,
+    /// Whoever made it, until it is released, and each of its objects. 0: vacant.
+    users: AtomicU32,
+    limit: AtomicU64,
+    used: AtomicU64,
+    link: AtomicU32,
+    /// 1 once whoever made it has let go of it.
+    released: AtomicU32,
+}
+
+/// A mount's pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MountStats {
+    /// Most pages that its objects may have together; `u64::MAX` if any number.
+    pub limit: u64,
+    /// Pages that they have.
+    pub used: u64,
+    /// Its objects.
+    pub objects: u32,
+}
+
+impl Item for Mount {
+    const SITE: Site = Site::Mount;
+
+    fn vacant() -> Self {
+        Mount {
+            generation: AtomicU32::new(0),
+            users: AtomicU32::new(0),
+            limit: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            link: AtomicU32::new(0),
+            released: AtomicU32::new(0),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl Mount {
+    /// Charges as many of `pages` as the limit allows; returns how many.
+    fn charge(&self, pages: u64) -> u64 {
+        let mut used = self.used.load(Ordering::Relaxed);
+        loop {
+            let room = self.limit.load(Ordering::Relaxed).saturating_sub(used);
+            let granted = pages.min(room);
+            if granted == 0 {
+                return 0;
+            }
+            match self.used.compare_exchange_weak(
+                used,
+                used + granted,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return granted,
+                Err(now) => used = now,
+            }
+        }
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+
+    fn is_released(&self) -> bool {
+        self.released.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<S: Default + Send + Sync + 'static> Objects<S> {
+    fn mount(&self, handle: u32) -> &Mount {
+        self.mounts.get(Handle::from_raw(handle))
+    }
+
+    /// The mount with this name, if whoever made it has not released it.
+    fn find_mount(&self, id: MountId) -> Option<&Mount> {
+        // The name may be another manager's.
+        let mount = self.mounts.try_get(Handle::from_raw(id.handle))?;
+        let generation = mount.generation.load(Ordering::Acquire);
+        let live = generation == id.generation && mount.users() > 0 && !mount.is_released();
+        live.then_some(mount)
+    }
+
+    /// Makes a mount of at most `limit` pages, without objects.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn create_mount<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        limit: u64,
+    ) -> Result<MountId, OutOfMemory> {
+        let handle = self.mounts.alloc(pin, memory)?;
+        let mount = self.mounts.get(handle);
+        mount.limit.store(limit, Ordering::Relaxed);
+        mount.used.store(0, Ordering::Relaxed);
+        mount.released.store(0, Ordering::Relaxed);
+        let generation = mount.generation.load(Ordering::Relaxed).wrapping_add(1);
+        mount.generation.store(generation, Ordering::Relaxed);
+        mount.users.store(1, Ordering::Release);
+        Ok(MountId {
+            handle: handle.raw(),
+            generation,
+        })
+    }
+
+    /// One object more in a mount; its handle, for [`Objects::create`].
+    pub(crate) fn join_mount(&self, id: MountId) -> Option<u32> {
+        self.find_mount(id)?.users.fetch_add(1, Ordering::Relaxed);
+        Some(id.handle)
+    }
+
+    /// An object that could not be made, or has ended, is in the mount no more.
+    pub(crate) fn quit_mount(&self, pin: &Pin<'_>, handle: u32) {
+        let mount = self.mount(handle);
+        if mount.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            debug_assert!(mount.used() == 0, "a mount ended with pages");
+            self.mounts.retire(pin, Handle::from_raw(handle));
+        }
+    }
+
+    /// The object ends.
+    pub(super) fn leave_mount(&self, pin: &Pin<'_>, object: &Object<S>) {
+        let mount = object.mount.swap(0, Ordering::Relaxed);
+        if mount != 0 {
+            self.quit_mount(pin, mount);
+        }
+    }
+
+    /// Whoever made the mount is done with it: nothing can be made in it any more, and
+    /// it ends with its last object. False if there is no such mount.
+    pub fn release_mount(&self, pin: &Pin<'_>, id: MountId) -> bool {
+        let released = self
+            .find_mount(id)
+            .is_some_and(|mount| mount.released.swap(1, Ordering::AcqRel) == 0);
+        if released {
+            self.quit_mount(pin, id.handle);
+        }
+        released
+    }
+
+    /// A mount's limit and pages.
+    pub fn mount_stats(&self, id: MountId) -> Option<MountStats> {
+        let mount = self.find_mount(id)?;
+        Some(MountStats {
+            limit: mount.limit.load(Ordering::Relaxed),
+            used: mount.used(),
+            objects: mount.users().saturating_sub(1),
+        })
+    }
+
+    /// Sets a mount's limit. A limit below what is in use stands, and keeps pages from
+    /// being made until enough have gone. False if there is no such mount.
+    pub fn set_mount_limit(&self, id: MountId, limit: u64) -> bool {
+        let mount = self.find_mount(id);
+        mount
+            .inspect(|mount| mount.limit.store(limit, Ordering::Relaxed))
+            .is_some()
+    }
+
+    /// Charges the object's mount with as many of `pages` as it allows, before they
+    /// enter the cache; returns how many, which is all without a mount.
+    #[inline]
+    pub(super) fn charge(&self, object: &Object<S>, pages: u64) -> u64 {
+        match object.mount.load(Ordering::Relaxed) {
+            0 => pages,
+            mount => self.mount(mount).charge(pages),
+        }
+    }
+
+    /// Pages left the cache, or did not enter it.
+    #[inline]
+    pub(super) fn uncharge(&self, object: &Object<S>, pages: u64) {
+        let mount = object.mount.load(Ordering::Relaxed);
+        if mount != 0 && pages != 0 {
+            self.mount(mount).used.fetch_sub(pages, Ordering::Relaxed);
+        }
+    }
+
+    /// Handle of the object's mount, or 0.
+    pub(crate) fn mount_of(&self, object: &Object<S>) -> u32 {
+        object.mount.load(Ordering::Relaxed)
+    }
+}

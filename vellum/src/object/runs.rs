@@ -1,0 +1,246 @@
+//! Pages of one object in runs: one descent of the radix tree, one lock and one
+//! count for as many as a node holds.
+//!
+//! Whoever uses these holds the pages' range of the object ([`Object::writers`]), so
+//! that no page there leaves the cache but by the caller's own doing.
+
+use core::ops::Range;
+
+use super::cache::LOCK_BIT;
+use super::radix::{LEAF_PAGES, Radix, leaf_end};
+use super::{CacheError, Object, Objects};
+use crate::addr::Pfn;
+use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
+use crate::platform::Platform;
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::{BitLock, Pin, bytes};
+
+/// Most pages of a run.
+pub(crate) const RUN_PAGES: usize = LEAF_PAGES as usize;
+
+/// Frames of pages in a row, those of one node of the radix tree at most.
+pub(crate) struct PageRun {
+    frames: [Pfn; RUN_PAGES],
+    len: usize,
+}
+
+impl PageRun {
+    /// Without pages.
+    pub fn new() -> PageRun {
+        PageRun {
+            frames: [Pfn::NONE; RUN_PAGES],
+            len: 0,
+        }
+    }
+
+    /// The frames; [`Pfn::NONE`] where there is none.
+    #[inline]
+    pub fn frames(&self) -> &[Pfn] {
+        &self.frames[..self.len]
+    }
+
+    #[inline]
+    fn push(&mut self, frame: Pfn) {
+        self.frames[self.len] = frame;
+        self.len += 1;
+    }
+}
+
+/// How many of the pages from `first` on, `pages` in all, one run holds.
+#[inline]
+pub(crate) fn run_length(first: u64, pages: u64) -> u64 {
+    pages.min(leaf_end(first) - first)
+}
+
+impl<S: Default + Send + Sync + 'static> Objects<S> {
+    /// The pages at `range`, which is one run, that are cached and up to date, without
+    /// references, as [`Objects::peek_ready`]. Needs no range of the object.
+    pub(crate) fn peek_run<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        _pin: &Pin<'_>,
+        object: &Object<S>,
+        range: Range<u64>,
+    ) -> PageRun {
+        let mut run = PageRun::new();
+        let Some(leaf) = self.radix(object).leaf(range.start) else {
+            run.len = (range.end - range.start) as usize;
+            return run;
+        };
+        for index in range {
+            run.push(leaf.frame(index).unwrap_or(Pfn::NONE));
+        }
+        // Shared memory is up to date as long as it is cached: its records need not
+        // be looked at.
+        if object.is_file() {
+            let cached = |frame: &&mut Pfn| **frame != Pfn::NONE;
+            for frame in run.frames[..run.len].iter_mut().filter(cached) {
+                bytes::prefetch(memory.frame(*frame));
+            }
+            for frame in run.frames[..run.len].iter_mut().filter(cached) {
+                if !memory.frame(*frame).has(Flags::UPTODATE) {
+                    *frame = Pfn::NONE;
+                }
+            }
+        }
+        run
+    }
+
+    /// The first index at or after `from` without a cached page.
+    pub(crate) fn next_hole(&self, object: &Object<S>, from: u64) -> u64 {
+        self.radix(object).next_hole(from)
+    }
+
+    /// Frames for up to `pages` pages that are about to be made, charged to the
+    /// object's mount, their bytes unspecified. At least one; the caller gives them to
+    /// [`Objects::insert_run`] or to [`Objects::drop_frames`].
+    ///
+    /// # Errors
+    /// [`CacheError`] if there is not one.
+    pub(crate) fn alloc_run<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        pages: u64,
+    ) -> Result<PageRun, CacheError> {
+        let granted = self.charge(object, pages);
+        if granted == 0 {
+            return Err(CacheError::Full);
+        }
+        let mut run = PageRun::new();
+        for _ in 0..granted {
+            match memory.alloc(pin, Request::page(Site::CachePage)) {
+                Ok(frame) => run.push(frame),
+                Err(_) => break,
+            }
+        }
+        self.uncharge(object, granted - run.len as u64);
+        match run.len {
+            0 => Err(CacheError::OutOfMemory),
+            _ => Ok(run),
+        }
+    }
+
+    /// Gives back frames that no page was made of.
+    pub(crate) fn drop_frames<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        frames: &[Pfn],
+    ) {
+        self.uncharge(object, frames.len() as u64);
+        for &frame in frames {
+            memory.put(pin, frame);
+        }
+    }
+
+    /// Puts frames, filled and of nobody else's, into the cache at `first` and after it, up
+    /// to the first page that is there already; takes all of them over. Returns how
+    /// many there was room for. A page of a file is dirty from then on.
+    ///
+    /// # Errors
+    /// [`CacheError`] if a node could not be had. None was put there.
+    pub(crate) fn insert_run<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        handle: u32,
+        first: u64,
+        frames: &[Pfn],
+    ) -> Result<usize, CacheError> {
+        let object = self.get(handle);
+        if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
+            self.drop_frames(memory, pin, object, frames);
+            return Err(error.into());
+        }
+        for (index, &page) in (first..).zip(frames) {
+            let frame = memory.frame(page);
+            frame.set_kind_with(Kind::Object, Flags::UPTODATE);
+            frame.set_owner(handle);
+            frame.set_index(index, 0);
+        }
+        let dirty = object.is_file();
+        let inserted = {
+            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let radix = self.radix(object);
+            radix.insert_run(pin, first, frames, dirty)
+        };
+        if inserted > 0 {
+            object.cached.fetch_add(inserted as u64, Ordering::Relaxed);
+        }
+        if inserted > 0 && dirty {
+            object.dirty.fetch_add(inserted as u64, Ordering::Relaxed);
+        }
+        let late = &frames[inserted..];
+        for &page in late {
+            memory.frame(page).set_kind(Kind::Allocated);
+        }
+        self.drop_frames(memory, pin, object, late);
+        Ok(inserted)
+    }
+
+    /// Marks the cached pages at `range`, which is one run, as newer than their backing
+    /// store, after bytes were stored to them. Writes nothing that is shared if all are
+    /// marked already.
+    pub(crate) fn mark_dirty(&self, _pin: &Pin<'_>, object: &Object<S>, range: Range<u64>) {
+        // A write-back takes the mark away, passes a fence, and then reads the bytes. So
+        // it sees the bytes, or we see that the mark is gone.
+        fence(Ordering::SeqCst);
+        if let Some(leaf) = self.radix(object).leaf(range.start) {
+            let marked = leaf.mark_dirty(range);
+            if marked > 0 {
+                object.dirty.fetch_add(u64::from(marked), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes away the marks of the pages at `range`, which is one run; what is then read
+    /// of them is at least as new. Returns whether any was marked.
+    pub(crate) fn mark_clean(&self, _pin: &Pin<'_>, object: &Object<S>, range: Range<u64>) -> bool {
+        if !object.is_file() {
+            return false;
+        }
+        let radix = self.radix(object);
+        let cleaned = radix
+            .leaf(range.start)
+            .map_or(0, |leaf| leaf.mark_clean(range));
+        if cleaned > 0 {
+            object
+                .dirty
+                .fetch_sub(u64::from(cleaned), Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        cleaned > 0
+    }
+
+    /// Whether the cached page at `index` is marked as newer than its backing store.
+    pub(crate) fn is_marked_dirty(&self, object: &Object<S>, index: u64) -> bool {
+        let leaf = self.radix(object).leaf(index);
+        leaf.is_some_and(|leaf| leaf.dirty(index..index + 1) != 0)
+    }
+
+    /// Takes pages out of the cache, those of `range`, which is one run, all of which are
+    /// locked by the caller and mapped nowhere, or absent. The cache's references pass
+    /// to the caller.
+    pub(crate) fn detach_run<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        range: Range<u64>,
+    ) {
+        self.mark_clean(pin, object, range.clone());
+        let mut gone = 0;
+        {
+            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            self.radix(object).remove_run(pin, range, |page| {
+                memory.frame(page).set_owner(0);
+                gone += 1;
+            });
+        }
+        object.cached.fetch_sub(gone, Ordering::Relaxed);
+        self.uncharge(object, gone);
+    }
+}

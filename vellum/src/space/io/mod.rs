@@ -1,0 +1,184 @@
+//! Objects by bytes: what `read(2)`, `write(2)`, `ftruncate(2)`, `fallocate(2)` and
+//! `lseek(2)` of an embedder call.
+//!
+//! **Writes** hold the range of the object's pages that they touch, and from the old end
+//! on if they make the object longer; truncations and holes likewise. So writes to
+//! different parts of an object run together, and what a page holds is one writer's.
+//! A page that is not cached yet is filled before it enters the cache: nobody sees it
+//! half made, it needs no lock, and what a write covers is not zeroed first.
+//!
+//! **Reads** hold nothing. They find pages under the protection of the epoch, copy, and
+//! then look whether pages or parts of them were cut off meanwhile (`Object::cuts`). If
+//! so they read again, now with the range held. So a byte that is read was in the
+//! object at some time during the call, and a read does not return a zero or an older
+//! byte for what was cut off and written anew. Each aligned word of 8 bytes is old
+//! or new; a read beside a write of several words may see some of either.
+//!
+//! **Errors.** A call that has moved some bytes returns how many; one that has moved none
+//! returns the error and has changed nothing.
+
+mod buffers;
+mod read;
+mod resize;
+mod seek;
+mod tmpfs;
+mod write;
+
+use core::ops::Range;
+
+use super::manager::Vm;
+use super::page::PageBytes;
+use crate::object::{INDEX_END, Object};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::HeldRange;
+use crate::table::Format;
+
+pub use tmpfs::ObjectStats;
+
+/// Bytes of an object that are being read, all of one page.
+///
+/// Tasks that map the page may store to it at the same time: each aligned word is
+/// then as it was before or after.
+pub struct FilePart<'a, P: Platform> {
+    page: Option<PageBytes<'a, P>>,
+    start: usize,
+    len: usize,
+}
+
+impl<P: Platform> FilePart<'_, P> {
+    /// Number of bytes; not 0.
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no page is there, so that all bytes are zero.
+    pub fn is_hole(&self) -> bool {
+        self.page.is_none()
+    }
+
+    /// Copies bytes from the `from`th on to `to`, as many as there are. Returns how
+    /// many.
+    pub fn read(&self, from: usize, to: &mut [u8]) -> usize {
+        let count = to.len().min(self.len.saturating_sub(from));
+        match &self.page {
+            Some(page) => page.read(self.start + from, &mut to[..count]),
+            None => {
+                to[..count].fill(0);
+                count
+            }
+        }
+    }
+}
+
+/// Bytes of an object that are being written, all of one page: they are put there
+/// from the first on, and what is not put keeps its old value.
+pub struct Filling<'a, P: Platform> {
+    page: PageBytes<'a, P>,
+    next: usize,
+    end: usize,
+}
+
+impl<P: Platform> Filling<'_, P> {
+    /// Bytes that may still be put.
+    pub fn room(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// Puts bytes, as many as there is room for. Returns how many.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.room());
+        self.page.write(self.next, &bytes[..count]);
+        self.next += count;
+        count
+    }
+
+    /// Puts zeroes, as many as there is room for. Returns how many.
+    pub fn put_zeroes(&mut self, count: usize) -> usize {
+        let count = count.min(self.room());
+        self.page.zero(self.next..self.next + count);
+        self.next += count;
+        count
+    }
+}
+
+/// A range of an object's pages that is held until it is dropped.
+struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    object: &'a Object<R::Object>,
+    held: Option<HeldRange>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Drop for HeldPages<'_, P, F, R> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            let vm = self.vm;
+            let platform = vm.memory.platform();
+            let writers = &self.object.writers;
+            writers.unlock(held, &vm.waits, platform, &vm.pin());
+        }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Most bytes of an object: what its tree of pages holds, and no more than a signed
+    /// offset of 64 bits can name.
+    pub const MAX_SIZE: u64 = {
+        let pages = (i64::MAX as u64) >> F::FRAME_SHIFT;
+        match pages < INDEX_END {
+            true => i64::MAX as u64,
+            false => INDEX_END << F::FRAME_SHIFT,
+        }
+    };
+
+    /// Holds a range of an object's pages: nobody else writes to them or takes them out
+    /// of the cache.
+    fn hold_pages<'a>(
+        &'a self,
+        object: &'a Object<R::Object>,
+        pages: Range<u64>,
+    ) -> HeldPages<'a, P, F, R> {
+        let platform = self.memory.platform();
+        let held = object
+            .writers
+            .lock(pages, &self.waits, platform, || self.pin());
+        HeldPages {
+            vm: self,
+            object,
+            held: Some(held),
+        }
+    }
+
+    /// Does `work` while nobody else writes to or truncates the object.
+    pub(super) fn with_object_held<T>(
+        &self,
+        object: &Object<R::Object>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let _held = self.hold_pages(object, 0..u64::MAX);
+        work()
+    }
+
+    /// The page of a byte.
+    fn page_of(&self, byte: u64) -> u64 {
+        byte >> self.memory.frame_shift()
+    }
+
+    /// Pages that so many bytes need.
+    pub(super) fn pages_for(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.memory.frame_size() as u64)
+    }
+
+    /// Bytes in so many pages, as far as an object holds.
+    pub(super) fn bytes_in(&self, pages: u64) -> u64 {
+        pages
+            .saturating_mul(self.memory.frame_size() as u64)
+            .min(Self::MAX_SIZE)
+    }
+
+    /// Where a byte lies in its page.
+    fn within_page(&self, byte: u64) -> usize {
+        byte as usize & (self.memory.frame_size() - 1)
+    }
+}

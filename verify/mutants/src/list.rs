@@ -78,6 +78,13 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         if mutant.original.trim().is_empty() || mutant.original == mutant.mutated {
             return Err(format!("`{}` changes nothing", mutant.name));
         }
+        let condition = mutant.original.trim_end().ends_with('{');
+        for text in [&mutant.original, &mutant.mutated] {
+            let open = text.matches('{').count();
+            if open != text.matches('}').count() + usize::from(condition && !text.is_empty()) {
+                return Err(format!("`{}` cuts a block: take all of it", mutant.name));
+            }
+        }
         let binding = mutant.original.trim_start().strip_prefix("let ");
         let is_one = mutant.original.matches(';').count() == 1;
         if is_one && binding.is_some_and(|rest| !rest.starts_with('_')) {

@@ -96,6 +96,10 @@ fn a_list_with_an_unknown_field_or_without_effect_is_refused() {
     assert!(list::parse(&format!("{entry}mutated = 'b'\nothr = 1")).is_err());
     let binding = entry.replace("'a'", "'let a = 1;'");
     assert!(list::parse(&format!("{binding}mutated = ''")).is_err());
+    let cut = entry.replace("'a'", "'if a { b();'");
+    assert!(list::parse(&format!("{cut}mutated = ''")).is_err());
+    let condition = entry.replace("'a'", "'if a {'");
+    assert!(list::parse(&format!("{condition}mutated = 'if !a {{'")).is_ok());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use core::cell::Cell;
 use core::ops::Range;
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{GlobalAlloc, Layout, System, alloc, dealloc};
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,6 +23,59 @@ std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
     static TASK: Cell<u64> = const { Cell::new(0) };
     static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts what a thread asks of the global allocator inside of [`allocations`].
+struct Counting;
+
+std::thread_local! {
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Counting {
+    fn note() {
+        // A thread that is ending has no flag any more, and is not watched.
+        if WATCHED.try_with(Cell::get).unwrap_or(false) {
+            CALLS.set(CALLS.get() + 1);
+        }
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::note();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::note();
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the global allocator by `work` on this thread. What the machine
+/// allocates itself is not counted.
+pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
+    CALLS.set(0);
+    WATCHED.set(true);
+    work();
+    WATCHED.set(false);
+    CALLS.get()
+}
+
+/// Runs what belongs to the machine, not to the core under test.
+fn unwatched<T>(work: impl FnOnce() -> T) -> T {
+    let watched = WATCHED.replace(false);
+    let value = work();
+    WATCHED.set(watched);
+    value
 }
 
 /// Counts a step of a search.
@@ -280,7 +333,7 @@ unsafe impl Platform for TestMachine {
     }
 
     fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
-        self.flushes.lock().unwrap().push((cpus, *request));
+        unwatched(|| self.flushes.lock().unwrap().push((cpus, *request)));
         if let Some(look) = &*self.on_flush.lock().unwrap() {
             look();
         }
@@ -293,11 +346,10 @@ unsafe impl Platform for TestMachine {
 
     fn current_task(&self) -> TaskToken {
         let task = this_task();
-        self.tasks
-            .lock()
-            .unwrap()
-            .entry(task)
-            .or_insert_with(thread::current);
+        unwatched(|| {
+            let mut tasks = self.tasks.lock().unwrap();
+            tasks.entry(task).or_insert_with(thread::current);
+        });
         TaskToken(task)
     }
 
@@ -329,9 +381,11 @@ unsafe impl Platform for TestMachine {
             return Err(IoError);
         }
         let bytes = self.bytes(frame);
-        let mut page = std::vec![0; bytes.size()];
-        bytes.read(0, &mut page);
-        self.store.lock().unwrap().insert((store, index), page);
+        unwatched(|| {
+            let mut page = std::vec![0; bytes.size()];
+            bytes.read(0, &mut page);
+            self.store.lock().unwrap().insert((store, index), page);
+        });
         Ok(())
     }
 
@@ -340,7 +394,7 @@ unsafe impl Platform for TestMachine {
             return Err(IoError);
         }
         let gone = |&(owner, index): &(u64, u64)| owner == store && pages.contains(&index);
-        self.store.lock().unwrap().retain(|key, _| !gone(key));
+        unwatched(|| self.store.lock().unwrap().retain(|key, _| !gone(key)));
         Ok(())
     }
 }

@@ -3,6 +3,8 @@
 //! [`crate::Vm`] itself is defined in [`crate::space`], with the calls that
 //! change spaces; here is what looks at everything at once.
 
+#[cfg(test)]
+mod allocation_tests;
 mod audit;
 mod idle;
 mod stats;

@@ -1,157 +1,25 @@
 //! After `Vm::new` the core asks the global allocator for nothing (invariant 13):
 //! neither in its operations, nor in those that fail, nor in its audit.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use std::boxed::Box;
+use std::format;
 
-use vellum::addr::{Access, Pfn, Prot, Vpn};
-use vellum::design::variants;
-use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
-};
-use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, Placement};
-use vellum::sync::bytes::FrameBytes;
-use vellum::table::X86_64;
-use vellum::{Design, SpaceId, Vm, with_rmap};
+use crate::addr::{Access, Pfn, Prot, Vpn};
+use crate::design::variants;
+use crate::platform::Zone;
+use crate::rmap::ReverseMap;
+use crate::space::{Advice, FaultError, MapRequest, Placement};
+use crate::table::X86_64;
+use crate::testing::{TestMachine, allocations, range, run_on};
+use crate::{Design, SpaceId, Vm, with_rmap};
 
-/// Counts what a thread allocates while it says that it must not.
-struct Counting;
-
-thread_local! {
-    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn note() {
-    // A thread that is ending has no flag any more, and is none of ours.
-    if FORBIDDEN.try_with(Cell::get).unwrap_or(false) {
-        CALLS.set(CALLS.get() + 1);
-    }
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-const FRAMES: u32 = 2048;
-const SIZE: usize = 4096;
-
-/// Memory and one page of backing store that every page shares.
-struct Bare {
-    memory: NonNull<u8>,
-    map: [MemoryRange; 2],
-    cpu: Cell<u16>,
-    written: Cell<u64>,
-}
-
-const LAYOUT: Layout = match Layout::from_size_align(FRAMES as usize * SIZE, SIZE) {
-    Ok(layout) => layout,
-    Err(_) => panic!("a valid layout"),
-};
-
-// SAFETY: the test uses it on one thread; the trait asks for the bound.
-unsafe impl Sync for Bare {}
-
-impl Bare {
-    fn new() -> Bare {
-        // SAFETY: the layout is not empty.
-        let memory = NonNull::new(unsafe { std::alloc::alloc(LAYOUT) }).expect("memory");
-        let range = |start, frames, zone| MemoryRange {
-            start: Pfn(start),
-            frames,
-            node: NodeId(0),
-            zone,
-        };
-        Bare {
-            memory,
-            map: [
-                range(0, 1500, Zone::Low),
-                range(1500, FRAMES - 1500, Zone::High),
-            ],
-            cpu: Cell::new(0),
-            written: Cell::new(0),
-        }
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { std::alloc::dealloc(self.memory.as_ptr(), LAYOUT) };
-    }
-}
-
-// SAFETY: the frames are this platform's own memory, aligned and distinct; one
-// thread uses it, so no two callers are pinned; nothing caches translations.
-unsafe impl Platform for Bare {
-    fn cpus(&self) -> usize {
-        2
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _cpu: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        12
-    }
-    fn memory_map(&self) -> &[MemoryRange] {
-        &self.map
-    }
-    fn pin(&self) -> CpuId {
-        CpuId(self.cpu.get())
-    }
-    fn unpin(&self, _cpu: CpuId) {}
-    fn frame(&self, frame: Pfn) -> NonNull<u8> {
-        assert!(frame.0 < FRAMES);
-        // SAFETY: the frame lies inside of the allocation.
-        unsafe { self.memory.add(frame.index() * SIZE) }
-    }
-    fn flush(&self, _from: CpuId, _cpus: CpuSet, _request: &Flush) {}
-    fn current_task(&self) -> TaskToken {
-        TaskToken(1)
-    }
-    fn park(&self) {
-        unreachable!("one task waits for nobody");
-    }
-    fn unpark(&self, _task: TaskToken) {}
-    unsafe fn read_page(&self, _store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        if index == 13 {
-            return Err(IoError);
-        }
-        // SAFETY: the frame is memory of this size, touched here and by the core.
-        let bytes = unsafe { FrameBytes::new(self.frame(frame), SIZE) };
-        bytes.fill(u64::from_ne_bytes([index as u8; 8]));
-        Ok(())
-    }
-    fn write_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
-        self.written.set(self.written.get() + 1);
-        Ok(())
-    }
-}
-
-type Manager<R> = Vm<Bare, X86_64, R>;
+type Manager<R> = Vm<TestMachine, X86_64, R>;
 
 fn touch<R: ReverseMap>(
     vm: &Manager<R>,
     space: SpaceId,
-    pages: std::ops::Range<u64>,
+    pages: core::ops::Range<u64>,
     access: Access,
 ) {
     for page in pages {
@@ -204,16 +72,20 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     touch(vm, parent, 7004..7008, Write);
     touch(vm, parent, 8000..8030, Write);
     assert_eq!(vm.fault(parent, 8035 << 12, Read), Err(FaultError::PastEnd));
+    vm.platform().broken_store.store(true, Ordering::Relaxed);
     assert_eq!(vm.fault(parent, 7013 << 12, Read), Err(FaultError::Io));
+    vm.platform().broken_store.store(false, Ordering::Relaxed);
     vm.set_heap_start(parent, Vpn(20_000)).unwrap();
     vm.set_heap_end(parent, Vpn(20_020)).unwrap();
     vm.populate(parent, Vpn(20_000), 20).unwrap();
     let mut frames = [Pfn::NONE; 4];
     vm.pin_pages(parent, Vpn(500), Write, &mut frames).unwrap();
     let mut children = [parent; 9];
+    let mut cpu = 0;
     for child in &mut children {
         *child = vm.fork(parent).unwrap();
-        vm.platform().cpu.set(1 - vm.platform().cpu.get());
+        cpu = 1 - cpu;
+        run_on(cpu);
         touch(vm, *child, 400..410, Write);
         touch(vm, *child, 6000..6004, Read);
     }
@@ -276,7 +148,7 @@ fn rest<R: ReverseMap>(vm: &Manager<R>) {
     vm.zero_idle(16);
     vm.relieve();
     for cpu in [0, 1] {
-        vm.platform().cpu.set(cpu);
+        run_on(cpu);
         while vm.offline() > 0 {}
     }
 }
@@ -300,23 +172,19 @@ fn exhaust<R: ReverseMap>(vm: &Manager<R>) {
     assert_eq!(vm.exit(space), Ok(true));
 }
 
-/// Calls of the global allocator by `work` on this thread.
-fn calls(work: impl FnOnce()) -> u64 {
-    CALLS.set(0);
-    FORBIDDEN.set(true);
-    work();
-    FORBIDDEN.set(false);
-    CALLS.get()
-}
-
-fn run(design: &str) {
+fn check(design: &str) {
     let parsed = Design::parse(design).unwrap();
-    with_rmap!(parsed.rmap, R => run_on::<R>(design, parsed));
+    with_rmap!(parsed.rmap, R => check_one::<R>(design, parsed));
 }
 
-fn run_on<R: ReverseMap>(name: &str, design: Design) {
-    let vm: Manager<R> = Vm::new(Bare::new(), design).unwrap();
-    let count = calls(|| {
+fn check_one<R: ReverseMap>(name: &str, design: Design) {
+    let map = [
+        range(0x100, 1500, 0, Zone::Low),
+        range(0x100 + 1500, 548, 0, Zone::High),
+    ];
+    run_on(0);
+    let vm: Manager<R> = Vm::new(TestMachine::new(&[0, 0], &map), design).unwrap();
+    let count = allocations(|| {
         scenario(&vm);
         scenario(&vm);
     });
@@ -324,25 +192,24 @@ fn run_on<R: ReverseMap>(name: &str, design: Design) {
         count, 0,
         "{name}: {count} calls of the global allocator after Vm::new"
     );
-    assert!(vm.platform().written.get() > 0);
 }
 
 #[test]
 fn no_reverse_mapping_uses_the_global_allocator() {
     for design in variants("rmap") {
-        run(&design);
-        run(&format!("{design},forkcopy=all,faultaround=1"));
+        check(&design);
+        check(&format!("{design},forkcopy=all,faultaround=1"));
     }
 }
 
 #[test]
 fn no_source_of_table_pages_uses_the_global_allocator() {
     for design in variants("ptepage") {
-        run(&design);
+        check(&design);
     }
 }
 
 #[test]
 fn the_count_notices_an_allocation() {
-    assert_eq!(calls(|| drop(std::hint::black_box(Box::new(1)))), 2);
+    assert_eq!(allocations(|| drop(core::hint::black_box(Box::new(1)))), 2);
 }

@@ -399,21 +399,30 @@ impl<'a> Radix<'a> {
     /// under the object's lock.
     pub fn remove(&self, pin: &Pin<'_>, index: u64) -> Option<Pfn> {
         let mut removed = None;
-        self.remove_run(pin, index..index + 1, |frame| removed = Some(frame));
+        self.remove_run(pin, index..index + 1, |frame| {
+            removed = Some(frame);
+            true
+        });
         removed
     }
 
-    /// The same for what is at `range`, all of which one node holds. Calls `each` for
-    /// every frame, ascending. The caller has taken away the marks of dirty frames.
-    pub(super) fn remove_run(&self, pin: &Pin<'_>, range: Range<u64>, each: impl FnMut(Pfn)) {
-        let _ = self.try_remove_run(pin, range, each);
+    /// The same for those frames at `range`, all of which one node holds, that `takes`
+    /// accepts; it is asked for each, ascending. The caller has taken away the marks of
+    /// dirty frames.
+    pub(super) fn remove_run(
+        &self,
+        pin: &Pin<'_>,
+        range: Range<u64>,
+        takes: impl FnMut(Pfn) -> bool,
+    ) {
+        let _ = self.try_remove_run(pin, range, takes);
     }
 
     fn try_remove_run(
         &self,
         pin: &Pin<'_>,
         range: Range<u64>,
-        mut each: impl FnMut(Pfn),
+        mut takes: impl FnMut(Pfn) -> bool,
     ) -> Option<()> {
         let (root, height) = self.root()?;
         let index = range.start;
@@ -426,10 +435,9 @@ impl<'a> Radix<'a> {
         }
         let mut gone = 0;
         for index in range {
-            if let Some(frame) = path[1].frame(index) {
+            if path[1].frame(index).is_some_and(&mut takes) {
                 path[1].set_frame(index, None);
                 gone += 1;
-                each(frame);
             }
         }
         if gone == 0 {

@@ -221,26 +221,32 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         leaf.is_some_and(|leaf| leaf.dirty(index..index + 1) != 0)
     }
 
-    /// Takes pages out of the cache, those of `range`, which is one run, all of which are
-    /// locked by the caller and mapped nowhere, or absent. The cache's references pass
-    /// to the caller.
+    /// Takes `pages`, in the order of their places in `range`, which is one run, out of the
+    /// cache. They are locked by the caller and mapped nowhere. Others there, which faults
+    /// have made meanwhile, stay. The cache's references pass to the caller.
     pub(crate) fn detach_run<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         object: &Object<S>,
         range: Range<u64>,
+        pages: &[Pfn],
     ) {
         self.mark_clean(pin, object, range.clone());
         let mut gone = 0;
         {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
             self.radix(object).remove_run(pin, range, |page| {
-                memory.frame(page).set_owner(0);
-                gone += 1;
+                let takes = pages.get(gone) == Some(&page);
+                gone += usize::from(takes);
+                takes
             });
         }
-        object.cached.fetch_sub(gone, Ordering::Relaxed);
-        self.uncharge(object, gone);
+        debug_assert!(gone == pages.len(), "a locked page left its object");
+        for &page in pages {
+            memory.frame(page).set_owner(0);
+        }
+        object.cached.fetch_sub(gone as u64, Ordering::Relaxed);
+        self.uncharge(object, gone as u64);
     }
 }

@@ -268,7 +268,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         self.objects
-            .detach_run(&self.memory, pin, object, first..done);
+            .detach_run(&self.memory, pin, object, first..done, locked);
         for &page in locked {
             self.objects.locks.unlock(&self.memory, pin, page);
             self.note_removed(pin, page);

@@ -219,7 +219,7 @@ fn notes(row: &Row) -> Vec<String> {
                 )
             })
             .collect();
-        let why = worth::reason(row.name).unwrap_or("Nothing is known that would be worth it.");
+        let why = worth::reason(row.name).unwrap_or("No reason is known.");
         notes.push(format!(
             "* {}: our time is {}. {why}",
             row.name,

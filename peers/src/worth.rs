@@ -2,68 +2,70 @@
 
 /// Rows with a bar: ours takes at most so many nanoseconds.
 const BARS: &[(&str, f64)] = &[
-    ("block of 512 frames: allocate and free", 56.0),
+    ("frame: free one of half of all, allocate one", 80.0),
+    ("block of 512 frames: allocate and free", 20.0),
+    ("unmap the only page of a table", 30.0),
+    ("map and unmap a region among 32", 200.0),
     ("find a page's region among 1000", 27.0),
     ("find one of 65536 cached pages", 10.0),
 ];
 
-/// What a row's reader gets for the time, shown where ours is not first.
+/// What a user of the core gets for the time. Shown where ours is not first.
 const WORTH: &[(&str, &str)] = &[
     (
         "frame: allocate and free",
-        "A stack of numbers makes no record ready, has no blocks to give, and has one lock for all CPUs.",
+        "A stack of numbers prepares no frame record, keeps no larger blocks, and has one lock for all CPUs.",
     ),
     (
         "frame: 8192 allocated, then freed",
-        "What does not fit into the CPU's list goes through the buddy lists, where a frame's record is written when it joins a \
-         block and when it leaves one. References, owners, reverse mapping and the audit live in that record; the others leave \
-         them to their caller.",
+        "Frames that do not fit into the CPU's list go through the buddy lists. Each frame's record is written when the frame joins \
+         a block and when it leaves one. References, owners, reverse mapping and the audit need that record; the others leave them \
+         to their caller.",
     ),
     (
         "frame: free one of half of all, allocate one",
-        "The record of a frame freed at random has to be fetched from memory, where others keep a number, a bit or a smaller \
-         record. Who frees a page has just had its record in hand for the reference count.",
+        "The record of a frame that is freed at random comes from memory. Others keep a number, a bit or a smaller record. In a \
+         kernel the record is in the cache already, because dropping the last reference has just used it.",
     ),
     (
         "block of 512 frames: allocate and free",
-        "buddy-slab-allocator is alone on its memory here: it takes no lock, has no zones to choose from and no reserve to leave. \
-         Ours takes the zone's lock twice in this time.",
+        "buddy-slab-allocator has its memory to itself: it takes no lock, chooses among no zones and leaves no reserve.",
     ),
     (
         "two threads: allocate and free a frame",
-        "Where the threads seldom run at the same time, because the machine has other work, nobody waits for a lock.",
+        "If other work on the machine seldom lets the two threads run at the same time, nobody waits for a lock.",
     ),
     (
         "two threads: 8192 frames each",
-        "Where the threads seldom run at the same time, because the machine has other work, nobody waits for a lock; for the rest \
-         see the same row with one thread.",
+        "If other work on the machine seldom lets the two threads run at the same time, nobody waits for a lock. For the rest see \
+         the same row with one thread.",
     ),
     (
         "map them as a range",
-        "Entries are stored one by one, as atomics, because other CPUs may read the table meanwhile, and are counted. A bare walk \
+        "Entries are counted, and stored one by one as atomics, because other CPUs may read the table at the same time. A bare walk \
          lets the compiler store several at a time.",
     ),
     ("translate them in order", WALK),
     ("translate them in random order", WALK),
     (
         "change their rights, one by one",
-        "The table is locked, and its record says which level it has, so that other CPUs may use the same tables; the others want \
-         them for themselves.",
+        "The table is locked, and its record names its level, so that other CPUs can use the same tables. The others assume that \
+         one caller owns all tables.",
     ),
     (
         "unmap them, one by one",
-        "Entries are counted, and a table is freed with its last one. A bare walk leaves it.",
+        "Entries are counted, and a table is freed with its last entry. A bare walk leaves the table.",
     ),
     (
         "unmap them as a range",
-        "Entries are cleared one by one, so that the caller can have the frame and the marks of each, and the table is zero for its \
-         next use. aarch64-paging drops whole tables unread, and a bare walk clears without looking.",
+        "Entries are cleared one by one, so that the caller gets the frame and the accessed and dirty marks of each, and the table \
+         is zero for its next use. aarch64-paging drops whole tables unread, and a bare walk clears without looking.",
     ),
     (
         "unmap the only page of a table",
-        "The table is unlinked under its own lock and its parent's, and freed. Those before us leave it: page_table_multiarch until \
-         the tables end, x86_64 and aarch64-paging until they are asked to look through all of them. page-table-generic, which \
-         frees it as well, looks through its 512 entries each time.",
+        "The table is unlinked under its own lock and its parent's, and freed. The faster crates leave it linked: \
+         page_table_multiarch until all tables are dropped, x86_64 and aarch64-paging until they are asked to search all of them. \
+         page-table-generic frees it too, and reads its 512 entries each time.",
     ),
     (
         "map a page that needs a table",
@@ -79,18 +81,18 @@ const WORTH: &[(&str, &str)] = &[
     ("map and unmap a region among 1000", CHANGE),
     (
         "find one of 65536 cached pages",
-        "Nodes lie in frames, the tree is as high as the file's length asks for, and it may be read while others change it. The \
-         bare radix is an array that nobody may change meanwhile.",
+        "Nodes are frames, the tree is as high as the file's length requires, and it can be read while others change it. The bare \
+         radix tree is an array that nobody may change while it is read.",
     ),
 ];
 
-const WALK: &str = "Each entry is read as an atomic, in order, because other CPUs may change or free the tables meanwhile; the \
-                    others want them for themselves.";
-const FIND: &str = "The search is safe beside changes without a lock: the CPU is pinned, and what was found is validated. Faults \
-                    search only when they leave the region of the CPU's last fault.";
+const WALK: &str = "Each entry is an atomic load, ordered after the one above it, because other CPUs may change or free the tables at \
+                    the same time. The others assume that one caller owns all tables.";
+const FIND: &str = "The search needs no lock beside changes: the CPU is pinned, and what was found is validated. A fault searches \
+                    only when it leaves the region of the CPU's last fault.";
 const CHANGE: &str = "memory_set puts the region into a B-tree. `Vm::map` also keeps gaps searchable, merges with neighbours and checks \
-                      limits; `Vm::unmap` shuts faults on other CPUs out and goes through the tables. Its time grows with the \
-                      logarithm of the number of regions, memory_set's with the number.";
+                      limits. `Vm::unmap` stops faults on other CPUs and clears the tables. Its time grows with the logarithm of the \
+                      number of regions, memory_set's with the number.";
 
 /// The bar of a row, in nanoseconds.
 pub fn bar(row: &str) -> Option<f64> {

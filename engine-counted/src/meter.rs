@@ -1,7 +1,7 @@
 //! The core's atomic operations while operations are executed.
 //!
-//! The instrumented atomics call one hook in the whole process. It counts in a
-//! variable of the calling thread, so CPUs that run at the same time share no
+//! The instrumented core calls listeners of the whole process. This one counts in
+//! a variable of the calling thread, so CPUs that run at the same time share no
 //! line for it. A meter takes what its own executions added to that variable,
 //! and leaves out whatever else the thread did: other engines, statistics,
 //! audits.
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vellum::sync::atomic::instrumented::{Kind, set_hook};
+use vellum::sync::report::{Access, Kind, listen};
 
 /// What is counted, in the order of [`slot`].
 const NAMES: [&str; 4] = [
@@ -33,18 +33,19 @@ fn counted() -> Counts {
 
 /// Place of a kind of operation among the counts. Fences that are not full
 /// have none: processors that keep stores in order need no instruction for them.
+/// What is not atomic is not counted.
 fn slot(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Load => Some(0),
         Kind::Store => Some(1),
         Kind::ReadModifyWrite => Some(2),
         Kind::FullFence => Some(3),
-        Kind::Fence => None,
+        _ => None,
     }
 }
 
-fn on_access(kind: Kind, _address: usize) {
-    if let Some(slot) = slot(kind) {
+fn on_access(access: Access) {
+    if let Some(slot) = slot(access.kind) {
         COUNTED.with(|counted| counted[slot].update(|count| count + 1));
     }
 }
@@ -56,8 +57,12 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Meter {
-        static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| set_hook(Some(on_access)));
+        static LISTENING: Once = Once::new();
+        LISTENING.call_once(|| {
+            if let Err(error) = listen(on_access) {
+                panic!("{error}");
+            }
+        });
         Meter {
             totals: Default::default(),
         }

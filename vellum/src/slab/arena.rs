@@ -11,6 +11,7 @@ use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::{Kind as Reported, report};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
@@ -401,7 +402,10 @@ impl<T: Item> Arena<T> {
             value.link().store(next, Ordering::Relaxed);
             // SAFETY: the frame is ours alone, is aligned to its size, and has
             // room for `slots` values.
-            unsafe { chunk.cast::<T>().add(slot as usize).write(value) };
+            let place = unsafe { chunk.cast::<T>().add(slot as usize) };
+            report(Reported::PlainWrite, place.as_ptr().cast(), size_of::<T>());
+            // SAFETY: as above.
+            unsafe { place.write(value) };
         }
         if let Some(entry) = self.directory.entry(number) {
             entry.set_base(chunk);

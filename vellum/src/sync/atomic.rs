@@ -1,9 +1,9 @@
 //! Atomic integers.
 //!
 //! In an ordinary build these are the processor's own. In an instrumented
-//! build each operation first calls a hook with its kind and address, and the
-//! layout stays that of the plain integer, so that page tables and frame
-//! records can be viewed through them.
+//! build each operation is first reported with its kind and address
+//! (`sync/report.rs`), and the layout stays that of the plain integer, so that
+//! page tables and frame records can be viewed through them.
 
 #[cfg(not(any(vellum_instrumented, vellum_loom)))]
 pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -53,41 +53,7 @@ pub mod instrumented {
     use core::sync::atomic as real;
     pub use core::sync::atomic::Ordering;
 
-    /// What an access does to its cache line.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Kind {
-        /// Reads it.
-        Load,
-        /// Writes it.
-        Store,
-        /// Reads and writes it in one step, for which it must own it.
-        ReadModifyWrite,
-        /// Orders other accesses, but lets loads pass earlier stores.
-        Fence,
-        /// Orders other accesses, also loads after earlier stores.
-        FullFence,
-    }
-
-    /// Called before each access with its kind and address.
-    pub type Hook = fn(Kind, usize);
-
-    static HOOK: real::AtomicPtr<()> = real::AtomicPtr::new(core::ptr::null_mut());
-
-    /// Installs the hook for the whole process; `None` removes it.
-    pub fn set_hook(hook: Option<Hook>) {
-        let pointer = hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ());
-        HOOK.store(pointer, Ordering::SeqCst);
-    }
-
-    #[inline]
-    fn report(kind: Kind, address: usize) {
-        let pointer = HOOK.load(Ordering::Relaxed);
-        if !pointer.is_null() {
-            // SAFETY: the only non-null values stored are `Hook` function pointers.
-            let hook: Hook = unsafe { core::mem::transmute(pointer) };
-            hook(kind, address);
-        }
-    }
+    use crate::sync::report::{Kind, report};
 
     /// A fence that is reported.
     #[inline]
@@ -96,7 +62,7 @@ pub mod instrumented {
             Ordering::SeqCst => Kind::FullFence,
             _ => Kind::Fence,
         };
-        report(kind, 0);
+        report(kind, core::ptr::null(), 0);
         real::fence(order);
     }
 
@@ -112,8 +78,9 @@ pub mod instrumented {
                 pub const fn new(value: $plain) -> Self {
                     Self(real::$real::new(value))
                 }
-                fn address(&self) -> usize {
-                    core::ptr::from_ref(self).addr()
+                #[inline]
+                fn report(&self, kind: Kind) {
+                    report(kind, core::ptr::from_ref(self).cast(), size_of::<Self>());
                 }
                 /// Exclusive access to the value.
                 pub fn get_mut(&mut self) -> &mut $plain {
@@ -122,19 +89,19 @@ pub mod instrumented {
                 /// Loads.
                 #[inline]
                 pub fn load(&self, order: Ordering) -> $plain {
-                    report(Kind::Load, self.address());
+                    self.report(Kind::Load);
                     self.0.load(order)
                 }
                 /// Stores.
                 #[inline]
                 pub fn store(&self, value: $plain, order: Ordering) {
-                    report(Kind::Store, self.address());
+                    self.report(Kind::Store);
                     self.0.store(value, order);
                 }
                 /// Swaps.
                 #[inline]
                 pub fn swap(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.swap(value, order)
                 }
                 /// Compares and exchanges.
@@ -149,7 +116,7 @@ pub mod instrumented {
                     success: Ordering,
                     failure: Ordering,
                 ) -> Result<$plain, $plain> {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.compare_exchange(current, new, success, failure)
                 }
                 /// Compares and exchanges, and may fail for no reason.
@@ -164,19 +131,19 @@ pub mod instrumented {
                     success: Ordering,
                     failure: Ordering,
                 ) -> Result<$plain, $plain> {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.compare_exchange_weak(current, new, success, failure)
                 }
                 /// Ands; returns the old value.
                 #[inline]
                 pub fn fetch_and(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.fetch_and(value, order)
                 }
                 /// Ors; returns the old value.
                 #[inline]
                 pub fn fetch_or(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.fetch_or(value, order)
                 }
             }
@@ -189,19 +156,19 @@ pub mod instrumented {
                 /// Adds; returns the old value.
                 #[inline]
                 pub fn fetch_add(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.fetch_add(value, order)
                 }
                 /// Subtracts; returns the old value.
                 #[inline]
                 pub fn fetch_sub(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.fetch_sub(value, order)
                 }
                 /// Stores the larger; returns the old value.
                 #[inline]
                 pub fn fetch_max(&self, value: $plain, order: Ordering) -> $plain {
-                    report(Kind::ReadModifyWrite, self.address());
+                    self.report(Kind::ReadModifyWrite);
                     self.0.fetch_max(value, order)
                 }
             }

@@ -42,8 +42,8 @@ mod tests;
 
 use core::fmt;
 use core::ptr::NonNull;
-// The processor's own: an instrumented build reports the steps of protocols, and
-// the bytes of a page are not a protocol.
+// The processor's own: an instrumented build reports the bytes of a page as a
+// whole and not word by word.
 use core::sync::atomic::{AtomicU64 as Word, Ordering};
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -52,6 +52,7 @@ use self::portable as machine;
 use self::x86_64 as machine;
 #[cfg(not(vellum_loom))]
 use super::atomic::AtomicU64;
+use super::report::{Kind, report};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -67,6 +68,7 @@ pub fn prefetch<T>(value: &T) {
 /// The same for the line at an address, which may be no memory's.
 #[inline]
 pub fn prefetch_at(address: *const u8) {
+    report(Kind::Prefetch, address, 1);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching has no effect on memory and never faults, and the
     // instruction exists on every x86-64 processor.
@@ -147,9 +149,23 @@ impl<'a> FrameBytes<'a> {
         unsafe { core::slice::from_raw_parts(start, self.words.len()) }
     }
 
+    /// Reports an access to all bytes.
+    #[inline]
+    fn report(self, kind: Kind) {
+        report(kind, self.words.as_ptr().cast(), self.size());
+    }
+
+    /// Reports an access to `count` bytes from byte `offset` on, which there are.
+    #[inline]
+    fn report_part(self, kind: Kind, offset: usize, count: usize) {
+        let start = self.words.as_ptr().cast::<u8>().wrapping_add(offset);
+        report(kind, start, count);
+    }
+
     /// Fills the bytes with zeroes.
     #[inline]
     pub fn zero(self) {
+        self.report(Kind::BytesZeroed);
         machine::fill(self.words, 0);
     }
 
@@ -159,6 +175,8 @@ impl<'a> FrameBytes<'a> {
     /// Nothing is read or written at `next`, which may be any address.
     #[inline]
     pub fn zero_towards(self, next: *const u8) {
+        report(Kind::Prefetch, next, self.size());
+        self.report(Kind::BytesZeroed);
         machine::zero_towards(self.words, next);
     }
 
@@ -167,11 +185,13 @@ impl<'a> FrameBytes<'a> {
     /// stores by the time it returns.
     #[inline]
     pub fn zero_around_caches(self) {
+        self.report(Kind::BytesZeroedAround);
         machine::zero_around_caches(self.words);
     }
 
     /// Whether all bytes are zero.
     pub fn is_zero(self) -> bool {
+        self.report(Kind::BytesRead);
         let is_zero = |word: &Word| word.load(Ordering::Relaxed) == 0;
         self.words.iter().all(is_zero)
     }
@@ -179,6 +199,7 @@ impl<'a> FrameBytes<'a> {
     /// Puts `word` into each 8-byte word.
     #[inline]
     pub fn fill(self, word: u64) {
+        self.report(Kind::BytesFilled);
         machine::fill(self.words, word);
     }
 
@@ -186,6 +207,8 @@ impl<'a> FrameBytes<'a> {
     #[inline]
     pub fn copy_from(self, from: FrameBytes<'_>) {
         let count = from.words.len().min(self.words.len());
+        from.report_part(Kind::BytesRead, 0, count * WORD);
+        self.report_part(Kind::BytesWritten, 0, count * WORD);
         machine::copy(&from.words[..count], &self.words[..count]);
     }
 
@@ -193,6 +216,7 @@ impl<'a> FrameBytes<'a> {
     /// copied.
     pub fn write(self, offset: usize, data: &[u8]) -> usize {
         let count = self.part(offset, data.len());
+        self.report_part(Kind::BytesWritten, offset, count);
         let edge = count.min(offset.wrapping_neg() % WORD);
         let (head, rest) = data[..count].split_at(edge);
         self.put_part(offset, head);
@@ -208,6 +232,7 @@ impl<'a> FrameBytes<'a> {
     /// Puts zeroes into the bytes of `range`, as far as there are such bytes.
     pub fn zero_range(self, range: core::ops::Range<usize>) {
         let count = self.part(range.start, range.len());
+        self.report_part(Kind::BytesZeroed, range.start, count);
         let edge = count.min(range.start.wrapping_neg() % WORD);
         self.put_part(range.start, &[0; WORD][..edge]);
         let (first, words) = ((range.start + edge) / WORD, (count - edge) / WORD);
@@ -222,6 +247,7 @@ impl<'a> FrameBytes<'a> {
     /// copied.
     pub fn read(self, offset: usize, data: &mut [u8]) -> usize {
         let count = self.part(offset, data.len());
+        self.report_part(Kind::BytesRead, offset, count);
         let edge = count.min(offset.wrapping_neg() % WORD);
         let (head, rest) = data[..count].split_at_mut(edge);
         self.get_part(offset, head);

@@ -1,9 +1,10 @@
 //! The only door to atomics, locks, per-CPU data and epochs.
 //!
 //! Everything above uses these types and no others, so that one source runs on
-//! the processor's atomics, on instrumented ones that count accesses and offer
-//! every interleaving to a scheduler (`cfg(vellum_instrumented)`), and, for the
-//! protocols of this folder, under a model checker (`cfg(vellum_loom)`).
+//! the processor's atomics, on instrumented ones that report every access, so
+//! that accesses are counted, priced or reordered (`cfg(vellum_instrumented)`),
+//! and, for the protocols of this folder, under a model checker
+//! (`cfg(vellum_loom)`).
 //!
 //! Spin locks are taken with a [`Pin`]: whoever holds one cannot be preempted
 //! on its CPU and cannot sleep.
@@ -17,6 +18,10 @@ mod epoch;
 mod meet;
 mod percpu;
 mod range;
+#[cfg(not(vellum_instrumented))]
+pub(crate) mod report;
+#[cfg(vellum_instrumented)]
+pub mod report;
 mod seq;
 mod spin;
 mod wait;

@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 
 use super::Pin;
 use super::atomic::{AtomicU32, Ordering};
+use super::report::{Kind, report};
 
 const LOCKED: u32 = 1;
 
@@ -165,6 +166,11 @@ impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
+        report(
+            Kind::GuardedRead,
+            self.lock.value.get().cast(),
+            size_of::<T>(),
+        );
         // SAFETY: this guard exists, so we are the one holder of the lock.
         unsafe { &*self.lock.value.get() }
     }
@@ -173,6 +179,11 @@ impl<T> Deref for SpinGuard<'_, T> {
 impl<T> DerefMut for SpinGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
+        report(
+            Kind::GuardedWrite,
+            self.lock.value.get().cast(),
+            size_of::<T>(),
+        );
         // SAFETY: this guard exists and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }

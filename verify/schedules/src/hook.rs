@@ -1,11 +1,11 @@
-//! The one hook that instrumented atomics call, and whom it serves on each
-//! host thread.
+//! The listener to the accesses of an instrumented core, and whom it serves on
+//! each host thread.
 
 use std::cell::Cell;
 use std::sync::Once;
 use std::time::Duration;
 
-use vellum::sync::atomic::instrumented::{Kind, set_hook};
+use vellum::sync::report::{Access, Kind, listen};
 
 use crate::{record, script};
 
@@ -14,10 +14,14 @@ thread_local! {
     static EXPLORING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Installs the hook, once for the process. It costs other threads next to nothing.
+/// Listens, from the first call on. It costs other threads next to nothing.
 pub(crate) fn install() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| set_hook(Some(on_access)));
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| {
+        if let Err(error) = listen(on_access) {
+            panic!("{error}");
+        }
+    });
 }
 
 /// Runs `work` with every access on this host thread a point of preemption.
@@ -44,8 +48,18 @@ pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
     with_exploring(false, work)
 }
 
-fn on_access(kind: Kind, address: usize) {
-    record::on_access(kind, address);
+/// Whether an access is a step of a protocol. What locks guard and what is in pages
+/// is none.
+fn is_step(kind: Kind) -> bool {
+    use Kind::{Fence, FullFence, Load, ReadModifyWrite, Store};
+    matches!(kind, Load | Store | ReadModifyWrite | Fence | FullFence)
+}
+
+fn on_access(access: Access) {
+    if !is_step(access.kind) {
+        return;
+    }
+    record::on_access(access.kind, access.address);
     if EXPLORING.get() {
         undisturbed(script::before_access);
         preempt();

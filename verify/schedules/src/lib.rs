@@ -25,4 +25,4 @@ pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cp
 pub use hook::undisturbed;
 pub use record::{Accesses, Recorded, record_accesses};
 pub use script::{Step, follow, run_scripted};
-pub use vellum::sync::atomic::instrumented::Kind;
+pub use vellum::sync::report::Kind;

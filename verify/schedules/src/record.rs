@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use vellum::sync::atomic::instrumented::Kind;
+use vellum::sync::report::Kind;
 
 use crate::hook;
 

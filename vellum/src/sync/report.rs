@@ -1,0 +1,148 @@
+//! What the core touches, told to whoever listens.
+//!
+//! In an instrumented build (`cfg(vellum_instrumented)`) every access is reported
+//! before it happens: by the atomics of this folder, by the bytes of frames, by the
+//! guards of spin locks for what they guard, and by whoever writes plain values where
+//! others will find them. Not reported are values that no longer change once a manager
+//! is made, and what lies on the stack of a call.
+//!
+//! Listeners are told one after the other, on the thread that makes the access. A
+//! process may have several of them: each finds out for itself whether it is concerned.
+//! In every other build a report is nothing.
+
+/// What an access does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Reads an atomic word.
+    #[cfg(vellum_instrumented)]
+    Load,
+    /// Writes an atomic word.
+    #[cfg(vellum_instrumented)]
+    Store,
+    /// Reads and writes an atomic word in one step, for which the processor must own
+    /// its cache line.
+    #[cfg(vellum_instrumented)]
+    ReadModifyWrite,
+    /// Orders other accesses, but lets loads pass earlier stores.
+    #[cfg(vellum_instrumented)]
+    Fence,
+    /// Orders other accesses, also loads after earlier stores.
+    #[cfg(vellum_instrumented)]
+    FullFence,
+    /// Begins to read what a spin lock guards; which of the bytes is not known.
+    GuardedRead,
+    /// Begins to write what a spin lock guards, or to read it, as long as the lock is
+    /// held; which of the bytes is not known.
+    GuardedWrite,
+    /// Writes a value that is not published yet.
+    PlainWrite,
+    /// Reads bytes of a frame.
+    BytesRead,
+    /// Writes bytes of a frame.
+    BytesWritten,
+    /// Writes one word again and again to bytes of a frame.
+    BytesFilled,
+    /// Zeroes bytes of a frame.
+    BytesZeroed,
+    /// Zeroes bytes of a frame with stores that pass the caches by.
+    BytesZeroedAround,
+    /// Asks for the lines of some bytes, which need not be memory.
+    Prefetch,
+}
+
+/// Reports an access of `bytes` bytes from `start` on, before it happens.
+#[cfg(not(vellum_instrumented))]
+#[inline(always)]
+pub(crate) fn report(_kind: Kind, _start: *const u8, _bytes: usize) {}
+
+#[cfg(vellum_instrumented)]
+pub(crate) use self::listeners::report;
+#[cfg(vellum_instrumented)]
+pub use self::listeners::{Access, Listener, MOST, TooMany, listen};
+
+#[cfg(vellum_instrumented)]
+mod listeners {
+    use core::fmt;
+    use core::sync::atomic::{AtomicPtr, Ordering};
+
+    use super::Kind;
+
+    /// One access.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Access {
+        /// What it does.
+        pub kind: Kind,
+        /// Address of the first byte; 0 for a fence.
+        pub address: usize,
+        /// Number of bytes; 0 for a fence.
+        pub bytes: usize,
+    }
+
+    /// Called before each access. What it does with atomics and frames of an
+    /// instrumented core is reported, too.
+    pub type Listener = fn(Access);
+
+    /// Listeners that there is room for.
+    pub const MOST: usize = 8;
+
+    /// [`MOST`] listeners listen already.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct TooMany;
+
+    impl fmt::Display for TooMany {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{MOST} listeners listen to accesses already")
+        }
+    }
+
+    impl core::error::Error for TooMany {}
+
+    /// Filled from the front, and never emptied: nobody knows whether a listener is
+    /// being called.
+    static LISTENERS: [AtomicPtr<()>; MOST] =
+        [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST];
+
+    /// Has `listener` called before each access in this process, from now on and for
+    /// good.
+    ///
+    /// # Errors
+    /// [`TooMany`] if there is no room for another.
+    pub fn listen(listener: Listener) -> Result<(), TooMany> {
+        let pointer = listener as *mut ();
+        let takes = |place: &AtomicPtr<()>| {
+            let free = core::ptr::null_mut();
+            place
+                .compare_exchange(free, pointer, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        };
+        if LISTENERS.iter().any(takes) {
+            Ok(())
+        } else {
+            Err(TooMany)
+        }
+    }
+
+    /// Reports an access of `bytes` bytes from `start` on, before it happens.
+    #[inline]
+    pub(crate) fn report(kind: Kind, start: *const u8, bytes: usize) {
+        let is_fence = matches!(kind, Kind::Fence | Kind::FullFence);
+        // Nothing is guarded by a lock around nothing.
+        if bytes == 0 && !is_fence {
+            return;
+        }
+        let access = Access {
+            kind,
+            address: start.addr(),
+            bytes,
+        };
+        for place in &LISTENERS {
+            let pointer = place.load(Ordering::Relaxed);
+            if pointer.is_null() {
+                return;
+            }
+            // SAFETY: the only non-null values stored are listeners.
+            let listener: Listener = unsafe { core::mem::transmute(pointer) };
+            listener(access);
+        }
+    }
+}

@@ -233,6 +233,42 @@ pub unsafe trait Platform: Sync {
     /// [`IoError`] if the store did not take it; the page stays dirty.
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 
+    /// [`Platform::read_page`] of pages in a row, from `first` on, into `frames`.
+    ///
+    /// # Safety
+    /// As there, for each frame.
+    ///
+    /// # Errors
+    /// [`IoError`] if a page could not be delivered; the content of all frames is then
+    /// unspecified, and they are asked for one by one.
+    unsafe fn read_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
+        (first..).zip(frames).try_for_each(|(index, &frame)| {
+            // SAFETY: the caller's promise.
+            unsafe { self.read_page(store, index, frame) }
+        })
+    }
+
+    /// [`Platform::write_page`] of pages in a row, from `first` on.
+    ///
+    /// # Errors
+    /// [`IoError`] if the store did not take all of them; they are then written one by
+    /// one.
+    fn write_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
+        (first..)
+            .zip(frames)
+            .try_for_each(|(index, &frame)| self.write_page(store, index, frame))
+    }
+
+    /// Makes everything that the backing store took before the call survive a loss of
+    /// power. Not called pinned. The default is for stores to which every write does.
+    ///
+    /// # Errors
+    /// [`IoError`] if it did not; the pages are written again.
+    fn flush_store(&self, store: u64) -> Result<(), IoError> {
+        let _ = store;
+        Ok(())
+    }
+
     /// Makes pages of the backing store read as zeroes from now on, until they are
     /// written: a file was cut off or a hole was made in it. `pages` may go on far
     /// beyond what was ever written. Not called pinned, and only for a store of which
@@ -310,6 +346,21 @@ macro_rules! forward {
             }
             fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 (**self).write_page(store, index, frame)
+            }
+            unsafe fn read_pages(
+                &self,
+                store: u64,
+                first: u64,
+                frames: &[Pfn],
+            ) -> Result<(), IoError> {
+                // SAFETY: the caller's promise.
+                unsafe { (**self).read_pages(store, first, frames) }
+            }
+            fn write_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
+                (**self).write_pages(store, first, frames)
+            }
+            fn flush_store(&self, store: u64) -> Result<(), IoError> {
+                (**self).flush_store(store)
             }
             fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
                 (**self).discard_pages(store, pages)

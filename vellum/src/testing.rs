@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{GlobalAlloc, Layout, System, alloc, dealloc};
 use std::boxed::Box;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
@@ -125,6 +125,13 @@ pub(crate) struct TestMachine {
     on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
+    /// Pages that the backing store does not take.
+    pub(crate) broken_pages: Mutex<BTreeSet<u64>>,
+    /// First index and length of each row of pages that was written, and read.
+    written: Mutex<Vec<(u64, usize)>>,
+    read: Mutex<Vec<(u64, usize)>>,
+    /// How often the store was flushed.
+    pub(crate) store_flushes: AtomicU64,
 }
 
 const NO_FRAME: u64 = 0;
@@ -191,6 +198,10 @@ impl TestMachine {
             flushes: Mutex::default(),
             on_flush: Mutex::default(),
             broken_store: AtomicBool::new(false),
+            broken_pages: Mutex::default(),
+            written: Mutex::default(),
+            read: Mutex::default(),
+            store_flushes: AtomicU64::new(0),
         }
     }
 
@@ -204,6 +215,43 @@ impl TestMachine {
     #[allow(dead_code, reason = "for the tests of layers above")]
     pub(crate) fn take_flushes(&self) -> Vec<(CpuSet, Flush)> {
         core::mem::take(&mut self.flushes.lock().unwrap())
+    }
+
+    /// Takes the rows of pages that were written since the last call.
+    pub(crate) fn take_written(&self) -> Vec<(u64, usize)> {
+        core::mem::take(&mut self.written.lock().unwrap())
+    }
+
+    /// Takes the rows of pages that were read since the last call.
+    pub(crate) fn take_read(&self) -> Vec<(u64, usize)> {
+        core::mem::take(&mut self.read.lock().unwrap())
+    }
+
+    fn fill_from_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        if self.broken_store.load(Ordering::Relaxed) {
+            return Err(IoError);
+        }
+        let pages = self.store.lock().unwrap();
+        let bytes = self.bytes(frame);
+        match pages.get(&(store, index)) {
+            Some(page) => _ = bytes.write(0, page),
+            None => bytes.zero(),
+        }
+        Ok(())
+    }
+
+    fn take_to_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        let broken = self.broken_pages.lock().unwrap().contains(&index);
+        if broken || self.broken_store.load(Ordering::Relaxed) {
+            return Err(IoError);
+        }
+        let bytes = self.bytes(frame);
+        unwatched(|| {
+            let mut page = std::vec![0; bytes.size()];
+            bytes.read(0, &mut page);
+            self.store.lock().unwrap().insert((store, index), page);
+        });
+        Ok(())
     }
 
     /// Has `look` called in each flush from now on, while CPUs may still use
@@ -364,29 +412,33 @@ unsafe impl Platform for TestMachine {
     }
 
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        if self.broken_store.load(Ordering::Relaxed) {
-            return Err(IoError);
-        }
-        let pages = self.store.lock().unwrap();
-        let bytes = self.bytes(frame);
-        match pages.get(&(store, index)) {
-            Some(page) => _ = bytes.write(0, page),
-            None => bytes.zero(),
-        }
-        Ok(())
+        unwatched(|| self.read.lock().unwrap().push((index, 1)));
+        self.fill_from_store(store, index, frame)
     }
 
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-        if self.broken_store.load(Ordering::Relaxed) {
-            return Err(IoError);
-        }
-        let bytes = self.bytes(frame);
-        unwatched(|| {
-            let mut page = std::vec![0; bytes.size()];
-            bytes.read(0, &mut page);
-            self.store.lock().unwrap().insert((store, index), page);
-        });
-        Ok(())
+        unwatched(|| self.written.lock().unwrap().push((index, 1)));
+        self.take_to_store(store, index, frame)
+    }
+
+    unsafe fn read_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
+        unwatched(|| self.read.lock().unwrap().push((first, frames.len())));
+        (first..)
+            .zip(frames)
+            .try_for_each(|(index, &frame)| self.fill_from_store(store, index, frame))
+    }
+
+    fn write_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
+        unwatched(|| self.written.lock().unwrap().push((first, frames.len())));
+        (first..)
+            .zip(frames)
+            .try_for_each(|(index, &frame)| self.take_to_store(store, index, frame))
+    }
+
+    fn flush_store(&self, _store: u64) -> Result<(), IoError> {
+        self.store_flushes.fetch_add(1, Ordering::Relaxed);
+        let broken = self.broken_store.load(Ordering::Relaxed);
+        (!broken).then_some(()).ok_or(IoError)
     }
 
     fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {

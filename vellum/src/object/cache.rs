@@ -122,6 +122,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let pages = size.div_ceil(memory.frame_size() as u64);
         object.pages.begin(pages.min(INDEX_END));
         object.mount.store(mount, Ordering::Relaxed);
+        object.errors.reset();
+        object.write_back_from.store(0, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);

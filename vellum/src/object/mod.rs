@@ -12,6 +12,7 @@
 //! the lock of the tree of regions, table locks, the lock of the radix tree.
 
 mod cache;
+mod errors;
 mod lru;
 mod mount;
 mod page_lock;
@@ -24,13 +25,14 @@ mod runs;
 mod tests;
 
 pub use cache::{CacheError, CachedPage, Objects};
+pub use errors::{Told, WriteErrors};
 pub use lru::{Aging, Inserted};
 pub use mount::{Mount, MountId, MountStats};
 pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
 pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
-pub(crate) use runs::{RUN_PAGES, run_length};
+pub(crate) use runs::{NewPages, RUN_PAGES, run_length};
 
 use crate::frame::Site;
 use crate::slab::Item;
@@ -103,6 +105,10 @@ pub struct Object<S> {
     mount: AtomicU32,
     /// Frames in the radix tree that are marked as newer than the backing store.
     dirty: AtomicU64,
+    /// What its store refused.
+    pub(crate) errors: WriteErrors,
+    /// Index where the next background write-back begins.
+    write_back_from: AtomicU64,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
     /// the length holds everything from the old end on, or the new one if that is less.
     pub(crate) writers: RangeLock,
@@ -127,6 +133,8 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cuts: SeqCount::default(),
             mount: AtomicU32::new(0),
             dirty: AtomicU64::new(0),
+            errors: WriteErrors::default(),
+            write_back_from: AtomicU64::new(0),
             writers: RangeLock::default(),
         }
     }
@@ -170,6 +178,15 @@ impl<S> Object<S> {
     pub fn dirty(&self) -> u64 {
         // A page may be counted off before whoever marked it has counted it.
         (self.dirty.load(Ordering::Relaxed) as i64).max(0) as u64
+    }
+
+    /// Index where the next background write-back begins.
+    pub(crate) fn write_back_from(&self) -> u64 {
+        self.write_back_from.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_write_back_from(&self, index: u64) {
+        self.write_back_from.store(index, Ordering::Relaxed);
     }
 
     /// Frames in the page cache.

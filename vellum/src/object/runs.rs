@@ -18,6 +18,15 @@ use crate::sync::{BitLock, Pin, bytes};
 /// Most pages of a run.
 pub(crate) const RUN_PAGES: usize = LEAF_PAGES as usize;
 
+/// What new pages enter the cache as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewPages {
+    /// Filled. Of a file, they are dirty.
+    Written,
+    /// Locked by the caller, who has a reference to each, and fills them.
+    ToFill,
+}
+
 /// Frames of pages in a row, those of one node of the radix tree at most.
 pub(crate) struct PageRun {
     frames: [Pfn; RUN_PAGES],
@@ -86,6 +95,26 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         run
     }
 
+    /// The first index in `range` whose page is marked as newer than its backing store.
+    pub(crate) fn next_marked(&self, object: &Object<S>, range: Range<u64>) -> Option<u64> {
+        let radix = self.radix(object);
+        let mut from = range.start;
+        loop {
+            let (index, _) = radix.next(from)?;
+            if index >= range.end {
+                return None;
+            }
+            let end = leaf_end(index);
+            let marks = radix.leaf(index).map_or(0, |leaf| leaf.dirty(index..end));
+            if marks != 0 {
+                let first = index - index % LEAF_PAGES;
+                let marked = first + u64::from(marks.trailing_zeros());
+                return (marked < range.end).then_some(marked);
+            }
+            from = end;
+        }
+    }
+
     /// The first index at or after `from` without a cached page.
     pub(crate) fn next_hole(&self, object: &Object<S>, from: u64) -> u64 {
         self.radix(object).next_hole(from)
@@ -136,9 +165,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// Puts frames, filled and of nobody else's, into the cache at `first` and after it, up
-    /// to the first page that is there already; takes all of them over. Returns how
-    /// many there was room for. A page of a file is dirty from then on.
+    /// Puts frames of nobody else's into the cache at `first` and after it, up to the first
+    /// page that is there already; takes all of them over. Returns how many there was
+    /// room for.
     ///
     /// # Errors
     /// [`CacheError`] if a node could not be had. None was put there.
@@ -149,6 +178,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         handle: u32,
         first: u64,
         frames: &[Pfn],
+        pages: NewPages,
     ) -> Result<usize, CacheError> {
         let object = self.get(handle);
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
@@ -157,11 +187,17 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         for (index, &page) in (first..).zip(frames) {
             let frame = memory.frame(page);
-            frame.set_kind_with(Kind::Object, Flags::UPTODATE);
+            match pages {
+                NewPages::Written => frame.set_kind_with(Kind::Object, Flags::UPTODATE),
+                NewPages::ToFill => {
+                    frame.set_kind_with(Kind::Object, Flags::LOCKED);
+                    frame.init_counts(2, 0);
+                }
+            }
             frame.set_owner(handle);
             frame.set_index(index, 0);
         }
-        let dirty = object.is_file();
+        let dirty = object.is_file() && pages == NewPages::Written;
         let inserted = {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
             let radix = self.radix(object);
@@ -175,6 +211,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         let late = &frames[inserted..];
         for &page in late {
+            memory.frame(page).init_counts(1, 0);
             memory.frame(page).set_kind(Kind::Allocated);
         }
         self.drop_frames(memory, pin, object, late);

@@ -303,10 +303,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.fill_failed(&self.memory, &pin, frame);
             return Err(error.into());
         }
-        self.events(&pin).page_reads.bump();
-        self.objects.filled(&self.memory, &pin, frame);
-        self.note_inserted(&pin, frame, Inserted::Cache);
-        self.memory.put(&pin, frame);
+        self.page_is_read(&pin, object, frame);
         Ok(())
     }
 
@@ -467,14 +464,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (frame, is_new) = self.get_page(id.handle, index, true)?;
         let pin = self.pin();
         each(index, &PageBytes::new(&self.memory, &pin, frame));
-        // Not only if it is clear: were the bytes still under way when the
-        // flag is read, a write-back could clear it and miss them.
-        self.memory.frame(frame).set(Flags::DIRTY);
+        let object = self.objects.get(id.handle);
+        if object.is_file() {
+            self.objects.mark_dirty(&pin, object, index..index + 1);
+        }
         if is_new {
             self.objects.filled(&self.memory, &pin, frame);
             self.note_inserted(&pin, frame, Inserted::Cache);
         }
-        let object = self.objects.get(id.handle);
         let size = self.bytes_in(index + 1);
         self.objects.extend_to(object, (size, index + 1));
         self.memory.put(&pin, frame);

@@ -41,6 +41,7 @@ mod topology;
 mod truncate;
 mod unmap;
 mod unshare;
+mod writeback;
 mod zap;
 
 #[cfg(test)]
@@ -52,7 +53,7 @@ pub use account::{Limits, Rss, SpaceStats};
 pub use advise::Advice;
 pub use error::{CreateError, FaultError, FileError, MapError};
 pub use fault::Resolved;
-pub use io::{FilePart, Filling, ObjectStats};
+pub use io::{FilePart, Filling, ObjectStats, OpenFile};
 pub use manager::{Layers, Loaded, Space, SpaceId, Vm};
 pub use map::{MapRequest, Placement, Source};
 pub use maps::MapEntry;

@@ -3,6 +3,7 @@
 
 mod files;
 mod places;
+mod writeback;
 
 use std::boxed::Box;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Pages of objects leaving: truncation, writing back, the end of an object.
+//! Pages of objects leaving: truncation, and the end of an object.
 //!
 //! A page leaves its object under its page lock, unmapped first: the
 //! reverse-mapping design finds its entries, each is cleared through the slot
@@ -16,13 +16,13 @@
 use core::ops::{ControlFlow, Range};
 
 use super::account::Resident;
-use super::error::{FaultError, FileError, MapError};
+use super::error::{FileError, MapError};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
-use crate::platform::{IoError, Platform};
+use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::{Ordering, fence};
@@ -71,7 +71,7 @@ impl Stale {
 }
 
 /// A page of an object, locked for us.
-enum NextPage {
+pub(super) enum NextPage {
     /// With a reference.
     Page(u64, Pfn),
     /// Somebody else has it; a reference comes with it.
@@ -168,7 +168,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The first page in `range` that is cached, locked if possible.
-    fn lock_next(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> NextPage {
+    pub(super) fn lock_next(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> NextPage {
         let object = self.objects.get(handle);
         let next = self.objects.radix(object).next(range.start);
         let Some((index, page)) = next.filter(|(index, _)| *index < range.end) else {
@@ -356,97 +356,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ControlFlow::Break(())
     }
 
-    /// Writes every page of an object that is newer than its backing store:
-    /// pages marked dirty, and pages with a dirty mark in an entry that maps
-    /// them. Waits for pages that are being filled.
-    ///
-    /// # Errors
-    /// [`FaultError::Io`] if the store refused a page, which stays dirty; the
-    /// others were written.
-    pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
-        self.objects.find(id).ok_or(FaultError::NoObject)?;
-        self.wait_for_unmappings();
-        self.sync_pages(id.handle).map_err(FaultError::from)
-    }
-
-    /// Waits until every unmapping that is under way has flushed. Until then a
-    /// CPU may have stored through an old translation, and the page is marked
-    /// dirty only after the flush; unmappings are pinned from the one to the
-    /// other.
-    fn wait_for_unmappings(&self) {
-        let epochs = self.memory.epochs();
-        let stamp = epochs.stamp();
-        let mut spins = 0;
-        while !epochs.passed(stamp) {
-            if !epochs.try_advance() {
-                self.memory.platform().relax(spins);
-                spins += 1;
-            }
-        }
-    }
-
-    /// [`Vm::sync`] by handle; returns the pages written.
-    fn sync_pages(&self, handle: u32) -> Result<u64, IoError> {
-        let ObjectKind::File { store } = self.objects.get(handle).kind() else {
-            return Ok(0);
-        };
-        let mut result = Ok(0);
-        let mut next = 0;
-        let mut spins = 0;
-        loop {
-            let pin = self.pin();
-            match self.lock_next(&pin, handle, next..u64::MAX) {
-                NextPage::End => return result,
-                NextPage::Again => {
-                    pin.relax(spins);
-                    spins += 1;
-                }
-                NextPage::Busy(page) => {
-                    drop(pin);
-                    self.wait_for_page(page);
-                }
-                NextPage::Page(index, page) => {
-                    next = index + 1;
-                    self.take_dirty_marks(&pin, page);
-                    let frame = self.memory.frame(page);
-                    let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
-                    let object = self.objects.get(handle);
-                    let written = self.objects.mark_clean(&pin, object, index..index + 1);
-                    let dirty = marked || written;
-                    drop(pin);
-                    if dirty {
-                        match self.write_back(store, index, page) {
-                            Ok(()) => result = result.map(|written| written + 1),
-                            Err(error) => result = Err(error),
-                        }
-                    }
-                    let pin = self.pin();
-                    self.objects.locks.unlock(&self.memory, &pin, page);
-                    self.memory.put(&pin, page);
-                }
-            }
-        }
-    }
-
-    /// Writes one page, locked and with a reference, to the store.
-    fn write_back(&self, store: u64, index: u64, page: Pfn) -> Result<(), IoError> {
-        let frame = self.memory.frame(page);
-        frame.set(Flags::WRITEBACK);
-        let written = self.memory.platform().write_page(store, index, page);
-        // Whoever has pinned the page may go on writing to it.
-        if written.is_err() || frame.counts().pins() > 0 {
-            frame.set(Flags::DIRTY);
-        }
-        frame.clear(Flags::WRITEBACK);
-        if written.is_ok() {
-            self.events(&self.pin()).page_writes.bump();
-        }
-        written
-    }
-
     /// Moves the dirty marks of a page's entries to the page. A store made
     /// after this sets a mark again, because the CPUs have been flushed.
-    fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+    pub(super) fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
         let frame = self.memory.frame(page);
         if frame.counts().maps() == 0 {
             return;
@@ -492,7 +404,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Ends an object without users: writes what is dirty, drops its pages.
     pub(super) fn destroy_object(&self, handle: u32) {
-        if let Err(IoError) = self.sync_pages(handle) {
+        if self.write_back_all(handle).error.is_some() {
             self.events(&self.pin()).lost_objects.bump();
         }
         self.drop_pages(handle, 0..u64::MAX);

@@ -17,7 +17,9 @@
 //! **Errors.** A call that has moved some bytes returns how many; one that has moved none
 //! returns the error and has changed nothing.
 
+mod ahead;
 mod buffers;
+mod open;
 mod read;
 mod resize;
 mod seek;
@@ -34,6 +36,7 @@ use crate::rmap::ReverseMap;
 use crate::sync::HeldRange;
 use crate::table::Format;
 
+pub use open::OpenFile;
 pub use tmpfs::ObjectStats;
 
 /// Bytes of an object that are being read, all of one page.
@@ -161,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The page of a byte.
-    fn page_of(&self, byte: u64) -> u64 {
+    pub(super) fn page_of(&self, byte: u64) -> u64 {
         byte >> self.memory.frame_shift()
     }
 

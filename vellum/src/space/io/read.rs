@@ -1,6 +1,7 @@
 //! Reading bytes.
 
 use super::FilePart;
+use super::ahead::Readahead;
 use super::buffers::Sinks;
 use crate::ObjectId;
 use crate::addr::Pfn;
@@ -72,17 +73,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         len: usize,
         mut each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<usize, FileError> {
+        self.read_ahead_of(id, &Readahead::default(), offset, len, &mut each)
+    }
+
+    /// [`Vm::read_with`] of a reader whose way through the object is known.
+    pub(super) fn read_ahead_of(
+        &self,
+        id: ObjectId,
+        ahead: &Readahead,
+        offset: u64,
+        len: usize,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<usize, FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        ahead.begin(self.page_of(offset));
         let mut rest = Rest {
             offset,
             done: 0,
             left: len,
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
-            let quickly = self.read_run_unheld(object, rest, &mut each);
+            let quickly = self.read_run_unheld(object, rest, each);
             let read = match quickly {
                 Some(RunRead::Done(count, over)) => Ok((count, over)),
-                _ => self.read_run_held(object, id.handle, rest, &mut each),
+                _ => self.read_run_held(object, id.handle, ahead, rest, each),
             };
             match read {
                 Ok((count, over)) => {
@@ -96,6 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
+        ahead.end(self.page_of(offset.saturating_add(rest.done as u64)));
         Ok(rest.done)
     }
 
@@ -119,6 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         object: &Object<R::Object>,
         handle: u32,
+        ahead: &Readahead,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<(usize, bool), FileError> {
@@ -129,7 +145,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             match self.read_run(&self.pin(), object, rest, each) {
                 RunRead::Done(count, over) => return Ok((count, over)),
-                RunRead::Absent(index) => self.fetch_page(handle, index)?,
+                RunRead::Absent(index) => {
+                    let pages = ahead.pages(index, self.pages_for(end) - index);
+                    self.fetch_run(object, handle, index, pages)?;
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{Filling, HeldPages};
 use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{Inserted, Object, run_length};
+use crate::object::{Inserted, NewPages, Object, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -329,9 +329,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(Written { bytes: 0, over });
         }
         let first = self.page_of(rest.bytes.start);
-        let inserted = self
-            .objects
-            .insert_run(&self.memory, pin, handle, first, filled)?;
+        let inserted =
+            self.objects
+                .insert_run(&self.memory, pin, handle, first, filled, NewPages::Written)?;
         for &frame in &filled[..inserted] {
             self.note_inserted(pin, frame, Inserted::Cache);
         }

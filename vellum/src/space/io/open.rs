@@ -1,0 +1,78 @@
+//! Objects that somebody has open.
+
+use super::FilePart;
+use super::ahead::Readahead;
+use super::buffers::Sinks;
+use crate::ObjectId;
+use crate::object::Told;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::error::FileError;
+use crate::space::manager::Vm;
+use crate::table::Format;
+
+/// An object as somebody has it open: what a kernel keeps in an open file beside the
+/// position. Threads may share it.
+///
+/// It is a user of the object, and must be given to [`Vm::close`].
+#[must_use = "an object that is not closed never ends"]
+#[derive(Debug)]
+pub struct OpenFile {
+    id: ObjectId,
+    told: Told,
+    ahead: Readahead,
+}
+
+impl OpenFile {
+    /// The object.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Which errors of writing it has been told of.
+    pub(in crate::space) fn told(&self) -> &Told {
+        &self.told
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Opens an object: one user more. Its next sync tells of errors of writing back from
+    /// now on, and of one before if nobody has been told of it yet.
+    ///
+    /// # Errors
+    /// [`FileError::NoObject`].
+    pub fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        self.objects.hold(id.handle);
+        Ok(OpenFile {
+            id,
+            told: object.errors.begin(),
+            ahead: Readahead::default(),
+        })
+    }
+
+    /// Closes what was opened. The object ends with its last user; a file's dirty pages
+    /// are written then.
+    pub fn close(&self, file: OpenFile) {
+        if self.objects.release(file.id.handle) {
+            self.destroy_object(file.id.handle);
+        }
+    }
+
+    /// [`Vm::read_at`], which reads pages of a file ahead of a reader that goes from one
+    /// page to the next.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_open(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffers: &mut [&mut [u8]],
+    ) -> Result<usize, FileError> {
+        let mut sinks = Sinks::new(buffers);
+        let len = sinks.total();
+        let mut each = |at, part: &FilePart<'_, P>| sinks.take(at, part);
+        self.read_ahead_of(file.id, &file.ahead, offset, len, &mut each)
+    }
+}

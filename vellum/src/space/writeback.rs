@@ -1,0 +1,341 @@
+//! Writing pages of files back to their stores.
+//!
+//! A page is written under its page lock, so that a truncation waits for it and nobody
+//! writes it twice at once. Its marks are taken away first: the mark in the object's
+//! tree, left by calls that write; the flag in its record, left by entries that were
+//! taken away and by devices; the marks in the entries that map it, whose CPUs are
+//! flushed. What is stored after that marks it again, what was stored before is
+//! written. Pages in a row go to the store in one transfer.
+//!
+//! **Errors.** What the store refuses stays dirty, and everybody who has the file open is
+//! told once, by their next sync, whoever caused the write (`object/errors.rs`).
+
+use core::ops::Range;
+
+use super::error::{FaultError, FileError};
+use super::io::OpenFile;
+use super::manager::Vm;
+use super::truncate::NextPage;
+use crate::addr::Pfn;
+use crate::frame::Flags;
+use crate::object::{ObjectId, ObjectKind, RUN_PAGES};
+use crate::platform::{IoError, Platform};
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// Pages looked at under one pin.
+const PAGES_A_PIN: usize = 64;
+
+/// Which pages of a range to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Those that calls have written: found by their marks in the object's tree.
+    Marked,
+    /// Those that mappings and devices have written, too: every cached page is looked at.
+    All,
+}
+
+/// What a write-back has done.
+#[derive(Default)]
+pub(super) struct WrittenBack {
+    /// Pages that the store took.
+    pub pages: u64,
+    /// Index of the first page that was not looked at.
+    next: u64,
+    /// If the store refused a page.
+    pub error: Option<IoError>,
+}
+
+/// Pages in a row, locked, with a reference each, and not dirty any more.
+struct Batch {
+    first: u64,
+    frames: [Pfn; RUN_PAGES],
+    len: usize,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            first: 0,
+            frames: [Pfn::NONE; RUN_PAGES],
+            len: 0,
+        }
+    }
+
+    fn frames(&self) -> &[Pfn] {
+        &self.frames[..self.len]
+    }
+
+    /// Whether page `index` would come next.
+    fn goes_on_with(&self, index: u64) -> bool {
+        self.len == 0 || self.first + self.len as u64 == index
+    }
+
+    fn push(&mut self, index: u64, page: Pfn) {
+        if self.len == 0 {
+            self.first = index;
+        }
+        self.frames[self.len] = page;
+        self.len += 1;
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Writes every page of an object that is newer than its backing store:
+    /// pages marked dirty, and pages with a dirty mark in an entry that maps
+    /// them. Waits for pages that are being filled. Then has the store make them safe.
+    /// Returns how many pages were written.
+    ///
+    /// # Errors
+    /// [`FaultError::Io`] if the store refused a page, which stays dirty; the
+    /// others were written. [`Vm::fsync`] also tells of what others found.
+    pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
+        self.objects.find(id).ok_or(FaultError::NoObject)?;
+        self.sync_pages(id.handle, 0..u64::MAX)
+            .map_err(FaultError::from)
+    }
+
+    /// [`Vm::sync`] of the file that `file` has open (`fsync`).
+    ///
+    /// # Errors
+    /// [`FileError::Io`] if the store refused a page, now or when somebody else had it
+    /// written since `file` was opened or told of such last. Pages that were refused are
+    /// still dirty, and the next call tries again. [`FileError::NoObject`].
+    pub fn fsync(&self, file: &OpenFile) -> Result<u64, FileError> {
+        self.fsync_range(file, 0, u64::MAX)
+    }
+
+    /// [`Vm::fsync`] of the pages around `len` bytes from byte `offset` on
+    /// (`sync_file_range`, `msync`). Errors of other pages are told of, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fsync_range(&self, file: &OpenFile, offset: u64, len: u64) -> Result<u64, FileError> {
+        let object = self.objects.find(file.id()).ok_or(FileError::NoObject)?;
+        let end = self.pages_for(offset.saturating_add(len));
+        let result = self.sync_pages(file.id().handle, self.page_of(offset)..end);
+        if object.errors.tell(file.told()) {
+            return Err(FileError::Io);
+        }
+        Ok(result?)
+    }
+
+    /// Writes up to about `pages` pages of a file that calls have written (not those that
+    /// only mappings have stored to), where the last such call stopped: for the
+    /// embedder's task that keeps few pages dirty, see [`Vm::object_stats`]. Does not
+    /// have the store make them safe. Returns how many were written.
+    ///
+    /// # Errors
+    /// [`FileError::Io`] if the store refused a page; it stays dirty, and everybody
+    /// who has the file open is told by their next sync. [`FileError::NoObject`].
+    pub fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let start = object.write_back_from();
+        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Wanted::Marked, pages);
+        if done.pages < pages && done.error.is_none() {
+            let rest = pages - done.pages;
+            let wrapped = self.write_back_pages(id.handle, 0..start, Wanted::Marked, rest);
+            done = WrittenBack {
+                pages: done.pages + wrapped.pages,
+                ..wrapped
+            };
+        }
+        object.set_write_back_from(done.next);
+        match done.error {
+            Some(error) => Err(error.into()),
+            None => Ok(done.pages),
+        }
+    }
+
+    /// Waits until every unmapping that is under way has flushed. Until then a
+    /// CPU may have stored through an old translation, and the page is marked
+    /// dirty only after the flush; unmappings are pinned from the one to the
+    /// other.
+    fn wait_for_unmappings(&self) {
+        let epochs = self.memory.epochs();
+        let stamp = epochs.stamp();
+        let mut spins = 0;
+        while !epochs.passed(stamp) {
+            if !epochs.try_advance() {
+                self.memory.platform().relax(spins);
+                spins += 1;
+            }
+        }
+    }
+
+    /// Writes what is dirty of `range` and has the store make it safe.
+    fn sync_pages(&self, handle: u32, range: Range<u64>) -> Result<u64, IoError> {
+        let object = self.objects.get(handle);
+        let ObjectKind::File { store } = object.kind() else {
+            return Ok(0);
+        };
+        self.wait_for_unmappings();
+        let written = self.write_back_pages(handle, range.clone(), Wanted::All, u64::MAX);
+        if let Err(error) = self.memory.platform().flush_store(store) {
+            // Nobody knows what the store still has of what it took before.
+            self.make_dirty(handle, range);
+            object.errors.record();
+            return Err(error);
+        }
+        match written.error {
+            Some(error) => Err(error),
+            None => Ok(written.pages),
+        }
+    }
+
+    /// Writes what is dirty of an object that has no user any more.
+    pub(super) fn write_back_all(&self, handle: u32) -> WrittenBack {
+        self.write_back_pages(handle, 0..u64::MAX, Wanted::All, u64::MAX)
+    }
+
+    /// Marks all cached pages of `range` as newer than their store.
+    fn make_dirty(&self, handle: u32, mut range: Range<u64>) {
+        let object = self.objects.get(handle);
+        loop {
+            let pin = self.pin();
+            match self.lock_next(&pin, handle, range.clone()) {
+                NextPage::End => return,
+                NextPage::Again => pin.relax(0),
+                NextPage::Busy(page) => {
+                    drop(pin);
+                    self.wait_for_page(page);
+                }
+                NextPage::Page(index, page) => {
+                    self.objects.mark_dirty(&pin, object, index..index + 1);
+                    self.release_page(&pin, page);
+                    range.start = index + 1;
+                }
+            }
+        }
+    }
+
+    /// Unlocks a page and drops the reference that came with its lock.
+    fn release_page(&self, pin: &Pin<'_>, page: Pfn) {
+        self.objects.locks.unlock(&self.memory, pin, page);
+        self.memory.put(pin, page);
+    }
+
+    /// Writes the wanted pages of `range` that are dirty, until about `limit` have been.
+    fn write_back_pages(
+        &self,
+        handle: u32,
+        range: Range<u64>,
+        wanted: Wanted,
+        limit: u64,
+    ) -> WrittenBack {
+        let mut done = WrittenBack {
+            next: range.start,
+            ..WrittenBack::default()
+        };
+        let ObjectKind::File { store } = self.objects.get(handle).kind() else {
+            return done;
+        };
+        let mut spins = 0;
+        while done.pages < limit {
+            let mut batch = Batch::new();
+            let ended = self.collect(handle, &mut done.next, range.end, wanted, &mut batch);
+            match ended {
+                _ if batch.len > 0 => {
+                    spins = 0;
+                    self.write_batch(store, handle, &batch, &mut done);
+                }
+                NextPage::End => {
+                    done.next = 0;
+                    break;
+                }
+                NextPage::Again => {
+                    self.memory.platform().relax(spins);
+                    spins += 1;
+                }
+                NextPage::Busy(page) => {
+                    self.wait_for_page(page);
+                    continue;
+                }
+                NextPage::Page(..) => {}
+            }
+            if let NextPage::Busy(page) = ended {
+                self.memory.put(&self.pin(), page);
+            }
+        }
+        done
+    }
+
+    /// Locks dirty pages in a row, from `next` on, and takes their marks away. Returns why
+    /// it stopped: what it found instead of a page that goes on, with a reference if that
+    /// is somebody else's; a page that is not in the batch has been released.
+    fn collect(
+        &self,
+        handle: u32,
+        next: &mut u64,
+        end: u64,
+        wanted: Wanted,
+        batch: &mut Batch,
+    ) -> NextPage {
+        let object = self.objects.get(handle);
+        let pin = self.pin();
+        for _ in 0..PAGES_A_PIN {
+            if wanted == Wanted::Marked {
+                match self.objects.next_marked(object, *next..end) {
+                    Some(index) => *next = index,
+                    None => return NextPage::End,
+                }
+            }
+            let (index, page) = match self.lock_next(&pin, handle, *next..end) {
+                NextPage::Page(index, page) => (index, page),
+                other => return other,
+            };
+            if !batch.goes_on_with(index) {
+                self.release_page(&pin, page);
+                return NextPage::Page(index, page);
+            }
+            *next = index + 1;
+            self.take_dirty_marks(&pin, page);
+            let frame = self.memory.frame(page);
+            let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+            let written = self.objects.mark_clean(&pin, object, index..index + 1);
+            if marked || written {
+                frame.set(Flags::WRITEBACK);
+                batch.push(index, page);
+            } else {
+                self.release_page(&pin, page);
+                if batch.len > 0 {
+                    return NextPage::Page(index, page);
+                }
+            }
+        }
+        NextPage::Page(*next, Pfn::NONE)
+    }
+
+    /// Writes a batch and releases its pages. If the store refuses the whole, each page is
+    /// tried by itself.
+    fn write_batch(&self, store: u64, handle: u32, batch: &Batch, done: &mut WrittenBack) {
+        let platform = self.memory.platform();
+        let object = self.objects.get(handle);
+        let whole = match batch.len {
+            1 => Err(IoError),
+            _ => platform.write_pages(store, batch.first, batch.frames()),
+        };
+        for (index, &page) in (batch.first..).zip(batch.frames()) {
+            let written = whole.or_else(|_| platform.write_page(store, index, page));
+            let frame = self.memory.frame(page);
+            let pin = self.pin();
+            // Whoever has pinned the page may go on writing to it.
+            if written.is_err() || frame.counts().pins() > 0 {
+                self.objects.mark_dirty(&pin, object, index..index + 1);
+            }
+            match written {
+                Ok(()) => {
+                    done.pages += 1;
+                    self.events(&pin).page_writes.bump();
+                }
+                Err(error) => {
+                    object.errors.record();
+                    done.error = Some(error);
+                }
+            }
+            frame.clear(Flags::WRITEBACK);
+            self.release_page(&pin, page);
+        }
+    }
+}

@@ -16,7 +16,7 @@ mod profiles;
 pub mod published;
 mod zero;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bench::host::scratch::Scratch;
 use crate::excerpt;
@@ -28,11 +28,18 @@ use vellum_trace::cut::Selection;
 use vellum_trace::{TraceReader, TraceWriter};
 use zero::Task;
 
-/// Part of the kernel build that a quick reproduction replays: two seconds.
-const QUICK_WINDOW: Selection = Selection {
+/// Part of the kernel build that a quick reproduction replays: a second.
+const QUICK_BUILD: Selection = Selection {
     root: None,
     from_us: 40_000_000,
-    to_us: 42_000_000,
+    to_us: 41_000_000,
+};
+
+/// Part of the snapshot server that it replays: half a second.
+const QUICK_SERVER: Selection = Selection {
+    root: None,
+    from_us: 2_000_000,
+    to_us: 2_500_000,
 };
 
 /// Sources that can be reproduced.
@@ -56,11 +63,12 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
             )));
         }
     };
-    let part = QuickPart::of(setting, interrupt)?;
+    let traces = Traces::of(setting, interrupt)?;
     let task = Task {
         setting,
         interrupt,
-        build: &part.build,
+        build: &traces.build,
+        server: &traces.server,
     };
     let mut result = Reproduction {
         schema: SCHEMA,
@@ -116,32 +124,39 @@ fn notes(source: u8) -> Vec<String> {
     notes
 }
 
-/// The kernel build's trace, or a short part of it in a directory of its own.
-struct QuickPart {
+/// The long traces, or short parts of them in a directory of its own.
+struct Traces {
     build: PathBuf,
+    server: PathBuf,
     /// Removed when this goes.
     _scratch: Option<Scratch>,
 }
 
-impl QuickPart {
+impl Traces {
     fn of(setting: &Setting, interrupt: &Interrupt) -> Result<Self, Failure> {
-        let whole = setting.trace("kernel-build.vellum")?;
+        let build = setting.trace("kernel-build.vellum")?;
+        let server = setting.trace("snapshot-server.vellum")?;
         if !setting.quick {
             return Ok(Self {
-                build: whole,
+                build,
+                server,
                 _scratch: None,
             });
         }
         let parent = std::env::temp_dir();
         let scratch = Scratch::new(&parent, "reproduce");
         let scratch = scratch.doing(|| format!("making a directory in {}", parent.display()))?;
-        let build = scratch.path().join("kernel-build.vellum");
-        let trace = TraceReader::open(&whole).blame_input()?;
-        // Read once and thrown away.
-        let writer = TraceWriter::create(&build, 1)?;
-        excerpt::write(&trace, QUICK_WINDOW, writer, Style::Quiet, interrupt)?;
+        let part = |name: &str, whole: &Path, window: Selection| {
+            let path = scratch.path().join(name);
+            let trace = TraceReader::open(whole).blame_input()?;
+            // Read a few times and thrown away.
+            let writer = TraceWriter::create(&path, 1)?;
+            excerpt::write(&trace, window, writer, Style::Quiet, interrupt)?;
+            Ok::<_, Failure>(path)
+        };
         Ok(Self {
-            build,
+            build: part("kernel-build.vellum", &build, QUICK_BUILD)?,
+            server: part("snapshot-server.vellum", &server, QUICK_SERVER)?,
             _scratch: Some(scratch),
         })
     }

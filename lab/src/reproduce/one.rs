@@ -124,7 +124,7 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             .map(|(variant, _)| (*variant).to_owned())
             .collect();
         if task.setting.quick {
-            job.sizes = vec!["forks=16".to_owned()];
+            job.sizes = vec!["forks=4".to_owned()];
         }
         let findings = task.setting.run(&job, On::Core, task.interrupt)?;
         section
@@ -215,7 +215,7 @@ fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
         let mut job = Job::new("forkfault", &all);
         job.variants = ["read", "migrate"].map(str::to_owned).to_vec();
         if task.setting.quick {
-            job.sizes = vec!["forks=16".to_owned()];
+            job.sizes = vec!["forks=4".to_owned()];
         }
         let findings = task.setting.run(&job, On::Core, task.interrupt)?;
         let [read, migrated] = findings.runs.as_slice() else {
@@ -327,7 +327,7 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let mut job = Job::new("forkfault", &designs);
         job.sizes = vec![format!("stride={stride}"), format!("faults={faults}")];
         if task.setting.quick {
-            job.sizes.push("forks=16".to_owned());
+            job.sizes.push("forks=4".to_owned());
         }
         let findings = task.setting.run(&job, On::Core, task.interrupt)?;
         let run = findings.runs.first();
@@ -440,10 +440,7 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let sources = sources(section)?;
     for (what, trace) in [
         ("kernel build", task.build.to_owned()),
-        (
-            "snapshot server",
-            task.setting.trace("snapshot-server.vellum")?,
-        ),
+        ("snapshot server", task.server.to_owned()),
     ] {
         // One copy of the trace, whatever it is of.
         let mut job = Job::new("sdet", &designs("x86-64", &sources));
@@ -478,7 +475,7 @@ fn host(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let mut job = Job::new("forkfault", &["linux".to_owned()]);
     job.variants = ["read", "write", "cross"].map(str::to_owned).to_vec();
     if task.setting.quick {
-        job.sizes = vec!["forks=16".to_owned()];
+        job.sizes = vec!["forks=4".to_owned()];
     }
     let findings = task.setting.run(&job, On::Linux, task.interrupt)?;
     let mut table = Table::new(&["ns, medians", "fault", "95 %", "fork", "exit"]);

@@ -40,6 +40,8 @@ pub struct Task<'t> {
     pub interrupt: &'t Interrupt,
     /// The kernel build's trace, or the part of it that is replayed.
     pub build: &'t std::path::Path,
+    /// The snapshot server's trace, or the part of it that is replayed.
+    pub server: &'t std::path::Path,
 }
 
 /// A function that makes one section.
@@ -342,7 +344,7 @@ fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let setting = task.setting;
     let traces = [
         task.build.to_owned(),
-        setting.trace("snapshot-server.vellum")?,
+        task.server.to_owned(),
         setting.trace("sdet-like.vellum")?,
     ];
     for path in traces {

@@ -1,0 +1,275 @@
+//! What can be wrong with a description that is well-formed.
+
+use std::fmt;
+
+use super::figure::{Basis, Figure};
+use super::{Description, MOST_CPUS};
+
+/// One thing that is wrong: which key, what it has, what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flaw {
+    /// The key, with its tables.
+    pub key: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+/// All figures that a description has, with their keys.
+pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)> {
+    fn some<F: Figure>(figure: &Option<F>) -> Option<&dyn Figure> {
+        figure.as_ref().map(|figure| figure as &dyn Figure)
+    }
+    let Description {
+        lines,
+        memory,
+        bandwidth,
+        processor,
+        flush,
+        system,
+        ..
+    } = machine;
+    let all: [(&'static str, Option<&dyn Figure>); 29] = [
+        ("lines.hit", Some(&lines.hit)),
+        ("lines.update", Some(&lines.update)),
+        ("lines.sibling", some(&lines.sibling)),
+        ("lines.cluster", some(&lines.cluster)),
+        ("lines.socket", some(&lines.socket)),
+        ("lines.board", some(&lines.board)),
+        ("lines.system", some(&lines.system)),
+        ("lines.slot", Some(&lines.slot)),
+        ("memory.own", Some(&memory.own)),
+        ("memory.socket", some(&memory.socket)),
+        ("memory.board", some(&memory.board)),
+        ("memory.system", some(&memory.system)),
+        ("bandwidth.zero", Some(&bandwidth.zero)),
+        ("bandwidth.copy", Some(&bandwidth.copy)),
+        ("bandwidth.node", Some(&bandwidth.node)),
+        ("processor.work", Some(&processor.work)),
+        ("processor.store_buffer", Some(&processor.store_buffer)),
+        ("processor.shared_speed", some(&processor.shared_speed)),
+        ("flush.send", Some(&flush.send)),
+        ("flush.arrive", Some(&flush.arrive)),
+        ("flush.handle", Some(&flush.handle)),
+        ("flush.page", Some(&flush.page)),
+        ("flush.full", Some(&flush.full)),
+        ("flush.full_from", Some(&flush.full_from)),
+        ("system.trap", Some(&system.trap)),
+        ("system.syscall", Some(&system.syscall)),
+        ("system.sleep", Some(&system.sleep)),
+        ("system.wake", Some(&system.wake)),
+        ("system.wake_latency", Some(&system.wake_latency)),
+    ];
+    all.into_iter()
+        .filter_map(|(key, figure)| Some((key, figure?)))
+        .collect()
+}
+
+/// The range that a figure has to lie in, by unit.
+fn range(key: &str, unit: &str) -> (f64, f64) {
+    match (key, unit) {
+        ("processor.store_buffer" | "flush.full_from", _) => (1.0, 4096.0),
+        (_, "share") => (0.05, 1.0),
+        (_, "gb_per_s") => (0.01, 10_000.0),
+        // Nothing may be free: time has to pass in every loop.
+        ("lines.hit" | "lines.update", _) => (0.1, 1e6),
+        _ => (0.0, 1e9),
+    }
+}
+
+/// Everything that is wrong.
+pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    let mut flaw = |key: &str, message: String| {
+        let key = key.to_owned();
+        flaws.push(Flaw { key, message });
+    };
+    let topology = &machine.topology;
+    let levels = [
+        ("threads_per_core", topology.threads_per_core, 2),
+        ("cores_per_cluster", topology.cores_per_cluster, MOST_CPUS),
+        (
+            "clusters_per_socket",
+            topology.clusters_per_socket,
+            MOST_CPUS,
+        ),
+        ("sockets_per_board", topology.sockets_per_board, MOST_CPUS),
+        ("boards", topology.boards, MOST_CPUS),
+        ("nodes_per_socket", topology.nodes_per_socket, MOST_CPUS),
+    ];
+    let mut sound = true;
+    for (key, count, most) in levels {
+        if !(1..=most).contains(&count) {
+            sound = false;
+            flaw(
+                &format!("topology.{key}"),
+                format!("{count}: expected a number from 1 to {most}"),
+            );
+        }
+    }
+    if sound {
+        if machine.cpus() > MOST_CPUS {
+            let cpus = machine.cpus();
+            flaw(
+                "topology",
+                format!("{cpus} CPUs: expected at most {MOST_CPUS}"),
+            );
+        }
+        let (clusters, nodes) = (topology.clusters_per_socket, topology.nodes_per_socket);
+        if clusters % nodes != 0 {
+            flaw(
+                "topology.nodes_per_socket",
+                format!("{nodes}: expected a divisor of the {clusters} clusters of a socket"),
+            );
+        }
+        for (key, exists, given, why) in optional(machine) {
+            match (exists, given) {
+                (true, false) => flaw(key, format!("missing: expected, because {why}")),
+                (false, true) => flaw(
+                    key,
+                    format!("expected not to be there, because it is not so that {why}"),
+                ),
+                _ => {}
+            }
+        }
+    }
+    if machine.title.trim().is_empty() {
+        flaw("title", "empty: expected what the machine is".to_owned());
+    }
+    let mut sources = vec![("topology", topology.source.as_str())];
+    for (key, figure) in figures(machine) {
+        sources.push((key, figure.source()));
+        let (least, most) = range(key, figure.unit());
+        let value = figure.value();
+        let unit = figure.unit();
+        if !(least..=most).contains(&value) {
+            flaw(
+                &format!("{key}.{unit}"),
+                format!("{value}: expected {least} to {most}"),
+            );
+        } else if unit == "count" && value.fract() != 0.0 {
+            flaw(
+                &format!("{key}.{unit}"),
+                format!("{value}: expected a whole number"),
+            );
+        }
+    }
+    for (key, source) in sources {
+        if Basis::of(source).is_none() {
+            let words = Basis::ALL.map(|basis| format!("\"{}: \"", basis.word()));
+            flaw(
+                &format!("{key}.source"),
+                format!(
+                    "\"{source}\": expected {} and then from where",
+                    words.join(" or ")
+                ),
+            );
+        }
+    }
+    for [near, far] in ascending(machine) {
+        if let (Some((near_key, near)), Some((key, far))) = (near, far)
+            && near > far
+        {
+            flaw(
+                key,
+                format!("{far} ns is less than the {near} ns of {near_key}"),
+            );
+        }
+    }
+    flaws
+}
+
+/// Keys that are there if and only if the topology has what they are about:
+/// key, whether it has, whether the key is there, and what is so if it has.
+fn optional(machine: &Description) -> [(&'static str, bool, bool, &'static str); 9] {
+    let Description {
+        topology,
+        lines,
+        memory,
+        processor,
+        ..
+    } = machine;
+    let threads = (
+        topology.threads_per_core > 1,
+        "a core has several threads (topology.threads_per_core)",
+    );
+    let cores = (
+        topology.cores_per_cluster > 1,
+        "a cluster has several cores (topology.cores_per_cluster)",
+    );
+    let clusters = (
+        topology.clusters_per_socket > 1,
+        "a socket has several clusters (topology.clusters_per_socket)",
+    );
+    let sockets = (
+        topology.sockets_per_board > 1,
+        "a board has several sockets (topology.sockets_per_board)",
+    );
+    let boards = (
+        topology.boards > 1,
+        "there are several boards (topology.boards)",
+    );
+    let nodes = (
+        topology.nodes_per_socket > 1,
+        "a socket has several nodes (topology.nodes_per_socket)",
+    );
+    let row = |key, (exists, why), given| (key, exists, given, why);
+    [
+        row("lines.sibling", threads, lines.sibling.is_some()),
+        row("lines.cluster", cores, lines.cluster.is_some()),
+        row("lines.socket", clusters, lines.socket.is_some()),
+        row("lines.board", sockets, lines.board.is_some()),
+        row("lines.system", boards, lines.system.is_some()),
+        row("memory.socket", nodes, memory.socket.is_some()),
+        row("memory.board", sockets, memory.board.is_some()),
+        row("memory.system", boards, memory.system.is_some()),
+        row(
+            "processor.shared_speed",
+            threads,
+            processor.shared_speed.is_some(),
+        ),
+    ]
+}
+
+type Step = Option<(&'static str, f64)>;
+
+/// Pairs of which the second may not be less than the first. A level that is not
+/// there is passed over.
+fn ascending(machine: &Description) -> Vec<[Step; 2]> {
+    let Description { lines, memory, .. } = machine;
+    let lines = [
+        Some(("lines.hit", lines.hit.ns)),
+        lines
+            .cluster
+            .as_ref()
+            .map(|time| ("lines.cluster", time.ns)),
+        lines.socket.as_ref().map(|time| ("lines.socket", time.ns)),
+        lines.board.as_ref().map(|time| ("lines.board", time.ns)),
+        lines.system.as_ref().map(|time| ("lines.system", time.ns)),
+    ];
+    let memory = [
+        Some(("memory.own", memory.own.ns)),
+        memory
+            .socket
+            .as_ref()
+            .map(|time| ("memory.socket", time.ns)),
+        memory.board.as_ref().map(|time| ("memory.board", time.ns)),
+        memory
+            .system
+            .as_ref()
+            .map(|time| ("memory.system", time.ns)),
+    ];
+    let pairs = |steps: &[Step]| {
+        let there: Vec<Step> = steps.iter().copied().filter(Option::is_some).collect();
+        let pairs: Vec<[Step; 2]> = there.windows(2).map(|pair| [pair[0], pair[1]]).collect();
+        pairs
+    };
+    let mut all = pairs(&lines);
+    all.extend(pairs(&memory));
+    all
+}

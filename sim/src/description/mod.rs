@@ -1,0 +1,287 @@
+//! Machine descriptions: what a simulated machine consists of and what everything on
+//! it costs, each figure with its source.
+//!
+//! A description is a TOML file. `docs/many-cpus.md` says what each key means and how to
+//! write one.
+
+mod check;
+mod figure;
+mod shipped;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+pub use self::check::Flaw;
+pub use self::figure::{Basis, Count, Rate, Share, Time};
+pub use self::shipped::{SHIPPED, Shipped};
+
+/// Most CPUs that a description may have.
+pub const MOST_CPUS: usize = 1024;
+
+/// A machine.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// What it is, in a line.
+    pub title: String,
+    /// What is to be known about the figures as a whole.
+    pub notes: String,
+    /// Cores, and what they have in common.
+    pub topology: Topology,
+    /// Cache lines that a core has or gets from another.
+    pub lines: Lines,
+    /// Cache lines that no core has.
+    pub memory: Memory,
+    /// Bytes in bulk.
+    pub bandwidth: Bandwidth,
+    /// What else the processors do.
+    pub processor: Processor,
+    /// Shootdowns.
+    pub flush: FlushPrices,
+    /// What an operating system adds.
+    pub system: SystemPrices,
+}
+
+/// Cores from the inside out. Each level has the same number of parts everywhere.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Hardware threads of a core, 1 or 2. Each is a CPU.
+    pub threads_per_core: usize,
+    /// Cores that share their last cache.
+    pub cores_per_cluster: usize,
+    /// Clusters of a socket.
+    pub clusters_per_socket: usize,
+    /// Sockets that are joined directly.
+    pub sockets_per_board: usize,
+    /// Boards, joined by something slower.
+    pub boards: usize,
+    /// Nodes that the memory of a socket is divided into; each has as many clusters.
+    pub nodes_per_socket: usize,
+    /// Where this is from.
+    pub source: String,
+}
+
+/// Times of cache lines that some core has. A level that the topology does not have
+/// has no figure.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lines {
+    /// An access to a line that the core has.
+    pub hit: Time,
+    /// An atomic update of a line that the core owns.
+    pub update: Time,
+    /// A line that the other thread of the core wrote last.
+    pub sibling: Option<Time>,
+    /// From another core of the cluster.
+    pub cluster: Option<Time>,
+    /// From another cluster of the socket.
+    pub socket: Option<Time>,
+    /// From another socket of the board.
+    pub board: Option<Time>,
+    /// From another board.
+    pub system: Option<Time>,
+    /// How long a line that several cores read is busy with one of them.
+    pub slot: Time,
+}
+
+/// Times of cache lines that only memory has.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Memory of the core's node.
+    pub own: Time,
+    /// Memory of another node of the socket.
+    pub socket: Option<Time>,
+    /// Memory of another socket of the board.
+    pub board: Option<Time>,
+    /// Memory of another board.
+    pub system: Option<Time>,
+}
+
+/// Rates of bytes in bulk.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bandwidth {
+    /// One core zeroes pages.
+    pub zero: Rate,
+    /// One core copies pages, counting each byte once.
+    pub copy: Rate,
+    /// What a node's memory delivers to all cores together.
+    pub node: Rate,
+}
+
+/// What a processor does beside moving lines.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processor {
+    /// The instructions before each reported access.
+    pub work: Time,
+    /// Stores that wait for their lines while the core goes on.
+    pub store_buffer: Count,
+    /// Speed of a thread while its sibling is busy, as a share of its speed alone.
+    pub shared_speed: Option<Share>,
+}
+
+/// Times of shootdowns.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlushPrices {
+    /// The sender, for each CPU that it interrupts.
+    pub send: Time,
+    /// From sending to the first instruction of the handler.
+    pub arrive: Time,
+    /// The handler beside the invalidations, which ends with its answer.
+    pub handle: Time,
+    /// To forget one page.
+    pub page: Time,
+    /// To forget all pages of a space, and to fetch again what is needed.
+    pub full: Time,
+    /// Pages from which on everything is forgotten instead.
+    pub full_from: Count,
+}
+
+/// Times of an operating system.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemPrices {
+    /// A page-fault trap: entry and return.
+    pub trap: Time,
+    /// A system call: entry and return.
+    pub syscall: Time,
+    /// To go to sleep: the switch to another task or to idling.
+    pub sleep: Time,
+    /// To wake somebody, for who wakes.
+    pub wake: Time,
+    /// From being woken to running.
+    pub wake_latency: Time,
+}
+
+/// Why there is no description.
+#[derive(Debug, thiserror::Error)]
+pub enum DescriptionError {
+    /// The file cannot be read.
+    #[error("cannot read the machine description {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is not TOML, or lacks a key, or has one that does not exist.
+    #[error("{file}: {message}")]
+    Syntax {
+        /// Name of the file.
+        file: String,
+        /// What was found where, and what was expected.
+        message: String,
+    },
+    /// The figures cannot be those of a machine.
+    #[error("{}", list(.file, .flaws))]
+    Flaws {
+        /// Name of the file.
+        file: String,
+        /// All that is wrong with it.
+        flaws: Vec<Flaw>,
+    },
+    /// No description has that name.
+    #[error(
+        "no machine is called \"{name}\"; there are {}; or name a file that ends in .toml",
+        names()
+    )]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+}
+
+fn list(file: &str, flaws: &[Flaw]) -> String {
+    let lines: Vec<String> = flaws.iter().map(|flaw| format!("{file}: {flaw}")).collect();
+    lines.join("\n")
+}
+
+fn names() -> String {
+    let names: Vec<&str> = SHIPPED.iter().map(|machine| machine.name).collect();
+    names.join(", ")
+}
+
+impl Description {
+    /// The description in `text`. Messages call it `file`.
+    ///
+    /// # Errors
+    /// [`DescriptionError::Syntax`] or [`DescriptionError::Flaws`].
+    pub fn parse(text: &str, file: &str) -> Result<Description, DescriptionError> {
+        let description: Description =
+            toml::from_str(text).map_err(|error| DescriptionError::Syntax {
+                file: file.to_owned(),
+                message: error.to_string().trim_end().to_owned(),
+            })?;
+        let flaws = check::flaws(&description);
+        if flaws.is_empty() {
+            Ok(description)
+        } else {
+            let file = file.to_owned();
+            Err(DescriptionError::Flaws { file, flaws })
+        }
+    }
+
+    /// The description in a file.
+    ///
+    /// # Errors
+    /// Any [`DescriptionError`] but the last.
+    pub fn read(path: &Path) -> Result<Description, DescriptionError> {
+        let text = std::fs::read_to_string(path).map_err(|source| DescriptionError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Description::parse(&text, &path.display().to_string())
+    }
+
+    /// The shipped description of that name, or that in the file if `name` ends in
+    /// `.toml`.
+    ///
+    /// # Errors
+    /// Any [`DescriptionError`].
+    pub fn named(name: &str) -> Result<Description, DescriptionError> {
+        if name.ends_with(".toml") {
+            return Description::read(Path::new(name));
+        }
+        let machine = SHIPPED.iter().find(|machine| machine.name == name);
+        let machine = machine.ok_or_else(|| DescriptionError::Unknown {
+            name: name.to_owned(),
+        })?;
+        Description::parse(machine.text, machine.file)
+    }
+
+    /// Number of cores.
+    pub fn cores(&self) -> usize {
+        let topology = &self.topology;
+        topology.cores_per_cluster
+            * topology.clusters_per_socket
+            * topology.sockets_per_board
+            * topology.boards
+    }
+
+    /// Number of CPUs: hardware threads.
+    pub fn cpus(&self) -> usize {
+        self.cores() * self.topology.threads_per_core
+    }
+
+    /// Number of memory nodes.
+    pub fn nodes(&self) -> usize {
+        let topology = &self.topology;
+        topology.nodes_per_socket * topology.sockets_per_board * topology.boards
+    }
+
+    /// The figures by what they rest on, in the order of [`Basis::ALL`].
+    pub fn bases(&self) -> [usize; Basis::ALL.len()] {
+        let mut counts = [0; Basis::ALL.len()];
+        for (_, figure) in check::figures(self) {
+            if let Some(basis) = Basis::of(figure.source()) {
+                counts[basis as usize] += 1;
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,495 @@
+//! Who has which cache line, and what getting one costs.
+//!
+//! A line is owned by one core, shared by several, or in memory only. Caches never
+//! evict: what a core has got it keeps until another writes it. A line serves one
+//! transfer at a time, so that cores which want it at once queue up; of a line that
+//! several cores have, a reader takes up only a slot.
+
+use vellum::platform::NodeId;
+
+use crate::description::Description;
+use crate::places::{PAGE_LINES, Places, Slot, Spot};
+use crate::profile::LineCosts;
+use crate::topology::{Level, Topology};
+
+/// No core, no CPU.
+pub(crate) const NOBODY: u16 = u16::MAX;
+
+/// A line of the directory: its page and its number there.
+pub(crate) type LineId = u32;
+
+/// What is known of one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// When it can be transferred again.
+    free_at: u64,
+    /// Last access while only one CPU had ever used it.
+    touched: u64,
+    /// Set of cores that share it; 0 if none does.
+    sharers: u32,
+    /// How often it was written.
+    pub(crate) version: u32,
+    /// The core that owns it.
+    owner: u16,
+    /// The first CPU that used it.
+    first: u16,
+    /// The CPU of the owner that used it last.
+    near: u16,
+    /// First of the CPUs that spin on it.
+    pub(crate) waiters: u16,
+    /// Words that were written since it has its owner, a bit each.
+    words: u8,
+    /// Uses by the first CPU, up to [`SETTLED`].
+    uses: u8,
+    /// Whether several CPUs have used it.
+    common: bool,
+}
+
+const NEW: Line = Line {
+    free_at: 0,
+    touched: 0,
+    sharers: 0,
+    version: 0,
+    owner: NOBODY,
+    first: NOBODY,
+    near: NOBODY,
+    waiters: NOBODY,
+    words: 0,
+    uses: 0,
+    common: false,
+};
+
+/// Uses of a line by one CPU alone after which it counts as that CPU's own.
+const SETTLED: u8 = 64;
+
+/// Who makes an access, when, and to which words of the line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    pub(crate) cpu: u16,
+    pub(crate) core: u32,
+    pub(crate) now: u64,
+    pub(crate) words: u8,
+}
+
+/// How an access went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Served {
+    /// When it is done.
+    pub(crate) at: u64,
+    /// From how far the line came; `None` if the core had it.
+    pub(crate) from: Option<Level>,
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Write {
+    Store,
+    Update,
+}
+
+/// The lines of all places.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) topology: Topology,
+    pub(crate) places: Places,
+    pages: Vec<[Line; PAGE_LINES]>,
+    spots: Vec<Spot>,
+    costs: Vec<Option<Box<[LineCosts; PAGE_LINES]>>>,
+    sharers: SharerSets,
+    /// When the memory of each node is free.
+    nodes: Vec<u64>,
+    hit: u64,
+    update: u64,
+    slot: u64,
+    /// How long a line keeps a node's memory busy.
+    line_from_node: u64,
+}
+
+impl Directory {
+    pub(crate) fn new(machine: &Description, places: Places) -> Directory {
+        let topology = Topology::new(machine);
+        Directory {
+            sharers: SharerSets::new(topology.cores),
+            topology,
+            places,
+            pages: Vec::new(),
+            spots: Vec::new(),
+            costs: Vec::new(),
+            nodes: vec![0; machine.nodes()],
+            hit: machine.lines.hit.ps(),
+            update: machine.lines.update.ps(),
+            slot: machine.lines.slot.ps(),
+            line_from_node: machine.bandwidth.node.ps(crate::places::LINE as u64),
+        }
+    }
+
+    /// The line at an offset of a place.
+    #[inline]
+    pub(crate) fn line_at(&mut self, place: u16, offset: usize) -> LineId {
+        let (spot, line) = Places::spot(place, offset);
+        let slot = self.places.slot(place, offset);
+        let page = match *slot {
+            Slot::Lines(page) => page,
+            Slot::Untouched | Slot::Filled(_) => {
+                let page = self.pages.len() as u32;
+                let owner = match *slot {
+                    Slot::Filled(core) => core,
+                    _ => NOBODY,
+                };
+                *slot = Slot::Lines(page);
+                self.pages.push([Line { owner, ..NEW }; PAGE_LINES]);
+                self.spots.push(spot);
+                self.costs.push(None);
+                page
+            }
+        };
+        page * PAGE_LINES as u32 + line as u32
+    }
+
+    #[inline]
+    pub(crate) fn line(&mut self, id: LineId) -> &mut Line {
+        let id = id as usize;
+        &mut self.pages[id / PAGE_LINES][id % PAGE_LINES]
+    }
+
+    fn home(&self, id: LineId) -> NodeId {
+        let spot = self.spots[id as usize / PAGE_LINES];
+        self.places.home(spot.place, Places::offset(spot))
+    }
+
+    /// Whether `cpu` has used the line so often, and nobody else ever, that it can do so
+    /// without regard to the others' clocks.
+    #[inline]
+    pub(crate) fn is_private(&mut self, id: LineId, cpu: u16) -> bool {
+        let line = self.line(id);
+        !line.common && line.first == cpu && line.uses == SETTLED
+    }
+
+    /// Notes who uses the line; returns when it can be used. The first user may have run
+    /// ahead of the second, who then sees what it did there: so the second comes after.
+    #[inline]
+    fn note(&mut self, id: LineId, by: By) -> u64 {
+        let line = self.line(id);
+        if line.common {
+            return by.now;
+        }
+        if line.first == NOBODY {
+            line.first = by.cpu;
+        }
+        if line.first == by.cpu {
+            line.touched = by.now;
+            line.uses = (line.uses + 1).min(SETTLED);
+            return by.now;
+        }
+        line.common = true;
+        by.now.max(line.touched)
+    }
+
+    /// Reads from the line.
+    pub(crate) fn read(&mut self, id: LineId, by: By) -> Served {
+        let now = self.note(id, by);
+        let line = *self.line(id);
+        let hit = Served {
+            at: now + self.hit,
+            from: None,
+        };
+        if u32::from(line.owner) == by.core {
+            return self.sibling_had(id, by, now).unwrap_or(hit);
+        }
+        if line.sharers != 0 && self.sharers.contains(line.sharers, by.core) {
+            return hit;
+        }
+        let start = now.max(line.free_at);
+        let home = self.home(id);
+        let (level, price) = if line.owner != NOBODY {
+            let owner = u32::from(line.owner);
+            let (level, price) = self.topology.transfer(by.core, owner, home);
+            let set = self.sharers.new_set();
+            self.sharers.insert(set, owner);
+            self.sharers.insert(set, by.core);
+            let line = self.line(id);
+            line.owner = NOBODY;
+            line.sharers = set;
+            line.free_at = start + price;
+            (level, price)
+        } else if line.sharers != 0 {
+            let nearest = self.sharers.nearest(&self.topology, line.sharers, by.core);
+            let (level, price) = self.topology.transfer(by.core, nearest, home);
+            self.sharers.insert(line.sharers, by.core);
+            let slot = self.slot;
+            self.line(id).free_at = start + slot;
+            (level, price)
+        } else {
+            let (level, price) = self.fetch(by.core, home, start);
+            let line = self.line(id);
+            line.owner = by.core as u16;
+            line.near = by.cpu;
+            line.free_at = start + price;
+            (level, price)
+        };
+        let served = Served {
+            at: start + price,
+            from: Some(level),
+        };
+        self.note_miss(id, by, &line, served, false);
+        served
+    }
+
+    /// Writes to the line, for which the core has to own it.
+    pub(crate) fn write(&mut self, id: LineId, by: By, how: Write) -> Served {
+        let now = self.note(id, by);
+        let line = *self.line(id);
+        let served = if u32::from(line.owner) == by.core {
+            // It may still be on its way here, for a store before.
+            let start = now.max(line.free_at);
+            let price = match how {
+                Write::Store => self.hit,
+                Write::Update => self.update,
+            };
+            self.sibling_had(id, by, start).unwrap_or(Served {
+                at: start + price,
+                from: None,
+            })
+        } else {
+            let start = now.max(line.free_at);
+            let home = self.home(id);
+            let (level, price) = if line.owner != NOBODY {
+                self.topology.transfer(by.core, u32::from(line.owner), home)
+            } else if line.sharers != 0 {
+                let level = self.sharers.farthest(&self.topology, line.sharers, by.core);
+                let level = if level > Level::Cluster {
+                    level.max(self.topology.to_memory(by.core, home))
+                } else {
+                    level
+                };
+                self.sharers.free(line.sharers);
+                (level, self.topology.transfer_at(level))
+            } else {
+                self.fetch(by.core, home, start)
+            };
+            Served {
+                at: start + price,
+                from: Some(level),
+            }
+        };
+        let owned = u32::from(line.owner) == by.core;
+        let now_line = self.line(id);
+        now_line.owner = by.core as u16;
+        now_line.near = by.cpu;
+        now_line.sharers = 0;
+        now_line.free_at = served.at;
+        now_line.version = now_line.version.wrapping_add(1);
+        now_line.words = if owned {
+            line.words | by.words
+        } else {
+            by.words
+        };
+        if served.from.is_some() {
+            self.note_miss(id, by, &line, served, true);
+        }
+        served
+    }
+
+    /// The price of an owned line that the other thread of the core used last.
+    fn sibling_had(&mut self, id: LineId, by: By, start: u64) -> Option<Served> {
+        let price = self.topology.transfer_at(Level::Core);
+        let line = self.line(id);
+        if line.near == by.cpu || line.near == NOBODY {
+            line.near = by.cpu;
+            return None;
+        }
+        line.near = by.cpu;
+        Some(Served {
+            at: start + price,
+            from: Some(Level::Core),
+        })
+    }
+
+    /// A line from memory: the price with the wait for the node.
+    fn fetch(&mut self, core: u32, home: NodeId, start: u64) -> (Level, u64) {
+        let (level, price) = self.topology.memory_price(core, home);
+        let busy = self.line_from_node;
+        let begun = self.occupy(home, start, busy);
+        (level, begun - start + price)
+    }
+
+    /// Keeps a node's memory busy for a time; returns when that begins.
+    fn occupy(&mut self, node: NodeId, start: u64, busy: u64) -> u64 {
+        let free_at = &mut self.nodes[usize::from(node.0)];
+        let begun = start.max(*free_at);
+        *free_at = begun + busy;
+        begun
+    }
+
+    /// Moves bytes in bulk from or to memory; returns when the node is done with them.
+    pub(crate) fn stream(&mut self, place: u16, offset: usize, start: u64, busy: u64) -> u64 {
+        let node = self.places.home(place, offset);
+        self.occupy(node, start, busy) + busy
+    }
+
+    /// Bytes of a place were written in bulk, until `at`. Calls `woken` with each line
+    /// that somebody spins on.
+    pub(crate) fn fill(
+        &mut self,
+        (place, offset): (u16, usize),
+        bytes: usize,
+        by: By,
+        at: u64,
+        mut woken: impl FnMut(&mut Directory, LineId),
+    ) {
+        let end = offset + bytes.min(self.places.left(place, offset));
+        let page_bytes = PAGE_LINES * crate::places::LINE;
+        let mut from = offset;
+        while from < end {
+            let to = end.min((from / page_bytes + 1) * page_bytes);
+            let slot = self.places.slot(place, from);
+            let whole = to - from == page_bytes;
+            match *slot {
+                Slot::Untouched | Slot::Filled(_) if whole => {
+                    *slot = Slot::Filled(by.core as u16);
+                }
+                _ => {
+                    for offset in (from..to).step_by(crate::places::LINE) {
+                        let id = self.line_at(place, offset);
+                        self.take_over(id, by, at);
+                        woken(self, id);
+                    }
+                }
+            }
+            from = to;
+        }
+    }
+
+    fn take_over(&mut self, id: LineId, by: By, at: u64) {
+        self.note(id, by);
+        let set = core::mem::take(&mut self.line(id).sharers);
+        if set != 0 {
+            self.sharers.free(set);
+        }
+        let line = self.line(id);
+        line.owner = by.core as u16;
+        line.near = by.cpu;
+        line.words = u8::MAX;
+        line.version = line.version.wrapping_add(1);
+        line.free_at = line.free_at.max(at);
+    }
+
+    fn note_miss(&mut self, id: LineId, by: By, before: &Line, served: Served, writes: bool) {
+        let hit = self.hit;
+        let costs = self.costs(id);
+        costs.lost += (served.at - by.now).saturating_sub(hit);
+        if writes {
+            costs.write_misses += 1;
+        } else {
+            costs.read_misses += 1;
+        }
+        // Another CPU wrote it, but not what this one is after.
+        if before.version > 0 && before.near != by.cpu && before.words & by.words == 0 {
+            costs.false_misses += 1;
+        }
+    }
+
+    pub(crate) fn costs(&mut self, id: LineId) -> &mut LineCosts {
+        let id = id as usize;
+        let page = &mut self.costs[id / PAGE_LINES];
+        let page = page.get_or_insert_with(|| Box::new([LineCosts::default(); PAGE_LINES]));
+        &mut page[id % PAGE_LINES]
+    }
+
+    /// Every line with costs: name of its place, offset there, costs.
+    pub(crate) fn all_costs(&self) -> impl Iterator<Item = (&str, usize, LineCosts)> {
+        let pages = self.spots.iter().zip(&self.costs);
+        pages.flat_map(|(spot, costs)| {
+            let name = self.places.name(spot.place);
+            let lines = costs.iter().flat_map(|page| page.iter().enumerate());
+            lines
+                .filter(|(_, costs)| **costs != LineCosts::default())
+                .map(move |(line, costs)| {
+                    let offset = Places::offset(*spot) + line * crate::places::LINE;
+                    (name, offset, *costs)
+                })
+        })
+    }
+}
+
+/// Sets of cores, numbered from 1.
+#[derive(Debug)]
+struct SharerSets {
+    /// Words of one set.
+    width: usize,
+    words: Vec<u64>,
+    free: Vec<u32>,
+}
+
+impl SharerSets {
+    fn new(cores: u32) -> SharerSets {
+        let width = (cores as usize).div_ceil(64);
+        SharerSets {
+            width,
+            words: vec![0; width],
+            free: Vec::new(),
+        }
+    }
+
+    fn words(&self, set: u32) -> &[u64] {
+        &self.words[set as usize * self.width..][..self.width]
+    }
+
+    fn new_set(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            let set = self.words.len() / self.width;
+            self.words.resize(self.words.len() + self.width, 0);
+            set as u32
+        })
+    }
+
+    fn free(&mut self, set: u32) {
+        self.words[set as usize * self.width..][..self.width].fill(0);
+        self.free.push(set);
+    }
+
+    fn insert(&mut self, set: u32, core: u32) {
+        self.words[set as usize * self.width + core as usize / 64] |= 1 << (core % 64);
+    }
+
+    fn contains(&self, set: u32, core: u32) -> bool {
+        self.words(set)[core as usize / 64] & 1 << (core % 64) != 0
+    }
+
+    /// The first member that is not below `from` and below `end`.
+    fn first_in(&self, set: u32, (from, end): (u32, u32)) -> Option<u32> {
+        let words = self.words(set);
+        let mut at = from;
+        while at < end {
+            let rest = words[at as usize / 64] >> (at % 64);
+            if rest != 0 {
+                let found = at + rest.trailing_zeros();
+                return (found < end).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// A member that is as near to `core` as any, which is not one itself.
+    fn nearest(&self, topology: &Topology, set: u32, core: u32) -> u32 {
+        Level::ALL
+            .into_iter()
+            .find_map(|level| self.first_in(set, topology.within(core, level)))
+            .unwrap_or(core)
+    }
+
+    /// How far the farthest member but `core` is.
+    fn farthest(&self, topology: &Topology, set: u32, core: u32) -> Level {
+        let beyond = |level| {
+            let (from, end) = topology.within(core, level);
+            self.first_in(set, (0, from)).is_some()
+                || self.first_in(set, (end, topology.cores)).is_some()
+        };
+        let levels = [Level::Cluster, Level::Socket, Level::Board];
+        levels
+            .into_iter()
+            .find(|&level| !beyond(level))
+            .unwrap_or(Level::System)
+    }
+}

@@ -1,0 +1,163 @@
+//! Where what a manager allocates lies: an allocator whose memory can be placed.
+//!
+//! The core asks the global allocator for memory only while a manager is made
+//! (invariant 13). With [`PlacedHeap`] as the global allocator, whatever is allocated in
+//! [`PlacedHeap::fill`] lies one thing after the other in one range of memory, which
+//! can be placed: where a thing lies in it does not depend on the host. All else goes
+//! to the system's allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Address space for all ranges of a process, which take up memory as they are used.
+const RESERVED: usize = 1 << 40;
+/// Alignment of a range.
+const ALIGNMENT: usize = 2 << 20;
+
+/// First address of the reserved space; 0 before the first range is made.
+static START: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of it that ranges have.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// What is left of the range that this thread fills: next address and end.
+    static FILLING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// A global allocator that can fill ranges of memory in order.
+///
+/// ```
+/// #[global_allocator]
+/// static HEAP: vellum_sim::PlacedHeap = vellum_sim::PlacedHeap;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedHeap;
+
+/// Memory that was filled in order. It stays for as long as the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// Its first byte.
+    pub start: *const u8,
+    /// How many bytes were used.
+    pub bytes: usize,
+}
+
+/// Why nothing was filled.
+#[derive(Debug, thiserror::Error)]
+pub enum HeapError {
+    /// [`PlacedHeap`] is not the global allocator of the program.
+    #[error("the program's global allocator is not `vellum_sim::PlacedHeap`")]
+    NotInstalled,
+    /// The host has no such range.
+    #[error("no address space for {bytes} bytes of placed memory: {source}")]
+    NoSpace {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl PlacedHeap {
+    /// Does `make` with everything that the calling thread allocates meanwhile in one
+    /// range of at most `bytes` bytes. What is freed is not used again, even later.
+    ///
+    /// # Errors
+    /// [`HeapError`].
+    pub fn fill<T>(bytes: usize, make: impl FnOnce() -> T) -> Result<(T, Filled), HeapError> {
+        struct Fill((usize, usize));
+        impl Drop for Fill {
+            fn drop(&mut self) {
+                FILLING.set(self.0);
+            }
+        }
+        let start = range(bytes).map_err(|source| HeapError::NoSpace { bytes, source })?;
+        let before = Fill(FILLING.replace((start, start + bytes)));
+        let probe = Box::new([0u64; 8]);
+        let installed = is_ours(ptr::from_ref(&*probe).addr());
+        let made = installed.then(make);
+        let (next, _) = FILLING.get();
+        drop(before);
+        let made = made.ok_or(HeapError::NotInstalled)?;
+        let filled = Filled {
+            start: ptr::with_exposed_provenance(start),
+            bytes: next - start,
+        };
+        Ok((made, filled))
+    }
+}
+
+/// A range that nobody else has, readable and writable, all zero.
+fn range(bytes: usize) -> std::io::Result<usize> {
+    static MADE: OnceLock<Result<usize, i32>> = OnceLock::new();
+    let reserved = MADE.get_or_init(|| {
+        // SAFETY: a new mapping at an address of the host's choice.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                RESERVED,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+        }
+        let start = start.expose_provenance().next_multiple_of(ALIGNMENT);
+        START.store(start, Ordering::Release);
+        Ok(start)
+    });
+    let start = reserved.map_err(std::io::Error::from_raw_os_error)?;
+    let size = bytes.next_multiple_of(ALIGNMENT);
+    let taken = TAKEN.fetch_add(size, Ordering::Relaxed);
+    if taken + size > RESERVED - ALIGNMENT {
+        TAKEN.fetch_sub(size, Ordering::Relaxed);
+        return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
+    }
+    let address: *mut libc::c_void = ptr::with_exposed_provenance_mut(start + taken);
+    // SAFETY: the range is inside of the reservation, and nobody else's.
+    let result = unsafe { libc::mprotect(address, size, libc::PROT_READ | libc::PROT_WRITE) };
+    if result == 0 {
+        Ok(start + taken)
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Whether the address is in the reserved space.
+#[inline]
+fn is_ours(address: usize) -> bool {
+    let start = START.load(Ordering::Relaxed);
+    start != 0 && address.wrapping_sub(start) < RESERVED - ALIGNMENT
+}
+
+// SAFETY: what is allocated is either the system allocator's, or the next bytes of a
+// range that the calling thread alone fills and that stays for good. Which of the two it
+// is its address tells.
+unsafe impl GlobalAlloc for PlacedHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (next, end) = FILLING.get();
+        if end == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { System.alloc(layout) };
+        }
+        let at = next.next_multiple_of(layout.align());
+        if at > end || end - at < layout.size() {
+            return ptr::null_mut();
+        }
+        FILLING.set((at + layout.size(), end));
+        ptr::with_exposed_provenance_mut(at)
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if !is_ours(pointer.addr()) {
+            // SAFETY: the caller's promise; not from a range, so the system's.
+            unsafe { System.dealloc(pointer, layout) }
+        }
+    }
+}

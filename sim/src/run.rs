@@ -1,0 +1,602 @@
+//! Running a program on all CPUs: one coroutine each, on the calling thread, the CPU
+//! with the lowest clock first.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::Once;
+
+use corosensei::stack::{DefaultStack, Stack};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use vellum::platform::{CpuId, NodeId};
+use vellum::sync::report::{Access, Kind, listen};
+
+use crate::description::{Description, MOST_CPUS};
+use crate::directory::{Directory, NOBODY};
+use crate::net::{Hole, Net};
+use crate::places::{Homes, PlaceError, Places};
+use crate::profile::LineProfile;
+use crate::random::Random;
+use crate::state::{Activity, CpuTotals, State, Target};
+
+/// Bytes of a CPU's stack.
+const STACK_BYTES: usize = 256 << 10;
+
+thread_local! {
+    /// The run whose CPU this thread is being.
+    static ACTIVE: Cell<*const Run> = const { Cell::new(ptr::null()) };
+}
+
+/// A machine that programs can be run on, with what they share.
+#[derive(Debug)]
+pub struct Simulation {
+    machine: Description,
+    cpus: usize,
+    seed: u64,
+    start_within_ns: u64,
+    limit_ns: u64,
+    places: Places,
+    checked: bool,
+}
+
+/// Why there is no machine with so many CPUs.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{asked} CPUs: {title} has {has}; a simulated machine has at least one, and no more than its description"
+)]
+pub struct TooManyCpus {
+    /// CPUs asked for.
+    pub asked: usize,
+    /// CPUs that the description has.
+    pub has: usize,
+    /// What the machine is.
+    pub title: String,
+}
+
+/// Why a run did not end well.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// Some CPUs sleep and none is left that could wake them.
+    #[error("CPUs {} sleep, and nobody is left to wake them", cpus(.sleeping))]
+    Deadlock {
+        /// Who sleeps.
+        sleeping: Vec<CpuId>,
+    },
+    /// The limit has passed.
+    #[error("CPU {} was not done after the limit of {limit_ns} virtual ns", .cpu.0)]
+    TooLong {
+        /// Who was the farthest behind.
+        cpu: CpuId,
+        /// The limit.
+        limit_ns: u64,
+    },
+    /// A CPU used memory that was not placed, which has no line.
+    #[error("CPU {} made an access ({kind:?}, {bytes} bytes) to memory that was not placed", .cpu.0)]
+    Unplaced {
+        /// Who.
+        cpu: CpuId,
+        /// What it did.
+        kind: Kind,
+        /// How many bytes.
+        bytes: usize,
+    },
+    /// Placed memory was changed without a report.
+    #[error("{place}+{offset:#x} was changed by an access that was not reported, by CPU {} or before", .cpu.0)]
+    Unreported {
+        /// Name of the place.
+        place: String,
+        /// The first byte found.
+        offset: usize,
+        /// Who ran when it was found.
+        cpu: CpuId,
+    },
+    /// The host has no memory for a stack.
+    #[error("no memory for the stack of a CPU: {0}")]
+    NoStack(String),
+    /// So many listeners listen already that the simulator cannot.
+    #[error("{0}")]
+    NoListener(String),
+}
+
+fn cpus(cpus: &[CpuId]) -> String {
+    let numbers: Vec<String> = cpus.iter().map(|cpu| cpu.0.to_string()).collect();
+    numbers.join(", ")
+}
+
+/// How a run went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome<R> {
+    /// What the program returned, by CPU.
+    pub results: Vec<R>,
+    /// The latest time at which a CPU's program ended, in picoseconds.
+    pub elapsed: u64,
+    /// What each CPU did.
+    pub cpus: Vec<CpuTotals>,
+    /// Where time was lost.
+    pub profile: LineProfile,
+}
+
+impl Simulation {
+    /// `cpus` CPUs of a machine, the first threads of its first cores first.
+    ///
+    /// # Errors
+    /// [`TooManyCpus`] if the machine does not have so many, or none were asked for.
+    pub fn new(machine: &Description, cpus: usize) -> Result<Simulation, TooManyCpus> {
+        let has = machine.cpus().min(MOST_CPUS);
+        if !(1..=has).contains(&cpus) {
+            return Err(TooManyCpus {
+                asked: cpus,
+                has,
+                title: machine.title.clone(),
+            });
+        }
+        Ok(Simulation {
+            machine: machine.clone(),
+            cpus,
+            seed: 0,
+            start_within_ns: 0,
+            limit_ns: u64::MAX,
+            places: Places::default(),
+            checked: false,
+        })
+    }
+
+    /// Who goes first where clocks agree, where the CPUs' random numbers begin, and when
+    /// within the first `start_within_ns` nanoseconds each CPU starts.
+    #[must_use]
+    pub fn seed(mut self, seed: u64, start_within_ns: u64) -> Simulation {
+        self.seed = seed;
+        self.start_within_ns = start_within_ns;
+        self
+    }
+
+    /// Virtual nanoseconds after which a run fails.
+    #[must_use]
+    pub fn limit_ns(mut self, limit_ns: u64) -> Simulation {
+        self.limit_ns = limit_ns;
+        self
+    }
+
+    /// Names host memory that programs share. Nobody looks at it here; it need only be
+    /// the same memory as long as the program runs.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn place<T: ?Sized>(
+        &mut self,
+        name: &str,
+        memory: *const T,
+        bytes: usize,
+        homes: Homes,
+    ) -> Result<(), PlaceError> {
+        self.places.add(name, memory.cast(), bytes, homes)
+    }
+
+    /// Names a value that programs share, on a node. It begins a line.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn place_value<T>(
+        &mut self,
+        name: &str,
+        value: &T,
+        node: NodeId,
+    ) -> Result<(), PlaceError> {
+        let start = ptr::from_ref(value);
+        self.place(name, start, size_of::<T>(), Homes::Node(node))
+    }
+
+    /// Has runs fail where the program changes placed memory without reporting it. Takes
+    /// time and as much memory again.
+    ///
+    /// # Safety
+    /// All memory that has been placed, or is placed later, can be read while the program
+    /// runs, and nothing but the program changes it meanwhile.
+    #[must_use]
+    pub unsafe fn check_reports(mut self) -> Simulation {
+        self.checked = true;
+        self
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Runs `program` on every CPU until all have ended, all caches being empty at first.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    ///
+    /// # Panics
+    /// If the program panicked on a CPU.
+    pub fn run<R>(self, program: impl Fn(&Cpu<'_>) -> R) -> Result<Outcome<R>, RunError> {
+        listen_once()?;
+        let mut random = Random::new(self.seed);
+        let ranks = random.permutation(self.cpus);
+        let starts: Vec<u64> = (0..self.cpus)
+            .map(|_| random.below(self.start_within_ns * 1000 + 1))
+            .collect();
+        // SAFETY: the promise of whoever called `check_reports`. The net is used on this
+        // thread only, which makes no access to that memory meanwhile.
+        let net = (self.checked).then(|| unsafe { Net::new(self.places.memory()) });
+        let directory = Directory::new(&self.machine, self.places);
+        let run = Run {
+            state: RefCell::new(State::new(&self.machine, directory, &starts, &ranks)),
+            yielders: (0..self.cpus).map(|_| Cell::new(ptr::null())).collect(),
+            muted: Cell::new(0),
+            failure: RefCell::new(None),
+            net: RefCell::new(net),
+            seed: self.seed,
+        };
+        let results = run.drive(&program, self.limit_ns)?;
+        let hole = run.net.borrow_mut().as_mut().and_then(Net::finish);
+        if let Some(hole) = hole {
+            return Err(run.unreported(hole));
+        }
+        let state = run.state.into_inner();
+        let totals: Vec<CpuTotals> = state.cpus.iter().map(|cpu| cpu.totals).collect();
+        Ok(Outcome {
+            results,
+            elapsed: totals.iter().map(|cpu| cpu.ended_at).max().unwrap_or(0),
+            cpus: totals,
+            profile: LineProfile::new(state.directory.all_costs()),
+        })
+    }
+}
+
+/// Listens to the core's accesses, once for the process.
+fn listen_once() -> Result<(), RunError> {
+    static LISTENING: Once = Once::new();
+    let mut refused = None;
+    LISTENING.call_once(|| refused = listen(on_access).err());
+    match refused {
+        None => Ok(()),
+        Some(error) => Err(RunError::NoListener(error.to_string())),
+    }
+}
+
+fn on_access(access: Access) {
+    let run = ACTIVE.get();
+    if !run.is_null() {
+        // SAFETY: `Turn` set it to a run that is borrowed for as long as it is set.
+        unsafe { &*run }.on_access(&access);
+    }
+}
+
+type Program = Coroutine<(), (), Result<(), Box<dyn std::any::Any + Send>>, DefaultStack>;
+
+/// What a run is made of.
+struct Run {
+    state: RefCell<State>,
+    /// How each CPU's coroutine gives way, while it is suspended or runs.
+    yielders: Vec<Cell<*const Yielder<(), ()>>>,
+    /// Depth of `Cpu::unreported`.
+    muted: Cell<u32>,
+    failure: RefCell<Option<RunError>>,
+    net: RefCell<Option<Net>>,
+    seed: u64,
+}
+
+/// The thread is a CPU of a run until this is dropped.
+struct Turn(*const Run);
+
+impl Turn {
+    fn begin(run: &Run) -> Turn {
+        Turn(ACTIVE.replace(ptr::from_ref(run)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        ACTIVE.set(self.0);
+    }
+}
+
+impl Run {
+    fn drive<R>(
+        &self,
+        program: &impl Fn(&Cpu<'_>) -> R,
+        limit_ns: u64,
+    ) -> Result<Vec<R>, RunError> {
+        let count = self.yielders.len();
+        let results: Vec<Cell<Option<R>>> = (0..count).map(|_| Cell::new(None)).collect();
+        // Dropped before what the programs borrow: `results`, `program` and `self`.
+        let mut coroutines: Vec<Program> = Vec::with_capacity(count);
+        for (number, result) in results.iter().enumerate() {
+            let stack = DefaultStack::new(STACK_BYTES)
+                .map_err(|error| RunError::NoStack(error.to_string()))?;
+            self.state.borrow_mut().cpus[number].stack = range_of(&stack);
+            let body = move |yielder: &Yielder<(), ()>, ()| {
+                self.yielders[number].set(yielder);
+                let cpu = Cpu {
+                    run: self,
+                    id: CpuId(number as u16),
+                };
+                let ended = catch_unwind(AssertUnwindSafe(|| program(&cpu)));
+                self.end();
+                ended.map(|value| result.set(Some(value)))
+            };
+            // SAFETY: the coroutines are driven to completion or dropped before this
+            // returns, or forgotten and then never resumed (`give_up`), and what `body`
+            // borrows was made before them.
+            coroutines.push(unsafe { Coroutine::with_stack_unchecked(stack, body) });
+        }
+        match self.take_turns(&mut coroutines, limit_ns) {
+            Ok(()) => Ok(results.into_iter().filter_map(Cell::into_inner).collect()),
+            Err(Stopped::Failed(error)) => {
+                give_up(coroutines);
+                Err(error)
+            }
+            Err(Stopped::Panicked(panic)) => {
+                give_up(coroutines);
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    fn take_turns(&self, coroutines: &mut [Program], limit_ns: u64) -> Result<(), Stopped> {
+        loop {
+            let next = self.state.borrow().next();
+            let Some((cpu, time)) = next else { break };
+            if time / 1000 > limit_ns {
+                let cpu = CpuId(cpu as u16);
+                return Err(Stopped::Failed(RunError::TooLong { cpu, limit_ns }));
+            }
+            self.state.borrow_mut().enter(cpu);
+            let resumed = {
+                let _turn = Turn::begin(self);
+                coroutines[cpu as usize].resume(())
+            };
+            if let Some(error) = self.failure.take() {
+                return Err(Stopped::Failed(error));
+            }
+            match resumed {
+                CoroutineResult::Yield(()) | CoroutineResult::Return(Ok(())) => {}
+                CoroutineResult::Return(Err(panic)) => return Err(Stopped::Panicked(panic)),
+            }
+            self.state.borrow_mut().leave();
+        }
+        let state = self.state.borrow();
+        let sleeps = |&cpu: &usize| state.cpus[cpu].activity == Activity::Sleeping;
+        let sleeping: Vec<CpuId> = (0..state.cpus.len())
+            .filter(sleeps)
+            .map(|cpu| CpuId(cpu as u16))
+            .collect();
+        if sleeping.is_empty() {
+            Ok(())
+        } else {
+            Err(Stopped::Failed(RunError::Deadlock { sleeping }))
+        }
+    }
+
+    /// The program of the running CPU has ended.
+    fn end(&self) {
+        let mut state = self.state.borrow_mut();
+        let me = state.me();
+        me.activity = Activity::Ended;
+        me.totals.ended_at = me.clock;
+    }
+
+    /// Lets other CPUs run until it is the running one's turn.
+    fn wait_for_turn(&self) {
+        while self.state.borrow().must_wait() {
+            // Whoever unwinds must not be left for another, who might panic too.
+            if std::thread::panicking() {
+                return;
+            }
+            self.suspend();
+        }
+    }
+
+    fn suspend(&self) {
+        let cpu = self.state.borrow().current as usize;
+        let yielder = self.yielders[cpu].get();
+        // SAFETY: this runs on the coroutine of `cpu`, whose yielder lives as long as it
+        // does.
+        unsafe { &*yielder }.suspend(());
+    }
+
+    fn on_access(&self, access: &Access) {
+        if self.muted.get() == 0 {
+            self.charge(access);
+        }
+        // The access is made next, before any other CPU runs.
+        let hole = {
+            let mut net = self.net.borrow_mut();
+            net.as_mut().and_then(|net| net.on_access(access))
+        };
+        if let Some(hole) = hole {
+            self.fail(self.unreported(hole));
+        }
+    }
+
+    /// Charges the running CPU with an access, when it is its turn.
+    fn charge(&self, access: &Access) {
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let target = match access.kind {
+                Kind::Fence | Kind::FullFence => Target::Stack,
+                _ => state.target(access.address),
+            };
+            if target != Target::Nowhere || access.kind == Kind::Prefetch {
+                state.prepare(access.kind);
+            }
+            target
+        };
+        match target {
+            Target::Place(place, offset) => {
+                let private = self.state.borrow_mut().is_private(access, place, offset);
+                if !private {
+                    self.wait_for_turn();
+                }
+            }
+            Target::Nowhere if access.kind != Kind::Prefetch => {
+                let Access { kind, bytes, .. } = *access;
+                let cpu = self.current();
+                return self.fail(RunError::Unplaced { cpu, kind, bytes });
+            }
+            Target::Stack | Target::Nowhere => {}
+        }
+        self.state.borrow_mut().carry_out(access, target);
+    }
+
+    fn current(&self) -> CpuId {
+        CpuId(self.state.borrow().current as u16)
+    }
+
+    fn unreported(&self, hole: Hole) -> RunError {
+        let places = &self.state.borrow().directory.places;
+        RunError::Unreported {
+            place: places.name(hole.place as u16).to_owned(),
+            offset: hole.offset,
+            cpu: self.current(),
+        }
+    }
+
+    /// The run ends here.
+    #[cold]
+    fn fail(&self, error: RunError) {
+        self.failure.borrow_mut().get_or_insert(error);
+        if !std::thread::panicking() {
+            self.suspend();
+        }
+    }
+}
+
+enum Stopped {
+    Failed(RunError),
+    Panicked(Box<dyn std::any::Any + Send>),
+}
+
+/// Ends programs that will not run any more.
+fn give_up(coroutines: Vec<Program>) {
+    if cfg!(panic = "unwind") {
+        drop(coroutines);
+    } else {
+        // They cannot be unwound. Their stacks stay, and so does what they own.
+        std::mem::forget(coroutines);
+    }
+}
+
+fn range_of(stack: &DefaultStack) -> Range<usize> {
+    stack.limit().get()..stack.base().get()
+}
+
+/// The CPU that a program runs on.
+#[derive(Clone, Copy)]
+pub struct Cpu<'r> {
+    run: &'r Run,
+    id: CpuId,
+}
+
+impl Cpu<'_> {
+    /// Its number.
+    pub fn id(&self) -> CpuId {
+        self.id
+    }
+
+    /// Its node.
+    pub fn node(&self) -> NodeId {
+        let state = self.run.state.borrow();
+        let topology = &state.directory.topology;
+        topology.node_of(topology.core_of(u32::from(self.id.0)))
+    }
+
+    /// What its clock shows, in picoseconds.
+    pub fn now(&self) -> u64 {
+        self.run.state.borrow_mut().me().clock
+    }
+
+    /// Computes for a time without touching memory that is shared.
+    pub fn compute_ns(&self, ns: u64) {
+        self.run.state.borrow_mut().compute(ns * 1000);
+        self.run.wait_for_turn();
+    }
+
+    /// The same in picoseconds.
+    pub fn compute_ps(&self, ps: u64) {
+        self.run.state.borrow_mut().compute(ps);
+        self.run.wait_for_turn();
+    }
+
+    /// Enters the kernel for a page fault and returns from it.
+    pub fn trap(&self) {
+        let mut state = self.run.state.borrow_mut();
+        let price = state.prices.trap;
+        state.compute(price);
+    }
+
+    /// Enters the kernel for a system call and returns from it.
+    pub fn syscall(&self) {
+        let mut state = self.run.state.borrow_mut();
+        let price = state.prices.syscall;
+        state.compute(price);
+    }
+
+    /// One round of waiting for another CPU: until the line that was loaded last is
+    /// written, or for 10 us if it is not.
+    pub fn relax(&self) {
+        self.run.wait_for_turn();
+        self.run.state.borrow_mut().spin();
+        self.run.wait_for_turn();
+    }
+
+    /// Sleeps until another CPU wakes this one. A waking that came first is not lost.
+    pub fn sleep(&self) {
+        self.run.wait_for_turn();
+        self.run.state.borrow_mut().sleep();
+        self.run.wait_for_turn();
+    }
+
+    /// Wakes another CPU.
+    pub fn wake(&self, cpu: CpuId) {
+        self.run.wait_for_turn();
+        self.run.state.borrow_mut().wake(u32::from(cpu.0));
+    }
+
+    /// Has `targets` forget the translations of some pages, or of all, and waits until
+    /// they have. The CPU itself may be among them.
+    pub fn flush(&self, targets: impl IntoIterator<Item = CpuId>, pages: Option<u64>) {
+        self.run.wait_for_turn();
+        let targets: Vec<u32> = targets.into_iter().map(|cpu| u32::from(cpu.0)).collect();
+        self.run
+            .state
+            .borrow_mut()
+            .flush(targets.into_iter(), pages);
+    }
+
+    /// Does `work`, whose accesses cost nothing and are no part of the simulation. It
+    /// must not wait for another CPU.
+    pub fn unreported<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Muted<'r>(&'r Cell<u32>);
+        impl Drop for Muted<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() - 1);
+            }
+        }
+        self.run.muted.set(self.run.muted.get() + 1);
+        let _muted = Muted(&self.run.muted);
+        work()
+    }
+
+    /// Random numbers of this CPU, the same for the same seed.
+    pub fn random(&self) -> Random {
+        Random::new(self.run.seed ^ (u64::from(self.id.0) + 1) << 32)
+    }
+}
+
+/// Does `work` with the simulated CPU that the calling code runs on, if it runs on one.
+pub fn with_cpu<T>(work: impl FnOnce(&Cpu<'_>) -> T) -> Option<T> {
+    let run = ACTIVE.get();
+    if run.is_null() {
+        return None;
+    }
+    // SAFETY: as in `on_access`.
+    let run = unsafe { &*run };
+    let id = CpuId(run.state.borrow().current as u16);
+    Some(work(&Cpu { run, id }))
+}
+
+const _: () = assert!(MOST_CPUS < NOBODY as usize);

@@ -1,0 +1,728 @@
+//! The simulated CPUs and their clocks, and what each kind of access does to them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use vellum::sync::report::{Access, Kind};
+
+use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
+use crate::description::Description;
+use crate::directory::{By, Directory, LineId, NOBODY, Write};
+use crate::places::LINE;
+
+/// How long a CPU spins before it looks again by itself, in picoseconds: for those who
+/// poll what is not in the line that they loaded last.
+const SPIN_TIMEOUT: u64 = 10_000_000;
+/// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
+/// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
+/// later than it should by that much.
+const RUN_AHEAD: u64 = 1_000_000;
+/// Lines that a CPU can have asked for ahead.
+const PREFETCHES: usize = 16;
+
+/// What a CPU is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// It runs, or would if it were its turn.
+    Ready,
+    /// It waits for a line to be written, at most until the deadline.
+    Spinning { line: LineId, deadline: u64 },
+    /// It waits to be woken.
+    Sleeping,
+    /// Its program has ended.
+    Ended,
+}
+
+/// What a CPU did and what that took, times in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CpuTotals {
+    /// Its clock when its program ended.
+    pub ended_at: u64,
+    /// Accesses to shared memory, by lines.
+    pub accesses: u64,
+    /// Those that had to fetch their line.
+    pub misses: u64,
+    /// Bytes read, written and zeroed in bulk.
+    pub bulk_bytes: u64,
+    /// Time spent spinning.
+    pub spun: u64,
+    /// Time spent asleep.
+    pub slept: u64,
+    /// Shootdowns sent.
+    pub flushes: u64,
+    /// Time until they had been answered.
+    pub flushing: u64,
+    /// Shootdowns received.
+    pub interrupts: u64,
+    /// Time spent on them.
+    pub interrupted: u64,
+}
+
+/// One simulated CPU.
+#[derive(Debug)]
+pub(crate) struct CpuState {
+    pub(crate) clock: u64,
+    core: u32,
+    sibling: Option<u32>,
+    rank: u16,
+    pub(crate) activity: Activity,
+    /// The line loaded last, and how often it had been written.
+    last_load: Option<(LineId, u32)>,
+    /// Stores on their way: when each is done.
+    stores: VecDeque<(u64, LineId)>,
+    /// Lines on their way here: when each arrives.
+    prefetches: VecDeque<(LineId, u64)>,
+    /// Whether somebody has woken it before it went to sleep.
+    permit: bool,
+    /// Those who spin on the same line: the next and the one before.
+    next_waiter: u16,
+    previous_waiter: u16,
+    /// When its interrupt handler is free again.
+    handler_free: u64,
+    /// Until when it waits for the answers to a shootdown of its own.
+    awaiting: u64,
+    /// Host addresses of its stack.
+    pub(crate) stack: Range<usize>,
+    pub(crate) totals: CpuTotals,
+}
+
+/// Prices that are not those of lines, in picoseconds.
+#[derive(Debug)]
+pub(crate) struct Prices {
+    hit: u64,
+    update: u64,
+    work: u64,
+    store_buffer: usize,
+    /// Time of a thread whose sibling is busy, in thousandths of its time alone.
+    shared_time: u64,
+    zero: f64,
+    copy: f64,
+    node: f64,
+    send: u64,
+    arrive: u64,
+    handle: u64,
+    page: u64,
+    full: u64,
+    full_from: u64,
+    pub(crate) trap: u64,
+    pub(crate) syscall: u64,
+    sleep: u64,
+    wake: u64,
+    wake_latency: u64,
+}
+
+impl Prices {
+    fn new(machine: &Description) -> Prices {
+        let Description {
+            lines,
+            bandwidth,
+            processor,
+            flush,
+            system,
+            ..
+        } = machine;
+        let shared = processor.shared_speed.as_ref();
+        Prices {
+            hit: lines.hit.ps(),
+            update: lines.update.ps(),
+            work: processor.work.ps(),
+            store_buffer: processor.store_buffer.count as usize,
+            shared_time: shared.map_or(1000, |speed| (1000.0 / speed.share).round() as u64),
+            zero: bandwidth.zero.gb_per_s,
+            copy: bandwidth.copy.gb_per_s,
+            node: bandwidth.node.gb_per_s,
+            send: flush.send.ps(),
+            arrive: flush.arrive.ps(),
+            handle: flush.handle.ps(),
+            page: flush.page.ps(),
+            full: flush.full.ps(),
+            full_from: flush.full_from.count as u64,
+            trap: system.trap.ps(),
+            syscall: system.syscall.ps(),
+            sleep: system.sleep.ps(),
+            wake: system.wake.ps(),
+            wake_latency: system.wake_latency.ps(),
+        }
+    }
+
+    /// Time to forget the translations of some pages, or of all.
+    fn invalidation(&self, pages: Option<u64>) -> u64 {
+        match pages {
+            Some(pages) if pages < self.full_from => pages * self.page,
+            _ => self.full,
+        }
+    }
+}
+
+fn bulk(bytes: u64, gb_per_s: f64) -> u64 {
+    (bytes as f64 * 1000.0 / gb_per_s).round() as u64
+}
+
+/// All that a run changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) cpus: Vec<CpuState>,
+    pub(crate) directory: Directory,
+    pub(crate) prices: Prices,
+    tournament: Tournament,
+    /// Whose turn it is.
+    pub(crate) current: u32,
+    /// The smallest key of the others.
+    others: u64,
+}
+
+/// Where an access goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// The stack of the CPU that makes it.
+    Stack,
+    /// A place, at an offset.
+    Place(u16, usize),
+    /// Memory that was not placed.
+    Nowhere,
+}
+
+impl State {
+    /// CPUs whose clocks start at `starts`, with ranks that order them where their
+    /// clocks agree.
+    pub(crate) fn new(
+        machine: &Description,
+        directory: Directory,
+        starts: &[u64],
+        ranks: &[u16],
+    ) -> State {
+        let count = starts.len();
+        let cpu = |number: usize| {
+            let topology = &directory.topology;
+            let sibling = topology.sibling(number as u32);
+            CpuState {
+                clock: starts[number],
+                core: topology.core_of(number as u32),
+                sibling: sibling.filter(|&sibling| (sibling as usize) < count),
+                rank: ranks[number],
+                activity: Activity::Ready,
+                last_load: None,
+                stores: VecDeque::new(),
+                prefetches: VecDeque::new(),
+                permit: false,
+                next_waiter: NOBODY,
+                previous_waiter: NOBODY,
+                handler_free: 0,
+                awaiting: 0,
+                stack: 0..0,
+                totals: CpuTotals::default(),
+            }
+        };
+        let cpus: Vec<CpuState> = (0..count).map(cpu).collect();
+        let mut tournament = Tournament::new(count);
+        for (number, cpu) in cpus.iter().enumerate() {
+            tournament.set(number as u32, key(cpu.clock, cpu.rank));
+        }
+        State {
+            cpus,
+            directory,
+            prices: Prices::new(machine),
+            tournament,
+            current: 0,
+            others: NEVER,
+        }
+    }
+
+    /// Whose turn comes next, and when.
+    pub(crate) fn next(&self) -> Option<(u32, u64)> {
+        let (key, cpu) = self.tournament.first();
+        (key != NEVER).then_some((cpu, time_of(key)))
+    }
+
+    /// `cpu` runs from now on.
+    pub(crate) fn enter(&mut self, cpu: u32) {
+        self.tournament.set(cpu, NEVER);
+        self.others = self.tournament.first().0;
+        self.current = cpu;
+        if let Activity::Spinning { line, deadline } = self.cpus[cpu as usize].activity {
+            self.stop_spinning(cpu, line);
+            self.awake_at(cpu, deadline);
+        }
+    }
+
+    /// The running CPU does not run any more.
+    pub(crate) fn leave(&mut self) {
+        let cpu = &self.cpus[self.current as usize];
+        let key = match cpu.activity {
+            Activity::Ready => key(cpu.clock, cpu.rank),
+            Activity::Spinning { deadline, .. } => key(deadline, cpu.rank),
+            Activity::Sleeping | Activity::Ended => NEVER,
+        };
+        self.tournament.set(self.current, key);
+    }
+
+    #[inline]
+    pub(crate) fn me(&mut self) -> &mut CpuState {
+        &mut self.cpus[self.current as usize]
+    }
+
+    /// Whether another CPU's turn is before that of the running one.
+    #[inline]
+    pub(crate) fn must_wait(&self) -> bool {
+        let cpu = &self.cpus[self.current as usize];
+        cpu.activity != Activity::Ready || key(cpu.clock, cpu.rank) > self.others
+    }
+
+    fn set_key(&mut self, cpu: u32, key: u64) {
+        self.tournament.set(cpu, key);
+        self.others = self.tournament.first().0;
+    }
+
+    /// Whether the other thread of the running CPU's core takes part of it.
+    fn is_shared(&self) -> bool {
+        let sibling = self.cpus[self.current as usize].sibling;
+        sibling.is_some_and(|sibling| {
+            let activity = self.cpus[sibling as usize].activity;
+            matches!(activity, Activity::Ready | Activity::Spinning { .. })
+        })
+    }
+
+    /// The running CPU computes for a time.
+    pub(crate) fn compute(&mut self, ps: u64) {
+        let ps = if self.is_shared() {
+            ps * self.prices.shared_time / 1000
+        } else {
+            ps
+        };
+        self.pass(ps);
+    }
+
+    /// Time passes for the running CPU.
+    pub(crate) fn pass(&mut self, ps: u64) {
+        let me = self.me();
+        me.clock += ps;
+        assert!(me.clock < LATEST, "a virtual clock passed five hours");
+    }
+
+    #[inline]
+    pub(crate) fn target(&mut self, address: usize) -> Target {
+        if self.me().stack.contains(&address) {
+            return Target::Stack;
+        }
+        match self.directory.places.find(address) {
+            Some((place, offset)) => Target::Place(place, offset),
+            None => Target::Nowhere,
+        }
+    }
+
+    /// The first part of an access: the instructions before it, and stores that have to
+    /// be done by then.
+    pub(crate) fn prepare(&mut self, kind: Kind) {
+        if kind == Kind::Fence {
+            return;
+        }
+        self.compute(self.prices.work);
+        if matches!(kind, Kind::FullFence | Kind::ReadModifyWrite) {
+            self.drain();
+        }
+    }
+
+    /// Waits until all stores are done.
+    fn drain(&mut self) {
+        let me = self.me();
+        let Some(&(done, line)) = me.stores.back() else {
+            return;
+        };
+        me.stores.clear();
+        let waited = done.saturating_sub(me.clock);
+        me.clock += waited;
+        if waited > 0 {
+            self.directory.costs(line).lost += waited;
+        }
+    }
+
+    /// Whether an access can be made without regard to the others' clocks: to lines that
+    /// the CPU alone has used, for long.
+    pub(crate) fn is_private(&mut self, access: &Access, place: u16, offset: usize) -> bool {
+        let ahead = self.others.saturating_add(key(RUN_AHEAD, 0));
+        if key(self.me().clock, 0) > ahead {
+            return false;
+        }
+        match access.kind {
+            Kind::Fence | Kind::FullFence => true,
+            Kind::BytesRead
+            | Kind::BytesWritten
+            | Kind::BytesFilled
+            | Kind::BytesZeroed
+            | Kind::BytesZeroedAround => false,
+            _ => {
+                let cpu = self.current as u16;
+                let end = offset + access.bytes.min(self.directory.places.left(place, offset));
+                (offset / LINE..end.div_ceil(LINE)).all(|line| {
+                    let id = self.directory.line_at(place, line * LINE);
+                    self.directory.is_private(id, cpu)
+                })
+            }
+        }
+    }
+
+    fn by(&self, words: u8) -> By {
+        let cpu = &self.cpus[self.current as usize];
+        By {
+            cpu: self.current as u16,
+            core: cpu.core,
+            now: cpu.clock,
+            words,
+        }
+    }
+
+    /// The second part of an access, when it is the running CPU's turn.
+    pub(crate) fn carry_out(&mut self, access: &Access, target: Target) {
+        match (access.kind, target) {
+            (Kind::Fence, _) => {}
+            (Kind::FullFence, _) => self.compute(self.prices.update),
+            (Kind::Prefetch, Target::Place(place, offset)) => {
+                self.prefetch(place, offset, access.bytes);
+            }
+            (Kind::Prefetch, _) => {}
+            (_, Target::Place(place, offset)) => self.access(access, place, offset),
+            (_, Target::Stack | Target::Nowhere) => self.compute(self.prices.hit),
+        }
+    }
+
+    fn access(&mut self, access: &Access, place: u16, offset: usize) {
+        let bytes = access.bytes.min(self.directory.places.left(place, offset));
+        match access.kind {
+            Kind::BytesRead => {
+                // The other half is that of the writing.
+                self.stream(place, offset, bytes, self.prices.copy * 2.0, None);
+            }
+            Kind::BytesWritten => {
+                let rate = self.prices.copy * 2.0;
+                self.stream(place, offset, bytes, rate, Some(access.kind));
+            }
+            Kind::BytesFilled | Kind::BytesZeroed | Kind::BytesZeroedAround => {
+                self.stream(place, offset, bytes, self.prices.zero, Some(access.kind));
+            }
+            Kind::Load | Kind::GuardedRead => self.read(access.kind, place, offset, bytes),
+            Kind::Store => self.store(place, offset),
+            Kind::ReadModifyWrite => self.update(place, offset),
+            Kind::GuardedWrite | Kind::PlainWrite => self.overwrite(place, offset, bytes),
+            Kind::Fence | Kind::FullFence | Kind::Prefetch => {}
+        }
+    }
+
+    /// The lines of some bytes, each with the words of it that are meant.
+    fn lines(place: u16, offset: usize, bytes: usize) -> impl Iterator<Item = (u16, usize, u8)> {
+        let end = offset + bytes;
+        (offset / LINE..end.div_ceil(LINE)).map(move |line| {
+            let start = line * LINE;
+            let first = offset.max(start) - start;
+            let last = end.min(start + LINE) - start - 1;
+            let words = (first / 8..=last / 8).fold(0u8, |words, word| words | 1 << word);
+            (place, start, words)
+        })
+    }
+
+    /// Reads lines, which are asked for together.
+    fn read(&mut self, kind: Kind, place: u16, offset: usize, bytes: usize) {
+        let mut done = 0;
+        for (place, start, words) in Self::lines(place, offset, bytes) {
+            let id = self.directory.line_at(place, start);
+            let served = self.directory.read(id, self.by(words));
+            done = done.max(self.arrival(id, served.at));
+            self.count(served.from.is_some());
+            if kind == Kind::Load {
+                let version = self.directory.line(id).version;
+                self.me().last_load = Some((id, version));
+            }
+        }
+        self.finish(done);
+    }
+
+    fn count(&mut self, missed: bool) {
+        let totals = &mut self.me().totals;
+        totals.accesses += 1;
+        totals.misses += u64::from(missed);
+    }
+
+    /// An access is done at `done`. What the sibling takes of the core is added to hits
+    /// alone: a transfer takes no longer for it.
+    fn finish(&mut self, done: u64) {
+        let taken = done.saturating_sub(self.me().clock);
+        let inside = taken.min(self.prices.hit);
+        self.me().clock = done - inside;
+        self.compute(inside);
+    }
+
+    /// When a line that was asked for ahead is here.
+    fn arrival(&mut self, id: LineId, at: u64) -> u64 {
+        let prefetches = &mut self.me().prefetches;
+        if prefetches.is_empty() {
+            return at;
+        }
+        match prefetches.iter().position(|&(line, _)| line == id) {
+            Some(place) => {
+                let (_, arrives) = prefetches.remove(place).unwrap_or((id, at));
+                at.max(arrives)
+            }
+            None => at,
+        }
+    }
+
+    fn store(&mut self, place: u16, offset: usize) {
+        let id = self.directory.line_at(place, offset);
+        let by = self.by(1 << (offset % LINE / 8));
+        let served = self.directory.write(id, by, Write::Store);
+        self.count(served.from.is_some());
+        let hit = self.prices.hit;
+        let most = self.prices.store_buffer;
+        let me = self.me();
+        // Stores become visible in their order.
+        let before = me.stores.back().map_or(0, |&(done, _)| done);
+        let done = served.at.max(before);
+        let clock = me.clock;
+        while me.stores.front().is_some_and(|&(done, _)| done <= clock) {
+            me.stores.pop_front();
+        }
+        if served.from.is_some() || done > clock + hit {
+            me.stores.push_back((done, id));
+        }
+        let mut waited = 0;
+        if me.stores.len() > most
+            && let Some((oldest, _)) = me.stores.pop_front()
+        {
+            waited = oldest.saturating_sub(clock);
+        }
+        self.finish(clock + waited + hit);
+        if waited > 0 {
+            self.directory.costs(id).lost += waited;
+        }
+        self.wake_spinners(id, done);
+    }
+
+    fn update(&mut self, place: u16, offset: usize) {
+        let id = self.directory.line_at(place, offset);
+        let by = self.by(1 << (offset % LINE / 8));
+        let served = self.directory.write(id, by, Write::Update);
+        self.count(served.from.is_some());
+        let done = self.arrival(id, served.at);
+        self.finish(done);
+        self.wake_spinners(id, done);
+    }
+
+    /// Writes lines, which are asked for together.
+    fn overwrite(&mut self, place: u16, offset: usize, bytes: usize) {
+        let mut done = 0;
+        for (place, start, words) in Self::lines(place, offset, bytes) {
+            let id = self.directory.line_at(place, start);
+            let served = self.directory.write(id, self.by(words), Write::Store);
+            done = done.max(self.arrival(id, served.at));
+            self.count(served.from.is_some());
+            self.wake_spinners(id, served.at);
+        }
+        self.finish(done);
+    }
+
+    /// Reads or writes bytes in bulk: as fast as the core can and its share of the
+    /// node's memory allows.
+    fn stream(
+        &mut self,
+        place: u16,
+        offset: usize,
+        bytes: usize,
+        gb_per_s: f64,
+        writes: Option<Kind>,
+    ) {
+        let count = bytes as u64;
+        let clock = self.me().clock;
+        let busy = bulk(count, self.prices.node);
+        let node_done = self.directory.stream(place, offset, clock, busy);
+        self.compute(bulk(count, gb_per_s).max(self.prices.hit));
+        let me = self.me();
+        me.clock = me.clock.max(node_done);
+        me.totals.bulk_bytes += count;
+        let at = me.clock;
+        if writes.is_some() {
+            let by = self.by(u8::MAX);
+            let mut woken = Vec::new();
+            self.directory
+                .fill((place, offset), bytes, by, at, |directory, id| {
+                    if directory.line(id).waiters != NOBODY {
+                        woken.push(id);
+                    }
+                });
+            for id in woken {
+                self.wake_spinners(id, at);
+            }
+        }
+    }
+
+    /// Asks for a line ahead. What is asked for by the page is part of what zeroing
+    /// costs.
+    fn prefetch(&mut self, place: u16, offset: usize, bytes: usize) {
+        if bytes > LINE {
+            return;
+        }
+        let id = self.directory.line_at(place, offset);
+        let served = self.directory.read(id, self.by(0));
+        let prefetches = &mut self.me().prefetches;
+        if served.from.is_some() {
+            if prefetches.len() == PREFETCHES {
+                prefetches.pop_front();
+            }
+            prefetches.push_back((id, served.at));
+        }
+    }
+
+    // -- Waiting -----------------------------------------------------------------------
+
+    /// The running CPU spins: it looks again when the line that it loaded last has been
+    /// written. Returns whether it has to wait for that.
+    pub(crate) fn spin(&mut self) -> bool {
+        self.compute(self.prices.hit);
+        let Some((line, version)) = self.me().last_load else {
+            return false;
+        };
+        if self.directory.line(line).version != version {
+            return false;
+        }
+        let next = std::mem::replace(&mut self.directory.line(line).waiters, self.current as u16);
+        if let Some(next) = self.cpus.get_mut(usize::from(next)) {
+            next.previous_waiter = self.current as u16;
+        }
+        let me = self.me();
+        me.next_waiter = next;
+        me.previous_waiter = NOBODY;
+        let deadline = me.clock + SPIN_TIMEOUT;
+        me.activity = Activity::Spinning { line, deadline };
+        true
+    }
+
+    /// A line was written and can be read again at `at`.
+    fn wake_spinners(&mut self, line: LineId, at: u64) {
+        let mut waiter = std::mem::replace(&mut self.directory.line(line).waiters, NOBODY);
+        while waiter != NOBODY {
+            let cpu = u32::from(waiter);
+            waiter = std::mem::replace(&mut self.cpus[cpu as usize].next_waiter, NOBODY);
+            self.note_spun(cpu, line, at);
+            self.awake_at(cpu, at);
+            let state = &self.cpus[cpu as usize];
+            let key = key(state.clock, state.rank);
+            self.set_key(cpu, key);
+        }
+    }
+
+    /// Takes a CPU whose deadline has come off the list of its line.
+    fn stop_spinning(&mut self, cpu: u32, line: LineId) {
+        let me = &mut self.cpus[cpu as usize];
+        let next = std::mem::replace(&mut me.next_waiter, NOBODY);
+        let previous = std::mem::replace(&mut me.previous_waiter, NOBODY);
+        match self.cpus.get_mut(usize::from(previous)) {
+            Some(previous) => previous.next_waiter = next,
+            None => self.directory.line(line).waiters = next,
+        }
+        if let Some(next) = self.cpus.get_mut(usize::from(next)) {
+            next.previous_waiter = previous;
+        }
+        if let Activity::Spinning { deadline, .. } = self.cpus[cpu as usize].activity {
+            self.note_spun(cpu, line, deadline);
+        }
+    }
+
+    fn note_spun(&mut self, cpu: u32, line: LineId, until: u64) {
+        let state = &mut self.cpus[cpu as usize];
+        let spun = until.saturating_sub(state.clock);
+        state.totals.spun += spun;
+        self.directory.costs(line).spun += spun;
+    }
+
+    fn awake_at(&mut self, cpu: u32, at: u64) {
+        let state = &mut self.cpus[cpu as usize];
+        state.clock = state.clock.max(at);
+        state.activity = Activity::Ready;
+    }
+
+    /// The running CPU goes to sleep, unless somebody has woken it already. Returns
+    /// whether it sleeps.
+    pub(crate) fn sleep(&mut self) -> bool {
+        if std::mem::take(&mut self.me().permit) {
+            return false;
+        }
+        self.drain();
+        self.pass(self.prices.sleep);
+        self.me().activity = Activity::Sleeping;
+        true
+    }
+
+    /// The running CPU wakes another, or leaves it a permit.
+    pub(crate) fn wake(&mut self, cpu: u32) {
+        self.pass(self.prices.wake);
+        let at = self.me().clock + self.prices.wake_latency;
+        let Some(other) = self.cpus.get_mut(cpu as usize) else {
+            return;
+        };
+        if other.activity != Activity::Sleeping {
+            other.permit = true;
+            return;
+        }
+        other.totals.slept += at.saturating_sub(other.clock);
+        self.awake_at(cpu, at);
+        let other = &self.cpus[cpu as usize];
+        let key = key(other.clock, other.rank);
+        self.set_key(cpu, key);
+    }
+
+    // -- Shootdowns --------------------------------------------------------------------
+
+    /// The running CPU has the translations of some pages, or of all, forgotten by
+    /// `targets`, and waits until they have answered.
+    pub(crate) fn flush(&mut self, targets: impl Iterator<Item = u32>, pages: Option<u64>) {
+        self.drain();
+        let begun = self.me().clock;
+        let invalidation = self.prices.invalidation(pages);
+        let taken = self.prices.handle + invalidation;
+        let mut answered = 0;
+        let mut mine = 0;
+        for target in targets {
+            if target == self.current {
+                mine = invalidation;
+                continue;
+            }
+            self.pass(self.prices.send);
+            let arrives = self.me().clock + self.prices.arrive;
+            answered = answered.max(self.interrupt(target, arrives, taken));
+        }
+        // The sender forgets while the others do.
+        self.pass(mine);
+        let me = self.me();
+        me.clock = me.clock.max(answered);
+        me.awaiting = me.clock;
+        me.totals.flushes += 1;
+        me.totals.flushing += me.clock - begun;
+        self.others = self.tournament.first().0;
+    }
+
+    /// A CPU is interrupted at `arrives` for the time `taken`, or when it is done with
+    /// interrupts before; returns when it answers.
+    fn interrupt(&mut self, target: u32, arrives: u64, taken: u64) -> u64 {
+        let Some(cpu) = self.cpus.get_mut(target as usize) else {
+            return arrives;
+        };
+        let answers = arrives.max(cpu.handler_free) + taken;
+        cpu.handler_free = answers;
+        match cpu.activity {
+            // Its idle loop runs nothing that could be late.
+            Activity::Sleeping | Activity::Ended => return answers,
+            Activity::Ready | Activity::Spinning { .. } => {}
+        }
+        cpu.totals.interrupts += 1;
+        cpu.totals.interrupted += taken;
+        if arrives < cpu.awaiting {
+            // It has nothing else to do until it has its own answers.
+            cpu.clock = cpu.clock.max(answers);
+        } else {
+            cpu.clock += taken;
+        }
+        if cpu.activity == Activity::Ready {
+            let key = key(cpu.clock, cpu.rank);
+            self.tournament.set(target, key);
+        }
+        answers
+    }
+}

@@ -1,0 +1,173 @@
+//! Machine descriptions: those that come with the program, and what is said of wrong ones.
+
+mod common;
+
+use common::{flat, parse, text};
+use vellum_sim::{Description, DescriptionError, SHIPPED, Simulation};
+
+#[test]
+fn every_shipped_description_is_valid_and_has_the_cpus_it_is_known_for() {
+    let cpus = [
+        ("numa-q-16", 16),
+        ("altix-512", 512),
+        ("xeon-e5-2690", 32),
+        ("xeon-104", 104),
+        ("xeon-8176-8s", 448),
+        ("epyc-milan-1s", 96),
+        ("epyc-milan-2s", 192),
+        ("generated-512", 512),
+    ];
+    assert_eq!(cpus.len(), SHIPPED.len());
+    for (name, cpus) in cpus {
+        let machine = Description::named(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(machine.cpus(), cpus, "{name}");
+        assert!(machine.bases().iter().sum::<usize>() > 20, "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_no_machine_has_is_answered_with_those_there_are() {
+    let error = Description::named("vax").expect_err("no such machine");
+    assert!(error.to_string().contains("\"vax\""), "{error}");
+    assert!(error.to_string().contains("numa-q-16"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Description::named("no/such/file.toml").expect_err("no such file");
+    assert!(error.to_string().contains("no/such/file.toml"), "{error}");
+}
+
+/// What is said of the description after `from` was replaced by `to`.
+fn complaint(from: &str, to: &str) -> String {
+    let text = text(1, 4, 1, "");
+    assert!(text.contains(from), "{from}");
+    match Description::parse(&text.replacen(from, to, 1), "mine.toml") {
+        Ok(_) => panic!("{to} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_wrong_description_is_refused_with_file_key_and_what_was_expected() {
+    let hit = "hit = { ns = 1, source = \"assumed: test\" }";
+    let cases = [
+        // A key that does not exist, with its line.
+        (hit, "hits = 1", ["mine.toml", "hits", "expected one of"]),
+        // A key that is missing.
+        (hit, "", ["mine.toml", "missing field", "hit"]),
+        // A value of another type.
+        (
+            hit,
+            "hit = \"fast\"",
+            ["mine.toml", "hit", "expected struct Time"],
+        ),
+        // Free of charge.
+        (
+            "hit = { ns = 1,",
+            "hit = { ns = 0,",
+            ["mine.toml", "lines.hit.ns: 0", "expected 0.1 to"],
+        ),
+        (
+            "hit = { ns = 1,",
+            "hit = { ns = nan,",
+            ["mine.toml", "lines.hit.ns: NaN", "expected 0.1 to"],
+        ),
+        // No source.
+        (
+            "hit = { ns = 1, source = \"assumed: test\"",
+            "hit = { ns = 1, source = \"I think\"",
+            [
+                "mine.toml",
+                "lines.hit.source: \"I think\"",
+                "\"measured: \"",
+            ],
+        ),
+        (
+            "count = 34",
+            "count = 33.5",
+            ["mine.toml", "flush.full_from.count: 33.5", "whole number"],
+        ),
+        // Farther and faster.
+        (
+            "cluster = { ns = 40,",
+            "cluster = { ns = 0.5,",
+            ["mine.toml", "lines.cluster: 0.5 ns is less", "lines.hit"],
+        ),
+        // A level without its figure, and a figure without its level.
+        (
+            "boards = 1",
+            "boards = 2",
+            ["mine.toml", "lines.system: missing", "topology.boards"],
+        ),
+        (
+            "cores_per_cluster = 4",
+            "cores_per_cluster = 1",
+            [
+                "mine.toml",
+                "lines.cluster: expected not to be there",
+                "cores_per_cluster",
+            ],
+        ),
+        (
+            "cores_per_cluster = 4",
+            "cores_per_cluster = 0",
+            ["mine.toml", "topology.cores_per_cluster: 0", "from 1 to"],
+        ),
+        (
+            "cores_per_cluster = 4",
+            "cores_per_cluster = 1000",
+            ["mine.toml", "topology.clusters_per_socket: 0", "from 1 to"],
+        ),
+        (
+            "nodes_per_socket = 1",
+            "nodes_per_socket = 2",
+            ["mine.toml", "topology.nodes_per_socket: 2", "divisor"],
+        ),
+    ];
+    for (from, to, said) in cases {
+        let complaint = if to.ends_with("1000") {
+            // More CPUs than there is room for need a second key.
+            let text =
+                text(1, 4, 1, "").replacen("clusters_per_socket = 1", "clusters_per_socket = 0", 1);
+            Description::parse(&text.replacen(from, to, 1), "mine.toml")
+                .expect_err("no clusters")
+                .to_string()
+        } else {
+            complaint(from, to)
+        };
+        for said in said {
+            assert!(
+                complaint.contains(said),
+                "{to}: no {said:?} in\n{complaint}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_flaws_are_listed_at_once() {
+    let wrong = text(1, 4, 1, "")
+        .replacen("ns = 1,", "ns = -1,", 1)
+        .replacen("gb_per_s = 10,", "gb_per_s = 0,", 1);
+    let Err(DescriptionError::Flaws { flaws, .. }) = Description::parse(&wrong, "mine.toml") else {
+        panic!("accepted, or no flaws");
+    };
+    let keys: Vec<&str> = flaws.iter().map(|flaw| flaw.key.as_str()).collect();
+    assert_eq!(keys, ["lines.hit.ns", "bandwidth.zero.gb_per_s"]);
+}
+
+#[test]
+fn no_machine_has_more_cpus_than_its_description() {
+    let machine = flat(4);
+    assert!(Simulation::new(&machine, 4).is_ok());
+    for asked in [0, 5] {
+        let error = Simulation::new(&machine, asked).expect_err("not 1 to 4");
+        assert!(
+            error.to_string().contains(&format!("{asked} CPUs")),
+            "{error}"
+        );
+        assert!(error.to_string().contains("has 4"), "{error}");
+    }
+    assert_eq!(parse(&text(2, 4, 2, "")).cpus(), 16);
+}

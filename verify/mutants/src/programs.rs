@@ -112,6 +112,8 @@ fn find(
     let tests = String::from_utf8_lossy(&listed.stdout)
         .lines()
         .filter_map(|line| Some(line.strip_suffix(": test")?.to_owned()))
+        // They count what is allocated, and a place that notes it was reached allocates.
+        .filter(|test| !test.contains("allocation_tests"))
         .collect();
     Ok(Program {
         name: package.to_owned(),

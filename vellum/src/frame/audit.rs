@@ -2,7 +2,7 @@
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{BlockStack, CpuFrames, LimboFrames};
+use super::cpu::{BlockStack, CpuFrames};
 use super::memory::PhysicalMemory;
 use super::record::{Flags, Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
@@ -11,6 +11,7 @@ use crate::addr::Pfn;
 use crate::platform::{MemoryRange, Platform};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::limbo::Chain;
 
 fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
     AuditError {
@@ -34,11 +35,7 @@ impl<P: Platform> PhysicalMemory<P> {
             if let Some(zeroed) = &cpu.zeroed {
                 stats.zeroed += u64::from(zeroed.low.len() + zeroed.high.len());
             }
-            stats.limbo += cpu
-                .limbo
-                .iter()
-                .map(|limbo| u64::from(limbo.len()))
-                .sum::<u64>();
+            stats.limbo += u64::from(cpu.limbo.len());
             let blocks = |kept: &BlockStack| u64::from(kept.len()) << kept.order;
             stats.cached += cpu.block_stacks().map(blocks).iter().sum::<u64>();
             let counters = &cpu.counters;
@@ -190,14 +187,15 @@ impl<P: Platform> PhysicalMemory<P> {
                 mark(pfn, frame)?;
             }
         }
-        cpu.limbo
-            .iter()
-            .try_for_each(|limbo| self.audit_limbo(limbo))
+        let waiting = cpu.limbo.chains().into_iter();
+        waiting
+            .filter(|chain| !chain.is_empty())
+            .try_for_each(|chain| self.audit_retired(chain))
     }
 
-    fn audit_limbo(&self, limbo: &LimboFrames) -> Result<(), AuditError> {
-        let mut pfn = limbo.first();
-        for _ in 0..limbo.len() {
+    fn audit_retired(&self, frames: Chain) -> Result<(), AuditError> {
+        let mut pfn = Pfn(frames.head);
+        for _ in 0..frames.count() {
             let frame = self.audited(pfn)?;
             if matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved) {
                 return Err(wrong(pfn, "waits for its epoch, but the record says free"));

@@ -132,7 +132,7 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     fn upcoming(&self, cpu: &CpuFrames) -> Option<Pfn> {
         if cpu.high_zone == u16::MAX {
-            cpu.low.after(0)
+            cpu.low.peek()
         } else {
             None
         }

@@ -8,11 +8,11 @@
 
 use alloc::boxed::Box;
 
-use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Zone};
+use crate::sync::Counter;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Counter, EpochStamp};
+use crate::sync::limbo::Limbo;
 
 /// Slots of a list, a power of two: enough for frames none of which follows another.
 const CAPACITY: usize = 4096;
@@ -193,6 +193,16 @@ impl Ring {
         Some(first)
     }
 
+    /// The frame that [`Ring::pop`] would take.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Pfn> {
+        if self.len() == 0 {
+            return None;
+        }
+        let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
+        Some(Pfn(FrameRun::load(self.slot(top)).first))
+    }
+
     /// The frame that [`Ring::pop`] would take after `others`.
     #[inline]
     pub(crate) fn after(&self, others: u32) -> Option<Pfn> {
@@ -295,61 +305,6 @@ impl BlockStack {
     }
 }
 
-/// Frames retired in one epoch, linked through their records.
-pub(super) struct LimboFrames {
-    stamp: AtomicU64,
-    head: AtomicU32,
-    count: AtomicU32,
-}
-
-impl LimboFrames {
-    fn new() -> LimboFrames {
-        LimboFrames {
-            stamp: AtomicU64::new(0),
-            head: AtomicU32::new(Pfn::NONE.0),
-            count: AtomicU32::new(0),
-        }
-    }
-
-    pub(super) fn stamp(&self) -> EpochStamp {
-        EpochStamp(self.stamp.load(Ordering::Relaxed))
-    }
-
-    /// Sets the stamp of an empty list.
-    pub(super) fn set_stamp(&self, stamp: EpochStamp) {
-        debug_assert!(self.len() == 0);
-        self.stamp.store(stamp.0, Ordering::Relaxed);
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn push(&self, table: &FrameTable, pfn: Pfn) {
-        table
-            .frame(pfn)
-            .set_next(Pfn(self.head.load(Ordering::Relaxed)));
-        self.head.store(pfn.0, Ordering::Relaxed);
-        self.count.store(self.len() + 1, Ordering::Relaxed);
-    }
-
-    pub(super) fn pop(&self, table: &FrameTable) -> Option<Pfn> {
-        let pfn = self.first();
-        if pfn.is_none() {
-            return None;
-        }
-        self.head
-            .store(table.frame(pfn).links().0.0, Ordering::Relaxed);
-        self.count.store(self.len() - 1, Ordering::Relaxed);
-        Some(pfn)
-    }
-
-    /// The frame to start a walk at, for the audit.
-    pub(super) fn first(&self) -> Pfn {
-        Pfn(self.head.load(Ordering::Relaxed))
-    }
-}
-
 /// Events of one CPU; see [`super::FrameStats`] for each.
 #[derive(Default)]
 pub(super) struct Counters {
@@ -397,12 +352,8 @@ pub(super) struct CpuFrames {
     pub(super) windows: AtomicU32,
     /// The shortage up to which the lists were given back.
     pub(super) seen_shortage: AtomicU32,
-    /// Retirements since the epoch was last pushed on.
-    pub(super) since_advance: AtomicU32,
     pub(super) counters: Counters,
-    /// Two suffice: what is in the older one has passed when the epoch that
-    /// claims its place begins.
-    pub(super) limbo: [LimboFrames; 2],
+    pub(super) limbo: Limbo,
     pub(super) low: Ring,
     pub(super) high: Ring,
     /// Blocks of the zones of `low` and `high`.
@@ -430,9 +381,8 @@ impl CpuFrames {
             high_zone,
             windows: AtomicU32::new(0),
             seen_shortage: AtomicU32::new(0),
-            since_advance: AtomicU32::new(0),
             counters: Counters::default(),
-            limbo: [LimboFrames::new(), LimboFrames::new()],
+            limbo: Limbo::default(),
             low,
             high,
             low_blocks,

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, LimboFrames, Ring};
+use super::cpu::{CpuFrames, Ring};
 use super::inject::Injection;
 use super::keeper::Keeper;
 use super::record::{Flags, Frame, Kind};
@@ -22,10 +22,13 @@ use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::limbo::{Chain, Links};
 use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, bytes};
 
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
+/// Most frames of a row that goes to a CPU's list at once.
+const MAX_ROW: u32 = 16;
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 32;
 
@@ -66,6 +69,21 @@ impl<P: Platform> PinHost for PhysicalMemory<P> {
             self.cpus.of(cpu).counters.waits.bump();
         }
         self.platform.relax(spins);
+    }
+}
+
+/// Page tables that are free or retired, by their frames.
+impl<P: Platform> Links for PhysicalMemory<P> {
+    const END: u32 = FrameTable::END;
+
+    #[inline]
+    fn next(&self, frame: u32) -> u32 {
+        self.table.next(frame)
+    }
+
+    #[inline]
+    fn set_next(&self, frame: u32, next: u32) {
+        self.table.set_next(frame, next);
     }
 }
 
@@ -188,26 +206,35 @@ impl<P: Platform> PhysicalMemory<P> {
             return Err(OutOfMemory);
         }
         let cpu = self.cpus.get(pin);
-        if Self::is_simple(cpu, &request) {
-            if request.zeroed
-                && let Some(pfn) = self.take_zeroed(pin, cpu, &request)
-            {
-                return Ok(pfn);
-            }
+        if Self::is_simple(cpu, &request) && !(request.zeroed && cpu.zeroed.is_some()) {
             let ring = Self::ring_for(cpu, request.zone);
             if let Some(pfn) = ring.pop() {
-                if let Some(next) = ring.after(0) {
+                if let Some(next) = ring.peek() {
                     bytes::prefetch(self.frame(next));
                 }
                 cpu.counters.allocs.bump();
                 return Ok(self.hand_out(pin, pfn, &request));
             }
-        } else if request.order > 0
-            && let Some(pfn) = self.take_kept_block(pin, cpu, &request)
-        {
-            return Ok(pfn);
         }
-        self.alloc_slow(pin, &request)
+        self.alloc_elsewhere(pin, &request)
+    }
+
+    /// [`PhysicalMemory::alloc`] of what is not in the CPU's list of single frames.
+    /// Not inlined, for `alloc` to stay small enough to be.
+    #[inline(never)]
+    fn alloc_elsewhere(&self, pin: &Pin<'_>, request: &Request) -> Result<Pfn, OutOfMemory> {
+        let cpu = self.cpus.get(pin);
+        let kept = if request.order > 0 {
+            self.take_kept_block(pin, cpu, request)
+        } else if request.zeroed && Self::is_simple(cpu, request) {
+            self.take_zeroed(pin, cpu, request)
+        } else {
+            None
+        };
+        match kept {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_slow(pin, request),
+        }
     }
 
     /// Makes `keeper` give up its frames when memory is short, and when a CPU
@@ -256,9 +283,8 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    /// A block that this CPU keeps, if it fits the request, handed out. Not
-    /// inlined, for `alloc` to stay small enough to be.
-    #[inline(never)]
+    /// A block that this CPU keeps, if it fits the request, handed out.
+    #[inline]
     fn take_kept_block(&self, pin: &Pin<'_>, cpu: &CpuFrames, request: &Request) -> Option<Pfn> {
         let wants_another_node =
             request.exact_node || request.node.is_some_and(|node| node != cpu.node);
@@ -417,14 +443,28 @@ impl<P: Platform> PhysicalMemory<P> {
         let cpu = self.cpus.get(pin);
         cpu.counters.frees.bump();
         if order == 0 {
-            let ring = cpu.ring_of(frame.set_cached());
-            if ring.len() >= ring.high {
-                self.make_room(pin, ring);
+            let zone = frame.set_cached();
+            if zone == cpu.low_zone {
+                self.keep(pin, &cpu.low, pfn);
+            } else {
+                self.keep_elsewhere(pin, zone, pfn);
             }
-            ring.push(pfn);
         } else {
             self.free_block(pin, pfn, order);
         }
+    }
+
+    #[inline]
+    fn keep(&self, pin: &Pin<'_>, ring: &Ring, pfn: Pfn) {
+        if ring.len() >= ring.high {
+            self.make_room(pin, ring);
+        }
+        ring.push(pfn);
+    }
+
+    #[inline(never)]
+    fn keep_elsewhere(&self, pin: &Pin<'_>, zone: u16, pfn: Pfn) {
+        self.keep(pin, self.cpus.get(pin).ring_of(zone), pfn);
     }
 
     #[inline(never)]
@@ -518,57 +558,77 @@ impl<P: Platform> PhysicalMemory<P> {
         } else {
             frame.clear(Flags::ZEROED);
         }
-        self.limbo_now(pin).push(&self.table, pfn);
-        self.count_retired(pin, 1);
+        self.retire_chain(pin, Chain::of(&self.table, pfn.0));
     }
 
-    /// The list for what is retired now.
-    pub(super) fn limbo_now<'a>(&'a self, pin: &'a Pin<'_>) -> &'a LimboFrames {
-        let limbos = &self.cpus.get(pin).limbo;
-        let stamp = self.epochs.stamp();
-        let limbo = &limbos[stamp.0 as usize % limbos.len()];
-        if limbo.stamp() != stamp {
-            // Two epochs older, or more: passed.
-            self.release(pin, limbo);
-            limbo.set_stamp(stamp);
-        }
-        limbo
-    }
-
-    /// Counts retirements, and moves the epoch on when there were enough.
-    pub(super) fn count_retired(&self, pin: &Pin<'_>, count: u32) {
-        let cpu = self.cpus.get(pin);
-        let since = cpu.since_advance.load(Ordering::Relaxed) + count;
-        if since < self.advance_interval {
-            cpu.since_advance.store(since, Ordering::Relaxed);
-        } else {
-            cpu.since_advance.store(0, Ordering::Relaxed);
+    /// [`PhysicalMemory::retire`] for frames that nobody else can find, whose
+    /// flags say already what is known of their bytes.
+    pub(super) fn retire_chain(&self, pin: &Pin<'_>, frames: Chain) {
+        let limbo = &self.cpus.get(pin).limbo;
+        let passed = limbo.add(&self.table, &self.epochs, frames);
+        self.release(pin, passed);
+        if limbo.should_advance(frames.count(), self.advance_interval) {
             self.epochs.try_advance();
             self.release_passed(pin);
         }
     }
 
+    /// Frees what this CPU retired and nobody can see any more.
     pub(super) fn release_passed(&self, pin: &Pin<'_>) {
-        for limbo in &self.cpus.get(pin).limbo {
-            if limbo.len() > 0 && self.epochs.passed(limbo.stamp()) {
-                self.release(pin, limbo);
+        loop {
+            let passed = self.cpus.get(pin).limbo.passed(&self.epochs);
+            if passed.is_empty() {
+                break;
             }
+            self.release(pin, passed);
         }
     }
 
-    /// Frees the frames of a limbo list whose epoch has passed.
-    fn release(&self, pin: &Pin<'_>, limbo: &LimboFrames) {
-        while let Some(pfn) = limbo.pop(&self.table) {
+    /// Frees retired frames whose epoch has passed. Page tables known to be zero
+    /// go to the CPU's list in rows.
+    fn release(&self, pin: &Pin<'_>, mut passed: Chain) {
+        let cpu = self.cpus.get(pin);
+        let notes = self.freed_tables == FreedTables::Noted;
+        let most = cpu.low.batch.min(MAX_ROW);
+        let mut row = (Pfn::NONE, 0);
+        while let Some(pfn) = passed.pop(&self.table).map(Pfn) {
             let frame = self.frame(pfn);
             frame.init_counts(0, 0);
-            if frame.kind() == Kind::Table {
-                self.free_table(pin, pfn);
-            } else if frame.has(Flags::ZEROED) {
-                self.free_zeroed(pin, pfn);
+            if frame.kind() != Kind::Table {
+                if frame.has(Flags::ZEROED) {
+                    self.free_zeroed(pin, pfn);
+                } else {
+                    self.free(pin, pfn, 0);
+                }
+            } else if notes && frame.zone() == usize::from(cpu.low_zone) {
+                self.check_zero(pin, pfn);
+                frame.set_cached_in(cpu.low_zone, true);
+                let (first, frames) = row;
+                if pfn.0 == first.0.wrapping_add(frames) && frames < most {
+                    row = (first, frames + 1);
+                } else {
+                    self.keep_row(pin, first, frames);
+                    row = (pfn, 1);
+                }
             } else {
-                self.free(pin, pfn, 0);
+                self.free_table(pin, pfn);
             }
         }
+        self.keep_row(pin, row.0, row.1);
+    }
+
+    /// Puts `frames` frames in a row, of the zone of the CPU's low frames and
+    /// marked as cached, on its list.
+    fn keep_row(&self, pin: &Pin<'_>, first: Pfn, frames: u32) {
+        if frames == 0 {
+            return;
+        }
+        let cpu = self.cpus.get(pin);
+        cpu.counters.frees.add(u64::from(frames));
+        while cpu.low.len() > 0 && cpu.low.len() + frames > cpu.low.high {
+            self.make_room(pin, &cpu.low);
+        }
+        cpu.low.push_run(first, frames);
     }
 
     /// Gives this CPU's lists back to the buddy lists, with those retired

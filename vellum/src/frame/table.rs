@@ -8,6 +8,7 @@ use core::ptr::slice_from_raw_parts_mut;
 use super::record::Frame;
 use super::report::SetupError;
 use crate::addr::Pfn;
+use crate::sync::limbo::Links;
 
 /// The records, indexed from the lowest frame.
 pub(super) struct FrameTable {
@@ -51,5 +52,20 @@ impl FrameTable {
     #[inline]
     pub(super) fn get(&self, pfn: Pfn) -> Option<&Frame> {
         self.records.get(pfn.0.wrapping_sub(self.base) as usize)
+    }
+}
+
+/// Retired frames, linked through the word of the reverse mapping.
+impl Links for FrameTable {
+    const END: u32 = Pfn::NONE.0;
+
+    #[inline]
+    fn next(&self, frame: u32) -> u32 {
+        self.frame(Pfn(frame)).links().0.0
+    }
+
+    #[inline]
+    fn set_next(&self, frame: u32, next: u32) {
+        self.frame(Pfn(frame)).set_next(Pfn(next));
     }
 }

@@ -10,11 +10,12 @@
 
 use super::cpu::{CpuFrames, Ring, TableCounters};
 use super::memory::PhysicalMemory;
-use super::record::{Flags, Kind};
+use super::record::Flags;
 use super::request::Request;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, Platform};
 use crate::sync::atomic::Ordering;
+use crate::sync::limbo::Chain;
 use crate::sync::{Pin, bytes};
 
 /// Log2 of the frames that idle time zeroes at once.
@@ -46,8 +47,8 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// A frame known to be zero, of this CPU's list or of the zone that fills
-    /// it, handed out. Not inlined, for `alloc` to stay small enough to be.
-    #[inline(never)]
+    /// it, handed out.
+    #[inline]
     pub(super) fn take_zeroed(
         &self,
         pin: &Pin<'_>,
@@ -58,7 +59,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let pfn = ring
             .pop()
             .or_else(|| self.refill_zeroed(pin, ring, zone, request))?;
-        if let Some(next) = ring.after(0) {
+        if let Some(next) = ring.peek() {
             bytes::prefetch(self.frame(next));
         }
         cpu.counters.allocs.bump();
@@ -126,19 +127,9 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Frees page tables when nobody who is pinned at this moment can still
-    /// see them: [`PhysicalMemory::retire`] for frames of kind `Table` that
-    /// each `next` leads to from `first` on.
-    pub(crate) fn retire_tables(&self, pin: &Pin<'_>, first: Pfn, next: impl Fn(Pfn) -> Pfn) {
-        let limbo = self.limbo_now(pin);
-        let (mut table, mut count) = (first, 0);
-        while !table.is_none() {
-            debug_assert!(self.frame(table).kind() == Kind::Table);
-            let after = next(table);
-            limbo.push(&self.table, table);
-            table = after;
-            count += 1;
-        }
-        self.count_retired(pin, count);
+    /// see them: [`PhysicalMemory::retire`] for frames of kind `Table`.
+    pub(crate) fn retire_tables(&self, pin: &Pin<'_>, tables: Chain) {
+        self.retire_chain(pin, tables);
     }
 
     /// In debug builds, proves that a frame said to be zero is.
@@ -187,8 +178,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Retired frames that wait on this CPU for their epoch.
     pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
-        let limbo = self.cpus.get(pin).limbo.iter();
-        limbo.map(|limbo| u64::from(limbo.len())).sum()
+        u64::from(self.cpus.get(pin).limbo.len())
     }
 
     /// For a CPU that idles: moves the epoch on, frees what has passed, and

@@ -4,13 +4,14 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use super::batch::Batch;
-use super::cache::{Cache, SlotDepot, SlotList, Slots};
+use super::cache::{Cache, SlotDepot, Slots};
 use super::directory::{Directory, HANDLE_BITS};
 use super::handle::Handle;
 use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::limbo::{Chain, Links};
 use crate::sync::report::{Kind as Reported, report};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
 
@@ -56,12 +57,24 @@ pub struct Arena<T: Item> {
     slot: PhantomData<fn() -> T>,
 }
 
-impl<T: Item> Slots for Arena<T> {
+/// Vacant slots, linked by their handles.
+impl<T: Item> Links for Arena<T> {
+    const END: u32 = 0;
+
     #[inline]
-    fn link(&self, slot: u32) -> &AtomicU32 {
-        self.get(Handle::from_raw(slot)).link()
+    fn next(&self, slot: u32) -> u32 {
+        let slot = self.get(Handle::from_raw(slot));
+        slot.link().load(Ordering::Relaxed)
     }
 
+    #[inline]
+    fn set_next(&self, slot: u32, next: u32) {
+        let slot = self.get(Handle::from_raw(slot));
+        slot.link().store(next, Ordering::Relaxed);
+    }
+}
+
+impl<T: Item> Slots for Arena<T> {
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32) {
         // A batch exists only if a chunk of a number above its place does, and
         // a chunk's number has a leaf.
@@ -205,9 +218,9 @@ impl<T: Item> Arena<T> {
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
         count: usize,
-    ) -> Result<SlotList, OutOfMemory> {
+    ) -> Result<Chain, OutOfMemory> {
         let cache = self.caches.get(pin);
-        let mut taken = SlotList::EMPTY;
+        let mut taken = Chain::EMPTY;
         while (taken.count as usize) < count {
             let left = count - taken.count as usize;
             if cache.active_count() == 0
@@ -311,7 +324,7 @@ impl<T: Item> Arena<T> {
     pub fn retire(&self, pin: &Pin<'_>, handle: Handle<T>) {
         debug_assert!(!handle.is_none(), "no slot to retire");
         let cache = self.caches.get(pin);
-        let passed = cache.retire(self, handle.raw(), pin.epochs().stamp());
+        let passed = cache.retire(self, handle.raw(), pin.epochs());
         self.free_list(pin, passed);
         if cache.time_to_advance(self.advance_interval) {
             pin.epochs().try_advance();
@@ -321,25 +334,29 @@ impl<T: Item> Arena<T> {
 
     /// Frees what this CPU retired and nobody can see any more.
     fn free_passed(&self, pin: &Pin<'_>) {
-        while let Some(list) = self.caches.get(pin).take_passed(pin) {
-            self.free_list(pin, list);
+        loop {
+            let passed = self.caches.get(pin).take_passed(pin.epochs());
+            if passed.is_empty() {
+                break;
+            }
+            self.free_list(pin, passed);
         }
     }
 
-    fn free_list(&self, pin: &Pin<'_>, list: SlotList) {
+    fn free_list(&self, pin: &Pin<'_>, list: Chain) {
         self.caches.get(pin).count_frees(u64::from(list.count));
         self.put_list(pin, list);
     }
 
     /// Puts slots into the cache without counting them.
-    fn put_list(&self, pin: &Pin<'_>, mut list: SlotList) {
+    fn put_list(&self, pin: &Pin<'_>, mut list: Chain) {
         let cache = self.caches.get(pin);
-        while list.count > 0 {
+        loop {
             if list.count == self.slots && cache.active_count() > 0 {
                 self.depot.push(self, list, pin);
                 return;
             }
-            let slot = list.pop(self);
+            let Some(slot) = list.pop(self) else { break };
             if let Some(batch) = cache.push(self, slot, self.slots) {
                 self.depot.push(self, batch, pin);
             }
@@ -380,7 +397,7 @@ impl<T: Item> Arena<T> {
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
-    ) -> Result<SlotList, OutOfMemory> {
+    ) -> Result<Chain, OutOfMemory> {
         debug_assert!(
             memory.frame_size() == self.frame_size,
             "another machine's memory"
@@ -411,7 +428,7 @@ impl<T: Item> Arena<T> {
             entry.set_base(chunk);
         }
         self.note_growth();
-        Ok(SlotList {
+        Ok(Chain {
             head: first,
             tail: first + self.slots - 1,
             count: self.slots,

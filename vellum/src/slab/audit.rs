@@ -1,11 +1,12 @@
 //! What an arena tells about itself, and the proof that no slot is lost.
 
 use super::arena::{Arena, Item};
-use super::cache::{SlotList, Slots};
+use super::cache::Slots;
 use super::directory::HANDLE_BITS;
 use super::handle::Handle;
 use crate::frame::{AuditError, AuditPlace};
 use crate::sync::atomic::Ordering;
+use crate::sync::limbo::Chain;
 
 /// Set in the link of each vacant slot that the audit has met.
 const MET: u32 = 1 << HANDLE_BITS;
@@ -137,7 +138,7 @@ impl<T: Item> Arena<T> {
     /// Calls `f` with every list of vacant slots and whether they are retired.
     fn each_list(
         &self,
-        mut f: impl FnMut(SlotList, bool) -> Result<(), AuditError>,
+        mut f: impl FnMut(Chain, bool) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
         for cache in self.caches.iter() {
             cache
@@ -151,7 +152,7 @@ impl<T: Item> Arena<T> {
         }
         (0..self.depot.depth()).try_for_each(|index| {
             let (head, tail) = self.place(index);
-            let list = SlotList {
+            let list = Chain {
                 head: head.load(Ordering::Relaxed),
                 tail: tail.load(Ordering::Relaxed),
                 count: self.slots,
@@ -161,7 +162,7 @@ impl<T: Item> Arena<T> {
     }
 
     /// Marks the slots of a list as met.
-    fn meet(&self, list: SlotList) -> Result<(), AuditError> {
+    fn meet(&self, list: Chain) -> Result<(), AuditError> {
         let wrong = |slot, what| {
             Err(AuditError {
                 place: AuditPlace::Slot(slot),
@@ -190,7 +191,7 @@ impl<T: Item> Arena<T> {
     }
 
     /// Takes the marks off again.
-    fn forget(&self, list: SlotList) {
+    fn forget(&self, list: Chain) {
         let mut slot = list.head;
         while let Some(value) = self.try_get(Handle::from_raw(slot)) {
             let next = value.link().load(Ordering::Relaxed);

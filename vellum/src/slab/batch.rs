@@ -4,8 +4,8 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::arena::{Arena, Item};
-use super::cache::SlotList;
 use super::handle::Handle;
+use crate::sync::limbo::Chain;
 
 /// Slots taken from an arena and not used yet, linked through themselves.
 ///
@@ -13,7 +13,7 @@ use super::handle::Handle;
 /// a batch that is dropped leaks its slots.
 #[must_use = "the slots of a batch have to be used or given back"]
 pub struct Batch<T> {
-    pub(super) list: SlotList,
+    pub(super) list: Chain,
     slot: PhantomData<fn() -> T>,
 }
 
@@ -21,7 +21,7 @@ impl<T> Batch<T> {
     /// No slots.
     pub const fn new() -> Self {
         Batch {
-            list: SlotList::EMPTY,
+            list: Chain::EMPTY,
             slot: PhantomData,
         }
     }
@@ -44,7 +44,7 @@ impl<T: Item> Batch<T> {
     /// `arena` is the one that the batch is of.
     #[inline]
     pub fn pop(&mut self, arena: &Arena<T>) -> Handle<T> {
-        Handle::from_raw(self.list.pop(arena))
+        self.list.pop(arena).map_or(Handle::NONE, Handle::from_raw)
     }
 
     /// Adds a slot of `arena`, that the batch is of, which nobody uses any more.

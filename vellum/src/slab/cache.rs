@@ -9,116 +9,26 @@
 //! next reads there.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{EpochStamp, Pin, SpinLock};
+use crate::sync::limbo::{Chain, ChainCell, Limbo, Links};
+use crate::sync::{Epochs, Pin, SpinLock};
 
-/// Where the words are that caches and depot live in.
-pub(crate) trait Slots {
-    /// The link word of a vacant slot.
-    fn link(&self, slot: u32) -> &AtomicU32;
+/// Where the words are that caches and depot live in. No slot has the number 0.
+pub(crate) trait Slots: Links {
     /// The two words of place `index` of the depot. There are as many places
     /// as full batches can exist.
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32);
 }
 
-/// A list of vacant slots; the last one's link is 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SlotList {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
-    pub(crate) count: u32,
-}
-
-impl SlotList {
-    pub(crate) const EMPTY: SlotList = SlotList {
-        head: 0,
-        tail: 0,
-        count: 0,
-    };
-
-    /// Adds a slot in front.
-    #[inline]
-    pub(crate) fn push<S: Slots>(&mut self, slots: &S, slot: u32) {
-        slots.link(slot).store(self.head, Ordering::Relaxed);
-        if self.head == 0 {
-            self.tail = slot;
-        }
-        self.head = slot;
-        self.count += 1;
-    }
-
-    /// Takes the slot in front; 0 if there is none.
-    #[inline]
-    pub(crate) fn pop<S: Slots>(&mut self, slots: &S) -> u32 {
-        let slot = self.head;
-        if slot != 0 {
-            self.head = slots.link(slot).load(Ordering::Relaxed);
-            self.count -= 1;
-        }
-        slot
-    }
-
-    /// Puts another list in front of this one.
-    #[inline]
-    pub(crate) fn prepend<S: Slots>(&mut self, slots: &S, other: SlotList) {
-        if other.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = other;
-            return;
-        }
-        slots.link(other.tail).store(self.head, Ordering::Relaxed);
-        self.head = other.head;
-        self.count += other.count;
-    }
-}
-
-/// A [`SlotList`] in words that others may read for statistics.
-#[derive(Default)]
-struct SlotListCell {
-    head: AtomicU32,
-    tail: AtomicU32,
-    count: AtomicU32,
-}
-
-impl SlotListCell {
-    #[inline]
-    fn get(&self) -> SlotList {
-        SlotList {
-            head: self.head.load(Ordering::Relaxed),
-            tail: self.tail.load(Ordering::Relaxed),
-            count: self.count.load(Ordering::Relaxed),
-        }
-    }
-
-    #[inline]
-    fn set(&self, list: SlotList) {
-        self.head.store(list.head, Ordering::Relaxed);
-        self.tail.store(list.tail, Ordering::Relaxed);
-        self.count.store(list.count, Ordering::Relaxed);
-    }
-}
-
-/// Slots retired in one epoch.
-#[derive(Default)]
-struct LimboSlots {
-    stamp: AtomicU64,
-    list: SlotListCell,
-}
-
 /// One CPU's vacant slots.
 #[derive(Default)]
 pub(crate) struct Cache {
-    active: SlotListCell,
-    spare: SlotListCell,
+    active: ChainCell,
+    spare: ChainCell,
     /// Slots set aside by a reservation larger than a batch.
-    reserved: SlotListCell,
+    reserved: ChainCell,
     allocs: AtomicU64,
     frees: AtomicU64,
-    since_advance: AtomicU32,
-    /// Two suffice: what is in the older one has passed when the epoch that
-    /// claims its place begins.
-    limbo: [LimboSlots; 2],
+    limbo: Limbo,
 }
 
 impl Cache {
@@ -127,8 +37,8 @@ impl Cache {
     pub(crate) fn pop<S: Slots>(&self, slots: &S) -> u32 {
         let slot = self.active.head.load(Ordering::Relaxed);
         if slot != 0 {
-            let next = slots.link(slot).load(Ordering::Relaxed);
-            let count = self.active.count.load(Ordering::Relaxed);
+            let next = slots.next(slot);
+            let count = self.active.len();
             self.active.head.store(next, Ordering::Relaxed);
             self.active.count.store(count - 1, Ordering::Relaxed);
         }
@@ -137,12 +47,12 @@ impl Cache {
 
     /// Adds a slot. Returns a full batch for the depot when there is one too many.
     #[inline]
-    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, batch: u32) -> Option<SlotList> {
-        let full = self.active.count.load(Ordering::Relaxed) >= batch;
+    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, batch: u32) -> Option<Chain> {
+        let full = self.active.len() >= batch;
         let displaced = if full { self.rotate() } else { None };
         let head = self.active.head.load(Ordering::Relaxed);
-        let count = self.active.count.load(Ordering::Relaxed);
-        slots.link(slot).store(head, Ordering::Relaxed);
+        let count = self.active.len();
+        slots.set_next(slot, head);
         if head == 0 {
             self.active.tail.store(slot, Ordering::Relaxed);
         }
@@ -153,7 +63,7 @@ impl Cache {
 
     /// Makes the full active list the spare one; returns the spare it displaces.
     #[cold]
-    fn rotate(&self) -> Option<SlotList> {
+    fn rotate(&self) -> Option<Chain> {
         let displaced = self.take_spare();
         self.spare.set(self.take_active());
         displaced
@@ -161,26 +71,19 @@ impl Cache {
 
     /// Takes the whole active list.
     #[inline]
-    pub(crate) fn take_active(&self) -> SlotList {
-        let list = self.active.get();
-        self.active.set(SlotList::EMPTY);
-        list
+    pub(crate) fn take_active(&self) -> Chain {
+        self.active.take()
     }
 
     /// Takes the spare batch.
     #[inline]
-    pub(crate) fn take_spare(&self) -> Option<SlotList> {
-        let list = self.spare.get();
-        if list.count == 0 {
-            return None;
-        }
-        self.spare.set(SlotList::EMPTY);
-        Some(list)
+    pub(crate) fn take_spare(&self) -> Option<Chain> {
+        (self.spare.len() > 0).then(|| self.spare.take())
     }
 
     /// Gives an empty cache an active list of at most a batch.
     #[inline]
-    pub(crate) fn set_active(&self, list: SlotList) {
+    pub(crate) fn set_active(&self, list: Chain) {
         debug_assert!(self.active.head.load(Ordering::Relaxed) == 0);
         self.active.set(list);
     }
@@ -188,34 +91,31 @@ impl Cache {
     /// Slots in the active list.
     #[inline]
     pub(crate) fn active_count(&self) -> u32 {
-        self.active.count.load(Ordering::Relaxed)
+        self.active.len()
     }
 
     /// Slots that this CPU can hand out without a lock.
     #[inline]
     pub(crate) fn at_hand(&self) -> u32 {
-        let count = |list: &SlotListCell| list.count.load(Ordering::Relaxed);
-        count(&self.active) + count(&self.spare) + count(&self.reserved)
+        self.active.len() + self.spare.len() + self.reserved.len()
     }
 
     /// Slots set aside.
     #[inline]
     pub(crate) fn reserved_count(&self) -> u32 {
-        self.reserved.count.load(Ordering::Relaxed)
+        self.reserved.len()
     }
 
     /// Sets more slots aside.
-    pub(crate) fn add_reserved<S: Slots>(&self, slots: &S, list: SlotList) {
+    pub(crate) fn add_reserved<S: Slots>(&self, slots: &S, list: Chain) {
         let mut reserved = self.reserved.get();
         reserved.prepend(slots, list);
         self.reserved.set(reserved);
     }
 
     /// Takes what is set aside.
-    pub(crate) fn take_reserved(&self) -> SlotList {
-        let list = self.reserved.get();
-        self.reserved.set(SlotList::EMPTY);
-        list
+    pub(crate) fn take_reserved(&self) -> Chain {
+        self.reserved.take()
     }
 
     /// Takes one of the slots at hand, the active list being empty; 0 if
@@ -225,48 +125,32 @@ impl Cache {
         let mut reserved = self.reserved.get();
         let slot = reserved.pop(slots);
         self.reserved.set(reserved);
-        if slot == 0
-            && let Some(batch) = self.take_spare()
-        {
-            self.set_active(batch);
-            return self.pop(slots);
+        if let Some(slot) = slot {
+            return slot;
         }
-        slot
+        match self.take_spare() {
+            Some(batch) => {
+                self.set_active(batch);
+                self.pop(slots)
+            }
+            None => 0,
+        }
     }
 
-    /// Adds a slot to those retired at `stamp`. Returns an older list that
-    /// had its place, whose epoch has passed.
-    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, stamp: EpochStamp) -> SlotList {
-        let limbo = &self.limbo[stamp.0 as usize % self.limbo.len()];
-        let mut list = limbo.list.get();
-        let mut passed = SlotList::EMPTY;
-        if limbo.stamp.load(Ordering::Relaxed) != stamp.0 {
-            passed = core::mem::take(&mut list);
-            limbo.stamp.store(stamp.0, Ordering::Relaxed);
-        }
-        list.push(slots, slot);
-        limbo.list.set(list);
-        passed
+    /// Adds a slot to those retired now. Returns older ones that had its place,
+    /// whose epoch has passed.
+    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, epochs: &Epochs) -> Chain {
+        self.limbo.add(slots, epochs, Chain::of(slots, slot))
     }
 
     /// Whether it is time to move the epoch on: every `interval` retirements.
     pub(crate) fn time_to_advance(&self, interval: u32) -> bool {
-        let since = self.since_advance.load(Ordering::Relaxed) + 1;
-        let due = since >= interval;
-        let since = if due { 0 } else { since };
-        self.since_advance.store(since, Ordering::Relaxed);
-        due
+        self.limbo.should_advance(1, interval)
     }
 
-    /// Takes a retired list whose epoch has passed.
-    pub(crate) fn take_passed(&self, pin: &Pin<'_>) -> Option<SlotList> {
-        let limbo = self.limbo.iter().find(|limbo| {
-            let stamp = EpochStamp(limbo.stamp.load(Ordering::Relaxed));
-            limbo.list.get().count > 0 && pin.epochs().passed(stamp)
-        })?;
-        let list = limbo.list.get();
-        limbo.list.set(SlotList::EMPTY);
-        Some(list)
+    /// Takes retired slots whose epoch has passed.
+    pub(crate) fn take_passed(&self, epochs: &Epochs) -> Chain {
+        self.limbo.passed(epochs)
     }
 
     #[inline]
@@ -290,13 +174,13 @@ impl Cache {
     }
 
     /// The lists of slots that can be had at once.
-    pub(crate) fn vacant(&self) -> [SlotList; 3] {
+    pub(crate) fn vacant(&self) -> [Chain; 3] {
         [self.active.get(), self.spare.get(), self.reserved.get()]
     }
 
     /// The lists of slots that wait for their epoch.
-    pub(crate) fn retired(&self) -> [SlotList; 2] {
-        [self.limbo[0].list.get(), self.limbo[1].list.get()]
+    pub(crate) fn retired(&self) -> [Chain; 2] {
+        self.limbo.chains()
     }
 }
 
@@ -315,7 +199,7 @@ impl SlotDepot {
     }
 
     /// Adds a full batch.
-    pub(crate) fn push<S: Slots>(&self, slots: &S, list: SlotList, pin: &Pin<'_>) {
+    pub(crate) fn push<S: Slots>(&self, slots: &S, list: Chain, pin: &Pin<'_>) {
         let mut depth = self.depth.lock(pin);
         let (head, tail) = slots.place(*depth);
         head.store(list.head, Ordering::Relaxed);
@@ -325,7 +209,7 @@ impl SlotDepot {
     }
 
     /// Takes the batch added last.
-    pub(crate) fn pop<S: Slots>(&self, slots: &S, batch: u32, pin: &Pin<'_>) -> Option<SlotList> {
+    pub(crate) fn pop<S: Slots>(&self, slots: &S, batch: u32, pin: &Pin<'_>) -> Option<Chain> {
         if self.depth() == 0 {
             return None;
         }
@@ -333,7 +217,7 @@ impl SlotDepot {
         *depth = depth.checked_sub(1)?;
         self.shown.store(*depth, Ordering::Relaxed);
         let (head, tail) = slots.place(*depth);
-        Some(SlotList {
+        Some(Chain {
             head: head.load(Ordering::Relaxed),
             tail: tail.load(Ordering::Relaxed),
             count: batch,

@@ -551,7 +551,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.root.store(Pfn::NONE.0, Ordering::Relaxed);
         let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
         space.generation.store(generation, Ordering::Release);
-        let root = Chain::of(&self.memory, root);
+        let root = Chain::of(&self.memory, root.0);
         // SAFETY: the root is empty, and its space cannot be found any more.
         unsafe { self.table_pages.retire(&self.memory, pin, root) };
         self.spaces.retire(pin, Handle::from_raw(space.handle()));

@@ -125,6 +125,19 @@ macro_rules! bit_lock {
 bit_lock!(AtomicU32, u32);
 bit_lock!(AtomicU64, u64);
 
+impl BitGuard<'_, AtomicU32> {
+    /// Sets more bits of the word. While the lock is held nobody else changes it.
+    #[inline]
+    pub fn set(&self, bits: u32) {
+        let value = self.word.load(Ordering::Relaxed) | bits;
+        #[cfg(not(vellum_loom))]
+        self.word.store(value, Ordering::Relaxed);
+        // As in `unlock_bit`.
+        #[cfg(vellum_loom)]
+        self.word.swap(value, Ordering::Relaxed);
+    }
+}
+
 impl BitGuard<'_, AtomicU64> {
     /// Unlocks and sets the rest of the word with one store. Every other
     /// writer of the word must hold the lock.

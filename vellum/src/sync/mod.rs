@@ -15,6 +15,8 @@ mod bit;
 pub mod bytes;
 mod counter;
 mod epoch;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+pub(crate) mod limbo;
 mod meet;
 mod percpu;
 mod range;

@@ -12,13 +12,21 @@ use crate::platform::Platform;
 /// one walk and one lock for all of a table's pages, although they are asked
 /// for one at a time.
 ///
-/// It holds at most one table, and lets go of it before it locks another.
-/// While it holds one nobody else can lock that table, the caller neither:
+/// It holds at most one table, and lets go of it before it locks another. When
+/// it has unlinked one, it also keeps the table above locked, as long as the
+/// pages that follow leave further tables below it empty: each of those then
+/// costs one lock and no walk from the root. The lower tables are locked without
+/// waiting then, since the order is the lower level first.
+///
+/// While it holds a table nobody else can lock that, the caller neither:
 /// [`Cursor::leave`] before anything that may fault or take long.
 pub struct Cursor<'t, 'a, P: Platform, F: Format> {
     tables: &'t Tables<'a, P, F>,
     held: Option<LockedTable<'a, F>>,
-    /// Level of the table held, and the pages that it covers.
+    /// The table above the one that was unlinked last, and the pages that it
+    /// covers. If a table is held as well, it is one of those below this.
+    above: Option<(LockedTable<'a, F>, PageRange)>,
+    /// Level of the table held, 0 if there is none, and the pages that it covers.
     level: u32,
     covers: PageRange,
     made: u32,
@@ -30,6 +38,7 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
         Cursor {
             tables,
             held: None,
+            above: None,
             level: 0,
             covers: PageRange::default(),
             made: 0,
@@ -42,12 +51,29 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
     pub fn find(&mut self, page: Vpn) -> Option<&LockedTable<'a, F>> {
         // Of a table further up the page may have a lower one of its own.
         if self.level != 1 || !self.covers.contains(page) {
-            self.leave();
-            let table = self.tables.lock(page)?;
+            let table = match self.step_down(page) {
+                Some(table) => table,
+                None => {
+                    self.leave();
+                    self.tables.lock(page)?
+                }
+            };
             self.note(&table);
             self.held = Some(table);
         }
         self.held.as_ref()
+    }
+
+    /// The level-1 table for `page`, locked, if it is below the table that the
+    /// last one was unlinked from, and can be had at once.
+    #[inline]
+    fn step_down(&mut self, page: Vpn) -> Option<LockedTable<'a, F>> {
+        self.held = None;
+        let (above, covers) = self.above.as_ref()?;
+        if !covers.contains(page) {
+            return None;
+        }
+        self.tables.try_lock_below(above, page)
     }
 
     /// The table for a leaf at `level` for `page`, locked, with the tables
@@ -108,19 +134,42 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
     /// becomes empty by it.
     #[inline]
     pub fn unlink_if_empty(&mut self, gather: &mut Gather<'_, P>) {
-        if self.held.as_ref().is_some_and(|table| table.live() == 0)
-            && let Some(table) = self.held.take()
-        {
-            self.forget();
-            self.tables.unlink_if_empty(table, gather);
+        let Some(table) = &self.held else { return };
+        if table.live() > 0 {
+            self.above = None;
+            return;
+        }
+        match &self.above {
+            Some((above, _)) if above.live() > 1 && table.is_unused() => {
+                let dead = Tables::<P, F>::unlink(table, above);
+                self.held = None;
+                self.level = 0;
+                gather.table(dead);
+            }
+            _ => self.unlink_up(gather),
         }
     }
 
-    /// Lets go of the table held.
+    /// Frees the empty table held, and those above that become empty by it.
+    #[inline(never)]
+    fn unlink_up(&mut self, gather: &mut Gather<'_, P>) {
+        let above = self.above.take().map(|(above, _)| above);
+        self.level = 0;
+        if let Some(table) = self.held.take() {
+            let rest = self.tables.unlink_up(table, above, gather);
+            if rest.level() == 2 {
+                let covers = self.covered(&rest);
+                self.above = Some((rest, covers));
+            }
+        }
+    }
+
+    /// Lets go of what is held.
     #[inline]
     pub fn leave(&mut self) {
         self.held = None;
-        self.forget();
+        self.above = None;
+        self.level = 0;
     }
 
     /// Tables made so far.
@@ -130,11 +179,11 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
 
     fn note(&mut self, table: &LockedTable<'a, F>) {
         self.level = table.level();
-        self.covers = PageRange::new(table.page(0), F::pages_at(self.level + 1));
+        self.covers = self.covered(table);
     }
 
-    fn forget(&mut self) {
-        self.level = 0;
-        self.covers = PageRange::default();
+    /// The pages that a table covers.
+    fn covered(&self, table: &LockedTable<'a, F>) -> PageRange {
+        PageRange::new(table.base(), F::pages_at(table.level() + 1))
     }
 }

@@ -153,8 +153,9 @@ impl<'g, P: Platform> Gather<'g, P> {
         let frame = self.memory.frame(table);
         // The entry that led to it may be cached, even if none in it was live.
         self.stale(frame.base());
-        // The live count of an unlinked table is not needed any more.
-        self.tables.push(self.memory, table);
+        // The live count of an unlinked table is not needed any more. Tables go
+        // back in the order in which they were unlinked, in rows if they lie so.
+        self.tables.append(self.memory, table.0);
         self.tables_freed += 1;
     }
 

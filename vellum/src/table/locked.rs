@@ -34,7 +34,7 @@ pub struct LockedTable<'a, F> {
     table: Pfn,
     frame: &'a Frame,
     words: &'a [AtomicU64],
-    _guard: BitGuard<'a, AtomicU32>,
+    guard: BitGuard<'a, AtomicU32>,
     format: PhantomData<F>,
 }
 
@@ -96,7 +96,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
             table,
             frame,
             words: table_words::<F, P>(memory, table),
-            _guard: guard,
+            guard,
             format: PhantomData,
         })
     }
@@ -132,6 +132,12 @@ impl<'a, F: Format> LockedTable<'a, F> {
             table: self.table,
             index: index as u16,
         }
+    }
+
+    /// First page that the table covers.
+    #[inline]
+    pub(super) fn base(&self) -> Vpn {
+        self.frame.base()
     }
 
     /// First page that the entry at `index` covers.
@@ -230,9 +236,10 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.live() == 0 && !self.frame.has(Flags::KEPT)
     }
 
-    /// Marks the table unlinked, so that whoever locks it next looks again.
+    /// Marks the table unlinked, so that whoever locks it next looks again. The
+    /// flags of a linked table change under its lock only.
     #[inline]
     pub(super) fn mark_dead(&self) {
-        self.frame.set(Flags::DEAD);
+        self.guard.set(Flags::DEAD.0);
     }
 }

@@ -280,26 +280,66 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// each table above that becomes empty by it. The root stays. Nobody sees an
     /// empty table linked, since whoever empties a table keeps its lock until
     /// here, or comes back to it (invariant 5).
-    pub fn unlink_if_empty(&self, mut table: LockedTable<'a, F>, gather: &mut Gather<'_, P>) {
+    #[inline]
+    pub fn unlink_if_empty(&self, table: LockedTable<'a, F>, gather: &mut Gather<'_, P>) {
+        self.unlink_up(table, None, gather);
+    }
+
+    /// [`Tables::unlink_if_empty`] with the table above, if the caller has locked
+    /// it already. Returns the lowest table that stays, locked.
+    #[inline]
+    pub(super) fn unlink_up(
+        &self,
+        mut table: LockedTable<'a, F>,
+        mut above: Option<LockedTable<'a, F>>,
+        gather: &mut Gather<'_, P>,
+    ) -> LockedTable<'a, F> {
         while table.is_unused() && table.level() < F::LEVELS {
-            let page = table.page(0);
-            let above = table.level() + 1;
-            let parent = loop {
-                // The table is linked and locked, so its parents are linked too;
-                // one that is just being marked dead would have to be empty.
-                let (parent, level, _) = self.descend_to(page, above);
-                debug_assert!(level == above, "linked table without a parent");
-                if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent) {
-                    break locked;
-                }
-            };
-            parent.clear(F::index(page, above), super::Users::None);
-            parent.count_cleared(1);
-            table.mark_dead();
-            let dead = table.table();
+            let parent = above.take().unwrap_or_else(|| self.lock_above(&table));
+            let dead = Self::unlink(&table, &parent);
             table = parent;
             gather.table(dead);
         }
+        table
+    }
+
+    /// Takes `table` out of `parent`, which leads to it; returns it for the gather.
+    #[inline]
+    pub(super) fn unlink(table: &LockedTable<'a, F>, parent: &LockedTable<'a, F>) -> Pfn {
+        parent.clear(F::index(table.base(), parent.level()), super::Users::None);
+        parent.count_cleared(1);
+        table.mark_dead();
+        table.table()
+    }
+
+    /// Locks the table that leads to `table`, which is locked and linked.
+    fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
+        let above = table.level() + 1;
+        loop {
+            // The table is linked and locked, so its parents are linked too;
+            // one that is just being marked dead would have to be empty.
+            let (parent, level, _) = self.descend_to(table.base(), above);
+            debug_assert!(level == above, "linked table without a parent");
+            if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent) {
+                return locked;
+            }
+        }
+    }
+
+    /// Locks the level-1 table for `page` that `above` leads to, if there is one
+    /// and that needs no waiting: who has locked it may be waiting for `above`.
+    #[inline]
+    pub(super) fn try_lock_below(
+        &self,
+        above: &LockedTable<'a, F>,
+        page: Vpn,
+    ) -> Option<LockedTable<'a, F>> {
+        let level = above.level();
+        let entry = above.load(F::index(page, level));
+        if level != 2 || !F::is_mapped(entry) || F::is_leaf(entry, level) {
+            return None;
+        }
+        LockedTable::try_lock(self.memory, self.pin, F::frame(entry, level)).ok()?
     }
 
     /// Splits the leaf that covers `page` into leaves one level below, with

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Vpn;
+use crate::sync::limbo::Chain;
 
 fn kept_apart(cpus: usize, frames: u32) -> Memory {
     let mut memory = simple(cpus, frames);
@@ -12,7 +13,7 @@ fn kept_apart(cpus: usize, frames: u32) -> Memory {
 /// Frees a table as its space would, and waits for its epoch.
 fn retire_table(memory: &Memory, table: Pfn) {
     memory.frame(table).init_table(1, 1, Vpn(0), 0);
-    memory.retire_tables(&memory.pin(), table, |_| Pfn::NONE);
+    memory.retire_tables(&memory.pin(), Chain::of(memory, table.0));
     for _ in 0..2 {
         assert!(memory.epochs().try_advance());
     }
@@ -168,7 +169,7 @@ fn random_sequences_with_zero_frames_lose_nothing() {
             if order == 0 && rng.below(2) == 0 {
                 memory.zero(&memory.pin(), pfn);
                 memory.frame(pfn).init_table(1, 1, Vpn(0), 0);
-                memory.retire_tables(&memory.pin(), pfn, |_| Pfn::NONE);
+                memory.retire_tables(&memory.pin(), Chain::of(&memory, pfn.0));
             } else {
                 memory.put_order(&memory.pin(), pfn, order);
             }

@@ -52,7 +52,7 @@ impl<P: Platform> TablePages<P> for Fresh {
     }
 
     unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
-        memory.retire_tables(pin, tables.first(), |table| memory.frame(table).links().0);
+        memory.retire_tables(pin, tables);
     }
 
     fn trim(&self, _: &PhysicalMemory<P>, _: &Pin<'_>) -> u32 {

@@ -1,11 +1,12 @@
 //! What sources that keep tables have in common: watermarks, where records and
 //! entries are, and the audit.
 
-use super::lists::{Chain, LimboTables, TableFrames};
+use super::lists::TableFrames;
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Frame, Kind, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::AtomicU64;
+use crate::sync::limbo::{Chain, Limbo};
 use crate::sync::{Pin, bytes};
 
 /// Tables that may be kept however little memory is free.
@@ -40,7 +41,7 @@ pub(super) fn node_limit<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>)
 /// Lets tables wait for their epoch; returns some whose epoch has passed.
 pub(super) fn retire<P: Platform>(
     memory: &PhysicalMemory<P>,
-    waiting: &LimboTables,
+    waiting: &Limbo,
     tables: Chain,
 ) -> [Chain; 2] {
     let displaced = waiting.add(memory, memory.epochs(), tables);
@@ -54,7 +55,7 @@ pub(super) fn retire<P: Platform>(
 
 /// Tables that can be had although none is kept, because their epoch has passed.
 #[cold]
-pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &LimboTables) -> Chain {
+pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &Limbo) -> Chain {
     // Moving the epoch on writes a line of the whole machine: worth it for a
     // batch, and not for every table that is missing.
     if waiting.len() >= TRIM {
@@ -95,17 +96,20 @@ pub(super) fn wrong<T>(table: Pfn, what: &'static str) -> Result<T, AuditError> 
 /// Checks tables that wait for their epoch; returns how many there are.
 pub(super) fn audit_waiting<P: Platform>(
     memory: &PhysicalMemory<P>,
-    waiting: &LimboTables,
+    waiting: &Limbo,
 ) -> Result<u64, AuditError> {
     let mut found = 0;
     for mut chain in waiting.chains() {
-        while let Some(table) = chain.pop(memory) {
+        if chain.is_empty() {
+            continue;
+        }
+        while let Some(table) = chain.pop(memory).map(Pfn) {
             audit_kind(memory, table)?;
             found += 1;
         }
-        if !chain.first().is_none() {
+        if chain.head != Pfn::NONE.0 {
             return wrong(
-                chain.first(),
+                Pfn(chain.head),
                 "the list of retired tables goes on beyond its count",
             );
         }

@@ -1,8 +1,9 @@
-//! Lists of free page tables, and the wait before a table may enter one.
+//! Lists of free page tables.
 //!
 //! A table that is unlinked may be read by walkers until its epoch has passed.
 //! Until then it is linked through its record, of which no walker reads that
-//! word; only afterwards may a list thread through the table itself.
+//! word ([`Limbo`](crate::sync::limbo::Limbo)); only afterwards may a list thread
+//! through the table itself.
 //!
 //! What one CPU has is touched by that CPU only, with plain loads and stores;
 //! words are atomics for statistics and the audit. A depot has a lock, which
@@ -10,11 +11,13 @@
 
 use crate::addr::Pfn;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{EpochStamp, Epochs, Pin, SpinLock};
+use crate::sync::limbo::{Chain, Links};
+use crate::sync::{Pin, SpinLock};
 
 /// Where tables and their records are.
-pub(crate) trait TableFrames {
-    /// The word of a table's record that is free to use once it is unlinked.
+pub(crate) trait TableFrames: Links {
+    /// The word of a table's record through which it is linked once it is
+    /// unlinked. A link takes up its lower half.
     fn link(&self, table: Pfn) -> &AtomicU64;
     /// The first entry of a table.
     fn first_entry(&self, table: Pfn) -> &AtomicU64;
@@ -27,189 +30,6 @@ fn to_word(table: Pfn) -> u64 {
 
 fn from_word(word: u64) -> Pfn {
     Pfn((word as u32).wrapping_sub(1))
-}
-
-/// Unlinked tables, each linked to the next through its record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Chain {
-    first: Pfn,
-    last: Pfn,
-    count: u32,
-}
-
-impl Chain {
-    /// No tables.
-    pub const EMPTY: Chain = Chain {
-        first: Pfn::NONE,
-        last: Pfn::NONE,
-        count: 0,
-    };
-
-    /// The table in front, or [`Pfn::NONE`].
-    #[inline]
-    pub fn first(&self) -> Pfn {
-        self.first
-    }
-
-    /// Number of tables.
-    #[inline]
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// One table.
-    pub(crate) fn of(frames: &impl TableFrames, table: Pfn) -> Chain {
-        let mut chain = Chain::EMPTY;
-        chain.push(frames, table);
-        chain
-    }
-
-    /// Adds a table in front.
-    #[inline]
-    pub(crate) fn push(&mut self, frames: &impl TableFrames, table: Pfn) {
-        let link = frames.link(table);
-        link.store(u64::from(self.first.0), Ordering::Relaxed);
-        if self.count == 0 {
-            self.last = table;
-        }
-        self.first = table;
-        self.count += 1;
-    }
-
-    /// Takes the table in front.
-    #[inline]
-    pub(crate) fn pop(&mut self, frames: &impl TableFrames) -> Option<Pfn> {
-        if self.count == 0 {
-            return None;
-        }
-        let table = self.first;
-        self.first = Pfn(frames.link(table).load(Ordering::Relaxed) as u32);
-        self.count -= 1;
-        Some(table)
-    }
-}
-
-/// Tables retired in one epoch.
-struct Epoch {
-    stamp: AtomicU64,
-    first: AtomicU32,
-    last: AtomicU32,
-    count: AtomicU32,
-}
-
-impl Epoch {
-    fn new() -> Epoch {
-        Epoch {
-            stamp: AtomicU64::new(0),
-            first: AtomicU32::new(Pfn::NONE.0),
-            last: AtomicU32::new(Pfn::NONE.0),
-            count: AtomicU32::new(0),
-        }
-    }
-
-    fn stamp(&self) -> EpochStamp {
-        EpochStamp(self.stamp.load(Ordering::Relaxed))
-    }
-
-    fn chain(&self) -> Chain {
-        Chain {
-            first: Pfn(self.first.load(Ordering::Relaxed)),
-            last: Pfn(self.last.load(Ordering::Relaxed)),
-            count: self.count.load(Ordering::Relaxed),
-        }
-    }
-
-    fn set_chain(&self, chain: Chain) {
-        self.first.store(chain.first.0, Ordering::Relaxed);
-        self.last.store(chain.last.0, Ordering::Relaxed);
-        self.count.store(chain.count, Ordering::Relaxed);
-    }
-}
-
-/// One CPU's tables that wait for their epoch.
-pub(crate) struct LimboTables {
-    /// Two suffice: what is in the older one has passed when the epoch that
-    /// claims its place begins.
-    epochs: [Epoch; 2],
-    /// Tables retired since the epoch was last pushed on.
-    since_advance: AtomicU32,
-}
-
-impl LimboTables {
-    pub(crate) fn new() -> LimboTables {
-        LimboTables {
-            epochs: [Epoch::new(), Epoch::new()],
-            since_advance: AtomicU32::new(0),
-        }
-    }
-
-    /// Lets tables wait that are unlinked by now. Returns tables whose epoch
-    /// has passed, whose place these needed.
-    pub(crate) fn add(&self, frames: &impl TableFrames, epochs: &Epochs, tables: Chain) -> Chain {
-        if tables.is_empty() {
-            return Chain::EMPTY;
-        }
-        let stamp = epochs.stamp();
-        let place = &self.epochs[stamp.0 as usize % 2];
-        let before = place.chain();
-        if place.stamp() != stamp {
-            place.stamp.store(stamp.0, Ordering::Relaxed);
-            place.set_chain(tables);
-            return before;
-        }
-        if before.is_empty() {
-            place.set_chain(tables);
-        } else {
-            let link = frames.link(tables.last);
-            link.store(u64::from(before.first.0), Ordering::Relaxed);
-            place.set_chain(Chain {
-                first: tables.first,
-                last: before.last,
-                count: before.count + tables.count,
-            });
-        }
-        Chain::EMPTY
-    }
-
-    /// Counts retirements; whether there were `interval` since the epoch was
-    /// last pushed on, and it should be now.
-    pub(crate) fn should_advance(&self, count: u32, interval: u32) -> bool {
-        let since = self.since_advance.load(Ordering::Relaxed) + count;
-        let due = since >= interval;
-        let left = if due { 0 } else { since };
-        self.since_advance.store(left, Ordering::Relaxed);
-        due
-    }
-
-    /// Takes tables whose epoch has passed; no tables if there are none.
-    pub(crate) fn passed(&self, epochs: &Epochs) -> Chain {
-        for place in &self.epochs {
-            let chain = place.chain();
-            if !chain.is_empty() && epochs.passed(place.stamp()) {
-                place.set_chain(Chain::EMPTY);
-                return chain;
-            }
-        }
-        Chain::EMPTY
-    }
-
-    /// Number of tables that wait.
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        let counts = self.epochs.iter().map(|epoch| &epoch.count);
-        counts.map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// The tables of both epochs, for the audit.
-    pub(crate) fn chains(&self) -> [Chain; 2] {
-        [self.epochs[0].chain(), self.epochs[1].chain()]
-    }
 }
 
 /// A list of all-zero tables through their own first words, last in first out.
@@ -304,15 +124,25 @@ impl TableDepot {
     /// Adds a batch of [`TableDepot::BATCH`] tables that nobody else can see.
     pub(crate) fn push(&self, frames: &impl TableFrames, batch: Chain, pin: &Pin<'_>) {
         debug_assert!(batch.count == TableDepot::BATCH);
-        let link = frames.link(batch.first);
+        let link = frames.link(Pfn(batch.head));
         let next = link.load(Ordering::Relaxed) & u64::from(u32::MAX);
         let mut first = self.first.lock(pin);
         // Beside the link within the batch, the link to the next batch.
         link.store(next | u64::from(first.0) << 32, Ordering::Relaxed);
-        *first = batch.first;
+        *first = Pfn(batch.head);
         let count = self.len() + TableDepot::BATCH;
         self.count.store(count, Ordering::Relaxed);
         self.peak.store(count.max(self.peak()), Ordering::Relaxed);
+    }
+
+    /// The batch that begins with `first`. Nobody adds to it, so its tail is not
+    /// needed.
+    fn batch(first: Pfn) -> Chain {
+        Chain {
+            head: first.0,
+            tail: Pfn::NONE.0,
+            count: TableDepot::BATCH,
+        }
     }
 
     /// Takes the batch that came last.
@@ -329,11 +159,7 @@ impl TableDepot {
         *first = Pfn((link >> 32) as u32);
         let count = self.len() - TableDepot::BATCH;
         self.count.store(count, Ordering::Relaxed);
-        Some(Chain {
-            first: batch,
-            last: Pfn::NONE,
-            count: TableDepot::BATCH,
-        })
+        Some(TableDepot::batch(batch))
     }
 
     /// Every batch, for the audit: nobody else is at work.
@@ -349,11 +175,7 @@ impl TableDepot {
                 return None;
             }
             next = Pfn((frames.link(first).load(Ordering::Relaxed) >> 32) as u32);
-            Some(Chain {
-                first,
-                last: Pfn::NONE,
-                count: TableDepot::BATCH,
-            })
+            Some(TableDepot::batch(first))
         })
     }
 }

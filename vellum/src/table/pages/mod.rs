@@ -28,8 +28,8 @@ mod warm;
 #[cfg(test)]
 mod tests;
 
+pub use crate::sync::limbo::Chain;
 pub use fresh::Fresh;
-pub use lists::Chain;
 pub use quicklist::Quicklist;
 pub use warm::Warm;
 

@@ -1,13 +1,14 @@
 //! Quicklists: per-CPU lists of all-zero tables, as the ia64 port of Linux kept
 //! them until 2.6.8, with what Robin Holt wanted changed in 2004 as options.
 
-use super::lists::{Chain, LimboTables, WordList};
-use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
+use super::lists::WordList;
+use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory};
 use crate::platform::{CpuId, Platform};
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::limbo::Limbo;
 use crate::sync::{PerCpu, Pin};
 
 /// More levels than any format has.
@@ -20,7 +21,7 @@ const OLD_HIGH: u64 = 500;
 /// Lists of one CPU.
 struct QuickCpu {
     lists: [WordList; LEVELS],
-    waiting: LimboTables,
+    waiting: Limbo,
     /// Tables in all lists.
     held: AtomicU32,
     /// Those of other nodes.
@@ -56,7 +57,7 @@ impl Quicklist {
             old_high: high.clamp(u64::from(OLD_LOW), u64::from(u32::MAX)) as u32,
             cpus: PerCpu::new(memory.platform().cpus(), |_| QuickCpu {
                 lists: [(); LEVELS].map(|()| WordList::new()),
-                waiting: LimboTables::new(),
+                waiting: Limbo::default(),
                 held: AtomicU32::new(0),
                 foreign: AtomicU32::new(0),
                 peak: AtomicU32::new(0),
@@ -120,7 +121,7 @@ impl Quicklist {
             return;
         }
         let limit = self.limit(memory, pin);
-        while let Some(table) = tables.pop(memory) {
+        while let Some(table) = tables.pop(memory).map(Pfn) {
             let level = memory.frame(table).level();
             self.put(memory, pin, cpu, table, level, limit);
         }

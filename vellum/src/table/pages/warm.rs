@@ -7,12 +7,13 @@
 
 use alloc::boxed::Box;
 
-use super::lists::{Chain, LimboTables, TableDepot};
-use super::{Fresh, TablePageStats, TablePages, Wanted, keep};
+use super::lists::TableDepot;
+use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::limbo::Limbo;
 use crate::sync::{CachePadded, PerCpu, Pin, bytes};
 
 /// Tables between the one taken and the one that is brought near: by the time
@@ -27,7 +28,7 @@ struct WarmCpu {
     /// The zone whose tables are kept.
     home: usize,
     stack: Ring,
-    waiting: LimboTables,
+    waiting: Limbo,
     peak: AtomicU32,
 }
 
@@ -96,7 +97,7 @@ impl Warm {
             cpus: PerCpu::new(memory.platform().cpus(), |cpu| WarmCpu {
                 home: memory.home_zone_of(cpu),
                 stack: Ring::new(TableDepot::BATCH, MOST),
-                waiting: LimboTables::new(),
+                waiting: Limbo::default(),
                 peak: AtomicU32::new(0),
             }),
             depots: Box::default(),
@@ -142,10 +143,10 @@ impl Warm {
         }
         let limit = self.limit(memory, pin);
         if cpu.stack.len() + tables.count() <= limit {
-            let passed = core::iter::from_fn(|| tables.pop(memory));
+            let passed = core::iter::from_fn(|| tables.pop(memory).map(Pfn));
             (cpu.stack).extend(passed.filter(|&table| cpu.admits(memory, pin, table)));
         } else {
-            while let Some(table) = tables.pop(memory) {
+            while let Some(table) = tables.pop(memory).map(Pfn) {
                 self.put(memory, pin, cpu, table, limit);
             }
         }
@@ -177,7 +178,7 @@ impl Warm {
         while batch.count() < TableDepot::BATCH
             && let Some(table) = cpu.stack.pop_oldest()
         {
-            batch.push(memory, table);
+            batch.push(memory, table.0);
         }
         let limit = keep::node_limit(memory, pin);
         match self.depot(pin) {
@@ -203,7 +204,7 @@ impl Warm {
         let count = tables.count();
         let trimmed = &memory.table_counters(pin).trimmed;
         trimmed.add(u64::from(count));
-        while let Some(table) = tables.pop(memory) {
+        while let Some(table) = tables.pop(memory).map(Pfn) {
             keep::free(memory, pin, table);
         }
         count
@@ -240,7 +241,7 @@ impl Warm {
         }
         let depot = self.depot(pin);
         if let Some(mut batch) = depot.and_then(|depot| depot.pop(memory, pin)) {
-            (cpu.stack).extend(core::iter::from_fn(|| batch.pop(memory)));
+            (cpu.stack).extend(core::iter::from_fn(|| batch.pop(memory).map(Pfn)));
         }
     }
 }
@@ -252,7 +253,7 @@ impl<P: Platform> Keeper<P> for Warm {
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         let mut tables = Chain::EMPTY;
         while let Some(table) = cpu.stack.pop_oldest() {
-            tables.push(memory, table);
+            tables.push(memory, table.0);
         }
         self.give(memory, pin, tables);
         if let Some(depot) = self.depot(pin) {
@@ -311,7 +312,7 @@ impl<P: Platform> TablePages<P> for Warm {
         let mut tables = Chain::EMPTY;
         for _ in 0..excess.min(keep::TRIM) {
             if let Some(table) = cpu.stack.pop_oldest() {
-                tables.push(memory, table);
+                tables.push(memory, table.0);
             }
         }
         if tables.is_empty()
@@ -374,7 +375,7 @@ impl Warm {
     ) -> Result<u64, AuditError> {
         let mut found = 0;
         for mut batch in depot.batches(memory, pin) {
-            while let Some(table) = batch.pop(memory) {
+            while let Some(table) = batch.pop(memory).map(Pfn) {
                 keep::audit_kept(memory, table, false)?;
                 found += 1;
             }

@@ -92,3 +92,166 @@ fn a_cursor_that_finds_no_memory_leaves_nothing_locked() {
     assert!(tables.lock(Vpn(0)).is_some());
     assert_eq!(tables.peek(Vpn(512)).0, 0);
 }
+
+/// Clears `page` through the cursor, and frees what that leaves empty.
+fn unmap(
+    cursor: &mut Cursor<'_, '_, TestMachine, X86_64>,
+    page: u64,
+    gather: &mut Gather<'_, TestMachine>,
+) {
+    let table = cursor.find(Vpn(page)).expect("mapped");
+    table.clear(X86_64::index(Vpn(page), 1), Users::None);
+    table.count_cleared(1);
+    cursor.unlink_if_empty(gather);
+}
+
+#[test]
+fn tables_that_a_cursor_empties_one_after_the_other_are_all_freed() {
+    let memory = memory();
+    let pin = memory.pin();
+    let tables = tables(&memory, &pin);
+    let root = used(&memory);
+    let mut gather = gather(&memory, &pin);
+    let mut cursor = Cursor::new(&tables);
+    let mut rng = Rng::new(5);
+    for shuffled in [false, true] {
+        // One page to a table below three tables of level 2, and two of one table.
+        let mut pages: Vec<u64> = (0..120).map(|table| (400 + 4 * table) << 9).collect();
+        pages.push(pages[60] + 7);
+        for &page in &pages {
+            assert_eq!(cursor.map(Vpn(page), leaf(9)), Ok(true));
+        }
+        cursor.leave();
+        assert_eq!(used(&memory), root + 120 + 1 + 2);
+        if shuffled {
+            for last in (1..pages.len()).rev() {
+                pages.swap(last, rng.below(last + 1));
+            }
+        }
+        while let Some(page) = pages.pop() {
+            unmap(&mut cursor, page, &mut gather);
+            assert_eq!(tables.peek(Vpn(page)).0, 0);
+            for &page in &pages {
+                assert_eq!(tables.peek(Vpn(page)), (leaf(9), 1));
+            }
+        }
+        cursor.leave();
+        gather.flush();
+        assert_eq!(
+            used(&memory),
+            root,
+            "every table that became empty is freed"
+        );
+    }
+}
+
+#[test]
+fn a_cursor_keeps_the_table_above_only_while_it_empties_tables() {
+    let memory = memory();
+    let pin = memory.pin();
+    let tables = tables(&memory, &pin);
+    let mut gather = gather(&memory, &pin);
+    let mut cursor = Cursor::new(&tables);
+    for page in [0, 512, 1024, 1025] {
+        fill(&tables, page, 1);
+    }
+    let (above, _) = tables.lock_or_make_at(Vpn(0), 2).unwrap();
+    let above_pfn = above.table();
+    drop(above);
+    let is_free = || LockedTable::<X86_64>::try_lock(&memory, &pin, above_pfn).is_ok();
+    unmap(&mut cursor, 0, &mut gather);
+    assert!(!is_free(), "kept for the next table");
+    unmap(&mut cursor, 512, &mut gather);
+    assert!(!is_free());
+    unmap(&mut cursor, 1024, &mut gather);
+    assert!(is_free(), "the last table has a page left");
+    unmap(&mut cursor, 1025, &mut gather);
+    cursor.leave();
+    assert_eq!(tables.peek(Vpn(0)).1, 4, "nothing is left below the root");
+}
+
+#[test]
+fn a_cursor_leaves_an_empty_table_linked_that_is_kept() {
+    let memory = memory();
+    let pin = memory.pin();
+    let tables = tables(&memory, &pin);
+    let mut gather = gather(&memory, &pin);
+    let mut cursor = Cursor::new(&tables);
+    for page in [0, 512, 1024] {
+        fill(&tables, page, 1);
+    }
+    tables.lock(Vpn(512)).unwrap().keep();
+    unmap(&mut cursor, 0, &mut gather);
+    unmap(&mut cursor, 512, &mut gather);
+    cursor.leave();
+    assert_eq!(tables.peek(Vpn(0)), (0, 2), "freed");
+    let kept = tables.lock(Vpn(512)).expect("still linked");
+    kept.release();
+    tables.unlink_if_empty(kept, &mut gather);
+    assert_eq!(tables.peek(Vpn(512)), (0, 2));
+}
+
+#[test]
+fn a_table_below_one_that_is_held_is_not_waited_for() {
+    let memory = memory();
+    let pin = memory.pin();
+    let tables = tables(&memory, &pin);
+    fill(&tables, 0, 1);
+    fill(&tables, 512, 1);
+    fill_large(&tables, 1024, 2, 512);
+    let (above, _) = tables.lock_or_make_at(Vpn(0), 2).unwrap();
+    assert!(tables.try_lock_below(&above, Vpn(0)).is_some());
+    let below = LockedTable::<X86_64>::lock(&memory, &pin, tables.leaf_table(Vpn(0)).unwrap());
+    assert!(
+        tables.try_lock_below(&above, Vpn(0)).is_none(),
+        "somebody has it"
+    );
+    drop(below);
+    assert!(tables.try_lock_below(&above, Vpn(1024)).is_none(), "a leaf");
+    assert!(
+        tables.try_lock_below(&above, Vpn(1536)).is_none(),
+        "no table"
+    );
+}
+
+#[test]
+fn two_cursors_in_one_space_neither_wait_for_ever_nor_lose_a_table() {
+    // Enough for all tables that are made here: one thread may be kept from its
+    // CPU while it is pinned, and then none is used twice.
+    run_on(0);
+    let memory: Memory = PhysicalMemory::new(TestMachine::simple(2, 1 << 14)).unwrap();
+    let root = SpaceTables::make_root(&memory, &Fresh, &memory.pin(), 7).unwrap();
+    let seed = 23;
+    let work = |cpu: u16| {
+        run_on(cpu);
+        let mut rng = Rng::new(seed + u64::from(cpu));
+        for _ in 0..300 {
+            let pin = memory.pin();
+            // SAFETY: the root was made for the test, of this memory.
+            let tables = unsafe { SpaceTables::new(&memory, &Fresh, &pin, root, 7) };
+            let mut gather = gather(&memory, &pin);
+            let mut cursor = Cursor::new(&tables);
+            // Each has pages of its own in tables that both use.
+            let pages: Vec<u64> = (0..24)
+                .filter(|_| rng.below(3) > 0)
+                .map(|table| (table << 9) + u64::from(cpu))
+                .collect();
+            for &page in &pages {
+                assert_eq!(cursor.map(Vpn(page), leaf(3)), Ok(true), "seed {seed}");
+            }
+            for &page in &pages {
+                unmap(&mut cursor, page, &mut gather);
+            }
+            cursor.leave();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(0));
+        scope.spawn(|| work(1));
+    });
+    run_on(0);
+    for _ in 0..3 {
+        memory.drain(&memory.pin());
+    }
+    assert_eq!(used(&memory), 1, "only the root is left");
+}

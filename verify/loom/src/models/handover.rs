@@ -7,8 +7,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{check, pin};
-use crate::cache::{Cache, SlotDepot, SlotList, Slots};
+use crate::cache::{Cache, SlotDepot, Slots};
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::limbo::{Chain, Links};
 use crate::sync::{Epochs, Pin};
 
 const SLOTS: u32 = 4;
@@ -22,11 +23,19 @@ struct Model {
     values: Vec<UnsafeCell<u32>>,
 }
 
-impl Slots for Model {
-    fn link(&self, slot: u32) -> &AtomicU32 {
-        &self.links[slot as usize]
+impl Links for Model {
+    const END: u32 = 0;
+
+    fn next(&self, slot: u32) -> u32 {
+        self.links[slot as usize].load(Ordering::Relaxed)
     }
 
+    fn set_next(&self, slot: u32, next: u32) {
+        self.links[slot as usize].store(next, Ordering::Relaxed);
+    }
+}
+
+impl Slots for Model {
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32) {
         let (head, tail) = &self.places[index as usize];
         (head, tail)
@@ -132,7 +141,7 @@ fn a_batch_hands_over_its_links_and_values() {
             })
         };
         let cpu = pin(&model.epochs, 0);
-        let mut list = SlotList::EMPTY;
+        let mut list = Chain::EMPTY;
         for slot in 1..=2 {
             model.touch(slot);
             list.push(&*model, slot);

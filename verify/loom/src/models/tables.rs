@@ -9,8 +9,9 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::addr::Pfn;
-use crate::lists::{Chain, LimboTables, TableDepot, TableFrames, WordList};
+use crate::lists::{TableDepot, TableFrames, WordList};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::limbo::{Chain, Limbo, Links};
 use crate::sync::{Epochs, Pin};
 
 const TABLES: u32 = 4;
@@ -26,6 +27,18 @@ struct Model {
     /// What a CPU knows of a table that it has for itself.
     owned: Vec<UnsafeCell<u32>>,
     depot: TableDepot,
+}
+
+impl Links for Model {
+    const END: u32 = Pfn::NONE.0;
+
+    fn next(&self, table: u32) -> u32 {
+        self.links[table as usize].load(Ordering::Relaxed) as u32
+    }
+
+    fn set_next(&self, table: u32, next: u32) {
+        self.links[table as usize].store(u64::from(next), Ordering::Relaxed);
+    }
 }
 
 impl TableFrames for Model {
@@ -79,13 +92,13 @@ fn walker_and_list(at_once: bool) {
             let (model, tallies) = (model.clone(), tallies.clone());
             thread::spawn(move || model.walk(&tallies.0))
         };
-        let (waiting, list) = (LimboTables::new(), WordList::new());
+        let (waiting, list) = (Limbo::default(), WordList::new());
         // Another table, so that there is something to link to.
         list.push(&*model, Pfn(1));
         {
             let _pin = pin(&model.epochs, 0);
             model.linked.store(0, Ordering::Relaxed);
-            let tables = Chain::of(&*model, Pfn(0));
+            let tables = Chain::of(&*model, 0);
             if at_once {
                 list.push(&*model, Pfn(0));
             } else {
@@ -96,7 +109,7 @@ fn walker_and_list(at_once: bool) {
             model.epochs.try_advance();
         }
         let mut passed = waiting.passed(&model.epochs);
-        if let Some(table) = passed.pop(&*model) {
+        if let Some(table) = passed.pop(&*model).map(Pfn) {
             assert_eq!((table, waiting.len()), (Pfn(0), 0));
             list.push(&*model, table);
             assert_eq!(list.pop(&*model), Some(table));
@@ -125,7 +138,7 @@ fn a_table_listed_before_its_epoch_shows_its_link() {
 fn take_all(model: &Model, pin: &Pin<'_>) -> Vec<Pfn> {
     let mut taken = Vec::new();
     while let Some(mut batch) = model.depot.pop(model, pin) {
-        while let Some(table) = batch.pop(model) {
+        while let Some(table) = batch.pop(model).map(Pfn) {
             model.touch(table);
             assert_eq!(model.entries[table.0 as usize].load(Ordering::Relaxed), 0);
             taken.push(table);
@@ -147,7 +160,7 @@ fn every_table_of_a_depot_is_taken_once() {
             for table in 0..TableDepot::BATCH {
                 let table = Pfn(u32::from(cpu) * TableDepot::BATCH + table);
                 model.touch(table);
-                batch.push(model, table);
+                batch.push(model, table.0);
             }
             model.depot.push(model, batch, &pin);
             take_all(model, &pin)

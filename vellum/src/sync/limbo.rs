@@ -1,0 +1,227 @@
+//! What waits until nobody can still see it: chains of items, and the limbo that
+//! one CPU keeps its retired items in.
+//!
+//! Frames, page tables and slots of arenas are retired in one way. A thread that
+//! unlinked an item links it into a chain, through a word of the item that no
+//! reader interprets, and [`Limbo`] keeps the chain until its epoch has passed.
+//! What an item is and where its word lies is said by [`Links`].
+//!
+//! Chains and limbos are touched by their CPU only, with plain loads and stores;
+//! the words are atomics for statistics and the audit.
+
+use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::{EpochStamp, Epochs};
+
+/// Where the items of a [`Chain`], which are named by numbers, have the number of
+/// the next one.
+pub(crate) trait Links {
+    /// The number that no item has, after the last one of a chain.
+    const END: u32;
+    /// The item after `item`.
+    fn next(&self, item: u32) -> u32;
+    /// Sets the item after `item`.
+    fn set_next(&self, item: u32, next: u32);
+}
+
+/// Items that nobody else can find, each linked to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Chain {
+    /// Where it begins. Means nothing if there are no items.
+    pub(crate) head: u32,
+    /// Where it ends, likewise.
+    pub(crate) tail: u32,
+    pub(crate) count: u32,
+}
+
+impl Chain {
+    /// No items.
+    pub const EMPTY: Chain = Chain {
+        head: 0,
+        tail: 0,
+        count: 0,
+    };
+
+    /// Number of items.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One item.
+    #[inline]
+    pub(crate) fn of<L: Links>(links: &L, item: u32) -> Chain {
+        let mut chain = Chain::EMPTY;
+        chain.push(links, item);
+        chain
+    }
+
+    /// Adds an item in front.
+    #[inline]
+    pub(crate) fn push<L: Links>(&mut self, links: &L, item: u32) {
+        if self.count == 0 {
+            links.set_next(item, L::END);
+            self.tail = item;
+        } else {
+            links.set_next(item, self.head);
+        }
+        self.head = item;
+        self.count += 1;
+    }
+
+    /// Adds an item at the end.
+    #[inline]
+    pub(crate) fn append<L: Links>(&mut self, links: &L, item: u32) {
+        links.set_next(item, L::END);
+        if self.count == 0 {
+            self.head = item;
+        } else {
+            links.set_next(self.tail, item);
+        }
+        self.tail = item;
+        self.count += 1;
+    }
+
+    /// Takes the item in front.
+    #[inline]
+    pub(crate) fn pop<L: Links>(&mut self, links: &L) -> Option<u32> {
+        let left = self.count.checked_sub(1)?;
+        let item = self.head;
+        self.head = links.next(item);
+        self.count = left;
+        Some(item)
+    }
+
+    /// Puts another chain in front of this one.
+    #[inline]
+    pub(crate) fn prepend<L: Links>(&mut self, links: &L, other: Chain) {
+        if self.count == 0 {
+            *self = other;
+        } else if other.count > 0 {
+            links.set_next(other.tail, self.head);
+            self.head = other.head;
+            self.count += other.count;
+        }
+    }
+}
+
+/// A [`Chain`] in words that others may read for statistics.
+#[derive(Default)]
+pub(crate) struct ChainCell {
+    pub(crate) head: AtomicU32,
+    pub(crate) tail: AtomicU32,
+    pub(crate) count: AtomicU32,
+}
+
+impl ChainCell {
+    #[inline]
+    pub(crate) fn get(&self) -> Chain {
+        Chain {
+            head: self.head.load(Ordering::Relaxed),
+            tail: self.tail.load(Ordering::Relaxed),
+            count: self.len(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, chain: Chain) {
+        self.head.store(chain.head, Ordering::Relaxed);
+        self.tail.store(chain.tail, Ordering::Relaxed);
+        self.count.store(chain.count, Ordering::Relaxed);
+    }
+
+    /// Takes the whole chain.
+    #[inline]
+    pub(crate) fn take(&self) -> Chain {
+        let chain = self.get();
+        self.set(Chain::EMPTY);
+        chain
+    }
+
+    /// Number of items.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// Items retired in one epoch.
+#[derive(Default)]
+struct Retired {
+    stamp: AtomicU64,
+    items: ChainCell,
+}
+
+impl Retired {
+    fn stamp(&self) -> EpochStamp {
+        EpochStamp(self.stamp.load(Ordering::Relaxed))
+    }
+}
+
+/// One CPU's items that wait for their epoch.
+#[derive(Default)]
+pub(crate) struct Limbo {
+    /// Two suffice: what is in the older one has passed when the epoch that
+    /// claims its place begins.
+    retired: [Retired; 2],
+    /// Items retired since the epoch was last pushed on.
+    since_advance: AtomicU32,
+}
+
+impl Limbo {
+    /// Lets items wait that are unlinked by now. Returns items whose epoch has
+    /// passed, whose place these needed.
+    pub(crate) fn add<L: Links>(&self, links: &L, epochs: &Epochs, items: Chain) -> Chain {
+        if items.is_empty() {
+            return Chain::EMPTY;
+        }
+        let stamp = epochs.stamp();
+        let place = &self.retired[stamp.0 as usize % self.retired.len()];
+        let mut waiting = place.items.get();
+        let mut passed = Chain::EMPTY;
+        if place.stamp() != stamp {
+            // Two epochs older, or more: passed.
+            passed = core::mem::take(&mut waiting);
+            place.stamp.store(stamp.0, Ordering::Relaxed);
+        }
+        waiting.prepend(links, items);
+        place.items.set(waiting);
+        passed
+    }
+
+    /// Counts retirements; whether there were `interval` since the epoch was
+    /// last pushed on, and it should be now.
+    pub(crate) fn should_advance(&self, count: u32, interval: u32) -> bool {
+        let since = self.since_advance.load(Ordering::Relaxed) + count;
+        let due = since >= interval;
+        let left = if due { 0 } else { since };
+        self.since_advance.store(left, Ordering::Relaxed);
+        due
+    }
+
+    /// Takes items whose epoch has passed, of one of the epochs; none if there
+    /// are none.
+    pub(crate) fn passed(&self, epochs: &Epochs) -> Chain {
+        let has_passed = |place: &&Retired| place.items.len() > 0 && epochs.passed(place.stamp());
+        match self.retired.iter().find(has_passed) {
+            Some(place) => place.items.take(),
+            None => Chain::EMPTY,
+        }
+    }
+
+    /// Number of items that wait.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.retired.iter().map(|place| place.items.len()).sum()
+    }
+
+    /// The items of both epochs, for the audit.
+    pub(crate) fn chains(&self) -> [Chain; 2] {
+        [self.retired[0].items.get(), self.retired[1].items.get()]
+    }
+}

@@ -227,7 +227,18 @@ impl TestMachine {
         core::mem::take(&mut self.read.lock().unwrap())
     }
 
+    /// Whoever transfers a page may sleep.
+    fn check_unpinned(&self) {
+        let cpu = &self.cpus[usize::from(CURRENT_CPU.get())];
+        assert_eq!(
+            cpu.pins.load(Ordering::Relaxed),
+            0,
+            "a transfer while pinned"
+        );
+    }
+
     fn fill_from_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.check_unpinned();
         if self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);
         }
@@ -241,6 +252,7 @@ impl TestMachine {
     }
 
     fn take_to_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.check_unpinned();
         let broken = self.broken_pages.lock().unwrap().contains(&index);
         if broken || self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);

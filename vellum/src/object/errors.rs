@@ -18,8 +18,8 @@ const ONE: u32 = 2;
 #[derive(Debug, Default)]
 pub struct WriteErrors(AtomicU32);
 
-/// What one who has the file open was told.
-#[derive(Debug)]
+/// What one who has the file open was told; at first of nothing.
+#[derive(Debug, Default)]
 pub struct Told(AtomicU32);
 
 impl WriteErrors {

@@ -10,6 +10,90 @@
 //! regions. Writes and truncations of the same pages exclude each other by a lock on
 //! ranges of the object, which is held over the whole of them. Order: that, page lock,
 //! the lock of the tree of regions, table locks, the lock of the radix tree.
+//!
+//! # Under `read` and `write`
+//! A kernel's file system in memory is a mount, with a limit in pages, and objects in it.
+//! What a descriptor means is the kernel's own: a position, and an
+//! [`OpenFile`](crate::space::OpenFile).
+//!
+//! ```
+//! # use core::ptr::NonNull;
+//! # use vellum::addr::Pfn;
+//! # use vellum::platform::*;
+//! # use vellum::rmap::Family;
+//! # use vellum::table::X86_64;
+//! # use vellum::Design;
+//! use vellum::{ObjectId, Vm};
+//! use vellum::space::{FileError, OpenFile};
+//! # struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
+//! # unsafe impl Sync for Board {}
+//! # unsafe impl Platform for Board {
+//! #     fn cpus(&self) -> usize { 1 }
+//! #     fn nodes(&self) -> usize { 1 }
+//! #     fn node_of(&self, _: CpuId) -> NodeId { NodeId(0) }
+//! #     fn frame_shift(&self) -> u32 { 12 }
+//! #     fn memory_map(&self) -> &[MemoryRange] { &self.map }
+//! #     fn pin(&self) -> CpuId { CpuId(0) }
+//! #     fn unpin(&self, _: CpuId) {}
+//! #     fn frame(&self, frame: Pfn) -> NonNull<u8> { unsafe { self.ram.add(frame.index() << 12) } }
+//! #     fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+//! #     fn current_task(&self) -> TaskToken { TaskToken(0) }
+//! #     fn park(&self) {}
+//! #     fn unpark(&self, _: TaskToken) {}
+//! #     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
+//! #     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
+//! # }
+//! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
+//! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
+//! # let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };
+//! # type Kernel = Vm<Board, X86_64, Family>;
+//! # let vm: Kernel = Vm::new(Board { ram, map: [range] }, Design::default())?;
+//!
+//! /// What a descriptor leads to.
+//! struct Descriptor { file: OpenFile, position: u64, appends: bool }
+//!
+//! fn sys_write(vm: &Kernel, to: &mut Descriptor, bytes: &[u8]) -> Result<usize, FileError> {
+//!     if to.appends {
+//!         let (place, count) = vm.append(to.file.id(), &[bytes])?;
+//!         to.position = place + count as u64;
+//!         return Ok(count);
+//!     }
+//!     let count = vm.write_at(to.file.id(), to.position, &[bytes])?;
+//!     to.position += count as u64;
+//!     Ok(count)
+//! }
+//!
+//! fn sys_read(vm: &Kernel, from: &mut Descriptor, bytes: &mut [u8]) -> Result<usize, FileError> {
+//!     let count = vm.read_open(&from.file, from.position, &mut [bytes])?;
+//!     from.position += count as u64;
+//!     Ok(count)
+//! }
+//!
+//! let mount = vm.create_mount(100)?; // pages
+//! let id: ObjectId = vm.create_in(mount)?; // open(O_CREAT): the directory keeps the name
+//! let mut log = Descriptor { file: vm.open(id)?, position: 0, appends: true };
+//! sys_write(&vm, &mut log, b"one, ")?;
+//! sys_write(&vm, &mut log, b"two")?;
+//!
+//! let mut reader = Descriptor { file: vm.open(id)?, position: 5, appends: false };
+//! let mut bytes = [0; 100];
+//! assert_eq!(sys_read(&vm, &mut reader, &mut bytes)?, 3);
+//! assert_eq!(&bytes[..3], b"two");
+//!
+//! // Three pages with data, of which one is a hole again; a fault could map any of them.
+//! vm.write_at(id, 20 * 4096, &[&[7; 4096], &[8; 4096]])?;
+//! vm.punch_hole(id, 20 * 4096, 4096)?;
+//! assert_eq!(vm.seek_data(id, 4096), Ok(21 * 4096));
+//! assert_eq!(vm.mount_stats(mount).map(|stats| stats.used), Some(2));
+//! assert_eq!(vm.write_at(id, 0, &[&[1; 200 * 4096]]), Ok(100 * 4096)); // the mount is full
+//! assert_eq!(sys_write(&vm, &mut log, b"more"), Err(FileError::Full));
+//!
+//! vm.close(log.file);
+//! vm.close(reader.file);
+//! vm.release_object(id)?; // unlink
+//! vm.release_mount(mount)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod cache;
 mod errors;

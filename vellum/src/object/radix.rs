@@ -12,8 +12,8 @@ use crate::addr::Pfn;
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, Handle, Item};
-use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{DirtyMarks, Pin};
 
 /// Words of a node.
 const WORD_BITS: u32 = 5;
@@ -39,8 +39,8 @@ pub struct RadixNode {
     handle: AtomicU32,
     words: [AtomicU64; WORDS],
     /// Of a node at height 1: a bit for each frame that is newer than its backing
-    /// store. Set and cleared by atomic operations, with or without the lock.
-    dirty: AtomicU64,
+    /// store. Set and taken away with or without the lock.
+    dirty: DirtyMarks,
 }
 
 impl Item for RadixNode {
@@ -52,7 +52,7 @@ impl Item for RadixNode {
             link: AtomicU32::new(0),
             handle: AtomicU32::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
-            dirty: AtomicU64::new(0),
+            dirty: DirtyMarks::default(),
         }
     }
 
@@ -107,29 +107,22 @@ impl RadixNode {
     }
 
     /// Marks the frames at `range`, which this node at height 1 holds, as newer than
-    /// their store. Returns how many were not marked; writes nothing if all were.
+    /// their store, after what is new was stored to them. Returns how many were not
+    /// marked; writes nothing if all were.
     pub(super) fn mark_dirty(&self, range: Range<u64>) -> u32 {
-        let bits = bits_of(&range);
-        if self.dirty.load(Ordering::Relaxed) & bits == bits {
-            return 0;
-        }
-        (bits & !self.dirty.fetch_or(bits, Ordering::AcqRel)).count_ones()
+        self.dirty.mark_after_change(bits_of(&range))
     }
 
-    /// Takes away the marks of the frames at `range`, which this node holds. Returns how
-    /// many were marked.
+    /// Takes away the marks of the frames at `range`, which this node holds, before they
+    /// are copied. Returns how many were marked.
     pub(super) fn mark_clean(&self, range: Range<u64>) -> u32 {
-        let bits = bits_of(&range);
-        if self.dirty.load(Ordering::Relaxed) & bits == 0 {
-            return 0;
-        }
-        (bits & self.dirty.fetch_and(!bits, Ordering::AcqRel)).count_ones()
+        self.dirty.take_before_copy(bits_of(&range))
     }
 
     /// The marked frames at `range`, which this node holds: a bit for each, from
     /// that of the node's first frame up.
     pub(super) fn dirty(&self, range: Range<u64>) -> u64 {
-        self.dirty.load(Ordering::Acquire) & bits_of(&range)
+        self.dirty.get(bits_of(&range))
     }
 
     fn handle(&self) -> Node {
@@ -391,7 +384,7 @@ impl<'a> Radix<'a> {
         let node = self.nodes.get(handle);
         node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
-        node.dirty.store(0, Ordering::Relaxed);
+        node.dirty.begin();
         node
     }
 

@@ -12,7 +12,7 @@ use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::Ordering;
 use crate::sync::{BitLock, Pin, bytes};
 
 /// Most pages of a run.
@@ -222,9 +222,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// store, after bytes were stored to them. Writes nothing that is shared if all are
     /// marked already.
     pub(crate) fn mark_dirty(&self, _pin: &Pin<'_>, object: &Object<S>, range: Range<u64>) {
-        // A write-back takes the mark away, passes a fence, and then reads the bytes. So
-        // it sees the bytes, or we see that the mark is gone.
-        fence(Ordering::SeqCst);
         if let Some(leaf) = self.radix(object).leaf(range.start) {
             let marked = leaf.mark_dirty(range);
             if marked > 0 {
@@ -248,7 +245,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 .dirty
                 .fetch_sub(u64::from(cleaned), Ordering::Relaxed);
         }
-        fence(Ordering::SeqCst);
         cleaned > 0
     }
 

@@ -43,6 +43,49 @@ impl ActiveCpus {
     }
 }
 
+/// A bit for each of 64 things that are newer than their copies.
+///
+/// Whoever changes a thing marks it after that; whoever copies it takes the mark away
+/// before that. So the copy has the change, or the mark is there again.
+#[derive(Debug, Default)]
+pub struct DirtyMarks(AtomicU64);
+
+impl DirtyMarks {
+    /// The marks of `bits`.
+    #[inline]
+    pub fn get(&self, bits: u64) -> u64 {
+        self.0.load(Ordering::Acquire) & bits
+    }
+
+    /// Nothing is marked: nobody else knows the things.
+    pub fn begin(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Marks `bits`, after everything that the caller has changed there. Returns how many
+    /// were not marked; writes nothing if all were.
+    #[inline]
+    pub fn mark_after_change(&self, bits: u64) -> u32 {
+        fence(Ordering::SeqCst);
+        if self.0.load(Ordering::Relaxed) & bits == bits {
+            return 0;
+        }
+        (bits & !self.0.fetch_or(bits, Ordering::AcqRel)).count_ones()
+    }
+
+    /// Takes the marks of `bits` away, before the caller copies what is there. Returns how
+    /// many there were.
+    #[inline]
+    pub fn take_before_copy(&self, bits: u64) -> u32 {
+        if self.0.load(Ordering::Relaxed) & bits == 0 {
+            return 0;
+        }
+        let taken = bits & self.0.fetch_and(!bits, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        taken.count_ones()
+    }
+}
+
 /// A length that is shortened while others add below it.
 ///
 /// Whoever adds something below the length stores it, passes a full fence, and

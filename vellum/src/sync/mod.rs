@@ -32,7 +32,7 @@ pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
 pub use bit::{BitGuard, BitLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
-pub use meet::{ActiveCpus, Length};
+pub use meet::{ActiveCpus, DirtyMarks, Length};
 pub use percpu::{CachePadded, PerCpu};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};

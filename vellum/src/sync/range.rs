@@ -4,23 +4,19 @@
 //! of a file do not wait for each other. Whoever asks is given a place in a small
 //! table, with a ticket, and waits until no range that overlaps has an older one:
 //! the lock is fair, and a truncation is not kept waiting by writers that come
-//! after it. (Linux has had such locks since 2013, for a process's mappings and
-//! some file systems' inputs and outputs.)
+//! after it. (Jan Kara proposed such locks for the page cache of Linux in 2013.)
 
 use core::ops::Range;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{BitLock, Pin, WaitTable};
+use crate::addr::set_bits;
 use crate::platform::Platform;
 
 /// Ranges that are held or waited for at once; who finds no place waits for one.
 const PLACES: usize = 8;
 
 const LOCK_BIT: u32 = 0;
-/// Somebody sleeps until a range is let go of.
-const WAITERS: u32 = 1 << 1;
-/// Bit of the first place in the word; the bits tell which are taken.
-const FIRST_PLACE: u32 = 2;
 
 #[derive(Debug, Default)]
 struct Place {
@@ -32,8 +28,12 @@ struct Place {
 /// The lock. Taken unpinned, by a caller that holds no other range of it.
 #[derive(Debug, Default)]
 pub struct RangeLock {
-    /// The lock of the table in a bit, who waits, and which places are taken.
-    word: AtomicU32,
+    /// The lock of all that follows, in a bit.
+    lock: AtomicU32,
+    /// A bit for each place that is taken.
+    taken: AtomicU32,
+    /// 1 if somebody sleeps until a range is let go of.
+    waiters: AtomicU32,
     next_ticket: AtomicU32,
     places: [Place; PLACES],
 }
@@ -54,7 +54,7 @@ impl RangeLock {
         pin: impl Fn() -> Pin<'p>,
     ) -> HeldRange {
         let mut place = None;
-        if let Some(held) = self.enter(&mut place, &range, 0, &pin()) {
+        if let Some(held) = self.enter(&mut place, &range, false, &pin()) {
             return held;
         }
         loop {
@@ -63,7 +63,7 @@ impl RangeLock {
                 let pin = pin();
                 let task = platform.current_task();
                 waits.prepare(self.key(), task, &pin, || {
-                    held = self.enter(&mut place, &range, WAITERS, &pin);
+                    held = self.enter(&mut place, &range, true, &pin);
                     held.is_none()
                 })
             };
@@ -76,30 +76,29 @@ impl RangeLock {
     }
 
     /// Takes a place, if `place` is none yet, and with it the range, if no other is
-    /// before it. Otherwise leaves the mark `waits`.
+    /// before it. Otherwise notes that the caller `sleeps`.
     fn enter(
         &self,
         place: &mut Option<usize>,
         range: &Range<u64>,
-        waits: u32,
+        sleeps: bool,
         pin: &Pin<'_>,
     ) -> Option<HeldRange> {
-        let guard = self.word.lock_bit(LOCK_BIT, pin);
-        let others = guard.value();
+        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let others = self.taken.load(Ordering::Relaxed);
         if place.is_none() {
             *place = self.take_place(others, range);
         }
         let mine = place.filter(|&mine| self.is_oldest(others, mine));
-        if mine.is_none() && waits != 0 {
-            let word = self.word.load(Ordering::Relaxed);
-            self.word.store(word | waits, Ordering::Relaxed);
+        if mine.is_none() && sleeps {
+            self.waiters.store(1, Ordering::Relaxed);
         }
         mine.map(HeldRange)
     }
 
-    /// A free place, now taken for `range`, under the lock of the table.
-    fn take_place(&self, word: u32, range: &Range<u64>) -> Option<usize> {
-        let free = (!(word >> FIRST_PLACE)).trailing_zeros() as usize;
+    /// A free place, now taken for `range`, under the lock.
+    fn take_place(&self, taken: u32, range: &Range<u64>) -> Option<usize> {
+        let free = (!taken).trailing_zeros() as usize;
         let place = self.places.get(free)?;
         let ticket = self.next_ticket.load(Ordering::Relaxed);
         self.next_ticket
@@ -107,22 +106,19 @@ impl RangeLock {
         place.ticket.store(ticket, Ordering::Relaxed);
         place.start.store(range.start, Ordering::Relaxed);
         place.end.store(range.end, Ordering::Relaxed);
-        let taken = self.word.load(Ordering::Relaxed) | 1 << (FIRST_PLACE + free as u32);
-        self.word.store(taken, Ordering::Relaxed);
+        self.taken.store(taken | 1 << free, Ordering::Relaxed);
         Some(free)
     }
 
     /// Whether no range that overlaps that of place `mine` has an older ticket, under
-    /// the lock of the table.
-    fn is_oldest(&self, word: u32, mine: usize) -> bool {
-        let this = &self.places[mine];
+    /// the lock.
+    fn is_oldest(&self, taken: u32, mine: usize) -> bool {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let ticket = |place: &Place| place.ticket.load(Ordering::Relaxed);
-        (0..).zip(&self.places).all(|(number, other)| {
-            let taken = word & 1 << (FIRST_PLACE + number as u32) != 0;
-            number == mine
-                || !taken
-                || load(&other.end) <= load(&this.start)
+        let this = &self.places[mine];
+        set_bits(u64::from(taken & !(1 << mine))).all(|other| {
+            let other = &self.places[other as usize];
+            load(&other.end) <= load(&this.start)
                 || load(&this.end) <= load(&other.start)
                 || (ticket(this).wrapping_sub(ticket(other)) as i32) < 0
         })
@@ -136,21 +132,24 @@ impl RangeLock {
         platform: &P,
         pin: &Pin<'_>,
     ) {
-        let word = {
-            let guard = self.word.lock_bit(LOCK_BIT, pin);
-            let left =
-                self.word.load(Ordering::Relaxed) & !(WAITERS | 1 << (FIRST_PLACE + held.0 as u32));
-            self.word.store(left, Ordering::Relaxed);
-            guard.value()
+        let sleep = {
+            let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+            let taken = self.taken.load(Ordering::Relaxed);
+            self.taken.store(taken & !(1 << held.0), Ordering::Relaxed);
+            let sleep = self.waiters.load(Ordering::Relaxed) != 0;
+            if sleep {
+                self.waiters.store(0, Ordering::Relaxed);
+            }
+            sleep
         };
-        if word & WAITERS != 0 {
+        if sleep {
             waits.wake(self.key(), platform, pin);
         }
     }
 
     /// Whether somebody holds a range or waits for one.
     pub fn is_held(&self) -> bool {
-        self.word.load(Ordering::Relaxed) >> FIRST_PLACE != 0
+        self.taken.load(Ordering::Relaxed) != 0
     }
 
     fn key(&self) -> u64 {

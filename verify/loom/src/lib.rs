@@ -3,7 +3,7 @@
 //!
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
 //! folder, the caches and depot of `slab`, the lists of free page tables, the
-//! frame record, the page lock, and the bundles of anonmm.
+//! frame record, the page lock, the errors of writing back, and the bundles of anonmm.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
 //! models of the protocol with one step left out that must be seen to fail.
@@ -28,6 +28,10 @@ mod bundle;
 #[path = "../../../vellum/src/slab/cache.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod cache;
+#[cfg(test)]
+#[path = "../../../vellum/src/object/errors.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod errors;
 #[cfg(test)]
 #[path = "../../../vellum/src/rmap/family/kin.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]

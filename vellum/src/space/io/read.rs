@@ -143,7 +143,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pages = run_length(first, self.pages_for(end) - first);
         let _held = self.hold_pages(object, first..first + pages);
         loop {
-            match self.read_run(&self.pin(), object, rest, each) {
+            // The pin ends before a page is read.
+            let read = self.read_run(&self.pin(), object, rest, each);
+            match read {
                 RunRead::Done(count, over) => return Ok((count, over)),
                 RunRead::Absent(index) => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);

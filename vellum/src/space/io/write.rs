@@ -45,8 +45,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// as zeroes, and takes no memory but in the page of the old end.
     ///
     /// Not called pinned. Writes to other pages of the object run at the same time;
-    /// those to the same pages come one after the other, in the order in which they
-    /// were called.
+    /// those to the same pages come one after the other.
     ///
     /// # Errors
     /// [`FileError`] if nothing was written; nothing has changed then.

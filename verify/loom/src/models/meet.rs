@@ -10,7 +10,7 @@ use super::check;
 use crate::frame::{Flags, Frame, MappingsCounted};
 use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{ActiveCpus, Length};
+use crate::sync::{ActiveCpus, DirtyMarks, Length};
 
 const BIT: u64 = 0b10;
 
@@ -225,4 +225,67 @@ fn the_last_mapping_leads_to_the_last_owner() {
 #[should_panic(expected = "the owner of before is let go")]
 fn an_owner_read_without_a_fence_is_noticed() {
     last_mapping(Frame::owner);
+}
+
+/// A word of a page of a file, and the page's mark.
+#[derive(Default)]
+struct Written {
+    word: AtomicU64,
+    mark: DirtyMarks,
+}
+
+/// A write finds the page marked, and a write-back takes the mark: at the end the page is
+/// marked, or the store has the word.
+fn write_and_copy(write: fn(&Written), copy: fn(&Written) -> u64) {
+    check(move || {
+        let shared = Arc::new(Written::default());
+        shared.mark.mark_after_change(1);
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || write(&shared))
+        };
+        let copied = copy(&shared);
+        other.join().unwrap();
+        assert!(
+            shared.mark.get(1) == 1 || copied == 1,
+            "neither side saw the other"
+        );
+    });
+}
+
+fn write(page: &Written) {
+    page.word.store(1, Ordering::Relaxed);
+    page.mark.mark_after_change(1);
+}
+
+fn copy(page: &Written) -> u64 {
+    page.mark.take_before_copy(1);
+    page.word.load(Ordering::Relaxed)
+}
+
+#[test]
+fn what_is_written_is_copied_or_stays_marked() {
+    write_and_copy(write, copy);
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_mark_that_is_set_before_the_change_is_noticed() {
+    write_and_copy(
+        |page| {
+            page.mark.mark_after_change(1);
+            page.word.store(1, Ordering::Relaxed);
+        },
+        copy,
+    );
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_mark_that_is_taken_after_the_copy_is_noticed() {
+    write_and_copy(write, |page| {
+        let copied = page.word.load(Ordering::Relaxed);
+        page.mark.take_before_copy(1);
+        copied
+    });
 }

@@ -3,6 +3,7 @@
 mod anon_vma;
 mod bundle;
 mod epoch;
+mod files;
 mod handover;
 mod kin;
 mod locks;

@@ -15,7 +15,7 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
-use crate::sync::{Epochs, SleepLock, WaitTable};
+use crate::sync::{Epochs, RangeLock, SleepLock, WaitTable};
 
 const PAGE: Pfn = Pfn(1);
 
@@ -100,6 +100,7 @@ struct Model {
     locks: PageLocks,
     waits: WaitTable,
     sleep_lock: SleepLock,
+    ranges: RangeLock,
     content: UnsafeCell<u32>,
 }
 
@@ -115,6 +116,7 @@ fn run(work: fn(&Model, u16)) -> u32 {
         locks: PageLocks::default(),
         waits: WaitTable::new(),
         sleep_lock: SleepLock::default(),
+        ranges: RangeLock::default(),
         content: UnsafeCell::new(0),
     });
     let other = {
@@ -150,6 +152,15 @@ impl Model {
             // SAFETY: the model checker verifies that nobody else is in here.
             unsafe { *content += 1 }
         });
+    }
+
+    /// Fills with a range held.
+    fn fill_range(&self, range: std::ops::Range<u64>, cpu: u16) {
+        let platform = self.memory.platform();
+        let pinned = || pin(&self.epochs, cpu);
+        let held = self.ranges.lock(range, &self.waits, platform, pinned);
+        self.fill();
+        self.ranges.unlock(held, &self.waits, platform, &pinned());
     }
 
     fn unlock(&self, cpu: u16) {
@@ -227,5 +238,24 @@ fn a_sleeping_lock_admits_one_and_wakes_the_other() {
         model.sleep_lock.lock(&model.waits, platform, pinned);
         model.fill();
         model.sleep_lock.unlock(&model.waits, platform, &pinned());
+    });
+}
+
+#[test]
+fn ranges_that_overlap_are_held_one_after_the_other() {
+    two_tasks(|model, cpu| {
+        let first = u64::from(cpu);
+        model.fill_range(first..first + 2, cpu);
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn ranges_apart_are_held_together() {
+    check(|| {
+        run(|model, cpu| {
+            let first = u64::from(cpu);
+            model.fill_range(first..first + 1, cpu);
+        });
     });
 }

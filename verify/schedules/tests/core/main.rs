@@ -8,6 +8,7 @@ mod world;
 mod faults;
 mod files;
 mod fork;
+mod io;
 mod lookups;
 mod races;
 mod rmap;

@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 
 pub use interval::{Interval, IntervalItem, IntervalTree};
 pub use list::IntervalList;
-pub use ranges::{Found, RangeNode, RangeTree, Room, Shape, Walk};
+pub use ranges::{Found, RangeNode, RangeTree, Room, Shape, Spot, Walk};
 
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, Ordering};

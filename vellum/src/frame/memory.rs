@@ -23,7 +23,7 @@ use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::{Chain, Links};
-use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, bytes};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SleepLock, bytes};
 
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
@@ -140,6 +140,20 @@ impl<P: Platform> PhysicalMemory<P> {
         let cpu = self.platform.pin();
         // SAFETY: as in `pin`.
         unsafe { self.epochs.enter_with(self, cpu, || announce(cpu)) }
+    }
+
+    /// The same, together with a try of a lock whose waiters sleep. Returns whether
+    /// the lock was taken, which it is not under a nested pin.
+    #[inline]
+    pub(crate) fn pin_and_try(&self, lock: &SleepLock) -> (Pin<'_>, bool) {
+        let cpu = self.platform.pin();
+        let mut taken = false;
+        // SAFETY: as in `pin`. The try is an atomic exchange.
+        let pin = unsafe {
+            self.epochs
+                .enter_by_exchange(self, cpu, || taken = lock.try_lock())
+        };
+        (pin, taken)
     }
 
     /// Refuses a pin of another memory: its CPU may be one that somebody else is

@@ -94,8 +94,10 @@ const KINDS: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Account {
     resident: [AtomicU64; KINDS],
-    pub(super) pages: AtomicU64,
-    pub(super) regions: AtomicU32,
+    /// Changed under the space's lock, as the regions are.
+    pub(super) pages: Counter,
+    /// The same.
+    pub(super) regions: Counter,
 }
 
 /// What one CPU added to the space it has loaded.
@@ -112,8 +114,8 @@ impl Account {
             count.store(0, Ordering::Relaxed);
         }
         self.resident[Resident::Table as usize].store(table_pages, Ordering::Relaxed);
-        self.pages.store(0, Ordering::Relaxed);
-        self.regions.store(0, Ordering::Relaxed);
+        self.pages.take();
+        self.regions.take();
     }
 
     fn add(&self, kind: Resident, count: u64) {
@@ -195,8 +197,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 shared_memory: count(Resident::SharedMemory),
                 zero: count(Resident::Zero),
             },
-            pages: space.account.pages.load(Ordering::Relaxed),
-            regions: space.account.regions.load(Ordering::Relaxed),
+            pages: space.account.pages.get(),
+            regions: space.account.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
             users: space.users(),
         })

@@ -32,18 +32,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         advice: Advice,
     ) -> Result<(), MapError> {
-        let (guard, range) = self.begin_change(id, start, pages)?;
-        let space = guard.space();
-        let pin = self.pin();
-        let mut gather = self.gather(&pin, space);
+        let range = Self::checked_range(start, pages)?;
+        self.with_locked(id, |pin, space| {
+            self.advise_locked(pin, space, range, advice)
+        })
+    }
+
+    /// [`Vm::advise`] for the holder of the space's lock.
+    fn advise_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        advice: Advice,
+    ) -> Result<(), MapError> {
+        let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let part = view.range.intersection(range);
             match advice {
                 Advice::DontNeed => {
                     let region = self.region(handle);
-                    self.zap(&pin, space, region, part, Users::Hardware, &mut gather);
+                    self.zap(pin, space, region, part, Users::Hardware, &mut gather);
                 }
-                Advice::Free => self.mark_free(&pin, space, part, &mut gather),
+                Advice::Free => self.mark_free(pin, space, part, &mut gather),
             }
             Ok(())
         });

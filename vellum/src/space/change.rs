@@ -2,7 +2,7 @@
 //! regions at a range's edges, closing gates, merging.
 
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::{Live, Vm};
 use super::region::{RegionView, Traits};
 use super::regions::{RegionHandle, Spare};
 use crate::addr::{PageRange, Vpn};
@@ -11,7 +11,6 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
 /// The pages before which regions were cut to hold a range of whole regions.
@@ -49,13 +48,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         space: Live<'_, R>,
         pages: u64,
-        regions: u32,
+        regions: u64,
     ) -> Result<(), MapError> {
         let limits = space.limits.get();
-        let has_pages = space.account.pages.load(Ordering::Relaxed);
-        let has_regions = space.account.regions.load(Ordering::Relaxed);
+        let has_pages = space.account.pages.get();
+        let has_regions = space.account.regions.get();
         let fits = has_pages.saturating_add(pages) <= limits.pages
-            && has_regions.saturating_add(regions) <= limits.regions;
+            && has_regions.saturating_add(regions) <= u64::from(limits.regions);
         if fits { Ok(()) } else { Err(MapError::Limit) }
     }
 
@@ -278,16 +277,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.join_regions(pin, space, &space.seq.write(pin), head, tail);
         first.gate.open();
         head
-    }
-
-    /// The space's lock, for a range that the format can map.
-    pub(super) fn begin_change(
-        &self,
-        id: SpaceId,
-        start: Vpn,
-        pages: u64,
-    ) -> Result<(super::manager::SpaceGuard<'_, P, F, R>, PageRange), MapError> {
-        let range = Self::checked_range(start, pages)?;
-        Ok((self.lock_named(id)?, range))
     }
 }

@@ -21,14 +21,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !self.leave(space) {
             return Ok(false);
         }
-        let guard = self.lock_space(space);
         let mut dead = DeadObjects::default();
-        {
-            let pin = self.pin();
-            self.events(&pin).exits.bump();
-            self.tear_down(&pin, space, &mut dead);
-        }
-        drop(guard);
+        self.with_space_locked(space, |pin| {
+            self.events(pin).exits.bump();
+            self.tear_down(pin, space, &mut dead);
+        });
         let pin = self.pin();
         self.unmake_space(&pin, space);
         drop(pin);

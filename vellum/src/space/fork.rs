@@ -44,15 +44,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::OutOfMemory`]; there is no child, and the parent shows the
     /// same memory as before (it may fault on stores where it did not).
     pub fn fork(&self, id: SpaceId) -> Result<SpaceId, MapError> {
-        let guard = self.lock_named(id)?;
-        let parent = guard.space();
         let mut dead = DeadObjects::default();
-        let result = {
-            let pin = self.pin();
-            self.events(&pin).forks.bump();
-            self.fork_locked(&pin, parent, &mut dead)
-        };
-        drop(guard);
+        let result = self.with_locked(id, |pin, parent| {
+            self.events(pin).forks.bump();
+            Ok(self.fork_locked(pin, parent, &mut dead)?)
+        });
         self.destroy_objects(dead);
         Ok(result?.id())
     }

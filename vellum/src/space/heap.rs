@@ -43,16 +43,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if
     /// something is in the way or a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
     pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
-        let guard = self.lock_named(id)?;
-        let space = guard.space();
-        let start = Vpn(space.heap_start.load(Ordering::Relaxed));
-        let old = Vpn(space.heap_end.load(Ordering::Relaxed));
-        if end < start {
-            return Err(MapError::BadRange);
-        }
         let mut dead = DeadObjects::default();
-        {
-            let pin = self.pin();
+        let result = self.with_locked(id, |pin, space| {
+            let start = Vpn(space.heap_start.load(Ordering::Relaxed));
+            let old = Vpn(space.heap_end.load(Ordering::Relaxed));
+            if end < start {
+                return Err(MapError::BadRange);
+            }
             if end > old {
                 if self.end_below_stack(space, end) < end {
                     return Err(MapError::Occupied);
@@ -62,19 +59,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     ..MapRequest::anonymous(end.0 - old.0, Prot::READ_WRITE)
                 }
                 .at(Placement::FixedFree(old));
-                self.map_locked(&pin, space, &request, (0, 0), &mut dead)?;
+                self.map_locked(pin, space, &request, (0, 0), &mut dead)?;
             } else if end < old {
                 let range = PageRange {
                     start: end,
                     end: old,
                 };
-                self.unmap_locked(&pin, space, range, &mut dead)?;
+                self.unmap_locked(pin, space, range, &mut dead)?;
             }
             space.heap_end.store(end.0, Ordering::Relaxed);
-        }
-        drop(guard);
+            Ok(())
+        });
         self.destroy_objects(dead);
-        Ok(())
+        result
     }
 
     /// Whether the region next above `page` is a stack that may grow to it.
@@ -105,9 +102,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Extends the stack above `page` down to it.
     pub(super) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        let guard = self.lock_named(id).map_err(|_| FaultError::NoSpace)?;
-        let space = guard.space();
-        let pin = self.pin();
+        let grown = self.with_locked(id, |pin, space| Ok(self.grow_to(pin, space, page)));
+        grown.unwrap_or(Err(FaultError::NoSpace))
+    }
+
+    /// [`Vm::grow_stack`] for the holder of the space's lock.
+    fn grow_to(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> Result<(), FaultError> {
         let handle = self.region_from(space, page);
         if handle.is_none() {
             return Err(FaultError::NoRegion);
@@ -134,8 +134,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .offset
             .checked_sub(growth)
             .ok_or(FaultError::NoRegion)?;
-        let write = space.seq.write(&pin);
-        self.resize_region(&pin, space, &write, handle, range, offset);
+        let write = space.seq.write(pin);
+        self.resize_region(pin, space, &write, handle, range, offset);
         Ok(())
     }
 }

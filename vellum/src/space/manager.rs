@@ -432,6 +432,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.active.after_change(self.cpu_shift)
     }
 
+    /// Who has entered `space`, to be asked later, and the shift of the bits.
+    #[inline]
+    pub(super) fn active_set<'a>(&self, space: Live<'a, R>) -> (&'a ActiveCpus, u32) {
+        (&space.get().active, self.cpu_shift)
+    }
+
     pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
         let nobody = FlushTarget {
             tag: SpaceTag(space.handle()),
@@ -557,24 +563,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.spaces.retire(pin, Handle::from_raw(space.handle()));
     }
 
-    /// Takes the space's lock; dropping the guard releases it.
-    pub(super) fn lock_space<'a>(&'a self, space: Live<'a, R>) -> SpaceGuard<'a, P, F, R> {
-        space
-            .get()
-            .lock
-            .lock(&self.waits, self.memory.platform(), || self.pin());
-        SpaceGuard { vm: self, space }
-    }
-
-    /// [`Vm::find_space`] and [`Vm::lock_space`].
-    pub(super) fn lock_named(&self, id: SpaceId) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
-        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        let guard = self.lock_space(space);
-        // It may have ended while we waited.
-        self.find_space(id).ok_or(MapError::NoSpace)?;
-        Ok(guard)
-    }
-
     /// Counts tables made for or freed from a space.
     pub(super) fn count_tables(&self, pin: &Pin<'_>, space: Live<'_, R>, made: u32, freed: u32) {
         let (made, freed) = (u64::from(made), u64::from(freed));
@@ -595,28 +583,5 @@ fn named_by_types<F: Format, R: ReverseMap>(design: Design) -> Design {
         rmap: rmap.map_or(design.rmap, |named| named.rmap),
         format: table_format.map_or(design.format, |named| named.format),
         ..design
-    }
-}
-
-/// Holds a space's lock.
-pub(super) struct SpaceGuard<'a, P: Platform, F: Format, R: ReverseMap> {
-    vm: &'a Vm<P, F, R>,
-    space: Live<'a, R>,
-}
-
-impl<'a, P: Platform, F: Format, R: ReverseMap> SpaceGuard<'a, P, F, R> {
-    /// The locked space.
-    pub(super) fn space(&self) -> Live<'a, R> {
-        self.space
-    }
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
-    fn drop(&mut self) {
-        let pin = self.vm.pin();
-        let vm = self.vm;
-        self.space
-            .lock
-            .unlock(&vm.waits, vm.memory.platform(), &pin);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::{FaultError, MapError};
 use super::manager::{Live, SpaceId, Vm};
-use super::region::{RegionView, Traits};
+use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{Access, PageRange, Prot, Vpn};
@@ -11,6 +11,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
+use crate::tree::{Found, Spot};
 
 /// What a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,10 +105,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
-        let result = self.lock_named(id).and_then(|guard| {
-            let pin = self.pin();
-            self.events(&pin).maps.bump();
-            self.map_locked(&pin, guard.space(), request, object, &mut dead)
+        let result = self.with_locked(id, |pin, space| {
+            self.events(pin).maps.bump();
+            self.map_locked(pin, space, request, object, &mut dead)
         });
         if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
             self.defer_destroy(&mut dead, object.0);
@@ -153,7 +153,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (object, page): (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
-        let range = self.place(space, request)?;
+        let (range, spot, is_free) = self.place(space, request)?;
         self.check_limits(space, request.pages, 1)?;
         let view = RegionView {
             range,
@@ -162,53 +162,78 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             object,
             offset: if object == 0 { range.start.0 } else { page },
         };
-        let occupied = !self.is_free(space, range);
-        if !occupied && let Some(extended) = self.extend_left_neighbour(pin, space, &view) {
+        if !is_free {
+            let spare = self.make_region(pin, space)?;
+            let region = spare.handle;
+            let link = |write: &SeqWrite<'_>| {
+                self.link_region(pin, space, write, spare, &view);
+            };
+            if let Err(error) = self.unmap_and(pin, space, (spot, range), dead, link) {
+                self.regions.free(pin, region);
+                return Err(error);
+            }
+            self.merge_around(pin, space, region);
+            return Ok(range.start);
+        }
+        let touches = |found: &Found<'_, Region<R>>| found.end == range.start.0;
+        if let Some(before) = spot.before().filter(touches)
+            && let Some(extended) = self.extend_region(pin, space, before.item, &view)
+        {
             self.merge_around(pin, space, extended);
             return Ok(range.start);
         }
+        let is_continued = spot.after().is_some_and(|after| {
+            after.start == range.end.0 && Self::continues(&view, &after.item.view())
+        });
         let spare = self.make_region(pin, space)?;
-        let region = spare.handle;
-        let link = |write: &SeqWrite<'_>| self.link_region(pin, space, write, spare, &view);
-        if !occupied {
-            link(&space.seq.write(pin));
-        } else if let Err(error) = self.unmap_and(pin, space, range, dead, link) {
-            self.regions.free(pin, region);
-            return Err(error);
+        self.link_region_at(spot, pin, space, &space.seq.write(pin), spare, &view);
+        if is_continued {
+            self.merge_at(pin, space, range.end);
         }
-        self.merge_around(pin, space, region);
         Ok(range.start)
     }
 
-    /// Where the request goes.
-    fn place(&self, space: Live<'_, R>, request: &MapRequest) -> Result<PageRange, MapError> {
-        let anywhere = || {
-            if request.pages == 0 {
-                return Err(MapError::BadRange);
-            }
-            let start = self
-                .find_gap(space, request.pages, Self::bounds())
-                .ok_or(MapError::NoGap)?;
-            Ok(PageRange::new(start, request.pages))
+    /// Where the request goes, the spot where its range begins, and whether nothing
+    /// is mapped there.
+    #[inline]
+    fn place<'a>(
+        &'a self,
+        space: Live<'a, R>,
+        request: &MapRequest,
+    ) -> Result<(PageRange, Spot<'a, Region<R>>, bool), MapError> {
+        let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
+            request.placement
+        else {
+            return self.place_anywhere(space, request.pages);
         };
+        let range = Self::checked_range(start, request.pages)?;
+        let spot = self.tree(space).spot(range.start.0);
+        let is_free = spot.is_free_to(range.end.0);
         match request.placement {
-            Placement::Anywhere => anywhere(),
-            Placement::Hint(start) => {
-                let range = Self::checked_range(start, request.pages)?;
-                let fits = self.is_free(space, range)
-                    && self.end_below_stack(space, range.end) == range.end;
-                if fits { Ok(range) } else { anywhere() }
+            Placement::FixedFree(_) if !is_free => Err(MapError::Occupied),
+            Placement::Hint(_)
+                if !is_free || self.end_below_stack(space, range.end) != range.end =>
+            {
+                self.place_anywhere(space, request.pages)
             }
-            Placement::Fixed(start) => Self::checked_range(start, request.pages),
-            Placement::FixedFree(start) => {
-                let range = Self::checked_range(start, request.pages)?;
-                if self.is_free(space, range) {
-                    Ok(range)
-                } else {
-                    Err(MapError::Occupied)
-                }
-            }
+            _ => Ok((range, spot, is_free)),
         }
+    }
+
+    /// The highest place for `pages` pages, and the spot where it begins.
+    fn place_anywhere<'a>(
+        &'a self,
+        space: Live<'a, R>,
+        pages: u64,
+    ) -> Result<(PageRange, Spot<'a, Region<R>>, bool), MapError> {
+        if pages == 0 {
+            return Err(MapError::BadRange);
+        }
+        let start = self
+            .find_gap(space, pages, Self::bounds())
+            .ok_or(MapError::NoGap)?;
+        let spot = self.tree(space).spot(start.0);
+        Ok((PageRange::new(start, pages), spot, true))
     }
 
     /// Whether no region overlaps `range`.
@@ -217,23 +242,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .is_none_or(|found| found.start >= range.end.0)
     }
 
-    /// Lets the region that ends where `view` begins show it too, if it matches;
+    /// Lets `left`, which ends where `view` begins, show it too, if it matches;
     /// returns that region.
-    fn extend_left_neighbour(
+    fn extend_region(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
+        left: &Region<R>,
         view: &RegionView,
     ) -> Option<RegionHandle<R>> {
-        let before = Vpn(view.range.start.0.checked_sub(1)?);
-        let left = self.region_from(space, before);
-        if left.is_none() {
-            return None;
-        }
-        let left_view = self.region(left).view();
+        let left_view = left.view();
         if !Self::continues(&left_view, view) {
             return None;
         }
+        let left = left.handle();
         let range = PageRange {
             start: left_view.range.start,
             end: view.range.end,

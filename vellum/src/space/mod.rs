@@ -26,6 +26,7 @@ mod fork;
 mod heap;
 mod inspect;
 mod io;
+mod lock;
 mod lookup;
 mod manager;
 mod map;

@@ -15,27 +15,38 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::NotMapped`] if the range has a hole, [`MapError::OutOfMemory`]
     /// if a region cannot be cut; nothing changed.
     pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
-        let (guard, range) = self.begin_change(id, start, pages)?;
-        let space = guard.space();
+        let range = Self::checked_range(start, pages)?;
+        self.with_locked(id, |pin, space| {
+            self.protect_locked(pin, space, range, prot)
+        })
+    }
+
+    /// [`Vm::protect`] for the holder of the space's lock.
+    fn protect_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        prot: Prot,
+    ) -> Result<(), MapError> {
         if !self.is_covered(space, range) {
             return Err(MapError::NotMapped);
         }
-        let pin = self.pin();
         // The cuts stay: nothing can fail any more.
-        let _ = self.isolate(&pin, space, range)?;
-        self.close_gates(&pin, space, range);
-        let mut gather = self.gather(&pin, space);
+        let _ = self.isolate(pin, space, range)?;
+        self.close_gates(pin, space, range);
+        let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let region = self.region(handle);
             region.set_word(prot, view.traits);
             if view.prot != prot {
-                self.protect_entries(&pin, space, view.range, prot, &mut gather);
+                self.protect_entries(pin, space, view.range, prot, &mut gather);
             }
             Ok(())
         });
         drop(gather);
         self.open_gates(space, range);
-        self.merge_range(&pin, space, range);
+        self.merge_range(pin, space, range);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
-use crate::tree::{Found, RangeTree, Room};
+use crate::tree::{Found, RangeTree, Room, Spot};
 
 /// A region's handle.
 pub(super) type RegionHandle<R> = Handle<Region<R>>;
@@ -114,6 +114,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
+        write: &SeqWrite<'_>,
+        spare: Spare<'_, R>,
+        view: &RegionView,
+    ) {
+        let spot = self.tree(space).spot(view.range.start.0);
+        self.link_region_at(spot, pin, space, write, spare, view);
+    }
+
+    /// The same at the spot where its range begins.
+    #[inline]
+    pub(super) fn link_region_at(
+        &self,
+        spot: Spot<'_, Region<R>>,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
         _write: &SeqWrite<'_>,
         Spare { handle, room }: Spare<'_, R>,
         view: &RegionView,
@@ -129,13 +144,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .insert(pin, handle);
         }
         let range = view.range;
-        self.tree(space)
-            .insert(pin, room, handle, range.start.0, range.end.0);
-        space.account.regions.fetch_add(1, Ordering::Relaxed);
-        space
-            .account
-            .pages
-            .fetch_add(range.pages(), Ordering::Relaxed);
+        spot.insert(pin, room, handle, range.end.0);
+        space.account.regions.bump();
+        space.account.pages.add(range.pages());
         region.gate.open();
     }
 
@@ -166,7 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .split(pin, head, tail, apply);
         }
         self.tell_resized(pin, head, kept, offset);
-        space.account.regions.fetch_add(1, Ordering::Relaxed);
+        space.account.regions.bump();
         second.gate.open();
     }
 
@@ -208,7 +219,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let last = self.objects.release(object);
             debug_assert!(!last, "object lost its last user in a merge");
         }
-        space.account.regions.fetch_sub(1, Ordering::Relaxed);
+        space.account.regions.sub(1);
         self.end_region(pin, tail);
     }
 
@@ -244,11 +255,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<u32> {
         let region = self.region(handle);
         let view = region.view();
-        space.account.regions.fetch_sub(1, Ordering::Relaxed);
-        space
-            .account
-            .pages
-            .fetch_sub(view.range.pages(), Ordering::Relaxed);
+        space.account.regions.sub(1);
+        space.account.pages.sub(view.range.pages());
         if view.object != 0 {
             self.objects
                 .regions(&self.regions, view.object)
@@ -301,7 +309,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             region.gate.open();
         }
         let growth = range.pages().wrapping_sub(view.range.pages());
-        space.account.pages.fetch_add(growth, Ordering::Relaxed);
+        space.account.pages.add(growth);
     }
 
     /// The highest gap of `pages` pages within `bounds` that comes too close to

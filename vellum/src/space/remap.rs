@@ -42,17 +42,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         new_pages: u64,
         placement: Placement,
     ) -> Result<Remapped, MapError> {
-        let (guard, range) = self.begin_change(id, start, pages)?;
-        // Where it goes is checked when it is known.
-        if new_pages == 0 || new_pages > F::USER_END.0 {
-            return Err(MapError::BadRange);
-        }
+        let range = Self::checked_range(start, pages)?;
         let mut dead = DeadObjects::default();
-        let result = {
-            let pin = self.pin();
-            self.remap_locked(&pin, guard.space(), range, new_pages, placement, &mut dead)
-        };
-        drop(guard);
+        let result = self.with_locked(id, |pin, space| {
+            // Where it goes is checked when it is known.
+            if new_pages == 0 || new_pages > F::USER_END.0 {
+                return Err(MapError::BadRange);
+            }
+            self.remap_locked(pin, space, range, new_pages, placement, &mut dead)
+        });
         self.destroy_objects(dead);
         result
     }
@@ -315,7 +313,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .change(pin, handle, apply);
         }
         let growth = to.pages().wrapping_sub(view.range.pages());
-        space.account.pages.fetch_add(growth, Ordering::Relaxed);
+        space.account.pages.add(growth);
     }
 
     fn move_entries(

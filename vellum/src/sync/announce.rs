@@ -11,10 +11,10 @@
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use super::percpu::CachePadded;
-use crate::platform::{CpuId, CpuSet};
+use super::{ActiveCpus, Pin};
+use crate::platform::CpuId;
 
 const CLOSED: u32 = 1;
 
@@ -40,10 +40,11 @@ impl RegionGate {
 
     /// Keeps new readers out. Those inside have left when
     /// [`Announcements::wait_out`] returns. Writers exclude each other by a
-    /// lock of their own.
+    /// lock of their own, so that nobody else changes the gate meanwhile.
     #[inline]
     pub fn close(&self) {
-        self.0.fetch_or(CLOSED, Ordering::Relaxed);
+        let value = self.0.load(Ordering::Relaxed);
+        self.0.store(value | CLOSED, Ordering::Relaxed);
     }
 
     /// Lets readers in again, publishing the changes.
@@ -83,7 +84,9 @@ impl Announcements {
             slot.load(Ordering::Relaxed) == 0,
             "a CPU is in one region at a time"
         );
-        slot.store(key, Ordering::Relaxed);
+        // Release for a writer that finds this announcement in place of the one
+        // that it waits for: what was done under that is done.
+        slot.store(key, Ordering::Release);
         fence(Ordering::SeqCst);
         let access = SharedAccess {
             _announced: Announced(slot),
@@ -102,17 +105,28 @@ impl Announcements {
             slot.load(Ordering::Relaxed) == 0,
             "a CPU is in one region at a time"
         );
-        slot.store(key, Ordering::Relaxed);
+        // Release for the same reason.
+        slot.store(key, Ordering::Release);
         Expected {
             key,
             announced: Announced(slot),
         }
     }
 
-    /// Waits until no CPU of `cpus` announces a key that `concerns` accepts.
-    /// The gates of those regions are closed, so that nobody enters anew.
-    pub fn wait_out(&self, cpus: CpuSet, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
-        fence(Ordering::SeqCst);
+    /// Waits until no CPU announces a key that `concerns` accepts. The gates of
+    /// those regions are closed, so that nobody enters anew. Looks at the CPUs that
+    /// are in `active`, where a CPU enters before it announces such a key, with its
+    /// bits shifted by `shift`.
+    pub fn wait_out(
+        &self,
+        active: &ActiveCpus,
+        shift: u32,
+        pin: &Pin<'_>,
+        concerns: impl Fn(u64) -> bool,
+    ) {
+        // One fence for both: the set and then the slots are read after the gates
+        // were closed.
+        let cpus = active.after_change(shift);
         for cpu in cpus.iter(self.slots.len()) {
             let slot = &self.slots[cpu.0 as usize].0;
             let mut spins = 0;

@@ -29,6 +29,23 @@ pub fn fence(order: Ordering) {
     core::sync::atomic::fence(order);
 }
 
+/// What [`fence`] with `SeqCst` does, for a caller whose last access to memory was an
+/// atomic exchange of any order, taken or refused. On x86-64 such an instruction is
+/// a full fence itself, so that only the compiler is kept from reordering.
+#[inline]
+pub fn fence_after_exchange() {
+    #[cfg(all(
+        target_arch = "x86_64",
+        not(any(miri, vellum_instrumented, vellum_loom))
+    ))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(
+        target_arch = "x86_64",
+        not(any(miri, vellum_instrumented, vellum_loom))
+    )))]
+    fence(Ordering::SeqCst);
+}
+
 #[cfg(vellum_loom)]
 pub use loom::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,

@@ -1,11 +1,12 @@
-//! Event counters that cost a load and a store.
+//! Counters that cost a load and a store.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// A count that only one CPU advances and any may read.
+/// A count that one caller at a time changes and any may read.
 ///
-/// Kept in per-CPU data: the CPU's own increments are plain, so no cache line
-/// is taken from anybody; sums over CPUs are approximate while they run.
+/// Kept in per-CPU data, it counts events: the CPU's own increments are plain, so no
+/// cache line is taken from anybody; sums over CPUs are approximate while they run.
+/// Kept beside a lock, it is changed by the lock's holder only.
 #[derive(Default, Debug)]
 pub struct Counter(AtomicU64);
 

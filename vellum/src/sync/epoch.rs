@@ -34,7 +34,7 @@
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-use super::atomic::{AtomicU64, Ordering, fence, spin_hint};
+use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
 use super::percpu::CachePadded;
 use crate::platform::CpuId;
 
@@ -134,6 +134,50 @@ impl Epochs {
         cpu: CpuId,
         announce: impl FnOnce(),
     ) -> Pin<'a> {
+        let announce_all = || {
+            announce();
+            // Orders the announcements before every read of the pinned section:
+            // `try_advance` has the matching fence between its unlinks and its
+            // scan of the announcements.
+            fence(Ordering::SeqCst);
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.enter_then(host, cpu, announce_all) }
+    }
+
+    /// The same with an atomic exchange, that of a lock taken together with the pin,
+    /// in the place of the fence. `exchange` is not called if the pin is nested.
+    ///
+    /// # Safety
+    /// As for [`Epochs::enter`]. The last access to memory that `exchange` makes is
+    /// an atomic exchange.
+    #[inline]
+    pub unsafe fn enter_by_exchange<'a>(
+        &'a self,
+        host: &'a dyn PinHost,
+        cpu: CpuId,
+        exchange: impl FnOnce(),
+    ) -> Pin<'a> {
+        let announce_all = || {
+            exchange();
+            // As in `enter_with`.
+            fence_after_exchange();
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.enter_then(host, cpu, announce_all) }
+    }
+
+    /// Announces `cpu`, and does `fence` after it unless the pin is nested.
+    ///
+    /// # Safety
+    /// As for [`Epochs::enter`]. `fence` ends with a full fence.
+    #[inline]
+    unsafe fn enter_then<'a>(
+        &'a self,
+        host: &'a dyn PinHost,
+        cpu: CpuId,
+        fence: impl FnOnce(),
+    ) -> Pin<'a> {
         let slot = &self.announced[cpu.0 as usize].0;
         let announced = slot.load(Ordering::Relaxed);
         if depth(announced) == 0 {
@@ -141,11 +185,7 @@ impl Epochs {
             // Release: a CPU that reads this value may never have read the one
             // that ended the pin before. It must still see that pin's reads as done.
             slot.store(announcement(now), Ordering::Release);
-            announce();
-            // Orders the announcements before every read of the pinned section:
-            // `try_advance` has the matching fence between its unlinks and its
-            // scan of the announcements.
-            fence(Ordering::SeqCst);
+            fence();
         } else if depth(announced) == MAX_DEPTH {
             nested_too_deeply(host, cpu);
         } else {

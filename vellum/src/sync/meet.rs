@@ -35,7 +35,8 @@ impl ActiveCpus {
         }
     }
 
-    /// Who has entered, asked after everything that the caller has changed.
+    /// Who has entered, asked after everything that the caller has changed. What
+    /// the caller reads next is read after the change, too.
     #[inline]
     pub fn after_change(&self, shift: u32) -> CpuSet {
         fence(Ordering::SeqCst);

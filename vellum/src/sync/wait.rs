@@ -111,21 +111,36 @@ const HELD_WAITERS: u32 = 2;
 pub struct SleepLock(AtomicU32);
 
 impl SleepLock {
+    /// Takes the lock if it is free: one atomic exchange, which may be refused.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        self.0
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Takes the lock. `pin` pins the caller's CPU for as long as its result
     /// lives; it is used to list the caller as a waiter.
+    #[inline]
     pub fn lock<'p, P: Platform>(
         &self,
         table: &WaitTable,
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
     ) {
-        if self
-            .0
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-        {
-            return;
+        if !self.try_lock() {
+            self.wait_and_lock(table, platform, pin);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_and_lock<'p, P: Platform>(
+        &self,
+        table: &WaitTable,
+        platform: &P,
+        pin: impl Fn() -> Pin<'p>,
+    ) {
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
         while self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
@@ -143,11 +158,23 @@ impl SleepLock {
         }
     }
 
-    /// Releases the lock.
-    pub fn unlock<P: Platform>(&self, table: &WaitTable, platform: &P, pin: &Pin<'_>) {
+    /// Releases the lock. `pin` is called if there is somebody to wake.
+    #[inline]
+    pub fn unlock<'p, P: Platform>(
+        &self,
+        table: &WaitTable,
+        platform: &P,
+        pin: impl FnOnce() -> Pin<'p>,
+    ) {
         if self.0.swap(FREE, Ordering::Release) == HELD_WAITERS {
-            table.wake(self.key(), platform, pin);
+            self.wake(table, platform, &pin());
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake<P: Platform>(&self, table: &WaitTable, platform: &P, pin: &Pin<'_>) {
+        table.wake(self.key(), platform, pin);
     }
 
     /// Whether somebody holds it.

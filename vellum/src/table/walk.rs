@@ -118,6 +118,31 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         (level == 1).then_some(table)
     }
 
+    /// Whether an entry of `range` maps a page. Reads without locks: the answer is
+    /// good for a caller who keeps others from filling entries of the range, and has
+    /// waited for those who did.
+    pub fn has_leaves(&self, range: PageRange) -> bool {
+        let mut next = range.start;
+        while next < range.end {
+            let (table, level, entry) = self.descend(next);
+            if level > 1 {
+                if F::is_mapped(entry) {
+                    return true;
+                }
+                next = Vpn((next.0 | (F::pages_at(level) - 1)) + 1);
+                continue;
+            }
+            let first = F::index(next, level);
+            let count = (F::ENTRIES - first).min((range.end.0 - next.0) as usize);
+            let words = &table_words::<F, P>(self.memory, table)[first..first + count];
+            if words.iter().any(|word| word.load(Ordering::Acquire) != 0) {
+                return true;
+            }
+            next = next.offset(count as u64);
+        }
+        false
+    }
+
     /// Locks the table that holds the leaf for `page`, or would hold it at
     /// level 1; `None` if there is no such table.
     #[inline]

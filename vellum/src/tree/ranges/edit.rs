@@ -14,21 +14,19 @@ const MERGED: usize = SLOTS / 2;
 
 impl<'a, T: Item> RangeTree<'a, T> {
     /// Inserts an item that covers `start..end`, which no item overlaps.
-    pub fn insert(&self, pin: &Pin<'_>, _room: Room<'_>, item: Handle<T>, start: u64, end: u64) {
-        let mut new = RangeSlot {
-            start,
-            end,
-            gap: 0,
-            kid: Kid::item(self.items.address(item)),
-        };
-        let mut path = self.path_to(start);
-        let Some(leaf) = path.last() else {
+    pub fn insert(&self, pin: &Pin<'_>, room: Room<'_>, item: Handle<T>, start: u64, end: u64) {
+        self.spot(start).insert(pin, room, item, end);
+    }
+
+    #[inline(never)]
+    pub(super) fn insert_slot(&self, pin: &Pin<'_>, mut new: RangeSlot) {
+        let (mut path, mut place) = self.path_to(new.start);
+        if path.last().is_none() {
             let leaf = self.fresh(pin, 0);
             leaf.insert(0, new);
             self.set_root(Kid::node(self.address(leaf)));
             return;
-        };
-        let mut place = leaf.node.at_most(start);
+        }
         while let Some(Step { node, .. }) = path.pop() {
             if !node.is_full() {
                 node.insert(place, new);
@@ -78,7 +76,12 @@ impl<'a, T: Item> RangeTree<'a, T> {
 
     /// Removes the item that begins at `start`.
     pub fn remove(&self, pin: &Pin<'_>, start: u64) {
-        let mut path = self.path_to(start);
+        self.spot(start).remove(pin);
+    }
+
+    #[inline(never)]
+    pub(super) fn remove_below(&self, pin: &Pin<'_>, start: u64) {
+        let (mut path, _) = self.path_to(start);
         let Some(leaf) = path.last() else {
             return;
         };
@@ -171,7 +174,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     /// The item that began at `old` covers `start..end` from now on. It keeps
     /// its place among the others.
     pub fn resize(&self, old: u64, start: u64, end: u64) {
-        let mut path = self.path_to(old);
+        let (mut path, _) = self.path_to(old);
         let Some(Step { node, slot }) = path.pop() else {
             return;
         };

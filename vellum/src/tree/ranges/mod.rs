@@ -23,12 +23,14 @@ mod check;
 mod edit;
 mod gap;
 mod node;
+mod spot;
 mod walk;
 
 use core::marker::PhantomData;
 
 pub use check::Shape;
 pub use node::RangeNode;
+pub use spot::Spot;
 pub use walk::Walk;
 
 use crate::frame::OutOfMemory;
@@ -69,6 +71,14 @@ pub struct RangeTree<'a, T: Item> {
     items: &'a Arena<T>,
     root: &'a AtomicU64,
 }
+
+impl<T: Item> Clone for RangeTree<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Item> Copy for RangeTree<'_, T> {}
 
 impl<'a, T: Item> RangeTree<'a, T> {
     /// The tree whose root stands in `root`; 0 is the empty tree.

@@ -1,5 +1,7 @@
 //! One node of a tree of ranges: slots in order, and the search in them.
 
+use core::ops::Range;
+
 use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -121,6 +123,11 @@ fn load(words: &Words, slot: usize) -> u64 {
 }
 
 #[inline]
+fn copy(words: &[AtomicU64], from: usize, to: usize, order: Ordering) {
+    words[to].store(words[from].load(Ordering::Relaxed), order);
+}
+
+#[inline]
 fn store(words: &Words, slot: usize, value: u64) {
     word(words, slot).store(value, Ordering::Relaxed);
 }
@@ -225,11 +232,19 @@ impl RangeNode {
     /// Puts a value before `slot`. The node is not full.
     pub(super) fn insert(&self, slot: usize, value: RangeSlot) {
         let count = self.count();
-        self.for_columns(|column, order| {
-            for at in (slot + 1..(count + 1).min(SLOTS)).rev() {
-                column[at].store(column[at - 1].load(Ordering::Relaxed), order);
+        let range = slot..(count + 1).min(SLOTS);
+        let [starts, ends, kids] = self.columns(range.clone());
+        for at in (1..starts.len()).rev() {
+            copy(starts, at - 1, at, Ordering::Relaxed);
+            copy(ends, at - 1, at, Ordering::Relaxed);
+            copy(kids, at - 1, at, Ordering::Release);
+        }
+        if self.level() != 0 {
+            let gaps = &self.gaps.as_flattened()[range];
+            for at in (1..gaps.len()).rev() {
+                copy(gaps, at - 1, at, Ordering::Relaxed);
             }
-        });
+        }
         self.set(slot, value);
         self.count.store(count as u32 + 1, Ordering::Relaxed);
         self.filled.store(slot as u32, Ordering::Relaxed);
@@ -238,24 +253,27 @@ impl RangeNode {
     /// Takes a slot out.
     pub(super) fn remove(&self, slot: usize) {
         let count = self.count();
-        self.for_columns(|column, order| {
-            for at in slot + 1..count.min(SLOTS) {
-                column[at - 1].store(column[at].load(Ordering::Relaxed), order);
+        let range = slot..count.min(SLOTS);
+        let [starts, ends, kids] = self.columns(range.clone());
+        for at in 1..starts.len() {
+            copy(starts, at, at - 1, Ordering::Relaxed);
+            copy(ends, at, at - 1, Ordering::Relaxed);
+            copy(kids, at, at - 1, Ordering::Release);
+        }
+        if self.level() != 0 {
+            let gaps = &self.gaps.as_flattened()[range];
+            for at in 1..gaps.len() {
+                copy(gaps, at, at - 1, Ordering::Relaxed);
             }
-        });
+        }
         self.cut(count - 1);
     }
 
-    /// Calls `shift` for the words of all slots, one kind after the other, with
-    /// the order in which they have to be stored.
+    /// Those words of the slots in `range` that nodes of all levels use. They are
+    /// shifted in one loop, whose end the processor guesses wrong once.
     #[inline]
-    fn for_columns(&self, shift: impl Fn(&[AtomicU64], Ordering)) {
-        shift(self.starts.as_flattened(), Ordering::Relaxed);
-        shift(self.ends.as_flattened(), Ordering::Relaxed);
-        shift(self.kids.as_flattened(), Ordering::Release);
-        if self.level() != 0 {
-            shift(self.gaps.as_flattened(), Ordering::Relaxed);
-        }
+    fn columns(&self, range: Range<usize>) -> [&[AtomicU64]; 3] {
+        [&self.starts, &self.ends, &self.kids].map(|words| &words.as_flattened()[range.clone()])
     }
 
     /// Keeps the first `count` slots.

@@ -46,6 +46,7 @@ impl<'a> Path<'a> {
     }
 
     /// From the lowest to the highest.
+    #[inline]
     pub(super) fn upwards(&self) -> impl Iterator<Item = Step<'a>> + '_ {
         self.steps[..self.depth].iter().rev().flatten().copied()
     }
@@ -54,20 +55,23 @@ impl<'a> Path<'a> {
 impl<'a, T: Item> RangeTree<'a, T> {
     /// The way to the leaf in which an item that begins at `key` is, or
     /// belongs, with the slot of the last item that begins at or before `key`,
-    /// or the first slot.
-    pub(super) fn path_to(&self, key: u64) -> Path<'a> {
+    /// or the first slot. Also returns how many items of the leaf begin there or before.
+    #[inline]
+    pub(super) fn path_to(&self, key: u64) -> (Path<'a>, usize) {
         let mut path = Path::new();
+        let mut place = 0;
         let mut kid = self.root();
         while let Some(node) = self.node(kid) {
-            let slot = node.at_most(key).saturating_sub(1);
+            place = node.at_most(key);
+            let slot = place.saturating_sub(1);
             path.push(Step { node, slot });
             // Slots that are not in use may still hold what was there once.
-            if slot >= node.count() || path.depth == MAX_LEVELS {
+            if node.level() == 0 || slot >= node.count() || path.depth == MAX_LEVELS {
                 break;
             }
             kid = node.kid(slot);
         }
-        path
+        (path, place)
     }
 
     /// The items from the first one that ends after `key` on, ascending, for
@@ -75,11 +79,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     #[inline]
     pub fn walk(&self, key: u64) -> Walk<'a, T> {
         Walk {
-            tree: RangeTree {
-                nodes: self.nodes,
-                items: self.items,
-                root: self.root,
-            },
+            tree: *self,
             next: self.step_ending_after(key),
         }
     }

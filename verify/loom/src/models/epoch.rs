@@ -6,7 +6,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{check, pin};
+use super::{Host, check, pin};
+use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{EpochStamp, Epochs};
 
@@ -229,6 +230,30 @@ fn one_epoch_is_too_short() {
             model.reuse();
         }
         reader.join().unwrap();
+    });
+}
+
+#[test]
+fn an_exchange_takes_the_place_of_the_fence_of_a_pin() {
+    reader_and_writer(|model| {
+        let lock = AtomicU32::new(0);
+        let take = || assert_eq!(lock.swap(1, Ordering::Acquire), 0);
+        // SAFETY: each thread of a model has a number of its own.
+        let _pin = unsafe { model.epochs.enter_by_exchange(&Host, CpuId(1), take) };
+        model.read();
+        assert_eq!(lock.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_nested_pin_needs_no_exchange() {
+    check(|| {
+        let epochs = Epochs::new(1);
+        let _outer = pin(&epochs, 0);
+        let mut done = false;
+        // SAFETY: there is one thread.
+        let _inner = unsafe { epochs.enter_by_exchange(&Host, CpuId(0), || done = true) };
+        assert!(!done);
     });
 }
 

@@ -237,7 +237,7 @@ fn a_sleeping_lock_admits_one_and_wakes_the_other() {
         let pinned = || pin(&model.epochs, cpu);
         model.sleep_lock.lock(&model.waits, platform, pinned);
         model.fill();
-        model.sleep_lock.unlock(&model.waits, platform, &pinned());
+        model.sleep_lock.unlock(&model.waits, platform, pinned);
     });
 }
 

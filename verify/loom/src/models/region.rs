@@ -8,16 +8,16 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Host, check, pin};
-use crate::platform::{CpuId, CpuSet};
+use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::sync::{Announcements, Epochs, Pin, RegionGate, SeqCount};
+use crate::sync::{ActiveCpus, Announcements, Epochs, Pin, RegionGate, SeqCount};
 
 const KEY: u64 = 7;
-const CPUS: CpuSet = CpuSet::from_bits(0b11, 0);
 
 /// A region of two words that belong together, and what its readers use.
 struct Model {
     epochs: Epochs,
+    active: ActiveCpus,
     announcements: Announcements,
     gate: RegionGate,
     seq: SeqCount,
@@ -32,6 +32,7 @@ impl Model {
     fn new() -> Arc<Self> {
         let model = Model {
             epochs: Epochs::new(2),
+            active: ActiveCpus::default(),
             announcements: Announcements::new(2),
             gate: RegionGate::default(),
             seq: SeqCount::default(),
@@ -70,6 +71,7 @@ impl Model {
 
     fn read(&self, cpu: u16) {
         let pin = pin(&self.epochs, cpu);
+        self.active.enter(1 << cpu);
         if self.find().is_some()
             && let Some(_access) = self.announcements.enter(&self.gate, KEY, &pin)
         {
@@ -84,12 +86,17 @@ impl Model {
         let announce = || expected = Some(self.announcements.expect(CpuId(cpu), KEY));
         // SAFETY: each thread of a model has a number of its own.
         let pin = unsafe { self.epochs.enter_with(&Host, CpuId(cpu), announce) };
+        self.active.enter(1 << cpu);
         if self.find().is_some()
             && let Some(expected) = expected
             && let Some(_access) = expected.enter(&self.gate, KEY, &pin)
         {
             self.work();
         }
+    }
+
+    fn wait_out(&self, pin: &Pin<'_>, concerns: fn(u64) -> bool) {
+        self.announcements.wait_out(&self.active, 0, pin, concerns);
     }
 
     /// The change, by a writer that has kept readers out.
@@ -108,7 +115,7 @@ impl Model {
         let pin = pin(&self.epochs, cpu);
         self.gate.close();
         if wait {
-            self.announcements.wait_out(CPUS, &pin, |key| key == KEY);
+            self.wait_out(&pin, |key| key == KEY);
         }
         self.change(&pin);
         self.gate.open();
@@ -159,6 +166,28 @@ fn a_reader_that_announced_ahead_sees_no_change() {
     reader_and_writer(|model| model.read_expected(1), |model| model.write(0, true));
 }
 
+/// A reader that has left goes on to another region while the writer looks: what it
+/// did in the first is done.
+#[test]
+fn a_reader_that_is_in_another_region_by_now_has_left() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let other = RegionGate::default();
+                other.open();
+                model.read(1);
+                let pin = pin(&model.epochs, 1);
+                let access = model.announcements.enter(&other, KEY + 1, &pin);
+                assert!(access.is_some());
+            })
+        };
+        model.write(0, true);
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn an_announcement_made_in_vain_ends() {
     check(|| {
@@ -167,11 +196,12 @@ fn an_announcement_made_in_vain_ends() {
         let announce = || expected = Some(model.announcements.expect(CpuId(1), KEY + 1));
         // SAFETY: there is one thread.
         let pin = unsafe { model.epochs.enter_with(&Host, CpuId(1), announce) };
+        model.active.enter(0b10);
         let expected = expected.unwrap();
         assert!(expected.enter(&model.gate, KEY, &pin).is_none());
         // Would not return if it still stood.
         model.gate.close();
-        model.announcements.wait_out(CPUS, &pin, |_| true);
+        model.wait_out(&pin, |_| true);
     });
 }
 
@@ -180,6 +210,7 @@ fn readers_of_other_regions_are_not_waited_for() {
     check(|| {
         let model = Model::new();
         let inside = pin(&model.epochs, 1);
+        model.active.enter(0b10);
         let other = RegionGate::default();
         other.open();
         let access = model.announcements.enter(&other, KEY + 1, &inside);
@@ -195,6 +226,7 @@ fn a_closed_region_refuses_and_leaves_nothing_announced() {
     check(|| {
         let model = Model::new();
         let reader = pin(&model.epochs, 1);
+        model.active.enter(0b10);
         model.gate.close();
         assert!(
             model
@@ -202,9 +234,7 @@ fn a_closed_region_refuses_and_leaves_nothing_announced() {
                 .enter(&model.gate, KEY, &reader)
                 .is_none()
         );
-        model
-            .announcements
-            .wait_out(CPUS, &reader, |key| key == KEY);
+        model.wait_out(&reader, |key| key == KEY);
     });
 }
 
@@ -299,7 +329,7 @@ fn gate(fenced: bool) {
         })
     };
     let (slot, closed, content) = &*shared;
-    closed.fetch_or(1, Ordering::Relaxed);
+    closed.store(1, Ordering::Relaxed);
     if fenced {
         fence(Ordering::SeqCst);
     }

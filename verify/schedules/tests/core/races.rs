@@ -16,6 +16,7 @@ scripted! {
     a_page_on_its_way_out_of_a_child_is_not_the_parents_yet => unmapped_beside_store;
     a_mapping_that_replaces_another_is_what_every_cpu_sees => replaced_beside_warm_cpu;
     pages_dropped_beside_a_store_of_the_parent_stay_what_they_were => dropped_beside_store;
+    an_unmapping_waits_for_the_first_store_to_its_region => unmapped_beside_first_store;
 }
 
 /// A child on two CPUs: one takes a page out of it and stands still as the flush
@@ -111,5 +112,38 @@ fn replaced_beside_warm_cpu<R: ReverseMap>() {
         Step::end(0),
     ];
     world.run_by(steps, &[&replace, &store, &look]);
+    world.finish(&[space], &[]);
+}
+
+/// A region that nobody has touched. A store has its frame and has not filled the
+/// entry yet when the region is unmapped: the unmapping may not take the region for
+/// an untouched one, after which nobody would clear the entry.
+fn unmapped_beside_first_store<R: ReverseMap>() {
+    let world = Arc::new(World::<R>::new(2, 256, ""));
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        // Keeps the table that both use.
+        world.anonymous(space, PAGE + 8, 1);
+        world.store(ZERO, space, at(PAGE + 8, 0), 1).unwrap();
+        world.anonymous(space, PAGE, 1);
+        space
+    });
+    let allocs = |world: &World<R>| world.vm.memory().stats().allocs;
+    let before = allocs(&world);
+    let has_frame = {
+        let world = Arc::clone(&world);
+        move || allocs(&world) > before
+    };
+    let store = |cpu| {
+        let stored = world.store(cpu, space, at(PAGE, 0), 2);
+        assert!(stored.is_ok() || stored == Err(FaultError::NoRegion));
+    };
+    let unmap = |_| world.vm.unmap(space, Vpn(PAGE), 1).unwrap();
+    let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &unmap]);
+    world.alone(|| {
+        assert_eq!(world.vm.translate(space, Vpn(PAGE)), None, "a page stayed");
+    });
     world.finish(&[space], &[]);
 }

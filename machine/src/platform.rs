@@ -1,5 +1,6 @@
 //! The machine as the core's platform.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
@@ -170,6 +171,14 @@ unsafe impl Platform for Machine {
         let mut bytes = vec![0; page.size()];
         page.read(0, &mut bytes);
         self.count_io(true, self.store.write_page(store, index, &bytes))
+    }
+
+    fn flush_store(&self, _store: u64) -> Result<(), IoError> {
+        self.store.flush()
+    }
+
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        self.store.discard_pages(store, pages)
     }
 }
 

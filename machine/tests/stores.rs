@@ -55,8 +55,21 @@ fn behaves_as_a_store(store: &dyn BackingStore) {
     assert_eq!(store.stored_word(1, offset(3, 511)), Some(77));
     assert_eq!(store.stored_word(1, offset(4, 0)), Some(pattern(1, 4)));
     assert_eq!(store.stored_word(1, 4), None);
+    // Discarded pages are zero, whatever they were, until they are written again.
+    store.discard_pages(1, 3..4).unwrap();
+    store.discard_pages(1, 5..7).unwrap();
+    store.discard_pages(1, 100..u64::MAX).unwrap();
+    for page in [3, 5, 6, 100, 1 << 40] {
+        assert_eq!(read(store, 1, page), Ok(uniform(0)), "page {page}");
+        assert_eq!(store.stored_word(1, offset(page, 1)), Some(0));
+    }
+    assert_eq!(read(store, 1, 4), Ok(uniform(pattern(1, 4))));
+    assert_eq!(read(store, 2, 5), Ok(uniform(pattern(2, 5))));
+    store.write_page(1, 5, &varied(8)).unwrap();
+    assert_eq!(read(store, 1, 5), Ok(varied(8)));
     store.write_page(2, 2, &varied(6)).unwrap();
     store.discard(1);
+    assert_eq!(read(store, 1, 6), Ok(uniform(pattern(1, 6))));
     assert_eq!(read(store, 1, 2), Ok(uniform(pattern(1, 2))));
     assert_eq!(read(store, 2, 2), Ok(varied(6)));
 }
@@ -125,6 +138,24 @@ fn writes_since_the_last_flush_vanish_with_the_power() {
     device.lose_power_except(|block| block == 1);
     assert_eq!(read(&store, 0, 0), Ok(varied(1)));
     assert_eq!(read(&store, 0, 1), Ok(varied(5)));
+}
+
+#[test]
+fn a_device_whose_power_is_cut_fails_until_it_is_back() {
+    let device = BlockDevice::memory(PAGE, 8);
+    device.cut_power_after(2);
+    device.write(0, &varied(1)).unwrap();
+    device.flush().unwrap();
+    device.write(1, &varied(2)).unwrap();
+    let mut bytes = uniform(0);
+    assert_eq!(device.write(2, &varied(3)), Err(IoError));
+    assert_eq!(device.flush(), Err(IoError));
+    assert_eq!(device.read(0, &mut bytes), Err(IoError));
+    device.lose_power();
+    device.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, varied(1));
+    assert!(!device.is_written(1));
+    device.write(1, &varied(2)).unwrap();
 }
 
 #[test]

@@ -7,8 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vellum::platform::IoError;
@@ -16,6 +18,7 @@ use vellum::sync::bytes::FrameBytes;
 
 use super::BackingStore;
 use super::fault::{FaultPlan, Transfer};
+use super::holes::Holes;
 use super::pattern::{Pattern, word_at};
 
 /// What keeps its contents without power.
@@ -84,6 +87,8 @@ pub struct BlockDevice {
     blocks: u64,
     state: Mutex<State>,
     faults: FaultPlan,
+    /// Writes that are left until the power goes.
+    writes_left: AtomicU64,
 }
 
 impl BlockDevice {
@@ -121,6 +126,29 @@ impl BlockDevice {
                 cache: HashMap::new(),
             }),
             faults: FaultPlan::default(),
+            writes_left: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Has the power go after `writes` more blocks have been written: from then on every
+    /// transfer and flush fails, until [`BlockDevice::lose_power`] ends it.
+    pub fn cut_power_after(&self, writes: u64) {
+        self.writes_left.store(writes, Ordering::SeqCst);
+    }
+
+    /// Whether the power is there for another transfer; `writes` is how many blocks it
+    /// writes.
+    fn draw(&self, writes: u64) -> Result<(), IoError> {
+        let next = |left: u64| match left {
+            u64::MAX => Some(u64::MAX),
+            _ => left.checked_sub(writes),
+        };
+        let left = self
+            .writes_left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        match left {
+            Ok(left) if left > 0 => Ok(()),
+            _ => Err(IoError),
         }
     }
 
@@ -149,6 +177,7 @@ impl BlockDevice {
     /// [`IoError`] as the fault plan says, if there is no such block, or if the
     /// host file cannot be read.
     pub fn read(&self, block: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        self.draw(0)?;
         self.faults.transfer(Transfer::Read, block)?;
         self.read_unplanned(block, bytes)
     }
@@ -170,6 +199,7 @@ impl BlockDevice {
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<(), IoError> {
         self.faults.transfer(Transfer::Write, block)?;
         self.check(block, bytes.len())?;
+        self.draw(1)?;
         self.state().cache.insert(block, bytes.into());
         Ok(())
     }
@@ -182,9 +212,10 @@ impl BlockDevice {
     /// Moves the cache to the medium.
     ///
     /// # Errors
-    /// [`IoError`] if the host file did not take everything; what it did not
-    /// take stays in the cache.
+    /// [`IoError`] if the power is gone, or if the host file did not take everything; what
+    /// it did not take stays in the cache.
     pub fn flush(&self) -> Result<(), IoError> {
+        self.draw(0)?;
         let mut state = self.state();
         let State { medium, cache } = &mut *state;
         let mut result = Ok(());
@@ -201,15 +232,16 @@ impl BlockDevice {
         result
     }
 
-    /// Loses power: every write since the last flush is gone.
+    /// Loses power, and has it again: every write since the last flush is gone.
     pub fn lose_power(&self) {
         self.lose_power_except(|_| false);
     }
 
-    /// Loses power at a moment when, of the writes since the last flush, those
+    /// Loses power, and has it again, at a moment when, of the writes since the last flush, those
     /// to the blocks that `survives` names had reached the medium.
     pub fn lose_power_except(&self, survives: impl Fn(u64) -> bool) {
         let mut state = self.state();
+        self.writes_left.store(u64::MAX, Ordering::SeqCst);
         let State { medium, cache } = &mut *state;
         for (block, bytes) in cache.drain() {
             if survives(block) {
@@ -243,10 +275,13 @@ struct Directory {
     free: Vec<u64>,
     /// First block that was never used.
     next: u64,
+    /// Pages that read as zeroes.
+    holes: Holes,
 }
 
 /// A store whose written pages live on a block device. Pages never written, or
-/// whose only writes were lost, read as a pattern.
+/// whose only writes were lost, read as a pattern; pages that were discarded before, as
+/// zeroes.
 ///
 /// Which page is in which block is remembered outside of the device and
 /// survives a loss of power: what is lost are page contents, as in a file
@@ -278,10 +313,32 @@ impl DeviceStore {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The block that holds the page, if its contents are still there.
-    fn block(&self, store: u64, index: u64) -> Option<u64> {
-        let block = self.directory().block_of.get(&(store, index)).copied();
-        block.filter(|&block| self.device.is_written(block))
+    /// The block that holds the page, or the word that all of it is if its contents are
+    /// not there.
+    fn block(&self, store: u64, index: u64) -> Result<u64, u64> {
+        let directory = self.directory();
+        let block = directory.block_of.get(&(store, index)).copied();
+        let written = block.filter(|&block| self.device.is_written(block));
+        written.ok_or_else(|| match directory.holes.has(store, index) {
+            true => 0,
+            false => (self.pattern)(store, index),
+        })
+    }
+}
+
+impl DeviceStore {
+    /// Gives back the blocks of pages of a store.
+    fn forget(&self, store: u64, pages: &Range<u64>) {
+        let mut directory = self.directory();
+        let Directory { block_of, free, .. } = &mut *directory;
+        block_of.retain(|&(owner, index), block| {
+            let goes = owner == store && pages.contains(&index);
+            if goes {
+                self.device.trim(*block);
+                free.push(*block);
+            }
+            !goes
+        });
     }
 }
 
@@ -291,9 +348,12 @@ impl BackingStore for DeviceStore {
     }
 
     fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError> {
-        let Some(block) = self.block(store, index) else {
-            bytes.fill((self.pattern)(store, index));
-            return Ok(());
+        let block = match self.block(store, index) {
+            Ok(block) => block,
+            Err(word) => {
+                bytes.fill(word);
+                return Ok(());
+            }
         };
         let mut contents = vec![0; self.page_bytes()];
         self.device.read(block, &mut contents)?;
@@ -320,6 +380,12 @@ impl BackingStore for DeviceStore {
         self.device.write(block, bytes)
     }
 
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        self.forget(store, &pages);
+        self.directory().holes.add(store, pages);
+        Ok(())
+    }
+
     fn flush(&self) -> Result<(), IoError> {
         self.device.flush()
     }
@@ -330,8 +396,9 @@ impl BackingStore for DeviceStore {
         }
         let page_bytes = self.page_bytes() as u64;
         let index = offset / page_bytes;
-        let Some(block) = self.block(store, index) else {
-            return Some((self.pattern)(store, index));
+        let block = match self.block(store, index) {
+            Ok(block) => block,
+            Err(word) => return Some(word),
         };
         let mut bytes = vec![0; self.page_bytes()];
         self.device.read_unplanned(block, &mut bytes).ok()?;
@@ -339,14 +406,7 @@ impl BackingStore for DeviceStore {
     }
 
     fn discard(&self, store: u64) {
-        let mut directory = self.directory();
-        let Directory { block_of, free, .. } = &mut *directory;
-        block_of.retain(|&(owner, _), block| {
-            if owner == store {
-                self.device.trim(*block);
-                free.push(*block);
-            }
-            owner != store
-        });
+        self.forget(store, &(0..u64::MAX));
+        self.directory().holes.forget(store);
     }
 }

@@ -7,7 +7,10 @@
 
 mod device;
 mod fault;
+mod holes;
 mod pattern;
+
+use std::ops::Range;
 
 use vellum::platform::IoError;
 use vellum::sync::bytes::FrameBytes;
@@ -33,6 +36,13 @@ pub trait BackingStore: Send + Sync {
     /// # Errors
     /// [`IoError`] if the page was not taken; the old contents stay.
     fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError>;
+
+    /// Makes pages read as zeroes until they are written. The range may go on far
+    /// beyond the last page that was ever written. Survives a loss of power.
+    ///
+    /// # Errors
+    /// [`IoError`] if the store cannot.
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError>;
 
     /// Makes everything written survive a loss of power.
     ///

@@ -1,12 +1,14 @@
 //! A store of files whose unwritten pages hold a pattern instead of bytes.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use vellum::platform::IoError;
 use vellum::sync::bytes::FrameBytes;
 
 use super::fault::{FaultPlan, Transfer};
+use super::holes::Holes;
 use super::{BackingStore, shard_of};
 
 /// The word that every word of a page holds until the page is written, by
@@ -31,6 +33,7 @@ pub struct PatternStore {
     page_bytes: usize,
     pattern: Pattern,
     shards: Box<[Mutex<Shard>]>,
+    holes: RwLock<Holes>,
     faults: FaultPlan,
 }
 
@@ -45,6 +48,7 @@ impl PatternStore {
             page_bytes,
             pattern,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            holes: RwLock::default(),
             faults: FaultPlan::default(),
         }
     }
@@ -57,6 +61,15 @@ impl PatternStore {
     /// Number of pages written.
     pub fn written_pages(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// The word of a page that has not been written since it was discarded, if it was.
+    fn unwritten(&self, store: u64, index: u64) -> u64 {
+        let holes = self.holes.read().unwrap_or_else(PoisonError::into_inner);
+        match holes.has(store, index) {
+            true => 0,
+            false => (self.pattern)(store, index),
+        }
     }
 
     fn shard(&self, store: u64, index: u64) -> MutexGuard<'_, Shard> {
@@ -81,7 +94,7 @@ impl BackingStore for PatternStore {
                 return Ok(());
             }
             Some(Page::Uniform(word)) => *word,
-            None => (self.pattern)(store, index),
+            None => self.unwritten(store, index),
         };
         bytes.fill(word);
         Ok(())
@@ -98,6 +111,17 @@ impl BackingStore for PatternStore {
         Ok(())
     }
 
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        {
+            let mut holes = self.holes.write().unwrap_or_else(PoisonError::into_inner);
+            holes.add(store, pages.clone());
+        }
+        for shard in &self.shards {
+            lock(shard).retain(|&(owner, index), _| owner != store || !pages.contains(&index));
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> Result<(), IoError> {
         Ok(())
     }
@@ -111,7 +135,7 @@ impl BackingStore for PatternStore {
         Some(match self.shard(store, index).get(&(store, index)) {
             Some(Page::Bytes(page)) => word_at(page, within),
             Some(Page::Uniform(word)) => *word,
-            None => (self.pattern)(store, index),
+            None => self.unwritten(store, index),
         })
     }
 
@@ -119,6 +143,8 @@ impl BackingStore for PatternStore {
         for shard in &self.shards {
             lock(shard).retain(|&(owner, _), _| owner != store);
         }
+        let mut holes = self.holes.write().unwrap_or_else(PoisonError::into_inner);
+        holes.forget(store);
     }
 }
 

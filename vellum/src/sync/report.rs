@@ -35,6 +35,7 @@ pub enum Kind {
     /// held; which of the bytes is not known.
     GuardedWrite,
     /// Writes a value that is not published yet.
+    #[cfg_attr(vellum_loom, expect(dead_code, reason = "who does so is in no model"))]
     PlainWrite,
     /// Reads bytes of a frame.
     BytesRead,

@@ -185,16 +185,47 @@ fn a_shortage_makes_other_cpus_give_back() {
     let hidden = memory.stats().cached;
     assert!(hidden > 100);
     run_on(0);
-    let mut count = 0;
+    let block = memory.alloc(&memory.pin(), page.order(1)).unwrap();
+    let mut count = 2;
     while memory.alloc(&memory.pin(), page).is_ok() {
         count += 1;
     }
     assert_eq!(count, (1 << 14) - 100 - hidden);
-    // The other CPU hears of it when it next fills or empties a list.
+    // The other CPU hears of it when it next asks for more than its lists have,
+    // even if it finds that.
+    release(&memory, block, 1);
     run_on(1);
     assert!(memory.alloc(&memory.pin(), page.order(1)).is_ok());
+    assert_eq!(memory.stats().cached, 0);
     run_on(0);
     assert!(memory.alloc(&memory.pin(), page).is_ok());
+}
+
+#[test]
+fn a_request_that_finds_no_block_has_the_cpus_own_lists_given_back() {
+    let memory = simple(1, 1 << 14);
+    let pin = memory.pin();
+    let page = Request::page(SITE).urgent();
+    // All of it, and no request that fails: a failure makes the next one give back.
+    let mut held: Vec<Pfn> = (0..1 << 14)
+        .map(|_| memory.alloc(&pin, page).unwrap())
+        .collect();
+    held.sort();
+    for &pfn in &held[..64] {
+        memory.put(&pin, pfn);
+    }
+    assert_eq!(memory.stats().cached, 64);
+    assert!(memory.alloc(&pin, page.order(4)).is_ok());
+}
+
+#[test]
+fn ordinary_blocks_leave_the_reserve_to_urgent_ones() {
+    let memory = simple(1, 1 << 14);
+    let pin = memory.pin();
+    let block = Request::page(SITE).order(3);
+    while memory.alloc(&pin, block).is_ok() {}
+    assert!(memory.alloc(&pin, block.urgent()).is_ok());
+    assert!(memory.alloc(&pin, block).is_err());
 }
 
 #[test]

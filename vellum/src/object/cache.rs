@@ -119,7 +119,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         };
         object.store.store(store, Ordering::Relaxed);
         object.size.store(size, Ordering::Relaxed);
-        let pages = size.div_ceil(memory.frame_size() as u64);
+        let part = size & (memory.frame_size() as u64 - 1);
+        let pages = (size >> memory.frame_shift()) + u64::from(part != 0);
         object.pages.begin(pages.min(INDEX_END));
         object.mount.store(mount, Ordering::Relaxed);
         object.errors.reset();

@@ -280,7 +280,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Sets an object's length in pages. Pages after the new end are dropped from the
     /// cache and from every mapping, copies that private mappings made of them
-    /// too; accesses there then fail with [`FaultError::PastEnd`].
+    /// too; accesses there then fail with [`FaultError::PastEnd`](super::FaultError::PastEnd).
     ///
     /// # Errors
     /// [`MapError::NoObject`]. [`MapError::OutOfMemory`] if the object grows, its old end

@@ -170,14 +170,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Pages that so many bytes need.
     pub(super) fn pages_for(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.memory.frame_size() as u64)
+        self.page_of(bytes) + u64::from(self.within_page(bytes) != 0)
     }
 
     /// Bytes in so many pages, as far as an object holds.
     pub(super) fn bytes_in(&self, pages: u64) -> u64 {
-        pages
-            .saturating_mul(self.memory.frame_size() as u64)
-            .min(Self::MAX_SIZE)
+        let most = Self::MAX_SIZE >> self.memory.frame_shift();
+        match pages > most {
+            true => Self::MAX_SIZE,
+            false => pages << self.memory.frame_shift(),
+        }
     }
 
     /// Where a byte lies in its page.

@@ -30,6 +30,12 @@ struct Rest {
     at: usize,
 }
 
+/// The bytes that a write may change, and their pages, held.
+struct HeldWrite<'a, P: Platform, F: Format, R: ReverseMap> {
+    _pages: HeldPages<'a, P, F, R>,
+    bytes: Range<u64>,
+}
+
 /// How far one run of pages was written.
 struct Written {
     bytes: usize,
@@ -103,12 +109,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<(u64, usize), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let (held, bytes) = self.hold_for_write(object, start, len)?;
-        let (offset, old_end) = (bytes.start, object.size());
-        if offset > old_end && !bytes.is_empty() {
+        let held = self.hold_for_write(object, start, len)?;
+        let (offset, old_end) = (held.bytes.start, object.size());
+        if offset > old_end && !held.bytes.is_empty() {
             self.clear_tail(object, id.handle, old_end)?;
         }
-        let mut rest = Rest { bytes, at: 0 };
+        let mut rest = Rest {
+            bytes: held.bytes.clone(),
+            at: 0,
+        };
         while !rest.bytes.is_empty() {
             match self.write_run(object, id.handle, &rest, give) {
                 Ok(written) => {
@@ -126,7 +135,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
-        drop(held);
         Ok((offset, rest.at))
     }
 
@@ -137,7 +145,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: &'a Object<R::Object>,
         start: Start,
         len: usize,
-    ) -> Result<(HeldPages<'a, P, F, R>, Range<u64>), FileError> {
+    ) -> Result<HeldWrite<'a, P, F, R>, FileError> {
         loop {
             let size = object.size();
             let bytes = Self::write_range(start, len, size)?;
@@ -162,7 +170,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 bytes.end <= size
             };
             if fits {
-                return Ok((held, bytes));
+                return Ok(HeldWrite {
+                    _pages: held,
+                    bytes,
+                });
             }
         }
     }

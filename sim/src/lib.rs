@@ -31,6 +31,7 @@
 //! ```
 #![deny(missing_docs)]
 
+mod board;
 mod clocks;
 mod description;
 mod directory;
@@ -43,6 +44,7 @@ mod run;
 mod state;
 mod topology;
 
+pub use board::{Board, BoardError};
 pub use description::{
     Bandwidth, Basis, Count, Description, DescriptionError, Flaw, FlushPrices, Lines, MOST_CPUS,
     Memory, Processor, Rate, SHIPPED, Share, Shipped, SystemPrices, Time, Topology,

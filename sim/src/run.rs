@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -26,6 +27,19 @@ const STACK_BYTES: usize = 256 << 10;
 thread_local! {
     /// The run whose CPU this thread is being.
     static ACTIVE: Cell<*const Run> = const { Cell::new(ptr::null()) };
+    /// What tells this thread since its last failed run from all else; 0 before it is
+    /// asked for.
+    static ERA: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number for the time of this thread until a run of it fails. What programs were in
+/// the middle of then is never completed.
+pub(crate) fn era() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if ERA.get() == 0 {
+        ERA.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    ERA.get()
 }
 
 /// A machine that programs can be run on, with what they share.
@@ -210,8 +224,12 @@ impl Simulation {
     /// [`RunError`].
     ///
     /// # Panics
-    /// If the program panicked on a CPU.
+    /// If the program panicked on a CPU, or the caller is itself a program that runs.
     pub fn run<R>(self, program: impl Fn(&Cpu<'_>) -> R) -> Result<Outcome<R>, RunError> {
+        assert!(
+            ACTIVE.get().is_null(),
+            "a simulated CPU cannot run a simulation"
+        );
         listen_once()?;
         let mut random = Random::new(self.seed);
         let ranks = random.permutation(self.cpus);
@@ -231,6 +249,7 @@ impl Simulation {
             seed: self.seed,
         };
         let results = run.drive(&program, self.limit_ns)?;
+        // What programs did is complete, and nothing else is wrong with it.
         let hole = run.net.borrow_mut().as_mut().and_then(Net::finish);
         if let Some(hole) = hole {
             return Err(run.unreported(hole));
@@ -327,10 +346,12 @@ impl Run {
             Ok(()) => Ok(results.into_iter().filter_map(Cell::into_inner).collect()),
             Err(Stopped::Failed(error)) => {
                 give_up(coroutines);
+                ERA.set(0);
                 Err(error)
             }
             Err(Stopped::Panicked(panic)) => {
                 give_up(coroutines);
+                ERA.set(0);
                 resume_unwind(panic)
             }
         }
@@ -535,11 +556,12 @@ impl Cpu<'_> {
         state.compute(price);
     }
 
-    /// One round of waiting for another CPU: until the line that was loaded last is
-    /// written, or for 10 us if it is not.
-    pub fn relax(&self) {
+    /// One round of waiting for another CPU: until another has written the line that was
+    /// loaded last, or for a time that doubles with the rounds before, which are `spins`:
+    /// from 200 ns to 12.8 us.
+    pub fn relax(&self, spins: u32) {
         self.run.wait_for_turn();
-        self.run.state.borrow_mut().spin();
+        self.run.state.borrow_mut().spin(spins);
         self.run.wait_for_turn();
     }
 

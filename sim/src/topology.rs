@@ -97,6 +97,11 @@ impl Topology {
         NodeId((core / self.node) as u16)
     }
 
+    /// The first core of a node.
+    pub(crate) fn first_core(&self, node: NodeId) -> u32 {
+        u32::from(node.0) * self.node
+    }
+
     /// The cores that are as near to `core` as `level` or nearer.
     pub(crate) fn within(&self, core: u32, level: Level) -> (u32, u32) {
         let size = match level {
@@ -126,7 +131,7 @@ impl Topology {
 
     /// How far a node's memory is from a core.
     pub(crate) fn to_memory(&self, core: u32, home: NodeId) -> Level {
-        let first = u32::from(home.0) * self.node;
+        let first = self.first_core(home);
         if core / self.node == u32::from(home.0) {
             Level::Cluster
         } else {

@@ -158,7 +158,7 @@ fn a_write_to_a_line_that_all_read_costs_each_reader_its_place_in_the_queue() {
             while seen < WRITES {
                 let now = word.load(Ordering::Relaxed);
                 if now == seen {
-                    cpu.relax();
+                    cpu.relax(u32::MAX);
                 }
                 seen = now;
             }
@@ -183,8 +183,8 @@ struct Host;
 
 impl PinHost for Host {
     fn unpin(&self, _cpu: CpuId) {}
-    fn relax(&self, _cpu: CpuId, _spins: u32) {
-        with_cpu(|cpu| cpu.relax());
+    fn relax(&self, _cpu: CpuId, spins: u32) {
+        with_cpu(|cpu| cpu.relax(spins));
     }
 }
 
@@ -269,7 +269,7 @@ fn a_barrier_takes_an_update_for_each_cpu_and_a_wake_up() {
                     continue;
                 }
                 while barrier.round.load(Ordering::Acquire) < round {
-                    cpu.relax();
+                    cpu.relax(u32::MAX);
                 }
             }
         });
@@ -534,7 +534,7 @@ fn a_run_that_never_ends_is_ended_at_its_limit() {
     let word = CachePadded(AtomicU64::new(0));
     let ended = sharing(2, &word).limit_ns(1_000_000).run(|cpu| {
         while word.load(Ordering::Relaxed) == 0 {
-            cpu.relax();
+            cpu.relax(u32::MAX);
         }
     });
     assert!(matches!(

@@ -1,0 +1,254 @@
+//! The platform of a manager that runs on simulated CPUs: their numbers and nodes,
+//! memory of the host, and the simulator's waiting and flushing.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use vellum::addr::Pfn;
+use vellum::platform::{
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+};
+
+use crate::description::Description;
+use crate::places::{Homes, PlaceError};
+use crate::run::{Simulation, TooManyCpus, era, with_cpu};
+use crate::topology::{Level, Topology};
+
+const FRAME_SHIFT: u32 = 12;
+/// Alignment of the memory, so that where the host has it shows in no address bit below.
+const ALIGNMENT: usize = 2 << 20;
+/// The first frame's number. Frame 0 is nobody's.
+const FIRST: u32 = ALIGNMENT as u32 >> FRAME_SHIFT;
+
+/// CPUs and memory of a described machine, for one manager.
+///
+/// There is no MMU: programs call the manager's `fault` themselves, and a flush costs
+/// time but forgets nothing. There is no backing store: reading and writing pages fails.
+///
+/// It can be used by the thread that made it only, outside of a run as CPU 0, and not
+/// after a run of that thread has failed.
+#[derive(Debug)]
+pub struct Board {
+    cpus: usize,
+    topology: Topology,
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    /// Where frame [`FIRST`] is.
+    start: NonNull<u8>,
+    ranges: Vec<MemoryRange>,
+    era: u64,
+}
+
+// SAFETY: the mapping is the board's and stays where it is; whoever pins has to be the
+// thread that made the board.
+unsafe impl Send for Board {}
+// SAFETY: as above.
+unsafe impl Sync for Board {}
+
+/// Why there is no board.
+#[derive(Debug, thiserror::Error)]
+pub enum BoardError {
+    /// The description has fewer CPUs.
+    #[error("{0}")]
+    Cpus(#[from] TooManyCpus),
+    /// Not whole frames on each node, or more than there are numbers for.
+    #[error(
+        "{bytes} bytes of memory for each of {nodes} nodes: expected a multiple of 4096, at least 1 MiB, and at most 8 TiB in all"
+    )]
+    Memory {
+        /// Bytes of each node.
+        bytes: u64,
+        /// Nodes of the CPUs.
+        nodes: usize,
+    },
+    /// The host has no address space for it.
+    #[error("no address space for the memory of the machine: {0}")]
+    Host(#[from] io::Error),
+}
+
+impl Board {
+    /// The first `cpus` CPUs of a machine, each node that they are on with
+    /// `bytes_per_node` bytes of memory, which the host provides as it is used.
+    ///
+    /// # Errors
+    /// [`BoardError`].
+    pub fn new(
+        machine: &Description,
+        cpus: usize,
+        bytes_per_node: u64,
+    ) -> Result<Board, BoardError> {
+        Simulation::new(machine, cpus)?;
+        let topology = Topology::new(machine);
+        let last = (0..cpus as u32)
+            .map(|cpu| topology.node_of(topology.core_of(cpu)).0)
+            .max();
+        let nodes = usize::from(last.unwrap_or(0)) + 1;
+        let total = bytes_per_node.checked_mul(nodes as u64);
+        let whole = bytes_per_node.is_multiple_of(1 << FRAME_SHIFT);
+        let total = total
+            .filter(|&total| whole && bytes_per_node >= 1 << 20 && total <= 8 << 40)
+            .ok_or(BoardError::Memory {
+                bytes: bytes_per_node,
+                nodes,
+            })?;
+        let frames = (bytes_per_node >> FRAME_SHIFT) as u32;
+        let range = |node: usize| MemoryRange {
+            start: Pfn(FIRST + node as u32 * frames),
+            frames,
+            node: NodeId(node as u16),
+            zone: Zone::Low,
+        };
+        let ranges = (0..nodes).map(range).collect();
+        let mapping_bytes = total as usize + ALIGNMENT;
+        // SAFETY: a new private mapping at an address of the host's choice.
+        let mapping = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapping_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let mapping = NonNull::new(mapping.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the host mapped memory at address 0"))?;
+        let skip = mapping.as_ptr().align_offset(ALIGNMENT);
+        // SAFETY: `skip` is less than `ALIGNMENT`, and the mapping is longer than that.
+        let start = unsafe { mapping.add(skip) };
+        Ok(Board {
+            cpus,
+            topology,
+            mapping,
+            mapping_bytes,
+            start,
+            ranges,
+            era: era(),
+        })
+    }
+
+    /// Places the memory in a simulation, as `ram`, each node's at that node.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn place(&self, simulation: &mut Simulation) -> Result<(), PlaceError> {
+        let offset = |range: &MemoryRange| ((range.start.0 - FIRST) as usize) << FRAME_SHIFT;
+        let homes = self.ranges.iter().map(|range| (offset(range), range.node));
+        let homes = Homes::Ranges(homes.collect());
+        let bytes = self.mapping_bytes - ALIGNMENT;
+        simulation.place("ram", self.start.as_ptr(), bytes, homes)
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new`, and nobody holds the board any more. A
+        // failure leaves it mapped, which harms nobody.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+    }
+}
+
+// SAFETY: the conditions of `Platform`, by number:
+//
+// 1. The ranges follow each other in a mapping that is the board's alone.
+// 2. Frame `FIRST + n` is `n` frames into memory aligned to 2 MiB.
+// 3. `pin` names the CPU whose coroutine runs, or CPU 0 outside of a run. The era says
+//    that it is the thread that made the board, which has one run at a time; in a run
+//    each CPU has one coroutine, and nothing outside runs until all coroutines have ended.
+//    If they could not end, the era is over, and nobody is pinned any more.
+// 4. Nobody translates, so there are no translations to forget.
+// 5. Nothing here touches frames.
+unsafe impl Platform for Board {
+    fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    fn nodes(&self) -> usize {
+        self.ranges.len()
+    }
+
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        let core = self.topology.core_of(u32::from(cpu.0));
+        self.topology.node_of(core)
+    }
+
+    fn frame_shift(&self) -> u32 {
+        FRAME_SHIFT
+    }
+
+    fn memory_map(&self) -> &[MemoryRange] {
+        &self.ranges
+    }
+
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        if from == to {
+            return 10;
+        }
+        match self.topology.to_memory(self.topology.first_core(from), to) {
+            Level::Core | Level::Cluster | Level::Socket => 12,
+            Level::Board => 20,
+            Level::System => 40,
+        }
+    }
+
+    #[inline]
+    fn pin(&self) -> CpuId {
+        assert!(
+            self.era == era(),
+            "a board is used by the thread that made it, and not after a failed run"
+        );
+        let cpu = with_cpu(|cpu| cpu.id()).unwrap_or(CpuId(0));
+        assert!(
+            usize::from(cpu.0) < self.cpus,
+            "the simulation has more CPUs than the board"
+        );
+        cpu
+    }
+
+    #[inline]
+    fn unpin(&self, _cpu: CpuId) {}
+
+    #[inline]
+    fn frame(&self, frame: Pfn) -> NonNull<u8> {
+        let offset = (frame.0.wrapping_sub(FIRST) as usize) << FRAME_SHIFT;
+        debug_assert!(
+            offset < self.mapping_bytes - ALIGNMENT,
+            "{frame:?} does not exist"
+        );
+        let address = self.start.as_ptr().wrapping_add(offset);
+        // A frame that does not exist can wrap to anything, so null must be ruled out.
+        NonNull::new(address).unwrap_or(NonNull::dangling())
+    }
+
+    fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
+        let pages = request.range.map(|range| range.pages());
+        with_cpu(|cpu| cpu.flush(cpus.iter(self.cpus), pages));
+    }
+
+    fn relax(&self, spins: u32) {
+        with_cpu(|cpu| cpu.relax(spins));
+    }
+
+    fn current_task(&self) -> TaskToken {
+        TaskToken(with_cpu(|cpu| u64::from(cpu.id().0)).unwrap_or(0))
+    }
+
+    fn park(&self) {
+        with_cpu(|cpu| cpu.sleep());
+    }
+
+    fn unpark(&self, task: TaskToken) {
+        with_cpu(|cpu| cpu.wake(CpuId(task.0 as u16)));
+    }
+
+    unsafe fn read_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
+        Err(IoError)
+    }
+
+    fn write_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
+        Err(IoError)
+    }
+}

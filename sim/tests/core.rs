@@ -1,0 +1,132 @@
+//! The core on simulated CPUs.
+
+mod common;
+
+use common::{assert_near, flat};
+use vellum::addr::{Access, Prot};
+use vellum::platform::NodeId;
+use vellum::rmap::Family;
+use vellum::space::MapRequest;
+use vellum::table::X86_64;
+use vellum::{Design, Vm};
+use vellum_sim::{Board, Cpu, Description, Filled, Homes, Outcome, PlacedHeap, Simulation};
+
+#[global_allocator]
+static HEAP: PlacedHeap = PlacedHeap;
+
+type Manager = Vm<Board, X86_64, Family>;
+
+/// A manager for the first `cpus` CPUs of a machine, and what it allocated.
+fn manager(machine: &Description, cpus: usize, bytes_per_node: u64) -> (Box<Manager>, Filled) {
+    let make = || {
+        let board = Board::new(machine, cpus, bytes_per_node).unwrap_or_else(|e| panic!("{e}"));
+        Box::new(Vm::new(board, Design::default()).unwrap_or_else(|e| panic!("{e:?}")))
+    };
+    PlacedHeap::fill(1 << 30, make).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn simulation(machine: &Description, cpus: usize, vm: &Manager, heap: Filled) -> Simulation {
+    let mut simulation = Simulation::new(machine, cpus).unwrap_or_else(|error| panic!("{error}"));
+    vm.platform()
+        .place(&mut simulation)
+        .expect("nothing else is placed");
+    let homes = Homes::Node(NodeId(0));
+    simulation
+        .place("heap", heap.start, heap.bytes, homes)
+        .expect("the heap is not memory of the board");
+    simulation
+}
+
+/// Each CPU maps, stores to and unmaps pages in a space of its own, forks it and ends both.
+fn many_spaces(vm: &Manager, cpu: &Cpu<'_>, rounds: usize) {
+    cpu.syscall();
+    let space = vm.create_space().expect("there is memory");
+    for _ in 0..rounds {
+        cpu.syscall();
+        let first = vm
+            .map(space, &MapRequest::anonymous(32, Prot::READ_WRITE))
+            .expect("there is room");
+        for page in 0..32 {
+            cpu.trap();
+            let address = first.offset(page).address::<X86_64>();
+            vm.fault(space, address, Access::Write)
+                .expect("it is mapped");
+        }
+        cpu.syscall();
+        let child = vm.fork(space).expect("there is memory");
+        for page in 0..4 {
+            cpu.trap();
+            let address = first.offset(page).address::<X86_64>();
+            vm.fault(child, address, Access::Write)
+                .expect("it is mapped");
+        }
+        cpu.syscall();
+        vm.exit(child).expect("it lives");
+        cpu.syscall();
+        vm.unmap(space, first, 32).expect("it lives");
+    }
+    cpu.syscall();
+    vm.exit(space).expect("it lives");
+}
+
+fn run_many_spaces(machine: &Description, cpus: usize, seed: u64) -> Outcome<()> {
+    let (vm, heap) = manager(machine, cpus, 64 << 20);
+    let simulation = simulation(machine, cpus, &vm, heap).seed(seed, 1000);
+    let outcome = simulation
+        .run(|cpu| many_spaces(&vm, cpu, 4))
+        .unwrap_or_else(|error| panic!("{error}"));
+    if let Err(error) = vm.audit() {
+        panic!("{cpus} CPUs, seed {seed}: {error}");
+    }
+    outcome
+}
+
+#[test]
+fn the_core_reports_every_change_of_shared_memory() {
+    let machine = flat(8);
+    let (vm, heap) = manager(&machine, 8, 8 << 20);
+    let simulation = simulation(&machine, 8, &vm, heap)
+        .seed(3, 1000)
+        .limit_ns(20_000_000);
+    // SAFETY: the manager's memory outlives the run, and nobody else knows it.
+    let simulation = unsafe { simulation.check_reports() };
+    let shared = vm.create_space().expect("there is memory");
+    let outcome = simulation.run(|cpu| {
+        many_spaces(&vm, cpu, 3);
+        // And in a space that all share.
+        for _ in 0..3 {
+            let first = vm
+                .map(shared, &MapRequest::anonymous(8, Prot::READ_WRITE))
+                .expect("there is room");
+            for page in 0..8 {
+                let address = first.offset(page).address::<X86_64>();
+                vm.fault(shared, address, Access::Write)
+                    .expect("it is mapped");
+            }
+            vm.unmap(shared, first, 8).expect("it lives");
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.cpus.iter().all(|cpu| cpu.accesses > 10_000));
+    assert!(outcome.cpus.iter().any(|cpu| cpu.interrupts > 0));
+    if let Err(error) = vm.audit() {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn the_core_takes_the_same_picoseconds_with_the_same_seed() {
+    let machine = Description::named("epyc-milan-2s").unwrap_or_else(|error| panic!("{error}"));
+    let one = run_many_spaces(&machine, 24, 5);
+    let moved: Vec<Vec<u8>> = (1..100).map(|size| vec![1; size * 4099]).collect();
+    let other = run_many_spaces(&machine, 24, 5);
+    drop(moved);
+    assert!(one == other, "two runs of one seed differ");
+}
+
+#[test]
+fn a_run_on_one_cpu_takes_as_long_on_a_larger_machine() {
+    let one = run_many_spaces(&flat(1), 1, 0).elapsed as f64;
+    let other = run_many_spaces(&flat(64), 1, 0).elapsed as f64;
+    assert_near("one CPU of 64", other, one, 0.1);
+}

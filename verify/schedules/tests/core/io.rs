@@ -49,7 +49,7 @@ fn read<R: ReverseMap>(world: &World<R>, id: ObjectId, place: u64, words: usize)
 
 /// Words at the edges of the pages of a row of words.
 fn edges(words: &[u64]) -> impl Iterator<Item = (usize, u64)> {
-    let is_edge = |place: &usize| place % 512 == 0 || place % 512 == 511;
+    let is_edge = |place: &usize| place.is_multiple_of(512) || place % 512 == 511;
     let places = (0..words.len()).filter(is_edge);
     places.map(|place| (place, words[place]))
 }

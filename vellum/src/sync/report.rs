@@ -11,7 +11,8 @@
 //! In every other build a report is nothing.
 
 /// What an access does.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy)]
+#[cfg_attr(vellum_instrumented, derive(PartialEq, Eq, Hash, Debug))]
 pub enum Kind {
     /// Reads an atomic word.
     #[cfg(vellum_instrumented)]

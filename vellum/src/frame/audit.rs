@@ -4,6 +4,7 @@ use super::MAX_ORDER;
 use super::buddy::FreeLists;
 use super::cpu::{BlockStack, CpuFrames};
 use super::memory::PhysicalMemory;
+use super::owned::EMBEDDER;
 use super::record::{Flags, Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
 use super::zones::ZoneFrames;
@@ -225,18 +226,24 @@ impl<P: Platform> PhysicalMemory<P> {
     fn audit_records(&self) -> Result<FrameCensus, AuditError> {
         let mut census = FrameCensus::default();
         // The block we are in and the first frame that cannot be its tail.
-        let (mut block, mut end) = (None, 0);
+        let (mut block, mut end, mut owned) = (None, 0, 0);
         for pfn in self.platform.memory_map().iter().flat_map(frames_of) {
             let frame = self.frame(pfn);
             let kind = frame.kind();
             let marked = frame.has(Flags::AUDITED);
             if frame.is_tail() {
                 match block {
-                    Some(kind) if pfn.0 < end => census.kinds[kind as usize] += 1,
+                    Some(kind) if pfn.0 < end => {
+                        census.kinds[kind as usize] += 1;
+                        census.owned += owned;
+                    }
                     _ => return Err(wrong(pfn, "in no block and not handed out")),
                 }
                 continue;
             }
+            let is_owned = kind == Kind::Allocated && frame.owner() == EMBEDDER;
+            owned = u64::from(is_owned && !marked);
+            census.owned += owned;
             match (kind, marked) {
                 (Kind::Free | Kind::Cached, false) => {
                     return Err(wrong(pfn, "free by its record, but on no list"));

@@ -11,6 +11,10 @@ use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::Pin;
 
+/// Owner of a frame of kind `Allocated` that an embedder holds in a block: no handle
+/// is as large.
+pub(super) const EMBEDDER: u32 = u32::MAX;
+
 /// A block of frames that its holder is the only user of, as a `Box` is of its
 /// memory. It goes back when it is dropped.
 pub struct OwnedBlock<'m, P: Platform> {
@@ -29,6 +33,7 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
     /// through the result.
     #[inline]
     pub unsafe fn from_raw(memory: &'m PhysicalMemory<P>, first: Pfn, order: u32) -> Self {
+        memory.frame(first).set_owner(EMBEDDER);
         OwnedBlock {
             memory,
             first,
@@ -137,6 +142,7 @@ impl<P: Platform> PhysicalMemory<P> {
         request: Request,
     ) -> Result<OwnedBlock<'_, P>, OutOfMemory> {
         let first = self.alloc(pin, request)?;
+        self.frame(first).set_owner(EMBEDDER);
         Ok(OwnedBlock {
             memory: self,
             first,

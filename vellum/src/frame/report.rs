@@ -186,6 +186,9 @@ pub struct FrameCensus {
     pub kinds: [u64; 8],
     /// Retired frames that wait for their epoch.
     pub limbo: u64,
+    /// Those of kind `Allocated` that an embedder holds in blocks of its own
+    /// ([`OwnedBlock`](super::OwnedBlock)).
+    pub owned: u64,
 }
 
 impl FrameCensus {

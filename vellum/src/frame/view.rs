@@ -37,7 +37,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
 impl<'m, P: Platform> MemoryView<'m, P> {
     /// Hands out a block of `1 << request.order` frames, aligned to its size.
-    /// [`Vm::audit`](crate::Vm::audit) reports frames held so as belonging to nothing.
+    /// [`Vm::audit`](crate::Vm::audit) counts frames held so as the embedder's.
     ///
     /// # Errors
     /// [`OutOfMemory`] if no zone that the request allows has such a block, or

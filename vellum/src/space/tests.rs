@@ -584,8 +584,11 @@ fn frames_of_the_embedder_are_its_own_until_they_go_back() {
         touch(&vm, space, 1000 + page, Access::Write);
     }
     vm.exit(space).unwrap();
-    // The audit knows only frames of the manager's.
+    // The audit knows them from frames that nobody has.
+    assert_eq!(vm.audit().unwrap().frames.owned, 4);
+    let lost = vm.memory.alloc(&vm.pin(), request).unwrap();
     assert!(vm.audit().is_err());
+    vm.memory.put_order(&vm.pin(), lost, 2);
     let mut found = [0; 14];
     block.read(&vm.pin(), 4089, &mut found);
     assert_eq!((found[0], &found[1..13]), (found[13], &[5; 12][..]));
@@ -593,5 +596,6 @@ fn frames_of_the_embedder_are_its_own_until_they_go_back() {
     assert_eq!(vm.memory().frame(first).kind(), Kind::Allocated);
     drop(block);
     assert_ne!(vm.memory().frame(first).kind(), Kind::Allocated);
+    assert_eq!(vm.audit().unwrap().frames.owned, 0);
     vm.audit().unwrap();
 }

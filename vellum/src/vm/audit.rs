@@ -137,7 +137,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         same(
             "frames that belong to nothing",
             0,
-            0,
+            frames.owned,
             found(Kind::Allocated),
         )?;
         if mapped == 0 {

@@ -146,7 +146,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let page = table.page(index);
         self.own_privately(self.memory.frame(new), place.space, page);
         table.clear(index, Users::Hardware);
-        self.flush_page(pin, self.live_at(place.space), page);
+        self.flush_locked_page(pin, self.live_at(place.space), page);
         if old != self.zero_page {
             let gone = Run::single(old, pte, page);
             self.rmap.remove(&env, ctx, &gone, place);

@@ -62,9 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 range: None,
                 tables: true,
             };
-            self.memory
-                .platform()
-                .flush(pin.cpu(), target.cpus, &request);
+            self.memory.flush(pin, target.cpus, &request);
         }
         let nobody = FlushTarget {
             cpus: crate::platform::CpuSet::from_bits(0, 0),

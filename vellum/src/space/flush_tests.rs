@@ -125,3 +125,38 @@ fn frames_of_a_space_are_free_only_after_the_flush_of_its_end() {
         vm.exit(space).unwrap();
     });
 }
+
+/// A CPU that waits for a lock may not answer a flush, whose sender holds the lock.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "1 spin locks held instead of 0")]
+fn a_flush_under_the_lock_of_a_table_is_noticed() {
+    run_on(0);
+    let vm: TestVm = Vm::new(TestMachine::simple(1, 2048), Design::default()).unwrap();
+    let (id, _) = space_of(&vm);
+    let pin = vm.pin();
+    let space = vm.find_space(id).unwrap();
+    let table = vm.tables(&pin, space).lock(Vpn(ANONYMOUS));
+    assert!(table.is_some());
+    vm.flush_page(&pin, space, Vpn(ANONYMOUS));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_lock_counts_as_held_until_it_is_released() {
+    use crate::sync::atomic::AtomicU64 as Word;
+    use crate::sync::{BitLock, SpinLock};
+    run_on(0);
+    let vm: TestVm = Vm::new(TestMachine::simple(1, 2048), Design::default()).unwrap();
+    let pin = vm.pin();
+    let (lock, word) = (SpinLock::new(0), Word::new(0));
+    let guard = lock.lock(&pin);
+    assert!(lock.try_lock(&pin).is_none());
+    let bit = word.lock_bit(63, &pin);
+    assert!(word.try_lock_bit(63, &pin).is_none());
+    vm.pin().assert_holds(2);
+    bit.unlock_with(7);
+    pin.assert_holds(1);
+    drop(guard);
+    pin.assert_holds(0);
+}

@@ -419,9 +419,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 range,
                 tables: false,
             };
-            self.memory
-                .platform()
-                .flush(pin.cpu(), target.cpus, &request);
+            self.memory.flush(pin, target.cpus, &request);
+        }
+    }
+
+    /// [`Vm::flush_page`] for the holder of the lock of the page's table.
+    pub(super) fn flush_locked_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        let target = self.flush_target(space);
+        if !target.cpus.is_empty() {
+            let request = Flush {
+                space: target.tag,
+                range: Some(PageRange::new(page, 1)),
+                tables: false,
+            };
+            (self.memory).flush_under_table_lock(pin, target.cpus, &request);
         }
     }
 

@@ -3,10 +3,9 @@
 //! While the lock is held only its holder changes the word: others do no more
 //! than set the bit that is set already. So unlocking is a plain store.
 
-use core::marker::PhantomData;
-
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::held::Held;
 
 /// A word that has a lock bit.
 pub trait BitLock {
@@ -54,7 +53,7 @@ pub struct BitGuard<'a, W: BitLock + ?Sized> {
     bit: u32,
     value: W::Word,
     /// Binds the guard to its pin, and to the pin's thread.
-    pinned: PhantomData<&'a Pin<'a>>,
+    held: Held<'a>,
 }
 
 impl<W: BitLock + ?Sized> BitGuard<'_, W> {
@@ -95,7 +94,7 @@ macro_rules! bit_lock {
             fn try_lock_bit<'a>(
                 &'a self,
                 bit: u32,
-                _pin: &'a Pin<'_>,
+                pin: &'a Pin<'_>,
             ) -> Option<BitGuard<'a, Self>> {
                 let old = self.fetch_or(1 << bit, Ordering::Acquire);
                 // Not `then_some`: a guard made in vain would unlock.
@@ -103,7 +102,7 @@ macro_rules! bit_lock {
                     word: self,
                     bit,
                     value: old,
-                    pinned: PhantomData,
+                    held: Held::by(pin),
                 })
             }
 
@@ -149,6 +148,7 @@ impl BitGuard<'_, AtomicU64> {
         // As in `unlock_bit`.
         #[cfg(vellum_loom)]
         self.word.swap(value, Ordering::Release);
+        self.held.end();
         core::mem::forget(self);
     }
 }

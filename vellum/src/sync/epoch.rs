@@ -79,6 +79,9 @@ pub struct Epochs {
     now: CachePadded<AtomicU64>,
     /// For each CPU, its number of pins and, if it has one, their epoch.
     announced: Box<[CachePadded<AtomicU64>]>,
+    /// How many spin locks each CPU holds.
+    #[cfg(debug_assertions)]
+    held: Box<[super::held::HeldLocks]>,
 }
 
 impl Epochs {
@@ -87,6 +90,8 @@ impl Epochs {
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
             announced: (0..cpus).map(|_| CachePadded(AtomicU64::new(0))).collect(),
+            #[cfg(debug_assertions)]
+            held: (0..cpus).map(|_| Default::default()).collect(),
         }
     }
 
@@ -251,6 +256,24 @@ impl Pin<'_> {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// The spin locks that this CPU holds.
+    #[cfg(debug_assertions)]
+    pub(super) fn held(&self) -> &super::held::HeldLocks {
+        &self.epochs.held[usize::from(self.cpu.0)]
+    }
+
+    /// Checks in debug builds that the CPU holds exactly `locks` spin locks.
+    #[inline]
+    pub fn assert_holds(&self, locks: u32) {
+        #[cfg(debug_assertions)]
+        {
+            let held = self.held().count();
+            assert!(held == locks, "{held} spin locks held instead of {locks}");
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = locks;
     }
 
     /// The epochs this pin is announced in.

@@ -15,6 +15,7 @@ mod bit;
 pub mod bytes;
 mod counter;
 mod epoch;
+mod held;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(crate) mod limbo;
 mod meet;

@@ -1,11 +1,11 @@
 //! A spin lock around a value.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use super::Pin;
 use super::atomic::{AtomicU32, Ordering};
+use super::held::Held;
 use super::report::{Kind, report};
 
 const LOCKED: u32 = 1;
@@ -57,14 +57,14 @@ impl<T> SpinLock<T> {
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<SpinGuard<'a, T>> {
+    pub fn try_lock<'a>(&'a self, pin: &'a Pin<'_>) -> Option<SpinGuard<'a, T>> {
         self.state
             .compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             // Not `then_some`: a guard made in vain would unlock.
             .then(|| SpinGuard {
                 lock: self,
-                pinned: PhantomData,
+                _held: Held::by(pin),
             })
     }
 
@@ -155,11 +155,11 @@ impl<T> SpinLock<T> {
 pub struct SpinGuard<'a, T> {
     lock: &'a SpinLock<T>,
     /// Binds the guard to its pin, and to the pin's thread.
-    pinned: PhantomData<&'a Pin<'a>>,
+    _held: Held<'a>,
 }
 
 // SAFETY: a shared guard gives out shared references to the value and nothing
-// else. `PhantomData` of a pin keeps the guard itself where it is.
+// else. `Held`, which has a `PhantomData` of a pin, keeps the guard itself where it is.
 unsafe impl<T: Sync> Sync for SpinGuard<'_, T> {}
 
 impl<T> Deref for SpinGuard<'_, T> {

@@ -180,7 +180,7 @@ impl<'g, P: Platform> Gather<'g, P> {
                     range: Some(self.stale),
                     tables: has_tables,
                 };
-                self.memory.platform().flush(self.pin.cpu(), cpus, &request);
+                self.memory.flush(self.pin, cpus, &request);
             }
         }
         self.stale = PageRange::default();

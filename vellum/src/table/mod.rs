@@ -13,6 +13,7 @@
 
 mod aarch64;
 mod cursor;
+mod flush;
 mod format;
 mod gather;
 mod locked;

@@ -7,20 +7,20 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 
 use super::account::{Account, Delta, LimitWords, Resident};
-use super::error::{CreateError, MapError};
+use super::error::CreateError;
 use super::region::Region;
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::Pfn;
 use crate::design::Design;
-use crate::frame::{MemoryView, OutOfMemory, PhysicalMemory, Site};
+use crate::frame::{MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects};
-use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
+use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
     ActiveCpus, Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
 };
-use crate::table::{Chain, FlushTarget, Format, Gather, TablePages, Tables, source_of};
+use crate::table::{Format, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
 /// Names an address space. Stale names are noticed.
@@ -61,18 +61,18 @@ pub struct Loaded {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Space<R: ReverseMap> {
-    handle: AtomicU32,
-    generation: AtomicU32,
+    pub(super) handle: AtomicU32,
+    pub(super) generation: AtomicU32,
     /// The root table, or `Pfn::NONE`.
-    root: AtomicU32,
+    pub(super) root: AtomicU32,
     /// Advances with every change of the tree.
     pub(super) seq: SeqCount,
     /// Tasks that use the space. 0: vacant or ending.
-    users: AtomicU32,
+    pub(super) users: AtomicU32,
     /// Root of the tree of regions.
     pub(super) tree: AtomicU64,
     /// CPUs that may hold translations or faults of the space.
-    active: ActiveCpus,
+    pub(super) active: ActiveCpus,
     /// Held by whoever changes regions.
     pub(super) lock: SleepLock,
     pub(super) heap_start: AtomicU64,
@@ -255,7 +255,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
     pub(crate) zero_page: Pfn,
-    cpu_shift: u32,
+    pub(super) cpu_shift: u32,
     format: PhantomData<F>,
 }
 
@@ -396,75 +396,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         unsafe { Tables::new(memory, source, pin, space.root(), space.handle()) }
     }
 
-    /// Who must be flushed when translations of `space` go.
-    pub(super) fn flush_target(&self, space: Live<'_, R>) -> FlushTarget {
-        FlushTarget {
-            tag: SpaceTag(space.handle()),
-            cpus: self.active(space),
-        }
-    }
-
-    /// Makes every CPU forget the translation of one page, whose entry has
-    /// been changed.
-    pub(super) fn flush_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
-        self.flush_range(pin, space, Some(PageRange::new(page, 1)));
-    }
-
-    /// The same for a range, or for all of the space.
-    pub(super) fn flush_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: Option<PageRange>) {
-        let target = self.flush_target(space);
-        if !target.cpus.is_empty() {
-            let request = Flush {
-                space: target.tag,
-                range,
-                tables: false,
-            };
-            self.memory.flush(pin, target.cpus, &request);
-        }
-    }
-
-    /// [`Vm::flush_page`] for the holder of the lock of the page's table.
-    pub(super) fn flush_locked_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
-        let target = self.flush_target(space);
-        if !target.cpus.is_empty() {
-            let request = Flush {
-                space: target.tag,
-                range: Some(PageRange::new(page, 1)),
-                tables: false,
-            };
-            (self.memory).flush_under_table_lock(pin, target.cpus, &request);
-        }
-    }
-
-    /// CPUs that may hold translations or faults of `space`, asked after what
-    /// keeps others from getting any has been done.
-    #[inline]
-    pub(super) fn active(&self, space: Live<'_, R>) -> CpuSet {
-        space.active.after_change(self.cpu_shift)
-    }
-
-    /// Who has entered `space`, to be asked later, and the shift of the bits.
-    #[inline]
-    pub(super) fn active_set<'a>(&self, space: Live<'a, R>) -> (&'a ActiveCpus, u32) {
-        (&space.get().active, self.cpu_shift)
-    }
-
-    pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
-        let nobody = FlushTarget {
-            tag: SpaceTag(space.handle()),
-            cpus: CpuSet::from_bits(0, self.cpu_shift),
-        };
-        let active = &self.spaces.get(Handle::from_raw(space.handle())).active;
-        self.gather_for(pin, nobody)
-            .following(active, self.cpu_shift)
-    }
-
-    pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {
-        // SAFETY: the core puts in references that entries held, and tables that
-        // `unlink_if_empty` unlinked; callers name the CPUs of the space (invariant 6).
-        unsafe { Gather::new(&self.memory, &*self.table_pages, pin, target) }
-    }
-
     /// Loads `space` on this CPU: the context switch of the embedder. Faults
     /// do it by themselves; it must happen before hardware walks the space's
     /// tables on this CPU. `None` if there is no such space.
@@ -504,74 +435,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         cpu.delta.space.store(space.key(), Ordering::Relaxed);
         let bit = CpuSet::bit(pin.cpu(), self.cpu_shift);
         space.active.enter(bit);
-    }
-
-    /// A space without regions and with one user.
-    ///
-    /// # Errors
-    /// [`MapError::OutOfMemory`].
-    pub fn create_space(&self) -> Result<SpaceId, MapError> {
-        let pin = self.pin();
-        let space = self.make_space(&pin)?;
-        let env = self.env(&pin);
-        if let Err(error) = self.rmap.space_executed(&env, &space.rmap, space.handle()) {
-            self.unmake_space(&pin, space);
-            return Err(error.into());
-        }
-        self.publish(space);
-        Ok(space.id())
-    }
-
-    /// A space that nobody can name until [`Vm::publish`].
-    pub(super) fn make_space(&self, pin: &Pin<'_>) -> Result<Live<'_, R>, OutOfMemory> {
-        let handle = self.spaces.alloc(pin, &self.memory)?;
-        let root = Tables::<P, F>::make_root(&self.memory, &*self.table_pages, pin, handle.raw())
-            .inspect_err(|_| self.spaces.free(pin, handle))?;
-        let space = self.spaces.get(handle);
-        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
-        space.handle.store(handle.raw(), Ordering::Relaxed);
-        space.root.store(root.0, Ordering::Relaxed);
-        space.tree.store(0, Ordering::Relaxed);
-        space.active.reset();
-        space.heap_start.store(0, Ordering::Relaxed);
-        space.heap_end.store(0, Ordering::Relaxed);
-        space.has_stack.store(0, Ordering::Relaxed);
-        space.limits.set(super::Limits::default());
-        space.account.reset(1);
-        space.generation.store(generation, Ordering::Release);
-        Ok(self.live_at(handle.raw()))
-    }
-
-    pub(super) fn publish(&self, space: Live<'_, R>) {
-        space.users.store(1, Ordering::Release);
-    }
-
-    /// One more task uses the space (a thread, or a vfork child). The caller
-    /// is one of its tasks, or keeps them from ending.
-    pub fn share_space(&self, id: SpaceId) -> bool {
-        let Some(space) = self.find_space(id) else {
-            return false;
-        };
-        space.users.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    /// One task less; true if it was the last.
-    pub(super) fn leave(&self, space: Live<'_, R>) -> bool {
-        space.users.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// Takes away the root of a space without users and makes its memory
-    /// reusable. Its tables and regions are gone already.
-    pub(super) fn unmake_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
-        let root = space.root();
-        space.root.store(Pfn::NONE.0, Ordering::Relaxed);
-        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
-        space.generation.store(generation, Ordering::Release);
-        let root = Chain::of(&self.memory, root.0);
-        // SAFETY: the root is empty, and its space cannot be found any more.
-        unsafe { self.table_pages.retire(&self.memory, pin, root) };
-        self.spaces.retire(pin, Handle::from_raw(space.handle()));
     }
 
     /// Counts tables made for or freed from a space.

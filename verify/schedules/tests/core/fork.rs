@@ -18,6 +18,7 @@ explored! {
     a_copied_page_is_seen_by_all_threads_at_once: 200 => copies_are_coherent;
     private_pages_of_merged_regions_are_forked: 200 => fork_after_merge;
     the_last_of_two_exits_ends_the_space: 100 => last_exits;
+    a_space_is_shared_or_ends_and_its_successor_is_not: 200 => share_beside_exit;
     an_exit_leaves_the_names_of_other_spaces_alone: 60 => names;
     pages_pinned_beside_forks_stay_the_parents: 100 => pinned;
     several_cpus_fork_one_space: 60 => many_forks;
@@ -232,6 +233,38 @@ fn last_exits<R: ReverseMap>() {
         Err(vellum::space::MapError::NoSpace)
     );
     world.finish(&[], &[]);
+}
+
+/// A task is to join a space whose last one leaves: one of the two wins. The space
+/// that then begins in the same place has nobody but its own task.
+fn share_beside_exit<R: ReverseMap>() {
+    let world = World::<R>::new(2, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    let (shared, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(0);
+    let share = |_| {
+        let joined = world.vm.share_space(space);
+        shared.store(joined.into(), Ordering::SeqCst);
+    };
+    let leave = |_| {
+        let last = world.vm.exit(space).unwrap();
+        ended.store(last.into(), Ordering::SeqCst);
+        for _ in 0..3 {
+            world.vm.idle();
+        }
+        let id = world.vm.create_space().unwrap();
+        next.store(id.to_bits(), Ordering::SeqCst);
+    };
+    world.run(&[&share, &leave]);
+    let next = SpaceId::from_bits(next.into_inner());
+    let users = |id| world.vm.space_stats(id).map(|stats| stats.users);
+    world.alone(|| {
+        let shared = shared.load(Ordering::SeqCst);
+        assert_eq!(shared + ended.load(Ordering::SeqCst), 1, "both, or neither");
+        assert_eq!(users(space), (shared == 1).then_some(1));
+        assert_eq!(users(next), Some(1));
+    });
+    world.finish(&[space, next], &[]);
 }
 
 /// Spaces begin and end in the same places of the arena; an old name finds

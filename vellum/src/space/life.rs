@@ -1,0 +1,93 @@
+//! How spaces begin, whose they are, and what is left when they end.
+
+use super::error::MapError;
+use super::manager::{Live, SpaceId, Vm};
+use crate::addr::Pfn;
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::{Chain, Format, Tables};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A space without regions and with one user.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`].
+    pub fn create_space(&self) -> Result<SpaceId, MapError> {
+        let pin = self.pin();
+        let space = self.make_space(&pin)?;
+        let env = self.env(&pin);
+        if let Err(error) = self.rmap.space_executed(&env, &space.rmap, space.handle()) {
+            self.unmake_space(&pin, space);
+            return Err(error.into());
+        }
+        self.publish(space);
+        Ok(space.id())
+    }
+
+    /// A space that nobody can name until [`Vm::publish`].
+    pub(super) fn make_space(&self, pin: &Pin<'_>) -> Result<Live<'_, R>, OutOfMemory> {
+        let handle = self.spaces.alloc(pin, &self.memory)?;
+        let root = Tables::<P, F>::make_root(&self.memory, &*self.table_pages, pin, handle.raw())
+            .inspect_err(|_| self.spaces.free(pin, handle))?;
+        let space = self.spaces.get(handle);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.handle.store(handle.raw(), Ordering::Relaxed);
+        space.root.store(root.0, Ordering::Relaxed);
+        space.tree.store(0, Ordering::Relaxed);
+        space.active.reset();
+        space.heap_start.store(0, Ordering::Relaxed);
+        space.heap_end.store(0, Ordering::Relaxed);
+        space.has_stack.store(0, Ordering::Relaxed);
+        space.limits.set(super::Limits::default());
+        space.account.reset(1);
+        space.generation.store(generation, Ordering::Release);
+        Ok(self.live_at(handle.raw()))
+    }
+
+    pub(super) fn publish(&self, space: Live<'_, R>) {
+        space.users.store(1, Ordering::Release);
+    }
+
+    /// One more task uses the space (a thread, or a vfork child). False if there is no
+    /// such space: its last task may have left meanwhile.
+    pub fn share_space(&self, id: SpaceId) -> bool {
+        // A space that was found under a pin does not become another before the pin
+        // ends (invariant 7).
+        let _pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let users = &space.users;
+        let mut before = users.load(Ordering::Relaxed);
+        while before > 0 {
+            let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            match users.compare_exchange_weak(before, before + 1, order, failed) {
+                Ok(_) => return true,
+                Err(now) => before = now,
+            }
+        }
+        false
+    }
+
+    /// One task less; true if it was the last.
+    pub(super) fn leave(&self, space: Live<'_, R>) -> bool {
+        space.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes away the root of a space without users and makes its memory
+    /// reusable. Its tables and regions are gone already.
+    pub(super) fn unmake_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        let root = space.root();
+        space.root.store(Pfn::NONE.0, Ordering::Relaxed);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.generation.store(generation, Ordering::Release);
+        let root = Chain::of(&self.memory, root.0);
+        // SAFETY: the root is empty, and its space cannot be found any more.
+        unsafe { self.table_pages.retire(&self.memory, pin, root) };
+        self.spaces.retire(pin, Handle::from_raw(space.handle()));
+    }
+}

@@ -77,6 +77,19 @@ fn zero_frames_are_free_memory_to_everybody() {
 }
 
 #[test]
+fn zero_frames_of_the_reserve_are_left_to_urgent_requests() {
+    let memory = kept_apart(1, 4096);
+    let pin = memory.pin();
+    let all: Vec<Pfn> = core::iter::from_fn(|| memory.alloc(&pin, ZEROED.urgent()).ok()).collect();
+    for &pfn in &all {
+        memory.frame(pfn).init_counts(0, 0);
+        memory.free_zeroed(&pin, pfn);
+    }
+    while memory.alloc(&pin, ZEROED).is_ok() {}
+    assert!(memory.alloc(&pin, ZEROED.urgent()).is_ok());
+}
+
+#[test]
 fn a_large_request_is_worth_more_than_zero_frames() {
     let memory = kept_apart(1, 2048);
     let mut all: Vec<Pfn> = core::iter::from_fn(|| {

@@ -210,3 +210,42 @@ fn high_memory_is_zeroed_and_copied_through_windows() {
         .unwrap();
     assert!((0..16).all(|frame| memory.platform().peek(block.offset(frame)) == [0; 4096]));
 }
+
+#[test]
+fn pages_leave_low_memory_to_those_who_need_it_low() {
+    run_on(0);
+    let map = [
+        range(0x100, 4096, 0, Zone::Low),
+        range(0x2000, 1024, 0, Zone::High),
+    ];
+    let memory = PhysicalMemory::new(TestMachine::new(&[0], &map)).unwrap();
+    let pin = memory.pin();
+    while memory.alloc(&pin, Request::page(SITE)).is_ok() {}
+    assert!(memory.alloc(&pin, Request::page(SITE).low()).is_ok());
+}
+
+#[test]
+fn frames_of_two_nodes_side_by_side_go_home_each_to_its_own() {
+    run_on(0);
+    let map = [
+        range(0x100, 1024, 0, Zone::Low),
+        range(0x1000, 1024, 1, Zone::Low),
+        range(0x1400, 1024, 2, Zone::Low),
+    ];
+    let memory = PhysicalMemory::new(TestMachine::new(&[0, 1, 2], &map)).unwrap();
+    let pin = memory.pin();
+    for node in [1, 2] {
+        let request = Request::page(SITE).on_node(NodeId(node)).exact().urgent();
+        while memory.alloc(&pin, request).is_ok() {}
+    }
+    for pfn in [0x13ff, 0x1400] {
+        memory.put(&pin, Pfn(pfn));
+    }
+    memory.send_home(&pin);
+    assert_eq!(
+        [1, 2].map(|zone| memory.zone_stats(zone, &pin).free),
+        [1, 1]
+    );
+    drop(pin);
+    census(&memory);
+}

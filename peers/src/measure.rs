@@ -6,6 +6,14 @@
 //! an arm with the two slices of arm 0 of the same pass; the ratio of a row is
 //! the median over the passes, with an interval from resampling them. Arm 1 is
 //! arm 0 once more, in memory of its own: the control.
+//!
+//! A slice is preceded by a part that does not count, which brings back into the
+//! caches what the other arms drove out. It is an eighth of the slice, but never
+//! less than the arm's cycle: the repetitions after which it uses the same memory
+//! again. Both arms of ours have slices of the same length. Slices of one or two
+//! repetitions, chosen for each arm by how long it took in a moment, had one arm
+//! timed mostly with cold caches and the other with warm ones, and told them apart
+//! by up to a half.
 
 use std::sync::OnceLock;
 
@@ -70,6 +78,7 @@ pub fn cpu_time(work: impl FnOnce()) -> u64 {
 pub struct Arm {
     pub name: &'static str,
     work: Box<dyn FnMut(u64) -> Result<Timed, Failure>>,
+    cycle: u64,
 }
 
 impl Arm {
@@ -87,7 +96,18 @@ impl Arm {
         Arm {
             name,
             work: Box::new(work),
+            cycle: 1,
         }
+    }
+
+    /// The same arm, which uses the same memory again after so many repetitions.
+    pub fn cycling(self, cycle: u64) -> Self {
+        Arm { cycle, ..self }
+    }
+
+    /// Repetitions before a slice of `repeats` that bring near what it uses.
+    fn warm_up(&self, repeats: u64) -> u64 {
+        (repeats / 8).max(self.cycle)
     }
 }
 
@@ -128,7 +148,13 @@ pub fn measure(
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<Figure>>, Failure> {
     let repeats: Result<Vec<u64>, Failure> = arms.iter_mut().map(calibrate).collect();
-    let repeats = repeats?;
+    let mut repeats = repeats?;
+    // The control does what it controls.
+    let longer = repeats[..repeats.len().min(2)].iter().max().copied();
+    repeats
+        .iter_mut()
+        .take(2)
+        .for_each(|own| *own = longer.unwrap_or(*own));
     let mut random = Random::seeded(plan.seed);
     let mut order: Vec<usize> = (0..arms.len()).collect();
     let mut times: Vec<Vec<f64>> = vec![Vec::with_capacity(plan.passes); arms.len()];
@@ -140,7 +166,8 @@ pub fn measure(
         let mut pass = vec![Timed::default(); arms.len()];
         for &arm in order.iter().chain(order.iter().rev()) {
             // What the others left in the caches is not this arm's business.
-            (arms[arm].work)((repeats[arm] / 8).max(1))?;
+            let warm_up = arms[arm].warm_up(repeats[arm]);
+            (arms[arm].work)(warm_up)?;
             pass[arm] += (arms[arm].work)(repeats[arm])?;
         }
         for (times, timed) in times.iter_mut().zip(pass) {
@@ -151,9 +178,9 @@ pub fn measure(
     Ok(enough.then(|| figures(arms, &times, plan.seed)))
 }
 
-/// Repetitions that make a slice.
+/// Repetitions that make a slice: whole cycles.
 fn calibrate(arm: &mut Arm) -> Result<u64, Failure> {
-    let mut repeats = 1;
+    let mut repeats = arm.cycle;
     loop {
         let mut shortest = u64::MAX;
         for _ in 0..3 {
@@ -218,6 +245,31 @@ mod tests {
         let ratios: Vec<f64> = figures.iter().map(|figure| figure.ratio).collect();
         assert_eq!(ratios, [1.0, 1.0, 2.5]);
         assert!(figures[2].interval().contains(2.5) && figures[2].ns == 50.0);
+    }
+
+    #[test]
+    fn the_control_repeats_as_often_as_what_it_controls() {
+        let seen: [std::rc::Rc<std::cell::RefCell<Vec<u64>>>; 2] = Default::default();
+        let recorded = |ns: u64, seen: &std::rc::Rc<std::cell::RefCell<Vec<u64>>>| {
+            let seen = seen.clone();
+            let work = move |count| {
+                seen.borrow_mut().push(count);
+                Timed {
+                    ns: ns * count,
+                    count,
+                }
+            };
+            Arm::new("ours", work).cycling(4)
+        };
+        let mut arms = [recorded(20_000, &seen[0]), recorded(9_000, &seen[1])];
+        let plan = Plan { passes: 8, seed: 1 };
+        let figures = measure(&mut arms, plan, &Interrupt::manual());
+        assert!(figures.expect("nothing fails").is_some());
+        for seen in &seen {
+            let seen = seen.borrow();
+            let (warm_up, slice) = (seen[seen.len() - 2], seen[seen.len() - 1]);
+            assert_eq!((warm_up, slice), (4, 8), "a whole cycle before each slice");
+        }
     }
 
     #[test]

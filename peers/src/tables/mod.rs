@@ -54,6 +54,8 @@ trait PageTables {
 
 /// Who has the tables between slices.
 trait Owner: 'static {
+    /// Batches after which the same tables are used again.
+    const CYCLE: u64 = 1;
     type View<'a>: PageTables;
     fn with<T>(&mut self, work: impl FnOnce(&mut Self::View<'_>) -> T) -> T;
     /// Makes a space, maps one page in it, unmaps it, and ends the space.
@@ -304,7 +306,7 @@ fn arm<O: Owner>(name: &'static str, operation: Operation, mut owner: O) -> Resu
         });
     }
     let mut round = 0;
-    Ok(Arm::new(name, move |count| {
+    let work = move |count| {
         if operation == Operation::Life {
             return O::life(count * LIVES, &mut owner);
         }
@@ -314,7 +316,8 @@ fn arm<O: Owner>(name: &'static str, operation: Operation, mut owner: O) -> Resu
             sum += owner.with(|tables| batch(operation, tables, round));
         }
         sum
-    }))
+    };
+    Ok(Arm::new(name, work).cycling(O::CYCLE))
 }
 
 fn supports<O: Owner>(operation: Operation) -> bool {

@@ -210,6 +210,9 @@ fn life(memory: &Memory, source: &dyn TablePages<Board>, pin: &Pin<'_>) {
 }
 
 impl Owner for Ours {
+    /// A freed table waits for its epoch: while those of one batch are in use, those
+    /// of up to two batches before wait, and older ones are taken next.
+    const CYCLE: u64 = 4;
     type View<'a> = View<'a>;
 
     fn with<T>(&mut self, work: impl FnOnce(&mut View<'_>) -> T) -> T {

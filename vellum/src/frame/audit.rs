@@ -2,11 +2,12 @@
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{BlockStack, CpuFrames};
+use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::owned::EMBEDDER;
 use super::record::{Flags, Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
+use super::ring::BlockStack;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
 use crate::platform::{MemoryRange, Platform};
@@ -33,9 +34,9 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         for cpu in self.cpus.iter() {
             stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();
-            if let Some(zeroed) = &cpu.zeroed {
-                stats.zeroed += u64::from(zeroed.low.len() + zeroed.high.len());
-            }
+            let zeroed = cpu.zones().map(|lists| lists.zeroed.as_deref());
+            let zeroed = zeroed.iter().flatten().map(|ring| u64::from(ring.len()));
+            stats.zeroed += zeroed.sum::<u64>();
             stats.limbo += u64::from(cpu.limbo.len());
             let blocks = |kept: &BlockStack| u64::from(kept.len()) << kept.order;
             stats.cached += cpu.block_stacks().map(blocks).iter().sum::<u64>();

@@ -131,10 +131,10 @@ impl<P: Platform> PhysicalMemory<P> {
     /// is one of high memory.
     #[inline]
     fn upcoming(&self, cpu: &CpuFrames) -> Option<Pfn> {
-        if cpu.high_zone == u16::MAX {
-            cpu.low.peek()
-        } else {
+        if cpu.high.exist() {
             None
+        } else {
+            cpu.low.frames.peek()
         }
     }
 

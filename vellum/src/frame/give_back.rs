@@ -1,9 +1,9 @@
 //! From a CPU's list back to the buddy lists.
 
 use super::buddy::FreeLists;
-use super::cpu::Ring;
 use super::memory::PhysicalMemory;
 use super::record::Flags;
+use super::ring::Ring;
 use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::{Pin, SpinGuard};

@@ -132,10 +132,12 @@
 //! # }
 //! ```
 
+mod alloc;
 mod audit;
 mod buddy;
 mod content;
 mod cpu;
+mod free;
 mod give_back;
 mod inject;
 mod keeper;
@@ -145,6 +147,7 @@ mod record;
 mod report;
 mod request;
 mod reserve;
+mod ring;
 mod site;
 mod table;
 mod view;
@@ -154,13 +157,13 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cpu::Ring;
 pub use keeper::Keeper;
 pub use memory::PhysicalMemory;
 pub use owned::OwnedBlock;
 pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
 pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, ZoneStats};
 pub use request::{FailAt, OutOfMemory, Request};
+pub(crate) use ring::Ring;
 pub use site::Site;
 pub use view::{FrameView, MemoryView};
 pub use zeroed::FreedTables;

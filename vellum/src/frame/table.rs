@@ -8,7 +8,7 @@ use core::ptr::slice_from_raw_parts_mut;
 use super::record::Frame;
 use super::report::SetupError;
 use crate::addr::Pfn;
-use crate::sync::limbo::Links;
+use crate::sync::limbo::ChainLinks;
 
 /// The records, indexed from the lowest frame.
 pub(super) struct FrameTable {
@@ -56,7 +56,7 @@ impl FrameTable {
 }
 
 /// Retired frames, linked through the word of the reverse mapping.
-impl Links for FrameTable {
+impl ChainLinks for FrameTable {
     const END: u32 = Pfn::NONE.0;
 
     #[inline]

@@ -411,7 +411,7 @@ fn the_audit_sees_a_frame_on_two_lists() {
     let pin = memory.pin();
     let pfn = memory.alloc(&pin, Request::page(SITE)).unwrap();
     memory.put(&pin, pfn);
-    memory.cpus.get(&pin).low.push(pfn);
+    memory.cpus.get(&pin).low.frames.push(pfn);
     drop(pin);
     let error = memory.audit_frames().unwrap_err();
     assert_eq!(error.place, AuditPlace::Frame(pfn));
@@ -428,7 +428,7 @@ fn the_audit_sees_a_lost_frame() {
     let pin = memory.pin();
     let pfn = memory.alloc(&pin, Request::page(SITE)).unwrap();
     memory.put(&pin, pfn);
-    assert_eq!(memory.cpus.get(&pin).low.pop(), Some(pfn));
+    assert_eq!(memory.cpus.get(&pin).low.frames.pop(), Some(pfn));
     drop(pin);
     assert_eq!(
         memory.audit_frames().unwrap_err().place,

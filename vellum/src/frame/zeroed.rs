@@ -8,10 +8,11 @@
 //! last. Zero frames are free frames: every count of free memory has them, and
 //! any request can get them.
 
-use super::cpu::{CpuFrames, Ring, TableCounters};
+use super::cpu::{CpuFrames, TableCounters, ZoneLists};
 use super::memory::PhysicalMemory;
 use super::record::Flags;
 use super::request::Request;
+use super::ring::Ring;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, Platform};
 use crate::sync::atomic::Ordering;
@@ -55,10 +56,11 @@ impl<P: Platform> PhysicalMemory<P> {
         cpu: &CpuFrames,
         request: &Request,
     ) -> Option<Pfn> {
-        let (ring, zone) = cpu.zeroed_for(request.zone)?;
+        let lists = cpu.lists_for(request.zone);
+        let ring = lists.zeroed.as_deref()?;
         let pfn = ring
             .pop()
-            .or_else(|| self.refill_zeroed(pin, ring, zone, request))?;
+            .or_else(|| self.refill_zeroed(pin, ring, lists.zone, request))?;
         if let Some(next) = ring.peek() {
             bytes::prefetch(self.frame(next));
         }
@@ -99,20 +101,20 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Frees a single frame whose bytes are all zero, which is remembered; else
     /// as [`PhysicalMemory::free`].
     pub(crate) fn free_zeroed(&self, pin: &Pin<'_>, pfn: Pfn) {
-        self.check_pin(pin);
+        if !self.is_own_pin(pin) {
+            return self.free_zeroed(&self.pin(), pfn);
+        }
         let frame = self.frame(pfn);
         self.check_zero(pin, pfn);
         frame.set_kind_with(frame.kind(), Flags::ZEROED);
         let cpu = self.cpus.get(pin);
-        let Some(ring) = cpu.zeroed_of(frame.zone() as u16) else {
+        let lists = cpu.lists_of(frame.zone() as u16);
+        let Some(ring) = lists.and_then(|lists| lists.zeroed.as_deref()) else {
             return self.free(pin, pfn, 0);
         };
         cpu.counters.frees.bump();
         frame.set_cached();
-        if ring.len() >= ring.high {
-            self.make_room(pin, ring);
-        }
-        ring.push(pfn);
+        self.keep(pin, ring, pfn);
     }
 
     /// Frees a page table that nobody can see any more. All its entries are zero.
@@ -144,18 +146,18 @@ impl<P: Platform> PhysicalMemory<P> {
     /// of its node, or the nearest node with low memory.
     #[inline]
     pub fn is_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
-        self.frame(pfn).zone() == usize::from(self.cpus.get(pin).low_zone)
+        self.frame(pfn).zone() == usize::from(self.cpus.get(pin).low.zone)
     }
 
     /// The zone that a CPU's low frames come from, by number.
     pub fn home_zone_of(&self, cpu: CpuId) -> usize {
-        usize::from(self.cpus.of(cpu).low_zone)
+        usize::from(self.cpus.of(cpu).low.zone)
     }
 
     /// Frames free in that zone, those in CPUs' lists not counted.
     #[inline]
     pub fn home_free(&self, pin: &Pin<'_>) -> u64 {
-        let zone = self.zones.get(self.cpus.get(pin).low_zone);
+        let zone = self.zones.get(self.cpus.get(pin).low.zone);
         zone.free.load(Ordering::Relaxed)
     }
 
@@ -185,7 +187,9 @@ impl<P: Platform> PhysicalMemory<P> {
     /// gives frames that were freed on this CPU and belong to other nodes back
     /// to them.
     pub fn send_home(&self, pin: &Pin<'_>) {
-        self.check_pin(pin);
+        if !self.is_own_pin(pin) {
+            return self.send_home(&self.pin());
+        }
         self.epochs.try_advance();
         self.release_passed(pin);
         let remote = &self.cpus.get(pin).remote;
@@ -198,16 +202,15 @@ impl<P: Platform> PhysicalMemory<P> {
     /// around the caches, until half of the free memory is zero. Does nothing
     /// where zero frames are not kept apart. Returns the frames zeroed.
     pub fn zero_idle(&self, pin: &Pin<'_>, budget: u32) -> u32 {
-        self.check_pin(pin);
-        let cpu = self.cpus.get(pin);
-        if cpu.zeroed.is_none() {
-            return 0;
+        if !self.is_own_pin(pin) {
+            return self.zero_idle(&self.pin(), budget);
         }
-        let zones = [cpu.high_zone, cpu.low_zone];
+        let cpu = self.cpus.get(pin);
+        let keeps_zeroed = |lists: &&&ZoneLists| lists.exist() && lists.zeroed.is_some();
         let mut left = budget;
-        for number in zones.into_iter().filter(|&number| number != u16::MAX) {
+        for lists in [&cpu.high, &cpu.low].iter().filter(keeps_zeroed) {
             while left > 0 {
-                let zeroed = self.zero_block(pin, number, left);
+                let zeroed = self.zero_block(pin, lists.zone, left);
                 if zeroed == 0 {
                     break;
                 }

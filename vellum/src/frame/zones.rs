@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{BlockStack, CpuFrames, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
+use super::cpu::{CpuFrames, ZoneLists};
 use super::report::SetupError;
+use super::ring::{BlockStack, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
 use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
@@ -247,11 +248,8 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
             Some(order) => BlockStack::new(order, ((share / BATCH_SHARE) >> order) as u32),
             None => BlockStack::new(0, 0),
         };
-        (
-            zone,
-            Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH)),
-            blocks,
-        )
+        let frames = Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH));
+        ZoneLists::new(zone, frames, blocks)
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];

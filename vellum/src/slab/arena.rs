@@ -11,7 +11,7 @@ use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::limbo::{Chain, Links};
+use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::report::{Kind as Reported, report};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
 
@@ -58,7 +58,7 @@ pub struct Arena<T: Item> {
 }
 
 /// Vacant slots, linked by their handles.
-impl<T: Item> Links for Arena<T> {
+impl<T: Item> ChainLinks for Arena<T> {
     const END: u32 = 0;
 
     #[inline]

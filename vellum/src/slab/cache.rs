@@ -9,11 +9,11 @@
 //! next reads there.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::limbo::{Chain, ChainCell, Limbo, Links};
+use crate::sync::limbo::{Chain, ChainCell, ChainLinks, Limbo};
 use crate::sync::{Epochs, Pin, SpinLock};
 
 /// Where the words are that caches and depot live in. No slot has the number 0.
-pub(crate) trait Slots: Links {
+pub(crate) trait Slots: ChainLinks {
     /// The two words of place `index` of the depot. There are as many places
     /// as full batches can exist.
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32);

@@ -50,10 +50,11 @@ pub trait PinHost {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EpochStamp(pub(crate) u64);
 
-/// Bits of an announcement that count the pins of its CPU.
-const DEPTH_BITS: u32 = 12;
-/// Most pins that are nested on one CPU.
-const MAX_DEPTH: u64 = (1 << DEPTH_BITS) - 1;
+/// Bits of an announcement that count the pins of its CPU. A thread that does
+/// nothing but take pins and leak them fills them in some years at the earliest.
+/// The bits left for the epoch suffice to tell whether it is the present one: a
+/// pinned CPU lets the epoch move on once at most.
+const DEPTH_BITS: u32 = 56;
 
 /// The announcement of a CPU with one pin, taken in `epoch`.
 #[inline]
@@ -64,14 +65,13 @@ const fn announcement(epoch: u64) -> u64 {
 /// The number of pins in an announcement; 0 if the CPU is not pinned.
 #[inline]
 const fn depth(announced: u64) -> u64 {
-    announced & MAX_DEPTH
+    announced & ((1 << DEPTH_BITS) - 1)
 }
 
-#[cold]
-#[inline(never)]
-fn nested_too_deeply(host: &dyn PinHost, cpu: CpuId) -> ! {
-    host.unpin(cpu);
-    panic!("CPU {} is pinned {MAX_DEPTH} times already", cpu.0);
+/// Whether two announcements are of one epoch.
+#[inline]
+const fn same_epoch(one: u64, other: u64) -> bool {
+    (one ^ other) >> DEPTH_BITS == 0
 }
 
 /// The epoch and every CPU's announcement of it.
@@ -99,7 +99,7 @@ impl Epochs {
     /// the proof. Nested pins keep the announced epoch.
     ///
     /// # Panics
-    /// If `cpu` is none of those the epochs were made for, or has 4095 pins.
+    /// If `cpu` is none of those the epochs were made for.
     ///
     /// # Safety
     /// The caller is bound to `cpu` until the pin calls `host.unpin`, once, when
@@ -191,8 +191,6 @@ impl Epochs {
             // that ended the pin before. It must still see that pin's reads as done.
             slot.store(announcement(now), Ordering::Release);
             fence();
-        } else if depth(announced) == MAX_DEPTH {
-            nested_too_deeply(host, cpu);
         } else {
             // Release for the same reason.
             slot.store(announced + 1, Ordering::Release);
@@ -227,7 +225,7 @@ impl Epochs {
         fence(Ordering::SeqCst);
         for slot in &self.announced {
             let announced = slot.0.load(Ordering::Relaxed);
-            if depth(announced) != 0 && announced >> DEPTH_BITS != now {
+            if depth(announced) != 0 && !same_epoch(announced, announcement(now)) {
                 return false;
             }
         }

@@ -4,7 +4,7 @@
 //! Frames, page tables and slots of arenas are retired in one way. A thread that
 //! unlinked an item links it into a chain, through a word of the item that no
 //! reader interprets, and [`Limbo`] keeps the chain until its epoch has passed.
-//! What an item is and where its word lies is said by [`Links`].
+//! What an item is and where its word lies is said by [`ChainLinks`].
 //!
 //! Chains and limbos are touched by their CPU only, with plain loads and stores;
 //! the words are atomics for statistics and the audit.
@@ -14,7 +14,7 @@ use super::{EpochStamp, Epochs};
 
 /// Where the items of a [`Chain`], which are named by numbers, have the number of
 /// the next one.
-pub(crate) trait Links {
+pub(crate) trait ChainLinks {
     /// The number that no item has, after the last one of a chain.
     const END: u32;
     /// The item after `item`.
@@ -55,7 +55,7 @@ impl Chain {
 
     /// One item.
     #[inline]
-    pub(crate) fn of<L: Links>(links: &L, item: u32) -> Chain {
+    pub(crate) fn of<L: ChainLinks>(links: &L, item: u32) -> Chain {
         let mut chain = Chain::EMPTY;
         chain.push(links, item);
         chain
@@ -63,7 +63,7 @@ impl Chain {
 
     /// Adds an item in front.
     #[inline]
-    pub(crate) fn push<L: Links>(&mut self, links: &L, item: u32) {
+    pub(crate) fn push<L: ChainLinks>(&mut self, links: &L, item: u32) {
         if self.count == 0 {
             links.set_next(item, L::END);
             self.tail = item;
@@ -76,7 +76,7 @@ impl Chain {
 
     /// Adds an item at the end.
     #[inline]
-    pub(crate) fn append<L: Links>(&mut self, links: &L, item: u32) {
+    pub(crate) fn append<L: ChainLinks>(&mut self, links: &L, item: u32) {
         links.set_next(item, L::END);
         if self.count == 0 {
             self.head = item;
@@ -89,7 +89,7 @@ impl Chain {
 
     /// Takes the item in front.
     #[inline]
-    pub(crate) fn pop<L: Links>(&mut self, links: &L) -> Option<u32> {
+    pub(crate) fn pop<L: ChainLinks>(&mut self, links: &L) -> Option<u32> {
         let left = self.count.checked_sub(1)?;
         let item = self.head;
         self.head = links.next(item);
@@ -99,7 +99,7 @@ impl Chain {
 
     /// Puts another chain in front of this one.
     #[inline]
-    pub(crate) fn prepend<L: Links>(&mut self, links: &L, other: Chain) {
+    pub(crate) fn prepend<L: ChainLinks>(&mut self, links: &L, other: Chain) {
         if self.count == 0 {
             *self = other;
         } else if other.count > 0 {
@@ -176,7 +176,7 @@ pub(crate) struct Limbo {
 impl Limbo {
     /// Lets items wait that are unlinked by now. Returns items whose epoch has
     /// passed, whose place these needed.
-    pub(crate) fn add<L: Links>(&self, links: &L, epochs: &Epochs, items: Chain) -> Chain {
+    pub(crate) fn add<L: ChainLinks>(&self, links: &L, epochs: &Epochs, items: Chain) -> Chain {
         if items.is_empty() {
             return Chain::EMPTY;
         }

@@ -17,27 +17,39 @@ fn the_frame_freed_last_is_handed_out_first() {
     assert_eq!(memory.alloc(&pin, Request::page(SITE)), Ok(a));
 }
 
-#[test]
-#[should_panic(expected = "the pin is another memory's")]
-fn frames_are_not_taken_with_a_pin_of_another_memory() {
-    let (memory, other) = (simple(1, 4096), simple(1, 4096));
-    let _ = memory.alloc(&other.pin(), Request::page(SITE));
+/// A memory with one CPU, and a pin of another one to a CPU that it does not have.
+fn with_pin_of_another(work: impl FnOnce(&Memory, &Pin<'_>)) {
+    let (memory, other) = (simple(1, 4096), simple(2, 4096));
+    run_on(1);
+    let pin = other.pin();
+    run_on(0);
+    work(&memory, &pin);
+    drop(pin);
+    assert_eq!(other.stats().used(), 0);
+    assert_whole(&memory, 3);
 }
 
 #[test]
-#[should_panic(expected = "the pin is another memory's")]
-fn frames_are_not_freed_with_a_pin_of_another_memory() {
-    let (memory, other) = (simple(1, 4096), simple(1, 4096));
-    let pfn = memory.alloc(&memory.pin(), Request::page(SITE)).unwrap();
-    assert!(memory.frame(pfn).put());
-    memory.free(&other.pin(), pfn, 0);
-}
-
-#[test]
-#[should_panic(expected = "the pin is another memory's")]
-fn lists_are_not_given_back_with_a_pin_of_another_memory() {
-    let (memory, other) = (simple(1, 4096), simple(1, 4096));
-    memory.drain(&other.pin());
+fn a_pin_of_another_memory_is_not_relied_on() {
+    with_pin_of_another(|memory, foreign| {
+        for order in [0, 1] {
+            let request = Request::page(SITE).order(order);
+            let held = [(); 3].map(|()| memory.alloc(foreign, request).unwrap());
+            assert_eq!(memory.stats().used(), 3 << order);
+            for pfn in held {
+                memory.put_order(foreign, pfn, order);
+            }
+            assert_eq!(memory.stats().used(), 0);
+        }
+        assert!(memory.stats().cached > 0);
+        memory.drain(foreign);
+        assert_eq!(memory.stats().cached, 0);
+        let pfn = memory.alloc(foreign, Request::page(SITE)).unwrap();
+        memory.retire(foreign, pfn, false);
+        assert_eq!(memory.stats().limbo, 1);
+        memory.send_home(foreign);
+        assert_eq!(memory.zero_idle(foreign, 4), 0);
+    });
 }
 
 #[test]

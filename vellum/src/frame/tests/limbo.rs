@@ -91,3 +91,38 @@ fn a_retired_frame_keeps_its_flags_for_stale_readers() {
     );
     assert_eq!(frame.base(), crate::addr::Vpn(512));
 }
+
+#[test]
+fn a_pin_holds_up_the_epoch_however_many_have_passed() {
+    let memory = simple(2, 512);
+    for round in 0..600 {
+        run_on(1);
+        let reader = memory.pin();
+        run_on(0);
+        assert!(memory.epochs().try_advance(), "round {round}");
+        assert!(!memory.epochs().try_advance(), "round {round}");
+        drop(reader);
+        assert!(memory.epochs().try_advance(), "round {round}");
+    }
+}
+
+#[test]
+fn pins_may_be_nested_as_deeply_as_the_caller_likes() {
+    let memory = simple(2, 512);
+    let pfn = memory.alloc(&memory.pin(), Request::page(SITE)).unwrap();
+    run_on(1);
+    let mut pins: Vec<_> = (0..100_000).map(|_| memory.pin()).collect();
+    run_on(0);
+    memory.retire(&memory.pin(), pfn, false);
+    while let Some(pin) = pins.pop() {
+        assert_eq!(memory.stats().limbo, 1);
+        if pins.len() % 1000 == 0 {
+            memory.drain(&memory.pin());
+        }
+        drop(pin);
+    }
+    for _ in 0..2 {
+        memory.drain(&memory.pin());
+    }
+    assert_eq!(memory.stats().limbo, 0);
+}

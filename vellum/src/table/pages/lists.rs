@@ -11,11 +11,11 @@
 
 use crate::addr::Pfn;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::limbo::{Chain, Links};
+use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::{Pin, SpinLock};
 
 /// Where tables and their records are.
-pub(crate) trait TableFrames: Links {
+pub(crate) trait TableFrames: ChainLinks {
     /// The word of a table's record through which it is linked once it is
     /// unlinked. A link takes up its lower half.
     fn link(&self, table: Pfn) -> &AtomicU64;

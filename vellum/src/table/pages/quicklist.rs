@@ -194,7 +194,9 @@ fn held(cpu: &QuickCpu) -> u32 {
 
 impl<P: Platform> Keeper<P> for Quicklist {
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.give_up(memory, &memory.pin());
+        }
         let cpu = self.cpus.get(pin);
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         self.shrink(memory, pin, cpu, u32::MAX);
@@ -208,7 +210,9 @@ impl<P: Platform> TablePages<P> for Quicklist {
         pin: &Pin<'_>,
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.take(memory, &memory.pin(), wanted);
+        }
         if !self.keeps(wanted.level) {
             return Fresh::zeroed(memory, pin, wanted.site);
         }
@@ -249,7 +253,9 @@ impl<P: Platform> TablePages<P> for Quicklist {
     }
 
     fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.trim(memory, &memory.pin());
+        }
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));

@@ -248,7 +248,9 @@ impl Warm {
 
 impl<P: Platform> Keeper<P> for Warm {
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.give_up(memory, &memory.pin());
+        }
         let cpu = self.cpus.get(pin);
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
         let mut tables = Chain::EMPTY;
@@ -271,7 +273,9 @@ impl<P: Platform> TablePages<P> for Warm {
         pin: &Pin<'_>,
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.take(memory, &memory.pin(), wanted);
+        }
         let cpu = self.cpus.get(pin);
         let Some(table) = cpu.stack.pop() else {
             return self.take_elsewhere(memory, pin, wanted);
@@ -304,7 +308,9 @@ impl<P: Platform> TablePages<P> for Warm {
     }
 
     fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
-        memory.check_pin(pin);
+        if !memory.is_own_pin(pin) {
+            return self.trim(memory, &memory.pin());
+        }
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
         self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));

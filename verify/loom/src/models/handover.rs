@@ -9,7 +9,7 @@ use loom::thread;
 use super::{check, pin};
 use crate::cache::{Cache, SlotDepot, Slots};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::limbo::{Chain, Links};
+use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::{Epochs, Pin};
 
 const SLOTS: u32 = 4;
@@ -23,7 +23,7 @@ struct Model {
     values: Vec<UnsafeCell<u32>>,
 }
 
-impl Links for Model {
+impl ChainLinks for Model {
     const END: u32 = 0;
 
     fn next(&self, slot: u32) -> u32 {

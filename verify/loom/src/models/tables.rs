@@ -11,7 +11,7 @@ use super::{check, pin};
 use crate::addr::Pfn;
 use crate::lists::{TableDepot, TableFrames, WordList};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::limbo::{Chain, Limbo, Links};
+use crate::sync::limbo::{Chain, ChainLinks, Limbo};
 use crate::sync::{Epochs, Pin};
 
 const TABLES: u32 = 4;
@@ -29,7 +29,7 @@ struct Model {
     depot: TableDepot,
 }
 
-impl Links for Model {
+impl ChainLinks for Model {
     const END: u32 = Pfn::NONE.0;
 
     fn next(&self, table: u32) -> u32 {

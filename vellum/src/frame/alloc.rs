@@ -1,0 +1,236 @@
+//! Handing out: from the CPU's own lists, or from a zone.
+
+use super::MAX_ORDER;
+use super::buddy::FreeLists;
+use super::cpu::CpuFrames;
+use super::memory::PhysicalMemory;
+use super::request::{OutOfMemory, Request};
+use super::zones::ZoneFrames;
+use crate::addr::Pfn;
+use crate::platform::{NodeId, Platform, Zone};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, bytes};
+
+/// Frames to fetch at once from a zone that is not the list's own.
+const FOREIGN_BATCH: u32 = 16;
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Hands out a block of `1 << request.order` frames, aligned to its size:
+    /// kind `Allocated`, one reference, owner, index and rmap word 0, the order
+    /// in the record. Of a larger block that is the record of the first frame;
+    /// the others are tails. The frames are taken until somebody who answers for
+    /// that gives them back: [`OwnedBlock::from_raw`](super::OwnedBlock::from_raw).
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if no zone that the request allows has such a block, or
+    /// the failure was planned.
+    ///
+    /// A pin of another memory says nothing about this one's CPUs, whose lists
+    /// somebody else may be using. As every call here that takes frames from a
+    /// CPU's lists or puts some there, this one then takes a pin of its own.
+    #[inline]
+    pub fn alloc(&self, pin: &Pin<'_>, request: Request) -> Result<Pfn, OutOfMemory> {
+        if !self.is_own_pin(pin) {
+            return self.alloc_pinned_anew(request);
+        }
+        if self.injection.fail_now(request.site) {
+            return Err(OutOfMemory);
+        }
+        let cpu = self.cpus.get(pin);
+        let lists = cpu.lists_for(request.zone);
+        if Self::is_simple(cpu, &request) && !(request.zeroed && lists.zeroed.is_some()) {
+            let ring = &lists.frames;
+            if let Some(pfn) = ring.pop() {
+                if let Some(next) = ring.peek() {
+                    bytes::prefetch(self.frame(next));
+                }
+                cpu.counters.allocs.bump();
+                return Ok(self.hand_out(pin, pfn, &request));
+            }
+        }
+        self.alloc_elsewhere(pin, &request)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_pinned_anew(&self, request: Request) -> Result<Pfn, OutOfMemory> {
+        self.alloc(&self.pin(), request)
+    }
+
+    /// [`PhysicalMemory::alloc`] of what is not in the CPU's list of single frames.
+    /// Not inlined, for `alloc` to stay small enough to be.
+    #[inline(never)]
+    fn alloc_elsewhere(&self, pin: &Pin<'_>, request: &Request) -> Result<Pfn, OutOfMemory> {
+        let cpu = self.cpus.get(pin);
+        let kept = if request.order > 0 {
+            self.take_kept_block(pin, cpu, request)
+        } else if request.zeroed && Self::is_simple(cpu, request) {
+            self.take_zeroed(pin, cpu, request)
+        } else {
+            None
+        };
+        match kept {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_slow(pin, request),
+        }
+    }
+
+    /// Whether the CPU's own list may serve the request.
+    #[inline]
+    fn is_simple(cpu: &CpuFrames, request: &Request) -> bool {
+        request.order == 0
+            && !request.exact_node
+            && request.node.is_none_or(|node| node == cpu.node)
+    }
+
+    #[inline]
+    pub(super) fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
+        let zeroed = self.frame(pfn).hand_out(request.order);
+        if request.zeroed {
+            self.make_zero(pin, pfn, request.order, zeroed);
+        }
+        pfn
+    }
+
+    /// Zeroes a block, unless it is `known` to be zero. Not inlined, for `alloc`
+    /// to stay small enough to be.
+    #[inline(never)]
+    fn make_zero(&self, pin: &Pin<'_>, pfn: Pfn, order: u32, known: bool) {
+        if known {
+            self.check_zero(pin, pfn);
+            return;
+        }
+        for index in 0..1 << order {
+            self.zero(pin, pfn.offset(index));
+        }
+    }
+
+    /// A block that this CPU keeps, if it fits the request, handed out.
+    #[inline]
+    fn take_kept_block(&self, pin: &Pin<'_>, cpu: &CpuFrames, request: &Request) -> Option<Pfn> {
+        let wants_another_node =
+            request.exact_node || request.node.is_some_and(|node| node != cpu.node);
+        let blocks = cpu.lists_for(request.zone).blocks()?;
+        if request.order != blocks.order || wants_another_node {
+            return None;
+        }
+        let pfn = blocks.pop()?;
+        cpu.counters.allocs.bump();
+        Some(self.hand_out(pin, pfn, request))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, pin: &Pin<'_>, request: &Request) -> Result<Pfn, OutOfMemory> {
+        let counters = &self.cpus.get(pin).counters;
+        if request.order > MAX_ORDER {
+            counters.failed.bump();
+            return Err(OutOfMemory);
+        }
+        self.heed_shortage(pin);
+        let found = self.try_zones(pin, request).or_else(|| {
+            self.drain(pin);
+            self.try_zones(pin, request)
+        });
+        let Some(pfn) = found else {
+            self.shortage.fetch_add(1, Ordering::Relaxed);
+            counters.failed.bump();
+            return Err(OutOfMemory);
+        };
+        counters.allocs.bump();
+        let pfn = self.hand_out(pin, pfn, request);
+        if let Some(keeper) = &self.keeper
+            && self.is_short(pin)
+        {
+            keeper.give_up(self, pin);
+        }
+        Ok(pfn)
+    }
+
+    /// Tries every zone the request allows, in its node's order.
+    fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+        let node = request.node.unwrap_or(self.cpus.get(pin).node);
+        let order = self.zones.fallback(node).iter();
+        order.copied().find_map(|number| {
+            let zone = self.zones.get(number);
+            let allowed = (request.zone == Zone::High || zone.info.zone == Zone::Low)
+                && (!request.exact_node || zone.info.node == node);
+            if !allowed {
+                None
+            } else if Self::is_simple(self.cpus.get(pin), request) {
+                self.refill(pin, number, request)
+            } else {
+                self.take_block(pin, zone, node, request)
+            }
+        })
+    }
+
+    /// Fills this CPU's list from a zone and takes one frame of it.
+    fn refill(&self, pin: &Pin<'_>, number: u16, request: &Request) -> Option<Pfn> {
+        let cpu = self.cpus.get(pin);
+        let zone = self.zones.get(number);
+        // Low frames never get into the list for high ones, nor the reverse.
+        let lists = match zone.info.zone {
+            Zone::Low => &cpu.low,
+            Zone::High if cpu.high.exist() => &cpu.high,
+            Zone::High => return self.take_block(pin, zone, cpu.node, request),
+        };
+        let ring = &lists.frames;
+        if let Some(pfn) = ring.pop() {
+            return Some(pfn);
+        }
+        let batch = if cpu.lists_of(number).is_some() {
+            ring.batch
+        } else {
+            ring.batch.min(FOREIGN_BATCH)
+        };
+        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
+        let mut lists = zone.lists.lock(pin);
+        let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
+        let taken = lists.take_frames(&self.table, spare as u32, false, |first, frames| {
+            ring.push_run(first, frames);
+        });
+        self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);
+        drop(lists);
+        if taken > 0 {
+            cpu.counters.refills.bump();
+        }
+        ring.pop()
+    }
+
+    /// Takes one block straight from a zone.
+    fn take_block(
+        &self,
+        pin: &Pin<'_>,
+        zone: &ZoneFrames,
+        node: NodeId,
+        request: &Request,
+    ) -> Option<Pfn> {
+        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
+        let mut lists = zone.lists.lock(pin);
+        if lists.free() < floor + (1 << request.order) {
+            return None;
+        }
+        let pfn = lists.take(&self.table, request.order, request.zeroed)?;
+        self.note_taken(pin, zone, &lists, 1, node);
+        Some(pfn)
+    }
+
+    pub(super) fn note_taken(
+        &self,
+        pin: &Pin<'_>,
+        zone: &ZoneFrames,
+        lists: &FreeLists,
+        blocks: u64,
+        wanted: NodeId,
+    ) {
+        let counters = &self.cpus.get(pin).counters;
+        zone.publish(lists);
+        if zone.info.node != wanted {
+            counters.remote_allocs.add(blocks);
+        }
+        if lists.free() < zone.info.low {
+            counters.below_low.bump();
+        }
+    }
+}

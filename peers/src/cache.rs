@@ -37,7 +37,7 @@ impl Cache {
         let handle = board.run_on(CpuId(0), || {
             let pin = memory.pin();
             let file = ObjectKind::File { store: 1 };
-            let id = objects.create(&memory, &pin, file, KEYS)?;
+            let id = objects.create(&memory, &pin, file, KEYS << 12, 0)?;
             let handle = id.to_bits() as u32;
             for index in 0..KEYS {
                 if let CachedPage::Fill(page) = objects.page(&memory, &pin, handle, index)? {
@@ -46,7 +46,7 @@ impl Cache {
                     unsafe { memory.put_raw(&pin, page, 0) };
                 }
             }
-            Ok::<u32, vellum::frame::OutOfMemory>(handle)
+            Ok::<u32, vellum::object::CacheError>(handle)
         });
         Ok(Cache {
             handle: handle.map_err(Failure::because("a file of 65,536 pages"))?,

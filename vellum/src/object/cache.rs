@@ -1,5 +1,7 @@
 //! The page cache: finding, making and dropping pages of objects.
 
+use core::fmt;
+
 use super::mount::Mount;
 use super::page_lock::PageLocks;
 use super::radix::{INDEX_END, Radix, RadixNode};
@@ -23,6 +25,17 @@ pub enum CacheError {
     /// The object's mount has as many pages as it may.
     Full,
 }
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CacheError::OutOfMemory => "out of memory",
+            CacheError::Full => "the mount has as many pages as it may",
+        })
+    }
+}
+
+impl core::error::Error for CacheError {}
 
 impl From<OutOfMemory> for CacheError {
     fn from(_: OutOfMemory) -> Self {

@@ -435,6 +435,9 @@ impl Run {
 
     /// Charges the running CPU with an access, when it is its turn.
     fn charge(&self, access: &Access) {
+        if access.kind == Kind::Bookkeeping {
+            return;
+        }
         let target = {
             let mut state = self.state.borrow_mut();
             let target = match access.kind {

@@ -378,7 +378,7 @@ impl State {
             (Kind::Prefetch, Target::Place(place, offset)) => {
                 self.prefetch(place, offset, access.bytes);
             }
-            (Kind::Prefetch, _) => {}
+            (Kind::Prefetch | Kind::Bookkeeping, _) => {}
             (_, Target::Place(place, offset)) => self.access(access, place, offset),
             (_, Target::Stack | Target::Nowhere) => self.compute(self.prices.hit),
         }
@@ -402,7 +402,7 @@ impl State {
             Kind::Store => self.store(place, offset),
             Kind::ReadModifyWrite => self.update(place, offset),
             Kind::GuardedWrite | Kind::PlainWrite => self.overwrite(place, offset, bytes),
-            Kind::Fence | Kind::FullFence | Kind::Prefetch => {}
+            Kind::Fence | Kind::FullFence | Kind::Prefetch | Kind::Bookkeeping => {}
         }
     }
 

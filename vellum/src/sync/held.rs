@@ -6,6 +6,8 @@
 use core::marker::PhantomData;
 
 use super::Pin;
+#[cfg(debug_assertions)]
+use super::report::{Kind, report};
 
 /// The number of spin locks that a CPU holds. Not an atomic of `sync`: model
 /// checkers and counts of accesses need not see it.
@@ -21,6 +23,7 @@ impl HeldLocks {
 
     /// Only its CPU changes the count.
     fn set(&self, count: u32) {
+        report(Kind::Bookkeeping, self.0.as_ptr().cast(), size_of::<u32>());
         self.0.store(count, core::sync::atomic::Ordering::Relaxed);
     }
 }

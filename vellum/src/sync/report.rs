@@ -50,6 +50,13 @@ pub enum Kind {
     BytesZeroedAround,
     /// Asks for the lines of some bytes, which need not be memory.
     Prefetch,
+    /// Writes what only the checks of debug builds keep. It is to cost nothing, so that
+    /// a simulated time is the same in every build.
+    #[cfg_attr(
+        not(debug_assertions),
+        allow(dead_code, reason = "only debug builds do so")
+    )]
+    Bookkeeping,
 }
 
 /// Reports an access of `bytes` bytes from `start` on, before it happens.

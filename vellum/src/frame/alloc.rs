@@ -5,6 +5,7 @@ use super::buddy::FreeLists;
 use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::request::{OutOfMemory, Request};
+use super::ring::Ring;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Platform, Zone};
@@ -184,10 +185,29 @@ impl<P: Platform> PhysicalMemory<P> {
         } else {
             ring.batch.min(FOREIGN_BATCH)
         };
+        self.fill(pin, ring, zone, request, false, batch)
+    }
+
+    /// Fills a list with up to `most` frames of a zone, down to the floor of the request,
+    /// and takes one of it: with frames known to be zero if `zeroed`, else with any.
+    pub(super) fn fill(
+        &self,
+        pin: &Pin<'_>,
+        ring: &Ring,
+        zone: &ZoneFrames,
+        request: &Request,
+        zeroed: bool,
+        most: u32,
+    ) -> Option<Pfn> {
+        let cpu = self.cpus.get(pin);
         let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
         let mut lists = zone.lists.lock(pin);
-        let spare = lists.free().saturating_sub(floor).min(u64::from(batch));
-        let taken = lists.take_frames(&self.table, spare as u32, false, |first, frames| {
+        let mut spare = lists.free().saturating_sub(floor);
+        if zeroed {
+            spare = spare.min(lists.zeroed());
+        }
+        let count = spare.min(u64::from(most)) as u32;
+        let taken = lists.take_frames(&self.table, count, zeroed, |first, frames| {
             ring.push_run(first, frames);
         });
         self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);

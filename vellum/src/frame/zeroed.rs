@@ -78,24 +78,11 @@ impl<P: Platform> PhysicalMemory<P> {
         number: u16,
         request: &Request,
     ) -> Option<Pfn> {
-        let cpu = self.cpus.get(pin);
         let zone = self.zones.get(number);
         if zone.zeroed.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let floor = zone.floor(request.zone, request.urgent, self.zones.any_high);
-        let mut lists = zone.lists.lock(pin);
-        let spare = lists.free().saturating_sub(floor).min(lists.zeroed());
-        let count = spare.min(u64::from(ring.batch)) as u32;
-        let taken = lists.take_frames(&self.table, count, true, |first, frames| {
-            ring.push_run(first, frames);
-        });
-        self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);
-        drop(lists);
-        if taken > 0 {
-            cpu.counters.refills.bump();
-        }
-        ring.pop()
+        self.fill(pin, ring, zone, request, true, ring.batch)
     }
 
     /// Frees a single frame whose bytes are all zero, which is remembered; else

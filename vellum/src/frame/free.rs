@@ -171,11 +171,13 @@ impl<P: Platform> PhysicalMemory<P> {
         if !self.is_own_pin(pin) {
             return self.retire(&self.pin(), pfn, zeroed);
         }
+        debug_assert!(
+            !frame.has(Flags::ZEROED),
+            "{pfn:?} in use and said to be zero"
+        );
         if zeroed {
             // Stale readers may take the frame's bit locks meanwhile.
             frame.set(Flags::ZEROED);
-        } else {
-            frame.clear(Flags::ZEROED);
         }
         self.retire_chain(pin, Chain::of(&self.table, pfn.0));
     }

@@ -9,9 +9,11 @@
 //!
 //! Each test runs as a process of its own. A first round without a mutant
 //! records how long each takes and which places it reaches; a mutant then meets
-//! only tests that reach it, the shortest first, until one fails ([`measure`]).
+//! only tests that reach it, first the one that found it the last time
+//! ([`finders`]), then the shortest first, until one fails ([`measure`]).
 //! A test that takes many times as long as before has found it too.
 
+pub mod finders;
 pub mod list;
 pub mod measure;
 pub mod programs;
@@ -37,15 +39,24 @@ pub struct Args {
     /// Check that each mutant's original text is where the list says, and run nothing
     #[arg(long)]
     check: bool,
-    /// Forget what earlier runs found
+    /// Forget what earlier runs found, but for which test to begin with
     #[arg(long)]
     fresh: bool,
+    /// Run mutants that no test found with all tests again, not only with new ones
+    #[arg(long)]
+    again: bool,
+    /// Only tests whose package and name contain this
+    #[arg(long, value_name = "TEXT")]
+    tests: Option<String>,
     /// Run those judged equivalent too, which no test should find
     #[arg(long)]
     equivalent: bool,
     /// Only the tests of these packages, of those that are built by default
     #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
     packages: Vec<String>,
+    /// Write down which test found each mutant, for later measurements to begin with
+    #[arg(long)]
+    note: bool,
     /// Tests at a time
     #[arg(long, default_value_t = 2, value_name = "N")]
     jobs: usize,
@@ -88,13 +99,23 @@ pub fn run(args: &Args) -> Result<(), String> {
     let place = tree::Place::new(&root, &target.join("mutants"));
     let places = tree::write(&place, &mutants)?;
     let programs = programs::build(&place, &args.packages)?;
-    let baseline = measure::baseline(&place, &programs, args.jobs)?;
+    let is_wanted = |title: &str| args.tests.as_ref().is_none_or(|text| title.contains(text));
+    let baseline = measure::baseline(&place, &programs, &is_wanted, args.jobs)?;
     let chosen: Vec<&Mutant> = mutants
         .iter()
         .filter(|mutant| is_chosen(mutant) && (args.equivalent || mutant.equivalent.is_none()))
         .collect();
-    let mut known = measure::Known::load(&place, args.fresh);
-    measure::run(&chosen, &places, &baseline, &mut known, args.jobs)?;
+    let mut known = measure::Known::load(&place, args.fresh, finders::read(&root));
+    measure::run(
+        &chosen, &places, &baseline, &mut known, args.again, args.jobs,
+    )?;
+    if args.note {
+        let found = mutants.iter().filter_map(|mutant| {
+            let test = known.of(mutant)?.found_by.as_deref()?;
+            Some((mutant.name.as_str(), test))
+        });
+        finders::write(&root, found)?;
+    }
     let shown: Vec<&Mutant> = mutants.iter().filter(|mutant| is_chosen(mutant)).collect();
     report::print(&shown, &known)
 }

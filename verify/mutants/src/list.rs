@@ -78,12 +78,21 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         if mutant.original.trim().is_empty() || mutant.original == mutant.mutated {
             return Err(format!("`{}` changes nothing", mutant.name));
         }
+        if mutant.original.trim_end().ends_with(',') {
+            return Err(format!("`{}` takes a comma along", mutant.name));
+        }
         let condition = mutant.original.trim_end().ends_with('{');
         for text in [&mutant.original, &mutant.mutated] {
             let open = text.matches('{').count();
-            if open != text.matches('}').count() + usize::from(condition && !text.is_empty()) {
+            if open != text.matches('}').count() + usize::from(condition) {
                 return Err(format!("`{}` cuts a block: take all of it", mutant.name));
             }
+        }
+        if condition && mutant.frame() == (0, 0) {
+            return Err(format!(
+                "`{}` has to stay an `if` or a `while`",
+                mutant.name
+            ));
         }
         let binding = mutant.original.trim_start().strip_prefix("let ");
         let is_one = mutant.original.matches(';').count() == 1;

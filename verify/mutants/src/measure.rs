@@ -1,6 +1,6 @@
 //! The round without mutants, and each mutant against the tests that reach it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -75,6 +75,7 @@ const FIRST: Limit = Limit {
 pub fn baseline<'a>(
     place: &Place,
     programs: &'a [Program],
+    is_wanted: &dyn Fn(&str) -> bool,
     jobs: usize,
 ) -> Result<Vec<Test<'a>>, String> {
     let notes = place.notes.join("baseline.json");
@@ -87,6 +88,7 @@ pub fn baseline<'a>(
                 .iter()
                 .map(move |test| (program, test.as_str()))
         })
+        .filter(|(program, test)| is_wanted(&format!("{} {test}", program.name)))
         .collect();
     let tests: Mutex<Vec<Test<'a>>> = Mutex::default();
     let (failed, noted) = (Mutex::new(Vec::new()), Mutex::new(old));
@@ -158,7 +160,7 @@ fn measure_one(place: &Place, program: &Program, name: &str) -> Result<(u64, Vec
 }
 
 /// What became of a mutant.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// [`Mutant::fingerprint`].
     of: u64,
@@ -166,26 +168,37 @@ pub struct Outcome {
     pub found_by: Option<String>,
     /// Whether it did so by not coming to an end.
     pub hung: bool,
-    /// Tests that reach it.
-    pub reached_by: usize,
+    /// The tests that reach it and passed with it.
+    pub passed: BTreeSet<String>,
 }
 
 /// What became of mutants in this run and earlier ones.
 pub struct Known {
     path: PathBuf,
     outcomes: BTreeMap<String, Outcome>,
+    /// Which test found a mutant some time: where to begin.
+    finders: BTreeMap<String, String>,
 }
 
 impl Known {
-    /// What earlier runs found, unless it is to be forgotten.
-    pub fn load(place: &Place, forget: bool) -> Known {
+    /// What earlier runs found, unless it is to be forgotten, and which tests are
+    /// likely to find a mutant.
+    pub fn load(place: &Place, forget: bool, mut finders: BTreeMap<String, String>) -> Known {
         let path = place.notes.join("outcomes.json");
-        let outcomes = if forget {
-            BTreeMap::new()
-        } else {
-            read_json(&path)
-        };
-        Known { path, outcomes }
+        let mut outcomes: BTreeMap<String, Outcome> = read_json(&path);
+        let found = outcomes.iter().filter_map(|(name, outcome)| {
+            let finder = outcome.found_by.clone()?;
+            Some((name.clone(), finder))
+        });
+        finders.extend(found);
+        if forget {
+            outcomes.clear();
+        }
+        Known {
+            path,
+            outcomes,
+            finders,
+        }
     }
 
     /// What became of a mutant, if that is known.
@@ -195,8 +208,19 @@ impl Known {
     }
 }
 
-/// Runs those mutants that no test is known to find. Tests found once are taken
-/// at their word as long as they exist.
+/// A mutant that is to be run.
+struct Job<'a> {
+    mutant: &'a Mutant,
+    number: usize,
+    /// What is known of it.
+    outcome: Outcome,
+    /// The tests to run, those likely to find it first.
+    tests: Vec<&'a Test<'a>>,
+}
+
+/// Runs those mutants that no test is known to find, with the tests that they have
+/// not been run with. A test that found one is taken at its word as long as it
+/// exists, and so are tests that did not, unless `again` says to run all tests.
 ///
 /// # Errors
 /// A test that could not be run.
@@ -205,51 +229,70 @@ pub fn run(
     places: &Places,
     tests: &[Test<'_>],
     known: &mut Known,
+    again: bool,
     jobs: usize,
 ) -> Result<(), String> {
     // A test of a package that is left out this time is taken to be there.
-    let exists = |found: &String| {
-        let package = found.split(' ').next();
-        let mut runs = tests.iter().map(|test| test.program.name.as_str());
-        !runs.any(|name| Some(name) == package) || tests.iter().any(|test| title(test) == *found)
-    };
-    let left: Vec<&Mutant> = mutants
+    let packages: HashSet<&str> = tests
         .iter()
-        .copied()
-        .filter(|mutant| {
-            let outcome = known.of(mutant);
-            let found = outcome.and_then(|outcome| outcome.found_by.as_ref());
-            !found.is_some_and(exists)
-        })
+        .map(|test| test.program.name.as_str())
         .collect();
+    let titles: HashSet<String> = tests.iter().map(title).collect();
+    let exists = |found: &String| {
+        let package = found.split(' ').next().unwrap_or_default();
+        !packages.contains(package) || titles.contains(found)
+    };
+    let mut left = Vec::new();
+    for &mutant in mutants {
+        let Some(&number) = places.get(&mutant.name) else {
+            continue;
+        };
+        let mut outcome = known.of(mutant).cloned().unwrap_or_default();
+        outcome.of = mutant.fingerprint();
+        if outcome.found_by.as_ref().is_some_and(exists) {
+            continue;
+        }
+        outcome.found_by = None;
+        if again {
+            outcome.passed.clear();
+        }
+        let finder = known.finders.get(&mutant.name);
+        let mut reaching: Vec<&Test<'_>> = tests
+            .iter()
+            .filter(|test| test.reaches.contains(&number))
+            .filter(|test| !outcome.passed.contains(&title(test)))
+            .collect();
+        // Stable: all others stay in the order of their times.
+        reaching.sort_by_key(|test| finder != Some(&title(test)));
+        left.push(Job {
+            mutant,
+            number,
+            outcome,
+            tests: reaching,
+        });
+    }
     eprintln!(
         "{} mutants to run, {} known to be found",
         left.len(),
         mutants.len() - left.len()
     );
+    // Those for which no test is likely take long: they come first, so that no
+    // processor waits for the last of them.
+    left.sort_by_key(|job| known.finders.contains_key(&job.mutant.name));
     let known = Mutex::new(known);
     let error = Mutex::new(None);
     let done = AtomicUsize::new(0);
-    in_parallel(&left, jobs, |mutant| {
-        let Some(&number) = places.get(&mutant.name) else {
-            return;
-        };
-        match try_one(mutant, number, tests) {
-            Ok(outcome) => {
-                let nth = done.fetch_add(1, Ordering::Relaxed) + 1;
-                let found = outcome.found_by.as_deref().unwrap_or("NOT FOUND");
-                eprintln!(
-                    "{nth}/{}: {} {}: {found}",
-                    left.len(),
-                    mutant.file,
-                    mutant.name
-                );
-                let mut known = lock(&known);
-                known.outcomes.insert(mutant.name.clone(), outcome);
-                write_json(&known.path, &known.outcomes);
-            }
-            Err(failure) => *lock(&error) = Some(failure),
+    in_parallel(&left, jobs, |job| match try_one(job) {
+        Ok(outcome) => {
+            let nth = done.fetch_add(1, Ordering::Relaxed) + 1;
+            let (file, name) = (&job.mutant.file, &job.mutant.name);
+            let found = outcome.found_by.as_deref().unwrap_or("NOT FOUND");
+            eprintln!("{nth}/{}: {file} {name}: {found}", left.len());
+            let mut known = lock(&known);
+            known.outcomes.insert(name.clone(), outcome);
+            write_json(&known.path, &known.outcomes);
         }
+        Err(failure) => *lock(&error) = Some(failure),
     });
     match error.into_inner().unwrap_or_default() {
         Some(error) => Err(error),
@@ -261,23 +304,14 @@ fn title(test: &Test<'_>) -> String {
     format!("{} {}", test.program.name, test.name)
 }
 
-fn try_one(mutant: &Mutant, number: usize, tests: &[Test<'_>]) -> Result<Outcome, String> {
-    let reaching: Vec<&Test<'_>> = tests
-        .iter()
-        .filter(|test| test.reaches.contains(&number))
-        .collect();
-    let mut outcome = Outcome {
-        of: mutant.fingerprint(),
-        found_by: None,
-        hung: false,
-        reached_by: reaching.len(),
-    };
-    for test in &reaching {
+fn try_one(job: &Job<'_>) -> Result<Outcome, String> {
+    let mut outcome = job.outcome.clone();
+    for test in &job.tests {
         let limit = Limit {
-            cpu: test.time * 8 + Duration::from_secs(10),
+            cpu: test.time * 8 + Duration::from_secs(3),
             wall: test.time * 60 + Duration::from_secs(60),
         };
-        let chosen = ("VELLUM_MUTANT", number.to_string());
+        let chosen = ("VELLUM_MUTANT", job.number.to_string());
         let run = test.program.run(test.name, limit, (chosen.0, &chosen.1));
         let (end, _) = run.map_err(|error| format!("{}: {error}", title(test)))?;
         if end != End::Passed {
@@ -285,6 +319,7 @@ fn try_one(mutant: &Mutant, number: usize, tests: &[Test<'_>]) -> Result<Outcome
             outcome.hung = end == End::Hung;
             break;
         }
+        outcome.passed.insert(title(test));
     }
     Ok(outcome)
 }

@@ -143,6 +143,61 @@ pub struct Limit {
     pub wall: Duration,
 }
 
+/// Most memory that a test's process may write to, in bytes. A mutant may make a
+/// loop that allocates without end, which is not to take the machine with it.
+const MEMORY: u64 = 4 << 30;
+
+/// How long all threads of a process may sleep without using a processor before
+/// it is taken to wait for something that never comes. No test sleeps for long.
+const ASLEEP: Duration = Duration::from_secs(4);
+
+/// Tells a process that waits for good from one that the machine has no
+/// processor for.
+struct Watch {
+    used: u64,
+    since: Instant,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch {
+            used: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// Whether the process has slept for [`ASLEEP`] until now.
+    fn is_stuck(&mut self, pid: libc::pid_t) -> bool {
+        if self.since.elapsed() < ASLEEP / 8 {
+            return false;
+        }
+        let used = asleep_after(pid);
+        if used.is_none_or(|used| used != self.used) {
+            *self = Watch {
+                used: used.unwrap_or(u64::MAX),
+                since: Instant::now(),
+            };
+        }
+        self.since.elapsed() >= ASLEEP
+    }
+}
+
+/// The ticks of processors' time that a process has used, if all its threads
+/// sleep at the moment.
+fn asleep_after(pid: libc::pid_t) -> Option<u64> {
+    let mut used = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        // Behind the name, which may hold anything: state, ten others, user, system.
+        let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+        if fields.next()? != "S" {
+            return None;
+        }
+        used += fields.nth(10)?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    }
+    Some(used)
+}
+
 impl Program {
     /// Runs one test with an environment; returns how it ended and the
     /// processors' time it took.
@@ -170,7 +225,11 @@ impl Program {
         // live on this closure's stack.
         unsafe {
             command.pre_exec(move || {
-                for (what, most) in [(libc::RLIMIT_CPU, seconds), (libc::RLIMIT_CORE, 0)] {
+                for (what, most) in [
+                    (libc::RLIMIT_CPU, seconds),
+                    (libc::RLIMIT_CORE, 0),
+                    (libc::RLIMIT_DATA, MEMORY),
+                ] {
                     let limit = libc::rlimit {
                         rlim_cur: most,
                         rlim_max: most,
@@ -185,7 +244,7 @@ impl Program {
         let started = Instant::now();
         let child = command.spawn()?;
         let pid = child.id() as libc::pid_t;
-        let mut is_late = false;
+        let (mut is_late, mut watch) = (false, Watch::new());
         loop {
             let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
             // SAFETY: the pointers are to variables of this frame; the process is
@@ -211,7 +270,7 @@ impl Program {
                     time,
                 ));
             }
-            if started.elapsed() > limit.wall && !is_late {
+            if !is_late && (started.elapsed() > limit.wall || watch.is_stuck(pid)) {
                 is_late = true;
                 // SAFETY: the child has not been waited for, so the number is its.
                 unsafe { libc::kill(pid, libc::SIGKILL) };

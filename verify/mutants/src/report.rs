@@ -32,7 +32,8 @@ pub fn print(mutants: &[&Mutant], known: &Known) -> Result<(), String> {
                 missed += 1;
                 format!(
                     "NOT FOUND by the {} tests that reach it: {}",
-                    outcome.reached_by, mutant.why
+                    outcome.passed.len(),
+                    mutant.why
                 )
             }
         };

@@ -98,6 +98,11 @@ fn a_list_with_an_unknown_field_or_without_effect_is_refused() {
     assert!(list::parse(&format!("{binding}mutated = ''")).is_err());
     let cut = entry.replace("'a'", "'if a { b();'");
     assert!(list::parse(&format!("{cut}mutated = ''")).is_err());
+    let arm = entry.replace("'a'", "'A => a,'");
+    assert!(list::parse(&format!("{arm}mutated = 'A => b,'")).is_err());
+    let condition = entry.replace("'a'", "'while a {'");
+    assert!(list::parse(&format!("{condition}mutated = 'loop {{'")).is_err());
+    assert!(list::parse(&format!("{condition}mutated = ''")).is_err());
     let condition = entry.replace("'a'", "'if a {'");
     assert!(list::parse(&format!("{condition}mutated = 'if !a {{'")).is_ok());
 }

@@ -62,6 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (&space.get().active, self.cpu_shift)
     }
 
+    #[inline]
     pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
         let nobody = FlushTarget {
             tag: SpaceTag(space.handle()),
@@ -72,6 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .following(active, self.cpu_shift)
     }
 
+    #[inline]
     pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {
         // SAFETY: the core puts in references that entries held, and tables that
         // `unlink_if_empty` unlinked; callers name the CPUs of the space (invariant 6).

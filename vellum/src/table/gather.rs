@@ -12,6 +12,9 @@ use crate::sync::{ActiveCpus, Pin};
 
 /// Runs of frames a gather holds before it flushes by itself.
 const RUNS: usize = 256;
+/// How many of them have a place from the start. Most unmappings need no more, and the
+/// others' places are filled only then.
+const FIRST_RUNS: usize = 16;
 /// Beside a run's count: stores to its frames may be under way.
 const DIRTY: u32 = 1 << 31;
 
@@ -24,6 +27,65 @@ pub struct FlushTarget {
     pub cpus: CpuSet,
 }
 
+/// Frames in a row, and how many, with [`DIRTY`].
+type Run = (Pfn, u32);
+
+/// The runs of a gather.
+struct Runs {
+    first: [Run; FIRST_RUNS],
+    more: Option<[Run; RUNS - FIRST_RUNS]>,
+    used: usize,
+}
+
+impl Runs {
+    #[inline]
+    fn new() -> Runs {
+        Runs {
+            first: [(Pfn::NONE, 0); FIRST_RUNS],
+            more: None,
+            used: 0,
+        }
+    }
+
+    /// The place of a run; `None` for one that has none yet.
+    #[inline]
+    fn place(&mut self, place: usize) -> Option<&mut Run> {
+        match place.checked_sub(FIRST_RUNS) {
+            None => self.first.get_mut(place),
+            Some(place) => self.more.as_mut()?.get_mut(place),
+        }
+    }
+
+    #[inline]
+    fn last(&mut self) -> Option<&mut Run> {
+        self.place(self.used.checked_sub(1)?)
+    }
+
+    /// Adds a run. There is room.
+    #[inline]
+    fn push(&mut self, run: Run) {
+        debug_assert!(self.used < RUNS, "gather not flushed when full");
+        if self.used == FIRST_RUNS && self.more.is_none() {
+            self.make_room();
+        }
+        if let Some(place) = self.place(self.used) {
+            *place = run;
+            self.used += 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        self.more = Some([(Pfn::NONE, 0); RUNS - FIRST_RUNS]);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Run> {
+        let more = self.more.iter().flatten();
+        self.first.iter().chain(more).take(self.used)
+    }
+}
+
 /// Collects what an unmapping makes free.
 pub struct Gather<'g, P: Platform> {
     memory: &'g PhysicalMemory<P>,
@@ -32,8 +94,7 @@ pub struct Gather<'g, P: Platform> {
     target: FlushTarget,
     /// Whom to ask at each flush, and the shift of its [`CpuSet`] bits.
     live: Option<(&'g ActiveCpus, u32)>,
-    runs: [(Pfn, u32); RUNS],
-    used: usize,
+    runs: Runs,
     stale: PageRange,
     tables: Chain,
     tables_freed: u32,
@@ -46,6 +107,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// With each frame that the caller puts in goes a reference that it holds; each
     /// table was unlinked, is empty, and came from `source`; and `target` has every CPU
     /// that may hold a translation of what is put in.
+    #[inline]
     pub unsafe fn new(
         memory: &'g PhysicalMemory<P>,
         source: &'g dyn TablePages<P>,
@@ -58,8 +120,7 @@ impl<'g, P: Platform> Gather<'g, P> {
             pin,
             target,
             live: None,
-            runs: [(Pfn::NONE, 0); RUNS],
-            used: 0,
+            runs: Runs::new(),
             stale: PageRange::default(),
             tables: Chain::EMPTY,
             tables_freed: 0,
@@ -70,6 +131,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// flush goes to the CPUs in `active` by then. A CPU enters the set before
     /// it reads the space's tables, so that one which is not in it when the
     /// entries have been changed has seen none of the old ones.
+    #[inline]
     pub fn following(mut self, active: &'g ActiveCpus, shift: u32) -> Self {
         self.live = Some((active, shift));
         self
@@ -126,16 +188,14 @@ impl<'g, P: Platform> Gather<'g, P> {
 
     #[inline]
     fn add(&mut self, frame: Pfn, mark: u32) {
-        if self.used > 0 {
-            let (first, count) = &mut self.runs[self.used - 1];
-            if *count & DIRTY == mark && first.offset(*count & !DIRTY) == frame {
-                *count += 1;
-                return;
-            }
+        if let Some((first, count)) = self.runs.last()
+            && *count & DIRTY == mark
+            && first.offset(*count & !DIRTY) == frame
+        {
+            *count += 1;
+            return;
         }
-        debug_assert!(self.used < RUNS, "gather not flushed when full");
-        self.runs[self.used] = (frame, mark | 1);
-        self.used += 1;
+        self.runs.push((frame, mark | 1));
     }
 
     /// How many more frames fit for certain.
@@ -144,7 +204,7 @@ impl<'g, P: Platform> Gather<'g, P> {
         if self.needs_no_flush() {
             usize::MAX
         } else {
-            RUNS - self.used
+            RUNS - self.runs.used
         }
     }
 
@@ -161,7 +221,7 @@ impl<'g, P: Platform> Gather<'g, P> {
 
     /// Whether there is nothing to flush or to free.
     pub fn is_empty(&self) -> bool {
-        self.used == 0 && self.stale.is_empty() && self.tables.is_empty()
+        self.runs.used == 0 && self.stale.is_empty() && self.tables.is_empty()
     }
 
     /// Tables taken over so far.
@@ -184,7 +244,7 @@ impl<'g, P: Platform> Gather<'g, P> {
             }
         }
         self.stale = PageRange::default();
-        for &(first, count) in &self.runs[..self.used] {
+        for &(first, count) in self.runs.iter() {
             for frame in 0..count & !DIRTY {
                 let frame = first.offset(frame);
                 if count & DIRTY != 0 {
@@ -193,7 +253,7 @@ impl<'g, P: Platform> Gather<'g, P> {
                 self.memory.put(self.pin, frame);
             }
         }
-        self.used = 0;
+        self.runs.used = 0;
         if has_tables {
             let tables = core::mem::replace(&mut self.tables, Chain::EMPTY);
             // SAFETY: unlinked and empty, as the caller of `new` promised, and flushed.

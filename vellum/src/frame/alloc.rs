@@ -9,9 +9,11 @@ use super::ring::Ring;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Platform, Zone};
+use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Pin, bytes};
 
+/// Runs of which it is remembered that their records have to be marked.
+const RUNS_TO_MARK: usize = 8;
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
 
@@ -29,33 +31,54 @@ impl<P: Platform> PhysicalMemory<P> {
     /// A pin of another memory says nothing about this one's CPUs, whose lists
     /// somebody else may be using. As every call here that takes frames from a
     /// CPU's lists or puts some there, this one then takes a pin of its own.
-    #[inline]
+    // Always: what is asked for is mostly known where the call stands, and little is
+    // left of the choices below.
+    #[inline(always)]
     pub fn alloc(&self, pin: &Pin<'_>, request: Request) -> Result<Pfn, OutOfMemory> {
+        self.alloc_for(pin, request, 0)
+    }
+
+    /// [`PhysicalMemory::alloc`] with an owner in the record.
+    #[inline(always)]
+    pub(super) fn alloc_for(
+        &self,
+        pin: &Pin<'_>,
+        request: Request,
+        owner: u32,
+    ) -> Result<Pfn, OutOfMemory> {
         if !self.is_own_pin(pin) {
-            return self.alloc_pinned_anew(request);
+            return self.alloc_pinned_anew(request, owner);
         }
         if self.injection.fail_now(request.site) {
             return Err(OutOfMemory);
         }
         let cpu = self.cpus.get(pin);
         let lists = cpu.lists_for(request.zone);
-        if Self::is_simple(cpu, &request) && !(request.zeroed && lists.zeroed.is_some()) {
-            let ring = &lists.frames;
-            if let Some(pfn) = ring.pop() {
-                if let Some(next) = ring.peek() {
-                    bytes::prefetch(self.frame(next));
-                }
-                cpu.counters.allocs.bump();
-                return Ok(self.hand_out(pin, pfn, &request));
+        if Self::is_simple(cpu, &request)
+            && !(request.zeroed && lists.zeroed.is_some())
+            && let Some((pfn, next)) = lists.frames.pop_and_peek()
+        {
+            if let Some(next) = next {
+                self.table.prefetch(next);
             }
+            cpu.counters.allocs.bump();
+            if !request.zeroed && lists.covers(pfn) {
+                self.frame(pfn).hand_out_in(lists.zone, 0, owner);
+                return Ok(pfn);
+            }
+            return Ok(self.hand_out_to(pin, pfn, &request, owner));
         }
-        self.alloc_elsewhere(pin, &request)
+        let pfn = self.alloc_elsewhere(pin, &request)?;
+        if owner != 0 {
+            self.frame(pfn).set_owner(owner);
+        }
+        Ok(pfn)
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_pinned_anew(&self, request: Request) -> Result<Pfn, OutOfMemory> {
-        self.alloc(&self.pin(), request)
+    fn alloc_pinned_anew(&self, request: Request, owner: u32) -> Result<Pfn, OutOfMemory> {
+        self.alloc_for(&self.pin(), request, owner)
     }
 
     /// [`PhysicalMemory::alloc`] of what is not in the CPU's list of single frames.
@@ -86,7 +109,16 @@ impl<P: Platform> PhysicalMemory<P> {
 
     #[inline]
     pub(super) fn hand_out(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request) -> Pfn {
-        let zeroed = self.frame(pfn).hand_out(request.order);
+        self.hand_out_to(pin, pfn, request, 0)
+    }
+
+    #[inline]
+    fn hand_out_to(&self, pin: &Pin<'_>, pfn: Pfn, request: &Request, owner: u32) -> Pfn {
+        let frame = self.frame(pfn);
+        let zeroed = frame.hand_out(request.order);
+        if owner != 0 {
+            frame.set_owner(owner);
+        }
         if request.zeroed {
             self.make_zero(pin, pfn, request.order, zeroed);
         }
@@ -207,15 +239,36 @@ impl<P: Platform> PhysicalMemory<P> {
             spare = spare.min(lists.zeroed());
         }
         let count = spare.min(u64::from(most)) as u32;
-        let taken = lists.take_frames(&self.table, count, zeroed, |first, frames| {
+        let number = lists.zone();
+        // Records are marked when the lock is free again, as far as there is room to
+        // remember the runs: there are few unless memory is in pieces.
+        let mut runs = [(Pfn::NONE, 0, false); RUNS_TO_MARK];
+        let mut room = runs.iter_mut();
+        let taken = lists.take_frames(&self.table, count, zeroed, |first, frames, zeroed| {
             ring.push_run(first, frames);
+            match room.next() {
+                Some(run) => *run = (first, frames, zeroed),
+                None => self.mark_cached(number, first, frames, zeroed),
+            }
         });
         self.note_taken(pin, zone, &lists, u64::from(taken), cpu.node);
         drop(lists);
+        for (first, frames, zeroed) in runs {
+            self.mark_cached(number, first, frames, zeroed);
+        }
         if taken > 0 {
             cpu.counters.refills.bump();
         }
         ring.pop()
+    }
+
+    /// Marks the frames of a run taken from a zone, of which the first is marked.
+    #[inline]
+    fn mark_cached(&self, zone: u16, first: Pfn, frames: u32, zeroed: bool) {
+        for index in 1..frames {
+            let frame = self.frame(first.offset(index));
+            frame.set_cached_in(zone, zeroed);
+        }
     }
 
     /// Takes one block straight from a zone.

@@ -29,8 +29,8 @@ impl<P: Platform> PhysicalMemory<P> {
         for zone in 0..self.zone_count() {
             let zone = &self.zones.all[zone];
             stats.total += zone.info.total;
-            stats.free += zone.free.load(Ordering::Relaxed);
-            stats.zeroed += zone.zeroed.load(Ordering::Relaxed);
+            stats.free += zone.published.free.load(Ordering::Relaxed);
+            stats.zeroed += zone.published.zeroed.load(Ordering::Relaxed);
         }
         for cpu in self.cpus.iter() {
             stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();

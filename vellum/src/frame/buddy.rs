@@ -30,7 +30,10 @@ const RUN_ORDER: u32 = 5;
 /// The share of a zone that stays in whole blocks while there is a choice: one in this many.
 const WHOLE_SHARE: u64 = 2;
 
-/// Free blocks of one zone, under the zone's lock.
+/// Free blocks of one zone, under the zone's lock. Aligned so that the lock's word is
+/// on a line of its own: CPUs that wait read it all the time, and would take away the
+/// lines that the holder writes.
+#[repr(align(128))]
 pub(super) struct FreeLists {
     zone: u16,
     keeps_zeroed: bool,
@@ -76,6 +79,11 @@ impl FreeLists {
             plain: Blocks::EMPTY,
             zeroed: Blocks::EMPTY,
         }
+    }
+
+    /// The zone's number.
+    pub(super) fn zone(&self) -> u16 {
+        self.zone
     }
 
     /// Keeps blocks known to be zero apart from now on.
@@ -241,14 +249,16 @@ impl FreeLists {
     }
 
     /// Takes up to `count` single frames, whole blocks at a time, and passes
-    /// each run of them to `each`, left `Cached`. Frames known to be zero come
+    /// each run of them to `each`, with whether they are known to be zero. Of a run
+    /// the first frame is left `Cached` and the others are tails, for the caller to
+    /// mark when it has given up the lock. Frames known to be zero come
     /// last, or first if `zeroed` are preferred. Returns how many.
     pub(super) fn take_frames(
         &mut self,
         table: &FrameTable,
         count: u32,
         zeroed: bool,
-        mut each: impl FnMut(Pfn, u32),
+        mut each: impl FnMut(Pfn, u32, bool),
     ) -> u32 {
         let mut left = count;
         while left > 0 {
@@ -260,12 +270,7 @@ impl FreeLists {
                 break;
             };
             let zeroed = table.frame(pfn).has(Flags::ZEROED);
-            for index in 0..1 << order {
-                table
-                    .frame(pfn.offset(index))
-                    .set_cached_in(self.zone, zeroed);
-            }
-            each(pfn, 1 << order);
+            each(pfn, 1 << order, zeroed);
             left -= 1 << order;
         }
         count - left

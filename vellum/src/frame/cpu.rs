@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 
 use super::ring::{BlockStack, Ring};
+use crate::addr::Pfn;
 use crate::platform::{NodeId, Zone};
 use crate::sync::Counter;
 use crate::sync::atomic::AtomicU32;
@@ -46,6 +47,10 @@ pub(super) struct ZoneLists {
     /// The zone that the lists are filled from; [`NO_ZONE`] if there is none, and
     /// then they stay empty.
     pub(super) zone: u16,
+    /// The longest range of the zone's frames: those whose zone is known from their
+    /// number, without a look at a record that may be in no cache.
+    first: u32,
+    frames_in_range: u32,
     /// Single frames.
     pub(super) frames: Ring,
     /// Single frames known to be zero, where those are kept apart.
@@ -54,9 +59,11 @@ pub(super) struct ZoneLists {
 }
 
 impl ZoneLists {
-    pub(super) fn new(zone: u16, frames: Ring, blocks: BlockStack) -> ZoneLists {
+    pub(super) fn new(zone: u16, range: (Pfn, u32), frames: Ring, blocks: BlockStack) -> ZoneLists {
         ZoneLists {
             zone,
+            first: range.0.0,
+            frames_in_range: range.1,
             frames,
             zeroed: None,
             blocks,
@@ -64,7 +71,14 @@ impl ZoneLists {
     }
 
     fn of_no_zone() -> ZoneLists {
-        ZoneLists::new(NO_ZONE, Ring::new(1, 1), BlockStack::new(0, 0))
+        ZoneLists::new(NO_ZONE, (Pfn(0), 0), Ring::new(1, 1), BlockStack::new(0, 0))
+    }
+
+    /// Whether the frame is known to be of the zone. If not, its record says which
+    /// zone it is of.
+    #[inline]
+    pub(super) fn covers(&self, pfn: Pfn) -> bool {
+        pfn.0.wrapping_sub(self.first) < self.frames_in_range
     }
 
     /// Whether there is a zone that fills the lists.

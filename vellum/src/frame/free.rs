@@ -3,7 +3,7 @@
 
 use super::MAX_ORDER;
 use super::memory::PhysicalMemory;
-use super::record::{Flags, Kind};
+use super::record::{Flags, Frame, Kind};
 use super::ring::Ring;
 use super::zeroed::FreedTables;
 use crate::addr::Pfn;
@@ -32,10 +32,16 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Gives back a block of `1 << order` frames that the caller is the only
     /// user of: no reference is left, and of a larger block the frames after
-    /// the first are tails. A block marked [`Flags::ZEROED`] is believed.
+    /// the first are tails. A larger block marked [`Flags::ZEROED`] is believed; of a
+    /// single frame [`PhysicalMemory::free_zeroed`] says so.
     #[inline]
     pub(crate) fn free(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
-        let frame = self.frame(pfn);
+        self.free_with(pin, self.frame(pfn), pfn, order);
+    }
+
+    /// [`PhysicalMemory::free`] for a caller that has the record.
+    #[inline]
+    pub(super) fn free_with(&self, pin: &Pin<'_>, frame: &Frame, pfn: Pfn, order: u32) {
         debug_assert!(frame.counts().refs() == 0, "{pfn:?} freed while in use");
         debug_assert!(
             !matches!(frame.kind(), Kind::Free | Kind::Cached | Kind::Reserved),
@@ -47,11 +53,11 @@ impl<P: Platform> PhysicalMemory<P> {
         let cpu = self.cpus.get(pin);
         cpu.counters.frees.bump();
         if order == 0 {
-            let zone = frame.set_cached();
-            if zone == cpu.low.zone {
+            if cpu.low.covers(pfn) {
+                frame.set_cached_in(cpu.low.zone, false);
                 self.keep(pin, &cpu.low.frames, pfn);
             } else {
-                self.keep_elsewhere(pin, zone, pfn);
+                self.keep_elsewhere(pin, pfn);
             }
         } else {
             self.free_block(pin, pfn, order);
@@ -73,11 +79,15 @@ impl<P: Platform> PhysicalMemory<P> {
         ring.push(pfn);
     }
 
-    /// The same for a frame that is not of the zone of the CPU's low frames. Not
-    /// inlined, so that which list it is does not wait for the record in `free`.
+    /// Marks a frame as cached and puts it on the list of the zone that its record
+    /// names. Not inlined, so that which list it is does not wait for the record in
+    /// `free`.
     #[inline(never)]
-    fn keep_elsewhere(&self, pin: &Pin<'_>, zone: u16, pfn: Pfn) {
+    fn keep_elsewhere(&self, pin: &Pin<'_>, pfn: Pfn) {
         let cpu = self.cpus.get(pin);
+        let frame = self.frame(pfn);
+        let zone = frame.zone() as u16;
+        frame.set_cached_in(zone, false);
         let lists = cpu.lists_of(zone);
         let ring = lists.map_or(&cpu.remote, |lists| &lists.frames);
         self.keep(pin, ring, pfn);

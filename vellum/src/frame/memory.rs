@@ -198,7 +198,7 @@ impl<P: Platform> PhysicalMemory<P> {
         cpu.zones().iter().any(|lists| {
             lists.exist() && {
                 let zone = self.zones.get(lists.zone);
-                zone.free.load(Ordering::Relaxed) < zone.info.low
+                zone.published.free.load(Ordering::Relaxed) < zone.info.low
             }
         })
     }

@@ -9,7 +9,7 @@ use super::record::Frame;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::Platform;
-use crate::sync::Pin;
+use crate::sync::{Pin, bytes};
 
 /// Owner of a frame of kind `Allocated` that an embedder holds in a block: no handle
 /// is as large.
@@ -33,7 +33,11 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
     /// through the result.
     #[inline]
     pub unsafe fn from_raw(memory: &'m PhysicalMemory<P>, first: Pfn, order: u32) -> Self {
-        memory.frame(first).set_owner(EMBEDDER);
+        // Stores alone do not make the processor fetch ahead, and the next thing to
+        // happen to the block is mostly that it is freed.
+        let frame = memory.frame(first);
+        bytes::prefetch(frame);
+        frame.set_owner(EMBEDDER);
         OwnedBlock {
             memory,
             first,
@@ -112,8 +116,9 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
     #[inline]
     fn give_back(&self, pin: &Pin<'_>) {
         // Nobody else has a reference: there is no way to one.
-        self.memory.frame(self.first).init_counts(0, 0);
-        self.memory.free(pin, self.first, self.order);
+        let frame = self.memory.frame(self.first);
+        frame.init_counts(0, 0);
+        self.memory.free_with(pin, frame, self.first, self.order);
     }
 }
 
@@ -141,8 +146,7 @@ impl<P: Platform> PhysicalMemory<P> {
         pin: &Pin<'_>,
         request: Request,
     ) -> Result<OwnedBlock<'_, P>, OutOfMemory> {
-        let first = self.alloc(pin, request)?;
-        self.frame(first).set_owner(EMBEDDER);
+        let first = self.alloc_for(pin, request, EMBEDDER)?;
         Ok(OwnedBlock {
             memory: self,
             first,

@@ -575,8 +575,8 @@ impl Frame {
         (self.kind() == Kind::Cached && self.has(Flags::BLOCK)).then(|| self.order())
     }
 
-    /// [`Frame::set_cached`] for a frame out of a block, whose record may never
-    /// have been written.
+    /// [`Frame::set_cached`] for a frame whose zone is known, such as one out of a
+    /// block, whose record may never have been written. Reads nothing.
     #[inline]
     pub(super) fn set_cached_in(&self, zone: u16, zeroed: bool) {
         let state = if zeroed { Flags::ZEROED.0 } else { 0 };
@@ -591,14 +591,22 @@ impl Frame {
     #[inline]
     pub(super) fn hand_out(&self, order: u32) -> bool {
         let word = self.flags.load(Ordering::Relaxed);
+        self.hand_out_in((word >> ZONE_SHIFT) as u16, order, 0);
+        word & Flags::ZEROED.0 != 0
+    }
+
+    /// [`Frame::hand_out`] with an owner, for a frame whose zone is known and whose
+    /// bytes may be anything. Reads nothing: a record that is in no cache then holds
+    /// up no instruction.
+    #[inline]
+    pub(super) fn hand_out_in(&self, zone: u16, order: u32, owner: u32) {
         self.flags.store(
-            word & !(STATE_MASK | KIND_MASK) | (Kind::Allocated as u32) << KIND_SHIFT,
+            u32::from(zone) << ZONE_SHIFT | (Kind::Allocated as u32) << KIND_SHIFT,
             Ordering::Relaxed,
         );
-        self.owner.store(0, Ordering::Relaxed);
+        self.owner.store(owner, Ordering::Relaxed);
         self.set_index(0, order);
         self.rmap.store(0, Ordering::Relaxed);
         self.counts.store(ONE_REF, Ordering::Release);
-        word & Flags::ZEROED.0 != 0
     }
 }

@@ -15,8 +15,8 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             let lists = zone.lists.0.get_mut();
             let pfn = lists.take(table, 0, false)?;
-            zone.free
-                .store(lists.free(), crate::sync::atomic::Ordering::Relaxed);
+            let free = &zone.published.free;
+            free.store(lists.free(), crate::sync::atomic::Ordering::Relaxed);
             Some(pfn)
         })?;
         let frame = self.table.frame(pfn);

@@ -174,27 +174,39 @@ impl Ring {
     /// Takes the first frame of the youngest run.
     #[inline]
     pub(crate) fn pop(&self) -> Option<Pfn> {
+        self.pop_and_peek().map(|(pfn, _)| pfn)
+    }
+
+    /// The same, and the frame that would be next.
+    #[inline]
+    pub(super) fn pop_and_peek(&self) -> Option<(Pfn, Option<Pfn>)> {
         let length = self.len();
         if length == 0 {
             return None;
         }
         self.frames.store(length - 1, Ordering::Relaxed);
         let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
-        let (first, emptied) = FrameRun::take_first(self.slot(top));
-        if emptied {
+        let FrameRun { first, frames } = FrameRun::load(self.slot(top));
+        let next = if frames > 1 {
+            let rest = FrameRun {
+                first: first + 1,
+                frames: frames - 1,
+            };
+            rest.store(self.slot(top));
+            Some(Pfn(rest.first))
+        } else {
+            // The slot keeps its run: above the top nobody looks at it.
             self.top.store(top, Ordering::Relaxed);
-        }
-        Some(first)
+            let below = || FrameRun::load(self.slot(top.wrapping_sub(1)));
+            (length > 1).then(|| Pfn(below().first))
+        };
+        Some((Pfn(first), next))
     }
 
     /// The frame that [`Ring::pop`] would take.
     #[inline]
     pub(crate) fn peek(&self) -> Option<Pfn> {
-        if self.len() == 0 {
-            return None;
-        }
-        let top = self.top.load(Ordering::Relaxed).wrapping_sub(1);
-        Some(Pfn(FrameRun::load(self.slot(top)).first))
+        self.after(0)
     }
 
     /// The frame that [`Ring::pop`] would take after `others`.

@@ -8,6 +8,7 @@ use core::ptr::slice_from_raw_parts_mut;
 use super::record::Frame;
 use super::report::SetupError;
 use crate::addr::Pfn;
+use crate::sync::bytes;
 use crate::sync::limbo::ChainLinks;
 
 /// The records, indexed from the lowest frame.
@@ -46,6 +47,14 @@ impl FrameTable {
     #[inline]
     pub(super) fn frame(&self, pfn: Pfn) -> &Frame {
         &self.records[pfn.0.wrapping_sub(self.base) as usize]
+    }
+
+    /// Asks for the record of a frame that is about to be written. Of a number beyond
+    /// the table, for nothing.
+    #[inline]
+    pub(super) fn prefetch(&self, pfn: Pfn) {
+        let place = pfn.0.wrapping_sub(self.base) as usize;
+        bytes::prefetch_at(self.records.as_ptr().wrapping_add(place).cast());
     }
 
     /// The record of a frame that may lie outside of the table.

@@ -15,9 +15,9 @@ use super::request::Request;
 use super::ring::Ring;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, Platform};
+use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
-use crate::sync::{Pin, bytes};
 
 /// Log2 of the frames that idle time zeroes at once.
 const IDLE_ORDER: u32 = 4;
@@ -58,12 +58,15 @@ impl<P: Platform> PhysicalMemory<P> {
     ) -> Option<Pfn> {
         let lists = cpu.lists_for(request.zone);
         let ring = lists.zeroed.as_deref()?;
-        let pfn = ring
-            .pop()
-            .or_else(|| self.refill_zeroed(pin, ring, lists.zone, request))?;
-        if let Some(next) = ring.peek() {
-            bytes::prefetch(self.frame(next));
-        }
+        let pfn = match ring.pop_and_peek() {
+            Some((pfn, next)) => {
+                if let Some(next) = next {
+                    self.table.prefetch(next);
+                }
+                pfn
+            }
+            None => self.refill_zeroed(pin, ring, lists.zone, request)?,
+        };
         cpu.counters.allocs.bump();
         cpu.counters.zero_hits.bump();
         self.check_zero(pin, pfn);
@@ -79,7 +82,7 @@ impl<P: Platform> PhysicalMemory<P> {
         request: &Request,
     ) -> Option<Pfn> {
         let zone = self.zones.get(number);
-        if zone.zeroed.load(Ordering::Relaxed) == 0 {
+        if zone.published.zeroed.load(Ordering::Relaxed) == 0 {
             return None;
         }
         self.fill(pin, ring, zone, request, true, ring.batch)
@@ -96,11 +99,12 @@ impl<P: Platform> PhysicalMemory<P> {
         frame.set_kind_with(frame.kind(), Flags::ZEROED);
         let cpu = self.cpus.get(pin);
         let lists = cpu.lists_of(frame.zone() as u16);
-        let Some(ring) = lists.and_then(|lists| lists.zeroed.as_deref()) else {
-            return self.free(pin, pfn, 0);
-        };
         cpu.counters.frees.bump();
         frame.set_cached();
+        let ring = match lists {
+            Some(lists) => lists.zeroed.as_deref().unwrap_or(&lists.frames),
+            None => &cpu.remote,
+        };
         self.keep(pin, ring, pfn);
     }
 
@@ -109,9 +113,11 @@ impl<P: Platform> PhysicalMemory<P> {
         if !self.is_home(pin, table) {
             self.table_counters(pin).remote_frees.bump();
         }
-        match self.freed_tables {
-            FreedTables::Plain => self.free(pin, table, 0),
-            FreedTables::Noted | FreedTables::KeptApart => self.free_zeroed(pin, table),
+        let plain = self.freed_tables == FreedTables::Plain;
+        if plain && !self.frame(table).has(Flags::ZEROED) {
+            self.free(pin, table, 0);
+        } else {
+            self.free_zeroed(pin, table);
         }
     }
 
@@ -145,7 +151,7 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn home_free(&self, pin: &Pin<'_>) -> u64 {
         let zone = self.zones.get(self.cpus.get(pin).low.zone);
-        zone.free.load(Ordering::Relaxed)
+        zone.published.free.load(Ordering::Relaxed)
     }
 
     /// Counts of what sources of page tables do on this CPU.

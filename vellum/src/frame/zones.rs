@@ -37,9 +37,15 @@ pub(super) struct ZoneInfo {
 pub(super) struct ZoneFrames {
     pub(super) info: ZoneInfo,
     pub(super) lists: CachePadded<SpinLock<FreeLists>>,
-    /// [`FreeLists::free`] for readers without the lock.
+    /// On a line that those who read `info` do not need.
+    pub(super) published: CachePadded<Published>,
+}
+
+/// What those without the lock may know of a zone's lists.
+pub(super) struct Published {
+    /// [`FreeLists::free`].
     pub(super) free: AtomicU64,
-    /// [`FreeLists::zeroed`] likewise.
+    /// [`FreeLists::zeroed`].
     pub(super) zeroed: AtomicU64,
 }
 
@@ -47,8 +53,9 @@ impl ZoneFrames {
     /// Publishes the numbers of free frames, before the lock is given up.
     #[inline]
     pub(super) fn publish(&self, lists: &FreeLists) {
-        self.free.store(lists.free(), Ordering::Relaxed);
-        self.zeroed.store(lists.zeroed(), Ordering::Relaxed);
+        let Published { free, zeroed } = &*self.published;
+        free.store(lists.free(), Ordering::Relaxed);
+        zeroed.store(lists.zeroed(), Ordering::Relaxed);
     }
 
     /// Frames that a request must leave free here.
@@ -203,8 +210,10 @@ fn zone((node, zone, total): (NodeId, Zone, u64), lists: FreeLists) -> ZoneFrame
             low: min + min / 4,
             high: min + min / 2,
         },
-        free: AtomicU64::new(lists.free()),
-        zeroed: AtomicU64::new(0),
+        published: CachePadded(Published {
+            free: AtomicU64::new(lists.free()),
+            zeroed: AtomicU64::new(0),
+        }),
         lists: CachePadded(SpinLock::new(lists)),
     }
 }
@@ -249,12 +258,21 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
             None => BlockStack::new(0, 0),
         };
         let frames = Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH));
-        ZoneLists::new(zone, frames, blocks)
+        ZoneLists::new(zone, longest_range(platform, zones, zone), frames, blocks)
     };
     PerCpu::new(cpus, |cpu| {
         let (node, low, high) = homes[usize::from(cpu.0)];
         CpuFrames::new(node, lists(low), high.map(lists))
     })
+}
+
+/// The longest range of the map that is a zone's, with its length.
+fn longest_range<P: Platform>(platform: &P, zones: &Zones, zone: u16) -> (Pfn, u32) {
+    let info = &zones.get(zone).info;
+    let map = platform.memory_map().iter();
+    let own = map.filter(|range| (range.node, range.zone) == (info.node, info.zone));
+    own.max_by_key(|range| range.frames)
+        .map_or((Pfn(0), 0), |range| (range.start, range.frames))
 }
 
 /// The order of what a leaf above the lowest level maps: as many frames as a

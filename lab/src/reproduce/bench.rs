@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::bench::findings::{ArmFigure, Figure, Standing};
+use crate::bench::host::sdet::SHIPPED;
 use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
@@ -119,6 +120,14 @@ impl Setting {
                 path.display()
             ))),
         }
+    }
+
+    /// The traces of all recorded scripts, in order.
+    ///
+    /// # Errors
+    /// One is not where it should be.
+    pub fn scripts(&self) -> Result<Vec<PathBuf>, Failure> {
+        SHIPPED.iter().map(|name| self.trace(name)).collect()
     }
 }
 

@@ -4,19 +4,20 @@ use std::path::PathBuf;
 
 use super::zero::Task;
 use crate::compare::{Arenas, HostClock, Settings, attached, measure};
-use crate::failure::{Failure, OrFail};
-use crate::replay::{self, prepare};
+use crate::designs;
+use crate::failure::Failure;
+use crate::replay;
 use crate::report::text::plural;
 use crate::sampled;
 use vellum_profile::diffprofile::{self, diffprofile};
 use vellum_profile::sample::DEFAULT_RATE_HZ;
-use vellum_trace::TraceReader;
 
 /// Memory of each simulated machine, in bytes.
 const RAM: u64 = 2 << 30;
 
-/// Scripts at once under the profile of sdet.
-const SCRIPTS: u32 = 16;
+/// Copies of each of the eight scripts under the profile of sdet: sixteen at
+/// once.
+const COPIES: u32 = 2;
 
 /// Our profile of one workload.
 pub struct Ours {
@@ -35,16 +36,14 @@ pub struct Ours {
 /// # Errors
 /// A trace is missing, the replay failed, or sampling is refused.
 pub fn take(task: &Task<'_>, designs: &[String]) -> Result<[Ours; 2], Failure> {
-    let scripts = if task.setting.quick { 2 } else { SCRIPTS };
+    let scripts = task.setting.scripts()?;
+    let build = [task.build.to_owned()];
     Ok([
-        of_workload(task, designs, "kernbench", task.build.to_owned(), 1)?,
-        of_workload(
-            task,
-            designs,
-            "sdet",
-            task.setting.trace("sdet-like.vellum")?,
-            scripts,
-        )?,
+        of_workload(task, designs, "kernbench", &build, 1)?,
+        match task.setting.quick {
+            true => of_workload(task, designs, "sdet", &scripts[..2], 1)?,
+            false => of_workload(task, designs, "sdet", &scripts, COPIES)?,
+        },
     ])
 }
 
@@ -52,7 +51,7 @@ fn of_workload(
     task: &Task<'_>,
     designs: &[String],
     name: &str,
-    trace: PathBuf,
+    traces: &[PathBuf],
     copies: u32,
 ) -> Result<Ours, Failure> {
     let setting = task.setting;
@@ -61,7 +60,7 @@ fn of_workload(
         seed: setting.seed,
         ..replay::Options::default()
     };
-    let workload = prepare(&TraceReader::open(&trace).blame_input()?, &options).blame_input()?;
+    let (_, workload) = designs::load(traces, designs, options, setting.style)?;
     let settings = Settings {
         designs: designs.to_vec(),
         passes: setting.passes,

@@ -223,11 +223,12 @@ fn sdet(
     published: &[Vec<(f64, Option<f64>)>],
 ) -> Result<(), Failure> {
     let wanted = &schemes(kernels);
-    section.method.push(
-        "copies of one recorded script at once, sdet-like and not SDET (a registered benchmark of \
-         SPEC); throughput is scripts for CPU time in the core"
-            .to_owned(),
-    );
+    let scripts = task.setting.scripts()?;
+    section.method.push(format!(
+        "up to {} different recorded scripts at once, then copies of them; sdet-like and not SDET \
+         (a registered benchmark of SPEC); throughput is scripts for CPU time in the core",
+        scripts.len()
+    ));
     let all = with_later(wanted, LATER, section);
     if all.len() < 2 {
         return Err(Failure::failed(
@@ -235,7 +236,7 @@ fn sdet(
         ));
     }
     let mut job = Job::new("sdet", &options(&all, kernels));
-    job.traces = vec![task.setting.trace("sdet-like.vellum")?];
+    job.traces = scripts;
     let most = if task.setting.quick { 2 } else { 128 };
     job.sizes = vec![format!("most={most}")];
     job.ram_bytes = task.setting.quick.then_some(QUICK_RAM);

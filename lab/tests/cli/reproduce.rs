@@ -152,6 +152,7 @@ fn source_0_has_every_published_table_with_ours_beside_it() {
         "      -330    -0.2% total\n",
         "     -6486    -1.0% total\n",
         "SDET 1  (see disclaimer)",
+        "up to 8 different recorded scripts at once",
         "QUICK",
     ] {
         assert!(printed.contains(line), "{line:?} in\n{printed}");

@@ -43,7 +43,7 @@ impl Basis {
 }
 
 /// A figure of a description, whatever its unit.
-pub(super) trait Figure {
+pub trait Figure {
     /// The figure.
     fn value(&self) -> f64;
     /// Where it comes from.
@@ -62,6 +62,14 @@ macro_rules! figure {
             pub $unit: f64,
             /// What it rests on and where it was published.
             pub source: String,
+        }
+
+        impl $name {
+            /// A figure with what it rests on.
+            pub fn new($unit: f64, source: impl Into<String>) -> Self {
+                let source = source.into();
+                $name { $unit, source }
+            }
         }
 
         impl Figure for $name {
@@ -97,14 +105,14 @@ figure! {
 
 impl Time {
     /// The time in picoseconds, the unit of virtual clocks.
-    pub(crate) fn ps(&self) -> u64 {
+    pub fn ps(&self) -> u64 {
         (self.ns * 1000.0).round() as u64
     }
 }
 
 impl Rate {
     /// Picoseconds that `bytes` take.
-    pub(crate) fn ps(&self, bytes: u64) -> u64 {
+    pub fn ps(&self, bytes: u64) -> u64 {
         (bytes as f64 * 1000.0 / self.gb_per_s).round() as u64
     }
 }

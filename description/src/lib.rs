@@ -2,18 +2,27 @@
 //! it costs, each figure with its source.
 //!
 //! A description is a TOML file. `docs/many-cpus.md` says what each key means and how to
-//! write one.
+//! write one; `vellum calibrate` measures one of the machine that it runs on.
+//!
+//! ```
+//! let machine = vellum_description::Description::named("epyc-milan-2s")?;
+//! assert_eq!(machine.cpus(), 192);
+//! println!("{machine}");
+//! # Ok::<(), vellum_description::DescriptionError>(())
+//! ```
+#![deny(missing_docs)]
 
 mod check;
 mod figure;
 mod shipped;
+mod write;
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 pub use self::check::Flaw;
-pub use self::figure::{Basis, Count, Rate, Share, Time};
+pub use self::figure::{Basis, Count, Figure, Rate, Share, Time};
 pub use self::shipped::{SHIPPED, Shipped};
 
 /// Most CPUs that a description may have.
@@ -272,6 +281,16 @@ impl Description {
     pub fn nodes(&self) -> usize {
         let topology = &self.topology;
         topology.nodes_per_socket * topology.sockets_per_board * topology.boards
+    }
+
+    /// All figures that it has, with their keys (`lines.hit`), in the order of the tables.
+    pub fn figures(&self) -> Vec<(&'static str, &dyn Figure)> {
+        check::figures(self)
+    }
+
+    /// Everything that is wrong with it, as [`Description::parse`] would find.
+    pub fn flaws(&self) -> Vec<Flaw> {
+        check::flaws(self)
     }
 
     /// The figures by what they rest on, in the order of [`Basis::ALL`].

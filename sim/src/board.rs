@@ -9,10 +9,10 @@ use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
 
-use crate::description::Description;
 use crate::places::{Homes, PlaceError};
 use crate::run::{Simulation, TooManyCpus, era, with_cpu};
 use crate::topology::{Level, Topology};
+use vellum_description::Description;
 
 const FRAME_SHIFT: u32 = 12;
 /// Alignment of the memory, so that where the host has it shows in no address bit below.

@@ -7,10 +7,10 @@
 
 use vellum::platform::NodeId;
 
-use crate::description::Description;
 use crate::places::{PAGE_LINES, Places, Slot, Spot};
 use crate::profile::LineCosts;
 use crate::topology::{Level, Topology};
+use vellum_description::Description;
 
 /// No core, no CPU.
 pub(crate) const NOBODY: u16 = u16::MAX;

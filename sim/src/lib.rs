@@ -33,7 +33,6 @@
 
 mod board;
 mod clocks;
-mod description;
 mod directory;
 mod heap;
 mod net;
@@ -45,10 +44,6 @@ mod state;
 mod topology;
 
 pub use board::{Board, BoardError};
-pub use description::{
-    Bandwidth, Basis, Count, Description, DescriptionError, Flaw, FlushPrices, Lines, MOST_CPUS,
-    Memory, Processor, Rate, SHIPPED, Share, Shipped, SystemPrices, Time, Topology,
-};
 pub use heap::{Filled, HeapError, PlacedHeap};
 pub use places::{Homes, PlaceError};
 pub use profile::{LineCosts, LineProfile, ProfiledLine};
@@ -56,3 +51,7 @@ pub use random::Random;
 pub use run::{Cpu, Outcome, RunError, Simulation, TooManyCpus, with_cpu};
 pub use state::CpuTotals;
 pub use topology::Level;
+pub use vellum_description::{
+    Bandwidth, Basis, Count, Description, DescriptionError, Flaw, FlushPrices, Lines, MOST_CPUS,
+    Memory, Processor, Rate, SHIPPED, Share, Shipped, SystemPrices, Time, Topology,
+};

@@ -13,13 +13,13 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use vellum::platform::{CpuId, NodeId};
 use vellum::sync::report::{Access, Kind, listen};
 
-use crate::description::{Description, MOST_CPUS};
 use crate::directory::{Directory, NOBODY};
 use crate::net::{Hole, Net};
 use crate::places::{Homes, PlaceError, Places};
 use crate::profile::LineProfile;
 use crate::random::Random;
 use crate::state::{Activity, CpuTotals, State, Target};
+use vellum_description::{Description, MOST_CPUS};
 
 /// Bytes of a CPU's stack.
 const STACK_BYTES: usize = 256 << 10;

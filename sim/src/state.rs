@@ -8,9 +8,9 @@ use std::ops::Range;
 use vellum::sync::report::{Access, Kind};
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
-use crate::description::Description;
 use crate::directory::{By, Directory, LineId, NOBODY, Write};
 use crate::places::LINE;
+use vellum_description::Description;
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
 /// own, in picoseconds. When another CPU uses such a line for the first time, it may see it

@@ -2,7 +2,7 @@
 
 use vellum::platform::NodeId;
 
-use crate::description::{Description, Time};
+use vellum_description::{Description, Time};
 
 /// How far two things are from each other, by the smallest part that holds both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

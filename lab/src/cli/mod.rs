@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub use crate::failure::{Failure, OrFail};
 
 pub mod bench;
+pub mod calibrate;
 pub mod compare;
 pub mod completions;
 pub mod cut;
@@ -27,6 +28,7 @@ pub mod export;
 pub mod host_forkfault;
 pub mod import;
 pub mod info;
+pub mod machines;
 pub mod profiling;
 pub mod record;
 pub mod replay;
@@ -90,6 +92,8 @@ commands! {
     Reproduce => reproduce::ReproduceArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
     Designs => designs::DesignsArgs,
+    Machines => machines::MachinesArgs,
+    Calibrate => calibrate::CalibrateArgs,
     Completions => completions::CompletionsArgs,
     HostForkfault => host_forkfault::HostForkfaultArgs,
 }

@@ -9,6 +9,7 @@ mod cut;
 mod diffprofile;
 mod host;
 mod import_export;
+mod machines;
 mod record;
 mod replay;
 mod reproduce;

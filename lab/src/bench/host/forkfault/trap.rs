@@ -3,13 +3,14 @@
 //! Three figures that bound it:
 //! * `getppid`, a system call that does nothing;
 //! * a page fault that the kernel answers at once: a call into the vsyscall page
-//!   of x86-64, which is not executable, and whose functions the kernel carries
-//!   out itself when the fault arrives (where that page exists);
+//!   of x86-64 (where that page exists);
 //! * the read fault of the program where the table is there already.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
+
+use vellum_calibrate::entry;
 
 use super::sys::{self, Mapping};
 
@@ -58,9 +59,8 @@ impl FromStr for TrapCost {
 /// A system call failed.
 pub fn run(out: &mut impl Write) -> io::Result<()> {
     let cost = TrapCost {
-        // SAFETY: takes nothing and changes nothing.
-        syscall_ns: median_of_calls(|| _ = unsafe { libc::syscall(libc::SYS_getppid) }),
-        fault_ns: vsyscall().map(median_of_calls),
+        syscall_ns: median_of_calls(entry::null_call),
+        fault_ns: entry::answered_fault().map(median_of_calls),
         table_there_ns: table_there()?,
     };
     writeln!(out, "{cost}")
@@ -92,26 +92,6 @@ fn table_there() -> io::Result<f64> {
         rounds.push((sys::now_ns() - begun) as f64 / (span / page - 1) as f64);
     }
     Ok(crate::stats::median(&rounds).unwrap_or(0.0))
-}
-
-/// A call of `time` in the vsyscall page, if this process has one.
-#[cfg(target_arch = "x86_64")]
-fn vsyscall() -> Option<fn()> {
-    /// Where the kernel's interface puts `time`.
-    const TIME: usize = 0xffff_ffff_ff60_0400;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.contains("[vsyscall]").then_some(|| {
-        // SAFETY: the page is there, so that the address is the entry of a
-        // function with the C calling convention, fixed for good, which takes
-        // a pointer that may be null and returns a number.
-        let time = unsafe { std::mem::transmute::<usize, extern "C" fn(*mut i64) -> i64>(TIME) };
-        let _ = time(std::ptr::null_mut());
-    })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn vsyscall() -> Option<fn()> {
-    None
 }
 
 #[cfg(test)]

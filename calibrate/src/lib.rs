@@ -1,0 +1,206 @@
+//! Measures the machine that it runs on, and describes it for `vellum-sim`.
+//!
+//! Cores and caches come from `/sys`. Prices are measured by small programs on pinned
+//! threads: each figure is the median of several rounds, and its source says how it was
+//! measured and how far the rounds lay apart. What cannot be measured here, with these
+//! CPUs or rights, is assumed, and its source says so. `docs/many-cpus.md` lists the
+//! methods.
+//!
+//! Other programs that run meanwhile make every figure worse. Measure on an idle
+//! machine.
+#![deny(missing_docs)]
+
+mod bulk;
+pub mod entry;
+mod flush;
+mod host;
+mod lines;
+mod memory;
+mod rounds;
+mod sleep;
+mod threads;
+
+use std::io;
+use std::path::Path;
+
+use vellum_description::{
+    Bandwidth, Count, Description, Flaw, FlushPrices, Lines, Memory, Processor, Share,
+    SystemPrices, Time,
+};
+
+pub use host::{Host, HostCpu, HostError};
+
+/// How much to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Effort {
+    /// So that medians are steady on an idle machine: half a minute.
+    #[default]
+    Full,
+    /// A few rounds of each, to see that everything works. Figures are no good.
+    Quick,
+}
+
+/// Why there is no description.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What the machine consists of cannot be read, or cannot be described.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Something that has to be measured cannot be.
+    #[error("{what} cannot be measured: {source}")]
+    Measure {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The figures contradict one another.
+    #[error(
+        "the figures contradict one another, as they do when other programs run: {}; measure \
+         again on an idle machine",
+        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Contradiction(Vec<Flaw>),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Names what fails.
+trait Measuring<T> {
+    fn measuring(self, what: &'static str) -> Result<T, Error>;
+}
+
+impl<T> Measuring<T> for io::Result<T> {
+    fn measuring(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|source| Error::Measure { what, source })
+    }
+}
+
+/// Measures this machine: the CPUs that the calling thread may run on. Before each step
+/// `go_on` is told what comes; measuring ends if it says no.
+///
+/// # Errors
+/// Any [`Error`]. Nothing is left behind.
+pub fn calibrate(
+    effort: Effort,
+    go_on: &mut dyn FnMut(&'static str) -> bool,
+) -> Result<Description, Error> {
+    let host = Host::of_this_thread(Path::new("/sys/devices/system"))?;
+    let mut step = |what: &'static str| go_on(what).then_some(()).ok_or(Error::Interrupted);
+
+    step("lines of a core's own")?;
+    let hit = lines::hit(&host, effort).measuring("an access to an own line")?;
+    let update = lines::update(&host, effort).measuring("an update of an own line")?;
+    step("lines of other cores")?;
+    let between = lines::between(&host, effort).measuring("a line of another core")?;
+    step("lines that several cores read")?;
+    let slot = lines::slot(&host, effort).measuring("a line that several cores read")?;
+    step("memory")?;
+    let memory = memory::distances(&host, effort).measuring("memory")?;
+    step("zeroing and copying")?;
+    let zero = bulk::zero(&host, effort).measuring("zeroing")?;
+    let copy = bulk::copy(&host, effort).measuring("copying")?;
+    let node = bulk::node(&host, effort).measuring("copying on all cores")?;
+    step("threads of a core")?;
+    let shared_speed = threads::shared_speed(&host, effort).measuring("threads of a core")?;
+    step("entering the kernel")?;
+    let syscall = entry::syscall(&host, effort).measuring("a system call")?;
+    let trap = entry::trap(&host, effort).measuring("a trap")?;
+    step("sleeping and waking")?;
+    let sleep = sleep::prices(&host, effort).measuring("sleeping and waking")?;
+    step("shootdowns")?;
+    let flush = flush::prices(&host, effort).measuring("shootdowns")?;
+
+    let topology = host.topology()?;
+    let or_assumed = |time: Option<Time>, ns: f64, why: &str| {
+        time.unwrap_or_else(|| Time::new(rounds::shortened(ns), format!("assumed: {why}")))
+    };
+    // A hit takes four or five cycles on the processors of today.
+    let cycle = hit.ns / 4.5;
+    let description = Description {
+        title: format!("{}: {}", host.model(), plural_of(&topology)),
+        notes: format!(
+            "Written by vellum calibrate {} on {}{}. Medians of rounds; the ranges are those of \
+             the rounds.",
+            env!("CARGO_PKG_VERSION"),
+            host.kernel(),
+            match effort {
+                Effort::Full => "",
+                Effort::Quick => ", QUICKLY: the figures are no good",
+            }
+        ),
+        lines: Lines {
+            slot: or_assumed(
+                slot,
+                13.0 * cycle,
+                "a cache serves a line in about 13 cycles",
+            ),
+            hit,
+            update,
+            sibling: between.sibling,
+            cluster: between.cluster,
+            socket: between.socket,
+            board: between.board,
+            system: None,
+        },
+        memory: Memory {
+            own: memory.own,
+            socket: memory.socket,
+            board: memory.board,
+            system: None,
+        },
+        bandwidth: Bandwidth { zero, copy, node },
+        processor: Processor {
+            work: Time::new(
+                rounds::shortened(8.0 * cycle),
+                "assumed: eight instructions between accesses, one a cycle, and 4.5 cycles to a hit",
+            ),
+            store_buffer: Count::new(56.0, "assumed: processors of today have 44 to 72 entries"),
+            shared_speed: shared_speed.map(|(share, source)| Share::new(share, source)),
+        },
+        flush: FlushPrices {
+            send: flush.send,
+            arrive: flush.arrive,
+            handle: flush.handle,
+            page: flush.page,
+            full: Time::new(
+                700.0,
+                "assumed: what Hansen, linux-mm 2014-02, found in a kernel build",
+            ),
+            full_from: Count::new(
+                34.0,
+                "assumed: Linux forgets up to 33 pages one by one unless told otherwise",
+            ),
+        },
+        system: SystemPrices {
+            trap: or_assumed(
+                trap,
+                5.0 * syscall.ns,
+                "about five system calls; there is no fault here that is answered at once",
+            ),
+            syscall,
+            sleep: sleep.sleep,
+            wake: sleep.wake,
+            wake_latency: sleep.wake_latency,
+        },
+        topology,
+    };
+    match description.flaws() {
+        flaws if flaws.is_empty() => Ok(description),
+        flaws => Err(Error::Contradiction(flaws)),
+    }
+}
+
+/// "48 cores, 96 threads".
+fn plural_of(topology: &vellum_description::Topology) -> String {
+    let cores = topology.cores_per_cluster
+        * topology.clusters_per_socket
+        * topology.sockets_per_board
+        * topology.boards;
+    let s = if cores == 1 { "" } else { "s" };
+    match topology.threads_per_core {
+        1 => format!("{cores} core{s}"),
+        threads => format!("{cores} core{s}, {} threads", cores * threads),
+    }
+}

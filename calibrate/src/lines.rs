@@ -1,0 +1,209 @@
+//! Cache lines: a core's own, another core's, and those that several read.
+
+use std::hint::{black_box, spin_loop};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use vellum_description::Time;
+
+use crate::Effort;
+use crate::host::{Host, HostCpu, pin};
+use crate::rounds::{Rounds, nanoseconds};
+
+/// Keeps a value out of other values' lines, and out of the lines that are fetched along
+/// with them.
+#[repr(align(256))]
+struct Alone<T>(T);
+
+/// Pairs of CPUs that are measured for each distance.
+const PAIRS: usize = 8;
+
+pub(crate) fn hit(host: &Host, effort: Effort) -> io::Result<Time> {
+    const LOADS: u32 = 1 << 18;
+    // 16 KiB, in a circle with a stride that no prefetcher expects.
+    const ITEMS: usize = 2048;
+    pin(host.first().cpu)?;
+    let next: Vec<usize> = (0..ITEMS).map(|place| (place + 1237) % ITEMS).collect();
+    let rounds = Rounds::take(effort, 25, || {
+        let mut place = 0;
+        let all = nanoseconds(|| {
+            for _ in 0..LOADS {
+                place = next[black_box(place)];
+            }
+        });
+        black_box(place);
+        all / f64::from(LOADS)
+    });
+    Ok(rounds.time("loads that depend on one another, in 16 KiB"))
+}
+
+pub(crate) fn update(host: &Host, effort: Effort) -> io::Result<Time> {
+    const UPDATES: u32 = 1 << 17;
+    pin(host.first().cpu)?;
+    let word = Alone(AtomicU64::new(0));
+    let rounds = Rounds::take(effort, 25, || {
+        let all = nanoseconds(|| {
+            for _ in 0..UPDATES {
+                word.0.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        all / f64::from(UPDATES)
+    });
+    Ok(rounds.time("additions to one word"))
+}
+
+/// Lines of other cores, by distance; a distance that there is not has no figure.
+pub(crate) struct Between {
+    pub sibling: Option<Time>,
+    pub cluster: Option<Time>,
+    pub socket: Option<Time>,
+    pub board: Option<Time>,
+}
+
+pub(crate) fn between(host: &Host, effort: Effort) -> io::Result<Between> {
+    let at = |holds: fn(HostCpu, HostCpu) -> bool| -> io::Result<Option<Time>> {
+        let pairs = host.pairs(PAIRS, holds);
+        if pairs.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for &(one, other) in &pairs {
+            all.extend(ping_pong(one.cpu, other.cpu, effort)?);
+        }
+        let count = pairs.len();
+        let s = if count == 1 { "" } else { "s" };
+        Ok(Some(Rounds::of(all).time(&format!(
+            "compare-and-swap ping-pong one way, {count} pair{s} of CPUs"
+        ))))
+    };
+    Ok(Between {
+        sibling: at(|a, b| a.core == b.core)?,
+        cluster: at(|a, b| a.core != b.core && a.cluster == b.cluster)?,
+        socket: at(|a, b| a.cluster != b.cluster && a.socket == b.socket)?,
+        board: at(|a, b| a.socket != b.socket)?,
+    })
+}
+
+/// Two CPUs count up one word in turn: nanoseconds of a turn, round by round.
+fn ping_pong(one: usize, other: usize, effort: Effort) -> io::Result<Vec<f64>> {
+    const TURNS: u64 = 4000;
+    let rounds: u64 = match effort {
+        Effort::Full => 25,
+        Effort::Quick => 3,
+    };
+    let word = Alone(AtomicU64::new(0));
+    let all = (rounds + 1) * TURNS;
+    // Takes the turns of one parity.
+    let turn = |mut value: u64| {
+        let end = value + all;
+        let mut begun = Instant::now();
+        let mut times = Vec::new();
+        while value < end {
+            while word
+                .0
+                .compare_exchange(value, value + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                spin_loop();
+            }
+            value += 2;
+            if value % TURNS < 2 {
+                times.push(begun.elapsed().as_nanos() as f64 / TURNS as f64);
+                begun = Instant::now();
+            }
+        }
+        times
+    };
+    thread::scope(|scope| {
+        let second = scope.spawn(|| pin(other).map(|()| turn(1)));
+        let first = scope.spawn(|| pin(one).map(|()| turn(0)));
+        // A thread that cannot be pinned would leave the other waiting, but both are
+        // pinned to CPUs that this process may use.
+        let times = first
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        second
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        // The first round brings caches and clocks up to speed.
+        Ok(times.into_iter().skip(1).collect())
+    })
+}
+
+/// How much later each further reader has a line that was just written. With fewer than
+/// three cores in a cluster there is no such figure.
+pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
+    const WRITES: u64 = 2000;
+    const MOST_READERS: usize = 7;
+    let first = host.first();
+    let mut cores = std::collections::BTreeSet::from([first.core]);
+    let others = host
+        .cpus()
+        .iter()
+        .filter(|cpu| cpu.cluster == first.cluster);
+    let readers: Vec<usize> = others
+        .filter(|cpu| cores.insert(cpu.core))
+        .map(|cpu| cpu.cpu)
+        .take(MOST_READERS)
+        .collect();
+    if readers.len() < 2 {
+        return Ok(None);
+    }
+    let per_write = |readers: &[usize]| -> io::Result<f64> {
+        let word = Alone(AtomicU64::new(0));
+        let seen: Vec<Alone<AtomicU64>> =
+            readers.iter().map(|_| Alone(AtomicU64::new(0))).collect();
+        thread::scope(|scope| {
+            let threads: Vec<_> = readers
+                .iter()
+                .zip(&seen)
+                .map(|(&cpu, seen)| {
+                    let word = &word;
+                    scope.spawn(move || {
+                        let pinned = pin(cpu);
+                        for value in 1..=WRITES {
+                            while word.0.load(Ordering::Acquire) < value {
+                                spin_loop();
+                            }
+                            seen.0.store(value, Ordering::Release);
+                        }
+                        pinned
+                    })
+                })
+                .collect();
+            pin(first.cpu)?;
+            let all = nanoseconds(|| {
+                for value in 1..=WRITES {
+                    word.0.store(value, Ordering::Release);
+                    for seen in &seen {
+                        while seen.0.load(Ordering::Acquire) < value {
+                            spin_loop();
+                        }
+                    }
+                }
+            });
+            for thread in threads {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            Ok(all / WRITES as f64)
+        })
+    };
+    let rounds = match effort {
+        Effort::Full => 15,
+        Effort::Quick => 3,
+    };
+    let mut slots = Vec::new();
+    for _ in 0..rounds {
+        let (alone, all) = (per_write(&readers[..1])?, per_write(&readers)?);
+        // Each reader more also answers in a line of its own, which overlaps.
+        slots.push(((all - alone) / (readers.len() - 1) as f64 / 2.0).max(0.1));
+    }
+    Ok(Some(Rounds::of(slots).time(&format!(
+        "half of what each reader more adds to a round of one writer and 1 or {} readers",
+        readers.len()
+    ))))
+}

@@ -1,0 +1,127 @@
+//! Memory of the host: mapped for measuring, and how long a line of it takes.
+
+use std::hint::black_box;
+use std::io;
+use std::ptr::NonNull;
+use std::slice;
+
+use vellum_description::Time;
+
+use crate::Effort;
+use crate::host::{Host, HostCpu, pin};
+use crate::rounds::{Rounds, nanoseconds};
+
+/// Private memory of a size, all of it there.
+pub(crate) struct Mapping {
+    start: NonNull<u64>,
+    bytes: usize,
+}
+
+// SAFETY: it owns the memory, and gives it out by `&mut self` only.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Memory of the node of the calling thread, which touches it first; of large pages
+    /// if the kernel gives any. `bytes` is not 0.
+    pub fn touched(bytes: usize) -> io::Result<Mapping> {
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: new memory at a place that the kernel chooses.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start: NonNull<u64> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range was mapped above. Without large pages it works, too.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        let mut mapping = Mapping { start, bytes };
+        mapping.words().fill(1);
+        Ok(mapping)
+    }
+
+    pub fn words(&mut self) -> &mut [u64] {
+        // SAFETY: mapped, aligned to a page, initialized by the kernel to zero, ours
+        // alone as long as `self` is borrowed, and unmapped only by `drop`.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes / 8) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Bytes that no cache holds.
+pub(crate) fn beyond_caches(host: &Host, effort: Effort) -> usize {
+    match effort {
+        Effort::Full => (8 * host.last_cache_bytes()).clamp(128 << 20, 1 << 30),
+        Effort::Quick => 8 << 20,
+    }
+}
+
+/// Memory by distance; a distance that there is not has no figure.
+pub(crate) struct Distances {
+    pub own: Time,
+    pub socket: Option<Time>,
+    pub board: Option<Time>,
+}
+
+pub(crate) fn distances(host: &Host, effort: Effort) -> io::Result<Distances> {
+    let at = |holds: fn(HostCpu, HostCpu) -> bool| -> io::Result<Option<Time>> {
+        match host.pairs(1, holds).first() {
+            Some(&(reader, home)) => latency(host, effort, reader, home).map(Some),
+            None => Ok(None),
+        }
+    };
+    let first = host.first();
+    Ok(Distances {
+        own: latency(host, effort, first, first)?,
+        socket: match host
+            .topology()
+            .is_ok_and(|topology| topology.nodes_per_socket > 1)
+        {
+            true => at(|a, b| a.node != b.node && a.socket == b.socket)?,
+            false => None,
+        },
+        board: at(|a, b| a.socket != b.socket)?,
+    })
+}
+
+/// Loads by `reader` of lines of `home`'s node, each of which tells where the next is.
+fn latency(host: &Host, effort: Effort, reader: HostCpu, home: HostCpu) -> io::Result<Time> {
+    const LOADS: u32 = 100_000;
+    const LINE: usize = 8;
+    pin(home.cpu)?;
+    let mut mapping = Mapping::touched(beyond_caches(host, effort))?;
+    let words = mapping.words();
+    let lines = words.len() / LINE;
+    // A circle through all lines in random order (Sattolo).
+    let mut random = fastrand::Rng::with_seed(1);
+    for line in 0..lines {
+        words[line * LINE] = (line * LINE) as u64;
+    }
+    for line in (1..lines).rev() {
+        words.swap(line * LINE, random.usize(..line) * LINE);
+    }
+    pin(reader.cpu)?;
+    let mut place = 0;
+    let rounds = Rounds::take(effort, 15, || {
+        let all = nanoseconds(|| {
+            for _ in 0..LOADS {
+                place = words[black_box(place)] as usize;
+            }
+        });
+        all / f64::from(LOADS)
+    });
+    black_box(place);
+    Ok(rounds.time(&format!(
+        "loads that depend on one another, in random order in {} MiB of node {}, by CPU {}",
+        mapping.bytes >> 20,
+        home.node,
+        reader.cpu
+    )))
+}

@@ -1,0 +1,39 @@
+//! A description as the text of its file.
+
+use std::fmt;
+
+use super::Description;
+
+/// A string as TOML has it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+impl fmt::Display for Description {
+    /// The text that [`Description::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topology = &self.topology;
+        writeln!(f, "title = {}", quoted(&self.title))?;
+        writeln!(f, "notes = {}", quoted(&self.notes))?;
+        writeln!(f, "\n[topology]")?;
+        writeln!(f, "threads_per_core = {}", topology.threads_per_core)?;
+        writeln!(f, "cores_per_cluster = {}", topology.cores_per_cluster)?;
+        writeln!(f, "clusters_per_socket = {}", topology.clusters_per_socket)?;
+        writeln!(f, "sockets_per_board = {}", topology.sockets_per_board)?;
+        writeln!(f, "boards = {}", topology.boards)?;
+        writeln!(f, "nodes_per_socket = {}", topology.nodes_per_socket)?;
+        writeln!(f, "source = {}", quoted(&topology.source))?;
+        let mut table = "";
+        for (path, figure) in self.figures() {
+            let (of, key) = path.split_once('.').unwrap_or(("", path));
+            if of != table {
+                writeln!(f, "\n[{of}]")?;
+                table = of;
+            }
+            let (unit, value) = (figure.unit(), figure.value());
+            let source = quoted(figure.source());
+            writeln!(f, "{key} = {{ {unit} = {value}, source = {source} }}")?;
+        }
+        Ok(())
+    }
+}

@@ -91,7 +91,7 @@ fn tables(arena: &Arc<Arena>) {
         let map = || {
             let mut page = range.start;
             while page < range.end {
-                let (table, _) = tables.lock_or_make(page).expect("a table");
+                let table = tables.lock_or_make(page, &mut 0).expect("a table");
                 let first = X86_64::index(page, 1);
                 let count = (512 - first).min((range.end.0 - page.0) as usize);
                 for step in 0..count {

@@ -104,9 +104,9 @@ impl<'m, F: Format> Case<'m, F> {
         if taken {
             return;
         }
-        let (table, _) = self
+        let table = self
             .tables
-            .lock_or_make_at(Vpn(page), level)
+            .lock_or_make_at(Vpn(page), level, &mut 0)
             .expect("tables");
         let index = F::index(Vpn(page), level);
         if table.load(index) != 0 {

@@ -100,7 +100,8 @@ impl PageTables for View<'_> {
             let mapped = cursor.map(Vpn(page), leaf(frame, 1)).expect("a table");
             assert!(mapped, "the page is mapped already");
         } else {
-            let (table, _) = self.tables.lock_or_make(Vpn(page)).expect("a table");
+            let table = self.tables.lock_or_make(Vpn(page), &mut 0);
+            let table = table.expect("a table");
             fill(&table, page, 1, frame);
         }
     }
@@ -108,7 +109,8 @@ impl PageTables for View<'_> {
     fn map_range(&mut self, page: u64, frame: u64, pages: u64) {
         let mut done = 0;
         while done < pages {
-            let (table, _) = self.tables.lock_or_make(Vpn(page + done)).expect("a table");
+            let table = self.tables.lock_or_make(Vpn(page + done), &mut 0);
+            let table = table.expect("a table");
             let first = X86_64::index(Vpn(page + done), 1);
             let count = (X86_64::ENTRIES - first).min((pages - done) as usize);
             for step in 0..count {
@@ -167,8 +169,8 @@ impl PageTables for View<'_> {
             let table = cursor.find_or_make(Vpn(page), 2).expect("a table");
             fill(table, page, 2, frame);
         } else {
-            let made = self.tables.lock_or_make_at(Vpn(page), 2);
-            let (table, _) = made.expect("a table");
+            let table = self.tables.lock_or_make_at(Vpn(page), 2, &mut 0);
+            let table = table.expect("a table");
             fill(&table, page, 2, frame);
         }
     }
@@ -200,7 +202,7 @@ fn life(memory: &Memory, source: &dyn TablePages<Board>, pin: &Pin<'_>) {
             Gather::new(memory, source, pin, nobody()),
         )
     };
-    let (table, _) = tables.lock_or_make(Vpn(FIRST)).expect("a table");
+    let table = tables.lock_or_make(Vpn(FIRST), &mut 0).expect("a table");
     fill(&table, FIRST, 1, FIRST);
     drop(table);
     let table = tables.lock(Vpn(FIRST)).expect("mapped");

@@ -116,7 +116,7 @@ pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
 pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
-pub(crate) use runs::{NewPages, RUN_PAGES, run_length};
+pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
 
 use crate::frame::Site;
 use crate::slab::Item;

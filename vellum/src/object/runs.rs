@@ -27,6 +27,16 @@ pub(crate) enum NewPages {
     ToFill,
 }
 
+/// Frames of nobody else's that are to become pages of an object.
+pub(crate) struct NewRun<'a> {
+    /// The object's handle.
+    pub(crate) object: u32,
+    /// The index of the first page; the others follow.
+    pub(crate) first: u64,
+    pub(crate) frames: &'a [Pfn],
+    pub(crate) pages: NewPages,
+}
+
 /// Frames of pages in a row, those of one node of the radix tree at most.
 pub(crate) struct PageRun {
     frames: [Pfn; RUN_PAGES],
@@ -165,9 +175,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// Puts frames of nobody else's into the cache at `first` and after it, up to the first
-    /// page that is there already; takes all of them over. Returns how many there was
-    /// room for.
+    /// Puts the run's frames into the cache, up to the first page that is there already;
+    /// takes all of them over. Returns how many there was room for.
     ///
     /// # Errors
     /// [`CacheError`] if a node could not be had. None was put there.
@@ -175,11 +184,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        handle: u32,
-        first: u64,
-        frames: &[Pfn],
-        pages: NewPages,
+        run: &NewRun<'_>,
     ) -> Result<usize, CacheError> {
+        let NewRun {
+            object: handle,
+            first,
+            frames,
+            pages,
+        } = *run;
         let object = self.get(handle);
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             self.drop_frames(memory, pin, object, frames);

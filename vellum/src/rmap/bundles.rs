@@ -252,7 +252,7 @@ impl Bundles {
             };
         }
         let mut gone = Gone::default();
-        let outcome = self.walk(&mut bundle, visit, frame, addresses, &mut gone);
+        let outcome = self.walk(&mut bundle, visit, addresses, &mut gone);
         drop(bundle);
         self.give_back(visit.env.pin, gone);
         outcome
@@ -262,14 +262,13 @@ impl Bundles {
         &self,
         bundle: &mut Bundle<'_, Arena<Member>>,
         visit: &mut BundleVisit<'_, P, F, S>,
-        frame: &Frame,
         addresses: impl Fn(usize) -> Option<Vpn>,
         gone: &mut Gone,
     ) -> Outcome {
         while visit.progress.wanted > 0 {
             let at = visit.progress.next;
             if bundle.space(at) != 0 {
-                match self.look(bundle, visit, frame, at, &addresses, gone) {
+                match self.look(bundle, visit, at, &addresses, gone) {
                     Look::Contended => return Outcome::Again,
                     Look::Enough => return Outcome::Done,
                     Look::Found | Look::Nothing => {}
@@ -289,12 +288,12 @@ impl Bundles {
         &self,
         bundle: &mut Bundle<'_, Arena<Member>>,
         visit: &mut BundleVisit<'_, P, F, S>,
-        frame: &Frame,
         at: u32,
         addresses: &impl Fn(usize) -> Option<Vpn>,
         gone: &mut Gone,
     ) -> Look {
         let env = visit.env;
+        let frame = env.memory.frame(visit.page);
         for page in (0..).map_while(addresses) {
             let Some(pte) = visit.topology.leaf(env.pin, bundle.space(at), page) else {
                 visit.report.false_probes += 1;

@@ -116,7 +116,7 @@ impl<'a, R: ReverseMap<Region = (), Space = ()>> Listed<'a, R> {
             site: Site::ChainNode,
             after: 0,
         }));
-        let (table, _) = self.tables.lock_or_make(Vpn(page)).unwrap();
+        let table = self.tables.lock_or_make(Vpn(page), &mut 0).unwrap();
         let index = X86_64::index(Vpn(page), 1);
         table.fill(
             index,
@@ -164,7 +164,7 @@ impl<'a, R: ReverseMap<Region = (), Space = ()>> Listed<'a, R> {
 
     fn shift(&mut self, place: usize, to: u64) {
         let from = Vpn(self.model[place]);
-        let (target, _) = self.tables.lock_or_make(Vpn(to)).unwrap();
+        let target = self.tables.lock_or_make(Vpn(to), &mut 0).unwrap();
         let target_pte = target.pte(X86_64::index(Vpn(to), 1));
         drop(target);
         let source = self.tables.lock(from).unwrap();
@@ -396,7 +396,7 @@ fn partial_finds_an_objects_entries_through_its_regions() {
     frame.set_kind(Kind::Object);
     frame.set_owner(5);
     let map = |at: u64, pfn| {
-        let (table, _) = tables.lock_or_make(Vpn(at)).unwrap();
+        let table = tables.lock_or_make(Vpn(at), &mut 0).unwrap();
         let leaf = X86_64::leaf(pfn, 1, Prot::READ, Marks::DIRTY);
         table.fill(X86_64::index(Vpn(at), 1), leaf);
         table.count_made(1);

@@ -2,6 +2,7 @@
 
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
+use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
@@ -51,8 +52,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let part = view.range.intersection(range);
             match advice {
                 Advice::DontNeed => {
-                    let region = self.region(handle);
-                    self.zap(pin, space, region, part, Users::Hardware, &mut gather);
+                    let zap = Zap {
+                        vm: self,
+                        pin,
+                        space,
+                        region: self.region(handle),
+                        users: Users::Hardware,
+                    };
+                    zap.range(part, &mut gather);
                 }
                 Advice::Free => self.mark_free(pin, space, part, &mut gather),
             }

@@ -12,6 +12,15 @@ use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
+/// A page that takes the place of another in one entry of a table.
+pub(super) struct Replaced {
+    pub(super) index: usize,
+    pub(super) old: Pfn,
+    pub(super) new: Pfn,
+    /// The entry that maps the new page.
+    pub(super) leaf: u64,
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A store hit a write-protected `entry` of a private mapping.
     pub(super) fn break_cow(
@@ -43,14 +52,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             let leaf = F::leaf(new, 1, fault.entered.region.prot(), Marks::DIRTY);
             let index = fault.index();
-            self.replace_page(
-                fault.pin,
-                fault.place(),
-                &table,
+            let replaced = Replaced {
                 index,
-                (old, new, leaf),
-                &mut ctx,
-            );
+                old,
+                new,
+                leaf,
+            };
+            self.replace_page(fault.pin, fault.place(), &table, &replaced, &mut ctx);
         }
         self.rmap.finish(&env, ctx);
         if !copied {
@@ -128,7 +136,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         FaultStep::Done(Resolved::Upgraded)
     }
 
-    /// Puts the copy in the place of `old`, whose reference passes to the
+    /// Puts the copy in the place of the old page, whose reference passes to the
     /// caller. No CPU uses the old page any more when the new one appears:
     /// otherwise one thread could go on reading the old one after another has
     /// stored to the new one and told it so.
@@ -137,10 +145,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         place: Place<'_, R::Region, R::Space>,
         table: &LockedTable<'_, F>,
-        index: usize,
-        (old, new, leaf): (Pfn, Pfn, u64),
+        replaced: &Replaced,
         ctx: &mut R::Ctx,
     ) {
+        let Replaced {
+            index,
+            old,
+            new,
+            leaf,
+        } = *replaced;
         let env = self.env(pin);
         let pte = table.pte(index);
         let page = table.page(index);

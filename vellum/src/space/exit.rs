@@ -3,6 +3,7 @@
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::unmap::DeadObjects;
+use super::zap::Zap;
 use crate::platform::{Flush, Platform};
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
@@ -70,8 +71,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let mut gather = self.gather_for(pin, nobody);
         for found in self.tree(space).walk(0) {
-            let region = found.item;
-            self.zap(pin, space, region, region.range(), Users::None, &mut gather);
+            let zap = Zap {
+                vm: self,
+                pin,
+                space,
+                region: found.item,
+                users: Users::None,
+            };
+            zap.range(found.item.range(), &mut gather);
         }
         drop(gather);
         self.retire_regions(pin, space, dead);

@@ -125,9 +125,10 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
             locked.fetch_behind(self.index());
             return Ok(locked);
         }
-        let (table, made) = self.tables().lock_or_make(self.page)?;
+        let mut made = 0;
+        let table = self.tables().lock_or_make(self.page, &mut made);
         self.count_tables(made);
-        Ok(table)
+        table
     }
 
     /// The table for the page, locked, if its entry is still empty.

@@ -9,32 +9,55 @@ use super::account::Resident;
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::region::{Region, RegionView, Traits};
+use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::ForkCopy;
 use crate::frame::{Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::{ReverseMap, Run};
+use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
-use crate::table::{Format, Gather, LockedTable, Span, Users};
+use crate::table::{Format, Gather, LockedTable, Marks, Span, Users};
 
 /// The counts of entries copied.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Copied {
     anonymous: u64,
     cached: u64,
     zero: u64,
 }
 
-/// One region on its way into the child.
-struct Copying<'a, R: ReverseMap> {
+/// A child being made, of a parent whose lock is ours and whose gates are closed.
+struct Fork<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
     parent: Live<'a, R>,
     child: Live<'a, R>,
+}
+
+/// The entries of one region on their way into the child.
+struct Copying<'a, P: Platform, F: Format, R: ReverseMap> {
+    fork: &'a Fork<'a, P, F, R>,
+    /// The child's region.
     region: &'a Region<R>,
     view: RegionView,
+    /// Who else may use the parent's entries meanwhile.
     users: Users,
+}
+
+/// A table's entries on their way into the child's table. Both are locked.
+struct TableCopy<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
+    copying: &'a Copying<'a, P, F, R>,
+    source: &'a Span<'a, F>,
+    target: &'a LockedTable<'a, F>,
+    /// Where the copies are.
+    place: Place<'a, R::Region, R::Space>,
+    ctx: &'a mut R::Ctx,
+    copied: Copied,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -77,7 +100,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .rmap
             .space_forked(&env, &parent.rmap, &child.rmap, child.handle());
         let copied = begun.and_then(|()| {
-            self.copy_regions(pin, parent, child, whole)
+            let fork = Fork {
+                vm: self,
+                pin,
+                parent,
+                child,
+            };
+            fork.copy_regions(whole)
                 .inspect_err(|_| self.tear_down(pin, child, dead))
         });
         self.open_gates(parent, whole);
@@ -88,71 +117,82 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.publish(child);
         Ok(child)
     }
+}
 
+impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
     /// Copies regions and entries. What was copied when it fails is in the
     /// child, for the caller to tear down.
-    fn copy_regions(
-        &self,
-        pin: &Pin<'_>,
-        parent: Live<'_, R>,
-        child: Live<'_, R>,
-        whole: PageRange,
-    ) -> Result<(), OutOfMemory> {
+    fn copy_regions(&self, whole: PageRange) -> Result<(), OutOfMemory> {
+        let (vm, pin, parent) = (self.vm, self.pin, self.parent);
         // Entries lose the right to store: flushed once, at the end or early.
-        let mut gather = self.gather(pin, parent);
+        let mut gather = vm.gather(pin, parent);
         // A CPU that is in here stores to no page of the parent, so if no
         // other has it loaded, and no other task could load it meanwhile,
         // nobody sets a dirty mark.
-        let is_alone = parent.users() == 1 && self.active(parent).has_no_other_than(pin.cpu());
+        let is_alone = parent.users() == 1 && vm.active(parent).has_no_other_than(pin.cpu());
         let users = if is_alone {
             Users::None
         } else {
             Users::Hardware
         };
-        self.for_regions(parent, whole, |handle, view| {
-            let spare = self.make_region(pin, child)?;
-            let region = spare.handle;
-            let forked = self.rmap.region_forked(
-                &self.env(pin),
-                self,
-                self.region_ref(handle),
-                self.region(region).region_ref_with(child.handle(), &view),
-            );
-            if let Err(error) = forked {
-                self.regions.free(pin, region);
-                return Err(error);
-            }
-            if view.object != 0 {
-                self.objects.hold(view.object);
-            }
-            let write = child.seq.write(pin);
-            self.link_region(pin, child, &write, spare, &view);
-            drop(write);
+        vm.for_regions(parent, whole, |handle, view| {
+            let region = self.copy_region(handle, &view)?;
             let copies =
-                view.traits.has(Traits::HAS_PRIVATE) || self.design.fork_copy == ForkCopy::All;
+                view.traits.has(Traits::HAS_PRIVATE) || vm.design.fork_copy == ForkCopy::All;
             if !copies {
                 return Ok(());
             }
             let copying = Copying {
-                parent,
-                child,
-                region: self.region(region),
+                fork: self,
+                region,
                 view,
                 users,
             };
-            self.copy_entries(pin, &copying, &mut gather)
+            copying.entries(&mut gather)
         })
     }
 
-    fn copy_entries(
+    /// Gives the child a region like one of the parent's, in which nothing is
+    /// mapped yet.
+    fn copy_region(
         &self,
-        pin: &Pin<'_>,
-        copying: &Copying<'_, R>,
-        gather: &mut Gather<'_, P>,
-    ) -> Result<(), OutOfMemory> {
-        let from = self.tables(pin, copying.parent);
-        let to = self.tables(pin, copying.child);
-        for span in from.spans(copying.view.range) {
+        handle: RegionHandle<R>,
+        view: &RegionView,
+    ) -> Result<&Region<R>, OutOfMemory> {
+        let (vm, pin, child) = (self.vm, self.pin, self.child);
+        let spare = vm.make_region(pin, child)?;
+        let region = vm.region(spare.handle);
+        let forked = vm.rmap.region_forked(
+            &vm.env(pin),
+            vm,
+            vm.region_ref(handle),
+            region.region_ref_with(child.handle(), view),
+        );
+        if let Err(error) = forked {
+            vm.regions.free(pin, spare.handle);
+            return Err(error);
+        }
+        if view.object != 0 {
+            vm.objects.hold(view.object);
+        }
+        let write = child.seq.write(pin);
+        vm.link_region(pin, child, &write, (spare, view));
+        drop(write);
+        Ok(region)
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
+    fn entries(&self, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+        let Fork {
+            vm,
+            pin,
+            parent,
+            child,
+        } = *self.fork;
+        let from = vm.tables(pin, parent);
+        let to = vm.tables(pin, child);
+        for span in from.spans(self.view.range) {
             // Counts this region's entries. The table's own count includes those of
             // other regions, and a child's table made for them would stay empty.
             let entries = span.first..span.first + span.count;
@@ -164,156 +204,141 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 continue;
             }
             drop(span);
-            let env = self.env(pin);
+            let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
-            let prepared = self.rmap.prepare(&env, &mut ctx, live);
-            let (target, made) = match prepared.and_then(|()| to.lock_or_make_at(first, level)) {
-                Ok(found) => found,
+            let prepared = vm.rmap.prepare(&env, &mut ctx, live);
+            let mut made = 0;
+            let found = prepared.and_then(|()| to.lock_or_make_at(first, level, &mut made));
+            vm.count_tables(pin, child, made, 0);
+            let target = match found {
+                Ok(target) => target,
                 Err(error) => {
-                    self.rmap.finish(&env, ctx);
+                    vm.rmap.finish(&env, ctx);
                     return Err(error);
                 }
             };
-            self.count_tables(pin, copying.child, made, 0);
             // The space's lock is ours and the gates are closed: only truncation
             // may have emptied the table meanwhile, and then unlinked it.
             let Some(table) = from.lock(first) else {
-                self.leave_table(pin, copying.child, target);
-                self.rmap.finish(&env, ctx);
+                vm.leave_table(pin, child, target);
+                vm.rmap.finish(&env, ctx);
                 continue;
             };
             let end =
-                copying.view.range.end.min(Vpn(first.0
+                self.view.range.end.min(Vpn(first.0
                     + (F::ENTRIES as u64 - F::index(first, level) as u64) * F::pages_at(level)));
             let source = Span {
                 first: F::index(first, level),
                 count: (end.0 - first.0).div_ceil(F::pages_at(level)) as usize,
                 table,
             };
-            let result = self.copy_span(pin, copying, &source, &target, &mut ctx, gather);
+            let copy = TableCopy {
+                vm,
+                pin,
+                copying: self,
+                source: &source,
+                target: &target,
+                place: self.region.place(child),
+                ctx: &mut ctx,
+                copied: Copied::default(),
+            };
+            let result = copy.run(gather);
             drop(source);
             if target.live() == 0 {
-                self.leave_table(pin, copying.child, target);
+                vm.leave_table(pin, child, target);
             } else {
                 drop(target);
             }
-            self.rmap.finish(&env, ctx);
+            vm.rmap.finish(&env, ctx);
             result?;
         }
         Ok(())
     }
 
-    fn copy_span(
+    /// Gives the child its own copy of the page that `entry` maps at `index`, `old`,
+    /// which somebody has pinned.
+    #[cold]
+    fn pinned(
         &self,
-        pin: &Pin<'_>,
-        copying: &Copying<'_, R>,
-        source: &Span<'_, F>,
+        index: usize,
+        (old, entry): (Pfn, u64),
         target: &LockedTable<'_, F>,
         ctx: &mut R::Ctx,
-        gather: &mut Gather<'_, P>,
     ) -> Result<(), OutOfMemory> {
-        let mut copied = Copied::default();
+        let Fork { vm, pin, child, .. } = *self.fork;
+        let page = target.page(index);
+        let new = vm.memory.alloc(pin, Request::page(Site::ForkCopy))?;
+        vm.memory.copy(pin, old, new);
+        vm.own_privately(vm.memory.frame(new), child.handle(), page);
+        let run = Run::single(new, target.pte(index), page);
+        let place = self.region.place(child);
+        vm.rmap.add(&vm.env(pin), ctx, &run, place, true);
+        target.fill(index, F::leaf(new, 1, F::prot(entry, 1), F::marks(entry)));
+        vm.note_inserted(pin, new, Inserted::Anonymous);
+        Ok(())
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, P, F, R> {
+    /// Copies the entries, those before the first that cannot be copied if one
+    /// cannot, and counts them.
+    fn run(mut self, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+        let (vm, pin, child) = (self.vm, self.pin, self.copying.fork.child);
         let mut result = Ok(());
-        let env = self.env(pin);
-        for index in self.live_entries(&env, source) {
-            result = self.copy_entry(
-                pin,
-                copying,
-                source,
-                index,
-                target,
-                ctx,
-                gather,
-                &mut copied,
-            );
+        for index in vm.live_entries(&vm.env(pin), self.source) {
+            result = self.entry(index, gather);
             if result.is_err() {
                 break;
             }
         }
+        let copied = self.copied;
         let total = copied.anonymous + copied.cached + copied.zero;
-        target.count_made(total as u32);
-        self.events(pin).fork_entries.add(total);
-        let child = copying.child;
-        self.count_resident(pin, child, Resident::Anonymous, copied.anonymous);
-        self.count_resident(pin, child, Resident::Zero, copied.zero);
+        self.target.count_made(total as u32);
+        vm.events(pin).fork_entries.add(total);
+        vm.count_resident(pin, child, Resident::Anonymous, copied.anonymous);
+        vm.count_resident(pin, child, Resident::Zero, copied.zero);
         if copied.cached != 0 {
-            let kind = self.cache_kind(copying.view.object);
-            self.count_resident(pin, child, kind, copied.cached);
+            let kind = vm.cache_kind(self.copying.view.object);
+            vm.count_resident(pin, child, kind, copied.cached);
         }
         result
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one copied entry")]
     #[inline]
-    fn copy_entry(
-        &self,
-        pin: &Pin<'_>,
-        copying: &Copying<'_, R>,
-        source: &Span<'_, F>,
-        index: usize,
-        target: &LockedTable<'_, F>,
-        ctx: &mut R::Ctx,
-        gather: &mut Gather<'_, P>,
-        copied: &mut Copied,
-    ) -> Result<(), OutOfMemory> {
-        let entry = source.table.load(index);
-        let level = source.table.level();
-        let pfn = F::frame(entry, level);
-        if pfn == self.zero_page {
+    fn entry(&mut self, index: usize, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+        let (vm, pin, copying) = (self.vm, self.pin, self.copying);
+        let (source, target) = (&self.source.table, self.target);
+        let entry = source.load(index);
+        let pfn = F::frame(entry, source.level());
+        if pfn == vm.zero_page {
             target.fill(index, entry);
-            copied.zero += 1;
+            self.copied.zero += 1;
             return Ok(());
         }
-        let frame = self.memory.frame(pfn);
-        let page = source.table.page(index);
+        let frame = vm.memory.frame(pfn);
+        let page = source.page(index);
         let is_private = frame.kind() == Kind::Anonymous;
         if is_private && frame.counts().pins() > 0 {
-            return self.copy_pinned(pin, copying, pfn, page, index, entry, target, ctx, copied);
+            copying.pinned(index, (pfn, entry), target, self.ctx)?;
+            self.copied.anonymous += 1;
+            return Ok(());
         }
         frame.add_mapping().ok_or(OutOfMemory)?;
         let run = Run::single(pfn, target.pte(index), page);
-        let place = copying.region.place(copying.child);
-        self.rmap.duplicate(&self.env(pin), ctx, &run, place);
+        vm.rmap.duplicate(&vm.env(pin), self.ctx, &run, self.place);
         if copying.view.is_shared() || !F::is_writable(entry) {
             // A shared page is written by both; marks stay with the parent.
-            target.fill(index, F::with_marks(entry, crate::table::Marks::ACCESSED));
+            target.fill(index, F::with_marks(entry, Marks::ACCESSED));
         } else {
-            let (_, protected) = source.table.update(index, copying.users, F::write_protect);
+            let (_, protected) = source.update(index, copying.users, F::write_protect);
             gather.stale(page);
             target.fill(index, protected);
         }
         if is_private {
-            copied.anonymous += 1;
+            self.copied.anonymous += 1;
         } else {
-            copied.cached += 1;
+            self.copied.cached += 1;
         }
-        Ok(())
-    }
-
-    /// Gives the child its own copy of a page that somebody has pinned.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one copied entry")]
-    #[cold]
-    fn copy_pinned(
-        &self,
-        pin: &Pin<'_>,
-        copying: &Copying<'_, R>,
-        old: Pfn,
-        page: Vpn,
-        index: usize,
-        entry: u64,
-        target: &LockedTable<'_, F>,
-        ctx: &mut R::Ctx,
-        copied: &mut Copied,
-    ) -> Result<(), OutOfMemory> {
-        let new = self.memory.alloc(pin, Request::page(Site::ForkCopy))?;
-        self.memory.copy(pin, old, new);
-        self.own_privately(self.memory.frame(new), copying.child.handle(), page);
-        let run = Run::single(new, target.pte(index), page);
-        let place = copying.region.place(copying.child);
-        self.rmap.add(&self.env(pin), ctx, &run, place, true);
-        target.fill(index, F::leaf(new, 1, F::prot(entry, 1), F::marks(entry)));
-        self.note_inserted(pin, new, Inserted::Anonymous);
-        copied.anonymous += 1;
         Ok(())
     }
 }

@@ -124,18 +124,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let limits = space.limits.get();
         let allowed = view.traits.has(Traits::GROWS_DOWN)
             && view.object == 0
+            && view.offset >= growth
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self.check_limits(space, growth, 0).is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);
         }
-        let offset = view
-            .offset
-            .checked_sub(growth)
-            .ok_or(FaultError::NoRegion)?;
         let write = space.seq.write(pin);
-        self.resize_region(pin, space, &write, handle, range, offset);
+        self.resize_region(pin, space, &write, handle, range);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::error::{FaultError, MapError};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
-use super::unmap::DeadObjects;
+use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -166,9 +166,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let spare = self.make_region(pin, space)?;
             let region = spare.handle;
             let link = |write: &SeqWrite<'_>| {
-                self.link_region(pin, space, write, spare, &view);
+                self.link_region(pin, space, write, (spare, &view));
             };
-            if let Err(error) = self.unmap_and(pin, space, (spot, range), dead, link) {
+            let unmapping = Unmapping {
+                vm: self,
+                pin,
+                space,
+                range,
+            };
+            if let Err(error) = unmapping.run(spot, dead, link) {
                 self.regions.free(pin, region);
                 return Err(error);
             }
@@ -186,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             after.start == range.end.0 && Self::continues(&view, &after.item.view())
         });
         let spare = self.make_region(pin, space)?;
-        self.link_region_at(spot, pin, space, &space.seq.write(pin), spare, &view);
+        self.link_region_at(spot, pin, space, &space.seq.write(pin), (spare, &view));
         if is_continued {
             self.merge_at(pin, space, range.end);
         }
@@ -261,7 +267,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: view.range.end,
         };
         let write = space.seq.write(pin);
-        self.resize_region(pin, space, &write, left, range, left_view.offset);
+        self.resize_region(pin, space, &write, left, range);
         drop(write);
         // The region's own user keeps the object; the new one's is not needed.
         if view.object != 0 {

@@ -115,11 +115,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         write: &SeqWrite<'_>,
-        spare: Spare<'_, R>,
-        view: &RegionView,
+        (spare, view): (Spare<'_, R>, &RegionView),
     ) {
         let spot = self.tree(space).spot(view.range.start.0);
-        self.link_region_at(spot, pin, space, write, spare, view);
+        self.link_region_at(spot, pin, space, write, (spare, view));
     }
 
     /// The same at the spot where its range begins.
@@ -130,8 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         _write: &SeqWrite<'_>,
-        Spare { handle, room }: Spare<'_, R>,
-        view: &RegionView,
+        (Spare { handle, room }, view): (Spare<'_, R>, &RegionView),
     ) {
         let region = self.region(handle);
         region.set(space.handle(), view);
@@ -266,8 +264,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (view.object != 0 && self.objects.release(view.object)).then_some(view.object)
     }
 
-    /// Changes which pages a region holds; `offset` belongs to the new start.
-    /// The region keeps its place among the others.
+    /// Changes which pages a region holds; each that it has before and after shows
+    /// the same. The region keeps its place among the others.
     pub(super) fn resize_region(
         &self,
         pin: &Pin<'_>,
@@ -275,10 +273,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         _write: &SeqWrite<'_>,
         handle: RegionHandle<R>,
         range: PageRange,
-        offset: u64,
     ) {
         let region = self.region(handle);
         let view = region.view();
+        let moved = range.start.0.wrapping_sub(view.range.start.0);
+        let offset = view.offset.wrapping_add(moved);
         let grows = range.pages() > view.range.pages();
         // A fault that saw the new start with the old offset would give its
         // page the linear index of another.

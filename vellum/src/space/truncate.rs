@@ -19,6 +19,7 @@ use super::account::Resident;
 use super::error::{FileError, MapError};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
+use super::zap::Zap;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
@@ -333,11 +334,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let is_copy =
             |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
+        let zap = Zap {
+            vm: self,
+            pin,
+            space,
+            region,
+            users: Users::Hardware,
+        };
         let tables = self.tables(pin, space);
         for span in tables.spans(range) {
             let gather = lost.get_or_insert_with(|| self.gather(pin, space));
-            let users = Users::Hardware;
-            let rest = self.zap_span(pin, space, region, &span, users, gather, is_copy);
+            let rest = zap.span(&span, gather, is_copy);
             tables.unlink_if_empty(span.table, gather);
             if rest.is_some() {
                 break;

@@ -3,6 +3,7 @@
 use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
+use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -14,6 +15,95 @@ use crate::tree::Spot;
 /// Objects that lost their last user, threaded through their own records.
 #[derive(Default)]
 pub(super) struct DeadObjects(u32);
+
+/// The unmapping of a range that is not free, for the holder of the space's lock.
+pub(super) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap> {
+    pub(super) vm: &'a Vm<P, F, R>,
+    pub(super) pin: &'a Pin<'a>,
+    pub(super) space: Live<'a, R>,
+    pub(super) range: PageRange,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
+    /// Unmaps the range, and lets `link` put something in its place: faults see
+    /// the old regions or what is there then, and no hole. The spot is where the
+    /// range begins.
+    pub(super) fn run(
+        &self,
+        spot: Spot<'_, Region<R>>,
+        dead: &mut DeadObjects,
+        link: impl FnOnce(&SeqWrite<'_>),
+    ) -> Result<(), MapError> {
+        let Unmapping {
+            vm,
+            pin,
+            space,
+            range,
+        } = *self;
+        // Mostly the range is that of one region: then nothing is cut, and
+        // nothing else has to be looked for.
+        let Some(region) = spot.exactly_to(range.end.0) else {
+            // The cuts stay: nothing can fail any more.
+            let _ = vm.isolate(pin, space, range)?;
+            vm.close_gates(pin, space, range);
+            self.closed(dead, link);
+            return Ok(());
+        };
+        region.gate.close();
+        vm.wait_out_region(pin, space, region.handle().raw());
+        // Nobody fills an entry of the region any more. If none is filled, there is
+        // nothing to clear, to flush or to free.
+        if vm.tables(pin, space).has_leaves(range) {
+            self.closed(dead, link);
+            return Ok(());
+        }
+        let write = space.seq.write(pin);
+        spot.remove(pin);
+        if let Some(object) = vm.retire_region(pin, space, region.handle()) {
+            vm.defer_destroy(dead, object);
+        }
+        link(&write);
+        Ok(())
+    }
+
+    /// [`Unmapping::run`] for a range of whole regions, all closed.
+    #[inline(never)]
+    fn closed(&self, dead: &mut DeadObjects, link: impl FnOnce(&SeqWrite<'_>)) {
+        let Unmapping {
+            vm,
+            pin,
+            space,
+            range,
+        } = *self;
+        let mut gather = vm.gather(pin, space);
+        let _ = vm.for_regions::<()>(space, range, |handle, view| {
+            let zap = Zap {
+                vm,
+                pin,
+                space,
+                region: vm.region(handle),
+                users: Users::Hardware,
+            };
+            zap.range(view.range, &mut gather);
+            Ok(())
+        });
+        // Flushed before anybody can fault in what comes next.
+        drop(gather);
+        let write = space.seq.write(pin);
+        let mut next = range.start;
+        while next < range.end
+            && let Some(found) = vm.found_from(space, next)
+            && found.start < range.end.0
+        {
+            next = Vpn(found.end);
+            let handle = found.item.handle();
+            if let Some(object) = vm.unlink_region(pin, space, &write, handle) {
+                vm.defer_destroy(dead, object);
+            }
+        }
+        link(&write);
+    }
+}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Unmaps `pages` pages from `start` on. Holes in the range are no error.
@@ -44,77 +134,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if spot.is_free_to(range.end.0) {
             return Ok(());
         }
-        self.unmap_and(pin, space, (spot, range), dead, |_| ())
-    }
-
-    /// Unmaps a range that is not free, and lets `link` put something in its
-    /// place: faults see the old regions or what is there then, and no hole. The
-    /// spot is where the range begins.
-    pub(super) fn unmap_and(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        (spot, range): (Spot<'_, Region<R>>, PageRange),
-        dead: &mut DeadObjects,
-        link: impl FnOnce(&SeqWrite<'_>),
-    ) -> Result<(), MapError> {
-        // Mostly the range is that of one region: then nothing is cut, and
-        // nothing else has to be looked for.
-        let Some(region) = spot.exactly_to(range.end.0) else {
-            // The cuts stay: nothing can fail any more.
-            let _ = self.isolate(pin, space, range)?;
-            self.close_gates(pin, space, range);
-            self.unmap_closed(pin, space, range, dead, link);
-            return Ok(());
+        let unmapping = Unmapping {
+            vm: self,
+            pin,
+            space,
+            range,
         };
-        region.gate.close();
-        self.wait_out_region(pin, space, region.handle().raw());
-        // Nobody fills an entry of the region any more. If none is filled, there is
-        // nothing to clear, to flush or to free.
-        if self.tables(pin, space).has_leaves(range) {
-            self.unmap_closed(pin, space, range, dead, link);
-            return Ok(());
-        }
-        let write = space.seq.write(pin);
-        spot.remove(pin);
-        if let Some(object) = self.retire_region(pin, space, region.handle()) {
-            self.defer_destroy(dead, object);
-        }
-        link(&write);
-        Ok(())
-    }
-
-    /// [`Vm::unmap_and`] for a range of whole regions, all closed.
-    #[inline(never)]
-    fn unmap_closed(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        range: PageRange,
-        dead: &mut DeadObjects,
-        link: impl FnOnce(&SeqWrite<'_>),
-    ) {
-        let mut gather = self.gather(pin, space);
-        let _ = self.for_regions::<()>(space, range, |handle, view| {
-            let region = self.region(handle);
-            self.zap(pin, space, region, view.range, Users::Hardware, &mut gather);
-            Ok(())
-        });
-        // Flushed before anybody can fault in what comes next.
-        drop(gather);
-        let write = space.seq.write(pin);
-        let mut next = range.start;
-        while next < range.end
-            && let Some(found) = self.found_from(space, next)
-            && found.start < range.end.0
-        {
-            next = Vpn(found.end);
-            let handle = found.item.handle();
-            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
-                self.defer_destroy(dead, object);
-            }
-        }
-        link(&write);
+        unmapping.run(spot, dead, |_| ())
     }
 
     /// Lists an object that lost its last user.

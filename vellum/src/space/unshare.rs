@@ -1,5 +1,6 @@
 //! Copies of shared private pages made ahead of a store.
 
+use super::cow::Replaced;
 use super::manager::{Live, Vm};
 use super::region::RegionView;
 use super::regions::RegionHandle;
@@ -107,7 +108,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.memory.copy(pin, old, new);
                 let leaf = F::leaf(new, 1, F::prot(entry, 1), F::marks(entry));
                 let place = self.region(handle).place(space);
-                self.replace_page(pin, place, &table, index, (old, new, leaf), &mut ctx);
+                let replaced = Replaced {
+                    index,
+                    old,
+                    new,
+                    leaf,
+                };
+                self.replace_page(pin, place, &table, &replaced, &mut ctx);
                 gone = old;
             }
         }

@@ -28,24 +28,26 @@ impl Zapped {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Clears every entry of `range`, which lies in `region`, and frees the
+/// The clearing of entries of one region.
+pub(super) struct Zap<'a, P: Platform, F: Format, R: ReverseMap> {
+    pub(super) vm: &'a Vm<P, F, R>,
+    pub(super) pin: &'a Pin<'a>,
+    pub(super) space: Live<'a, R>,
+    pub(super) region: &'a Region<R>,
+    /// Who else may use the entries meanwhile.
+    pub(super) users: Users,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
+    /// Clears every entry of `range`, which lies in the region, and frees the
     /// tables that become empty. The caller holds the space's lock and no
     /// other; what became free is in `gather`.
-    pub(super) fn zap(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        region: &Region<R>,
-        range: PageRange,
-        users: Users,
-        gather: &mut Gather<'_, P>,
-    ) {
-        let tables = self.tables(pin, space);
+    pub(super) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
+        let tables = self.vm.tables(self.pin, self.space);
         let freed_before = gather.tables_freed();
         let mut spans = tables.spans(range);
         while let Some(span) = spans.next() {
-            let rest = self.zap_span(pin, space, region, &span, users, gather, |_| true);
+            let rest = self.span(&span, gather, |_| true);
             tables.unlink_if_empty(span.table, gather);
             if let Some(page) = rest {
                 gather.flush();
@@ -53,41 +55,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         let freed = gather.tables_freed() - freed_before;
-        self.count_tables(pin, space, 0, freed);
-    }
-
-    /// Lets go of a table in which the caller has made no entry after all. The
-    /// caller may have made the table, which must not stay linked if it is empty
-    /// (invariant 5).
-    #[cold]
-    pub(super) fn leave_table(&self, pin: &Pin<'_>, space: Live<'_, R>, table: LockedTable<'_, F>) {
-        if table.live() > 0 {
-            return;
-        }
-        let mut gather = self.gather(pin, space);
-        self.tables(pin, space).unlink_if_empty(table, &mut gather);
-        self.count_tables(pin, space, 0, gather.tables_freed());
+        self.vm.count_tables(self.pin, self.space, 0, freed);
     }
 
     /// Clears those entries of a span whose page `takes` accepts. Returns the
     /// page to go on from if the gather became full.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]
-    pub(super) fn zap_span(
+    pub(super) fn span(
         &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        region: &Region<R>,
         span: &Span<'_, F>,
-        users: Users,
         gather: &mut Gather<'_, P>,
         takes: impl Fn(Pfn) -> bool,
     ) -> Option<Vpn> {
+        let vm = self.vm;
         let mut zapped = Zapped::default();
-        let env = self.env(pin);
+        let env = vm.env(self.pin);
         let mut ctx = R::Ctx::default();
+        let place = self.region.place(self.space);
         let table = &span.table;
         let mut rest = None;
-        for index in self.live_entries(&env, span) {
+        for index in vm.live_entries(&env, span) {
             if !takes(F::frame(table.load(index), table.level())) {
                 continue;
             }
@@ -95,14 +81,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 rest = Some(table.page(index));
                 break;
             }
-            let place = region.place(space);
-            self.zap_entry(pin, table, index, users, gather, &mut zapped, |run| {
-                self.rmap.remove(&env, &mut ctx, run, place);
+            self.entry(table, index, gather, &mut zapped, |run| {
+                vm.rmap.remove(&env, &mut ctx, run, place);
             });
         }
         table.count_cleared(zapped.total() as u32);
-        self.rmap.finish(&env, ctx);
-        self.events(pin).zapped_entries.add(zapped.total());
+        vm.rmap.finish(&env, ctx);
+        vm.events(self.pin).zapped_entries.add(zapped.total());
         for (kind, count) in [
             (Resident::Anonymous, zapped.anonymous),
             (Resident::File, zapped.file),
@@ -110,33 +95,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             (Resident::Zero, zapped.zero),
         ] {
             if count != 0 {
-                self.count_resident(pin, space, kind, count.wrapping_neg());
+                vm.count_resident(self.pin, self.space, kind, count.wrapping_neg());
             }
         }
         rest
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one unmapping")]
+    /// Clears one entry; `remove` tells reverse mapping.
     #[inline]
-    fn zap_entry(
+    fn entry(
         &self,
-        pin: &Pin<'_>,
         table: &LockedTable<'_, F>,
         index: usize,
-        users: Users,
         gather: &mut Gather<'_, P>,
         zapped: &mut Zapped,
         remove: impl FnOnce(&Run),
     ) {
-        let old = table.clear(index, users);
+        let Zap { vm, pin, .. } = *self;
+        let old = table.clear(index, self.users);
         let page = table.page(index);
         gather.stale(page);
         let pfn = F::frame(old, table.level());
-        if pfn == self.zero_page {
+        if pfn == vm.zero_page {
             zapped.zero += 1;
             return;
         }
-        let frame = self.memory.frame(pfn);
+        let frame = vm.memory.frame(pfn);
         let run = Run::single(pfn, table.pte(index), page);
         if frame.kind() == Kind::Object {
             let dirty = F::marks(old).dirty;
@@ -146,13 +130,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 frame.set_if_clear(Flags::DIRTY);
             }
             remove(&run);
-            match self.objects.get(frame.owner()).kind() {
+            match vm.objects.get(frame.owner()).kind() {
                 ObjectKind::File { .. } => zapped.file += 1,
                 ObjectKind::SharedMemory => zapped.shared_memory += 1,
             }
             if gather.needs_no_flush() {
                 if frame.put_mapping() {
-                    self.memory.free_unreferenced(pin, pfn, 0);
+                    vm.memory.free_unreferenced(pin, pfn, 0);
                 }
                 return;
             }
@@ -165,19 +149,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             remove(&run);
             zapped.anonymous += 1;
             if gather.needs_no_flush() && frame.take_last() {
-                self.rmap.unmapped(&self.env(pin), pfn);
-                self.note_removed(pin, pfn);
-                self.memory.free(pin, pfn, 0);
+                vm.rmap.unmapped(&vm.env(pin), pfn);
+                vm.note_removed(pin, pfn);
+                vm.memory.free(pin, pfn, 0);
                 return;
             }
             // Not by references: those of entries cleared elsewhere last until
             // their flush.
             if frame.remove_mapping().maps() == 1 {
-                self.rmap.unmapped(&self.env(pin), pfn);
-                self.note_removed(pin, pfn);
+                vm.rmap.unmapped(&vm.env(pin), pfn);
+                vm.note_removed(pin, pfn);
             }
         }
         gather.frame(pfn);
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Lets go of a table in which the caller has made no entry after all. The
+    /// caller may have made the table, which must not stay linked if it is empty
+    /// (invariant 5).
+    #[cold]
+    pub(super) fn leave_table(&self, pin: &Pin<'_>, space: Live<'_, R>, table: LockedTable<'_, F>) {
+        if table.live() > 0 {
+            return;
+        }
+        let mut gather = self.gather(pin, space);
+        self.tables(pin, space).unlink_if_empty(table, &mut gather);
+        self.count_tables(pin, space, 0, gather.tables_freed());
     }
 
     /// Whether every page of `range` lies in some region.

@@ -90,8 +90,7 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
     ) -> Result<&LockedTable<'a, F>, OutOfMemory> {
         if self.level != level || !self.covers.contains(page) {
             self.leave();
-            let (table, made) = self.tables.lock_or_make_at(page, level)?;
-            self.made += made;
+            let table = self.tables.lock_or_make_at(page, level, &mut self.made)?;
             self.note(&table);
             return Ok(self.held.insert(table));
         }

@@ -49,7 +49,8 @@ fn leaf(frame: u32) -> u64 {
 
 /// Makes an entry; returns how many tables that took.
 fn fill(tables: &SpaceTables<'_>, page: u64, frame: u32) -> u32 {
-    let (table, made) = tables.lock_or_make(Vpn(page)).unwrap();
+    let mut made = 0;
+    let table = tables.lock_or_make(Vpn(page), &mut made).unwrap();
     table.fill(X86_64::index(Vpn(page), 1), leaf(frame));
     table.count_made(1);
     made
@@ -57,7 +58,7 @@ fn fill(tables: &SpaceTables<'_>, page: u64, frame: u32) -> u32 {
 
 /// Makes a leaf of `1 << (9 * (level - 1))` pages.
 fn fill_large(tables: &SpaceTables<'_>, page: u64, level: u32, frame: u32) {
-    let (table, _) = tables.lock_or_make_at(Vpn(page), level).unwrap();
+    let table = tables.lock_or_make_at(Vpn(page), level, &mut 0).unwrap();
     assert_eq!(table.level(), level);
     let entry = X86_64::leaf(Pfn(frame), level, Prot::READ_EXECUTE, Marks::ACCESSED);
     table.fill(X86_64::index(Vpn(page), level), entry);
@@ -182,7 +183,7 @@ fn an_unlinked_table_is_flushed_even_if_nothing_in_it_was() {
     let memory = memory();
     let pin = memory.pin();
     let tables = tables(&memory, &pin);
-    drop(tables.lock_or_make(Vpn((1 << 18) + 700)).unwrap());
+    drop(tables.lock_or_make(Vpn((1 << 18) + 700), &mut 0).unwrap());
     memory.platform().take_flushes();
     {
         let mut gather = gather(&memory, &pin);
@@ -269,7 +270,8 @@ fn leaves_may_stand_at_levels_2_and_3() {
     let locked = tables.lock(Vpn(700)).unwrap();
     assert_eq!((locked.level(), locked.live()), (2, 2));
     drop(locked);
-    let (locked, made) = tables.lock_or_make(Vpn(701)).unwrap();
+    let mut made = 0;
+    let locked = tables.lock_or_make(Vpn(701), &mut made).unwrap();
     assert_eq!(
         (locked.level(), made),
         (2, 0),
@@ -343,7 +345,9 @@ fn a_failed_walk_links_and_keeps_nothing() {
             site: Site::TablePage,
             after,
         }));
-        assert!(tables.lock_or_make(Vpn(500)).is_err());
+        let mut made = 0;
+        assert!(tables.lock_or_make(Vpn(500), &mut made).is_err());
+        assert_eq!(made, 0);
         assert_eq!(used(&memory), 1);
         assert_eq!(tables.descend_level(Vpn(500)), 4);
     }

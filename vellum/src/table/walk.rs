@@ -164,37 +164,44 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
 
     /// Locks the table for a leaf at `page`, making the tables that are
     /// missing. A larger leaf that covers the page already stands in the table
-    /// returned, whose level tells. Returns how many tables were made.
+    /// returned, whose level tells. Adds to `made` how many tables were made and
+    /// linked.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing was linked.
+    /// [`OutOfMemory`]. Tables may have been linked that others have unlinked
+    /// since: they were freed by those, who counted that, so `made` counts them
+    /// here as well.
     #[inline]
-    pub fn lock_or_make(&self, page: Vpn) -> Result<(LockedTable<'a, F>, u32), OutOfMemory> {
-        self.lock_or_make_at(page, 1)
+    pub fn lock_or_make(
+        &self,
+        page: Vpn,
+        made: &mut u32,
+    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
+        self.lock_or_make_at(page, 1, made)
     }
 
     /// [`Tables::lock_or_make`] for a leaf at `leaf_level`.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing was linked.
+    /// As [`Tables::lock_or_make`].
     pub fn lock_or_make_at(
         &self,
         page: Vpn,
         leaf_level: u32,
-    ) -> Result<(LockedTable<'a, F>, u32), OutOfMemory> {
-        let mut made = 0;
+        made: &mut u32,
+    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
         loop {
             let (table, level, entry) = self.descend_to(page, leaf_level);
             if level == leaf_level || F::is_mapped(entry) {
                 if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
                     let entry = locked.load(F::index(page, level));
                     if level == leaf_level || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
-                        return Ok((locked, made));
+                        return Ok(locked);
                     }
                 }
                 continue;
             }
-            made += self.link(page, table, level, leaf_level, 0)?;
+            *made += self.link(page, table, level, leaf_level, 0)?;
         }
     }
 

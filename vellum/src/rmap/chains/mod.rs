@@ -58,6 +58,14 @@ impl Deref for ChainsCpu {
     }
 }
 
+/// How far a visit has come.
+#[derive(Default)]
+struct ChainVisit {
+    /// Entries handed out and kept.
+    kept: usize,
+    report: VisitReport,
+}
+
 /// The `chains` design.
 pub struct Chains {
     nodes: Arena<ChainNode>,
@@ -259,17 +267,17 @@ impl Chains {
         (!next.is_none()).then(|| (next, self.nodes.get(next).first()))
     }
 
-    /// Hands out the entries after the first `kept` with the frame's lock
-    /// held. Returns false if a table lock would have to be waited for.
+    /// Hands out the entries after those kept with the frame's lock held.
+    /// Returns false if a table lock would have to be waited for.
     fn visit_locked<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
         frame: Pfn,
         word: &mut u64,
-        kept: &mut usize,
-        report: &mut VisitReport,
+        visit: &mut ChainVisit,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> bool {
+        let ChainVisit { kept, report } = visit;
         let mut place = match decode(*word) {
             State::Unmapped => return true,
             State::Direct(_) => None,
@@ -445,23 +453,22 @@ impl ReverseMap for Chains {
         frame: Pfn,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> VisitReport {
-        let mut report = VisitReport::default();
-        let mut kept = 0;
+        let mut visit = ChainVisit::default();
         let mut left_at = None;
         let mut spins = 0;
         loop {
             let guard = self.lock(env, frame);
             let mut word = guard.value();
             if left_at.is_some_and(|left| left != word) {
-                kept = 0;
+                visit.kept = 0;
             }
-            let done = self.visit_locked(env, frame, &mut word, &mut kept, &mut report, visitor);
+            let done = self.visit_locked(env, frame, &mut word, &mut visit, visitor);
             if done {
                 word = self.collapsed(env, word);
             }
             guard.unlock_with(word);
             if done {
-                return report;
+                return visit.report;
             }
             left_at = Some(word);
             env.pin.relax(spins);

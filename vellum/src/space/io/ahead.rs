@@ -10,7 +10,7 @@
 use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{Inserted, NewPages, Object, ObjectKind, RUN_PAGES, run_length};
+use crate::object::{Inserted, NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -116,14 +116,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let run = self.objects.alloc_run(&self.memory, &pin, object, wanted)?;
             let count = run.frames().len();
             frames[..count].copy_from_slice(run.frames());
-            inserted = self.objects.insert_run(
-                &self.memory,
-                &pin,
-                handle,
+            let run = NewRun {
+                object: handle,
                 first,
-                run.frames(),
-                NewPages::ToFill,
-            )?;
+                frames: run.frames(),
+                pages: NewPages::ToFill,
+            };
+            inserted = self.objects.insert_run(&self.memory, &pin, &run)?;
         }
         if inserted == 0 {
             return self.fetch_page(handle, first);

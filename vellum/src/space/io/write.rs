@@ -7,7 +7,7 @@ use super::{Filling, HeldPages};
 use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{Inserted, NewPages, Object, run_length};
+use crate::object::{Inserted, NewPages, NewRun, Object, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -218,7 +218,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .take_while(|&index| !self.keeps_bytes(object, index, &rest.bytes))
                 .count();
             if whole > 0 {
-                let written = self.write_new(&pin, object, handle, whole as u64, rest, give)?;
+                let written = self.write_new(&pin, handle, whole as u64, rest, give)?;
                 if written.bytes > 0 || written.over {
                     return Ok(written);
                 }
@@ -301,12 +301,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn write_new(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
         handle: u32,
         pages: u64,
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
+        let object = self.objects.get(handle);
         let run = self.objects.alloc_run(&self.memory, pin, object, pages)?;
         let (mut bytes, mut used, mut over) = (0, 0, false);
         for &frame in run.frames() {
@@ -339,9 +339,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(Written { bytes: 0, over });
         }
         let first = self.page_of(rest.bytes.start);
-        let inserted =
-            self.objects
-                .insert_run(&self.memory, pin, handle, first, filled, NewPages::Written)?;
+        let run = NewRun {
+            object: handle,
+            first,
+            frames: filled,
+            pages: NewPages::Written,
+        };
+        let inserted = self.objects.insert_run(&self.memory, pin, &run)?;
         for &frame in &filled[..inserted] {
             self.note_inserted(pin, frame, Inserted::Cache);
         }

@@ -110,20 +110,14 @@ impl Quicklist {
     }
 
     /// Takes in tables whose epoch has passed.
-    fn settle<P: Platform>(
-        &self,
-        memory: &PhysicalMemory<P>,
-        pin: &Pin<'_>,
-        cpu: &QuickCpu,
-        mut tables: Chain,
-    ) {
+    fn settle<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, mut tables: Chain) {
         if tables.is_empty() {
             return;
         }
         let limit = self.limit(memory, pin);
         while let Some(table) = tables.pop(memory).map(Pfn) {
             let level = memory.frame(table).level();
-            self.put(memory, pin, cpu, table, level, limit);
+            self.put(memory, pin, table, level, limit);
         }
     }
 
@@ -131,11 +125,11 @@ impl Quicklist {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        cpu: &QuickCpu,
         table: Pfn,
         level: u32,
         limit: u32,
     ) {
+        let cpu = self.cpus.get(pin);
         let is_foreign = !memory.is_home(pin, table);
         if is_foreign && self.node == QuickNode::Home || !self.keeps(level) {
             return keep::free(memory, pin, table);
@@ -198,7 +192,7 @@ impl<P: Platform> Keeper<P> for Quicklist {
             return self.give_up(memory, &memory.pin());
         }
         let cpu = self.cpus.get(pin);
-        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu.waiting.passed(memory.epochs()));
         self.shrink(memory, pin, cpu, u32::MAX);
     }
 }
@@ -221,7 +215,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         if list.len() == 0 {
             if cpu.waiting.len() > 0 {
                 let tables = keep::passed(memory, &cpu.waiting);
-                self.settle(memory, pin, cpu, tables);
+                self.settle(memory, pin, tables);
             }
             if list.len() == 0 {
                 return Fresh::zeroed(memory, pin, wanted.site);
@@ -242,13 +236,13 @@ impl<P: Platform> TablePages<P> for Quicklist {
         } else {
             self.limit(memory, pin)
         };
-        self.put(memory, pin, cpu, table, level, limit);
+        self.put(memory, pin, table, level, limit);
     }
 
     unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         let cpu = self.cpus.get(pin);
         for passed in keep::retire(memory, &cpu.waiting, tables) {
-            self.settle(memory, pin, cpu, passed);
+            self.settle(memory, pin, passed);
         }
     }
 
@@ -258,7 +252,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         }
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
-        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu.waiting.passed(memory.epochs()));
         let before = held(cpu);
         let limit = self.limit(memory, pin);
         match self.mark {

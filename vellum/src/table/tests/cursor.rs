@@ -155,7 +155,7 @@ fn a_cursor_keeps_the_table_above_only_while_it_empties_tables() {
     for page in [0, 512, 1024, 1025] {
         fill(&tables, page, 1);
     }
-    let (above, _) = tables.lock_or_make_at(Vpn(0), 2).unwrap();
+    let above = tables.lock_or_make_at(Vpn(0), 2, &mut 0).unwrap();
     let above_pfn = above.table();
     drop(above);
     let is_free = || LockedTable::<X86_64>::try_lock(&memory, &pin, above_pfn).is_ok();
@@ -199,7 +199,7 @@ fn a_table_below_one_that_is_held_is_not_waited_for() {
     fill(&tables, 0, 1);
     fill(&tables, 512, 1);
     fill_large(&tables, 1024, 2, 512);
-    let (above, _) = tables.lock_or_make_at(Vpn(0), 2).unwrap();
+    let above = tables.lock_or_make_at(Vpn(0), 2, &mut 0).unwrap();
     assert!(tables.try_lock_below(&above, Vpn(0)).is_some());
     let below = LockedTable::<X86_64>::lock(&memory, &pin, tables.leaf_table(Vpn(0)).unwrap());
     assert!(

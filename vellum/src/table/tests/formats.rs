@@ -45,7 +45,8 @@ fn leaf_of<F: Format>(frame: u32) -> u64 {
 }
 
 fn fill_of<F: Format>(tables: &Of<'_, F>, page: u64, frame: u32) -> u32 {
-    let (table, made) = tables.lock_or_make(Vpn(page)).unwrap();
+    let mut made = 0;
+    let table = tables.lock_or_make(Vpn(page), &mut made).unwrap();
     table.fill(F::index(Vpn(page), 1), leaf_of::<F>(frame));
     table.count_made(1);
     made
@@ -164,7 +165,7 @@ fn leaves_stand_at_every_level_that_allows_them_and_split<F: Format>() {
     let countable = |level: &u32| F::pages_at(*level) <= 1 << 26;
     for level in (2..=F::MAX_LEAF_LEVEL).filter(countable) {
         let pages = F::pages_at(level);
-        let (table, _) = tables.lock_or_make_at(Vpn(pages), level).unwrap();
+        let table = tables.lock_or_make_at(Vpn(pages), level, &mut 0).unwrap();
         let frame = Pfn(pages as u32);
         let entry = F::leaf(frame, level, Prot::READ_EXECUTE, Marks::ACCESSED);
         table.fill(F::index(Vpn(pages), level), entry);

@@ -1,10 +1,12 @@
 //! Races that are known, each by a script that makes it happen.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
-use vellum::platform::CpuId;
+use vellum::frame::{FailAt, Site};
+use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapRequest, Placement};
 use vellum_schedules::Step;
@@ -17,6 +19,7 @@ scripted! {
     a_mapping_that_replaces_another_is_what_every_cpu_sees => replaced_beside_warm_cpu;
     pages_dropped_beside_a_store_of_the_parent_stay_what_they_were => dropped_beside_store;
     an_unmapping_waits_for_the_first_store_to_its_region => unmapped_beside_first_store;
+    tables_that_others_free_before_memory_runs_out_are_counted => tables_freed_before_failure;
 }
 
 /// A child on two CPUs: one takes a page out of it and stands still as the flush
@@ -145,5 +148,51 @@ fn unmapped_beside_first_store<R: ReverseMap>() {
     world.alone(|| {
         assert_eq!(world.vm.translate(space, Vpn(PAGE)), None, "a page stayed");
     });
+    world.finish(&[space], &[]);
+}
+
+/// A store links the tables for its page and stands still before it locks the
+/// lowest. Another thread uses that for a page of its own, unmaps it, and frees the
+/// empty tables. The store makes tables again, and there is no memory for them: those
+/// that it made first count as made, as they count as freed.
+fn tables_freed_before_failure<R: ReverseMap>() {
+    let world = Arc::new(World::<R>::new(2, 256, ""));
+    let (space, root) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        world.anonymous(space, PAGE, 1);
+        world.anonymous(space, PAGE + 8, 1);
+        (space, world.vm.load(space).unwrap().root)
+    });
+    world.vm.memory().inject(Some(FailAt {
+        site: Site::TablePage,
+        after: 3,
+    }));
+    let accesses = Cell::new(0);
+    let has_linked = {
+        let world = Arc::clone(&world);
+        move || {
+            let first = world.machine().frame(root).cast::<u64>();
+            // SAFETY: the root stays for as long as the space, and no task runs
+            // while a condition is looked at.
+            let is_linked = unsafe { first.read_volatile() } != 0;
+            accesses.set(accesses.get() + u32::from(is_linked));
+            // With the next two it counts the entry and lets go of the root.
+            accesses.get() > 2
+        }
+    };
+    let store = |cpu| {
+        let stored = world.store(cpu, space, at(PAGE, 0), 2);
+        assert_eq!(stored, Err(FaultError::OutOfMemory));
+    };
+    let pass = |cpu| {
+        world.store(cpu, space, at(PAGE + 8, 0), 2).unwrap();
+        world.vm.unmap(space, Vpn(PAGE + 8), 1).unwrap();
+    };
+    let steps = vec![Step::until(0, has_linked), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &pass]);
+    world.vm.memory().inject(None);
+    let bytes = world.vm.space_stats(space).unwrap().table_bytes;
+    assert_eq!(bytes, 4096, "the root is left");
     world.finish(&[space], &[]);
 }

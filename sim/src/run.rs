@@ -1,6 +1,8 @@
 //! Running a program on all CPUs: one coroutine each, on the calling thread, the CPU
 //! with the lowest clock first.
 
+mod charge;
+
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,11 +16,11 @@ use vellum::platform::{CpuId, NodeId};
 use vellum::sync::report::{Access, Kind, listen};
 
 use crate::directory::{Directory, NOBODY};
-use crate::net::{Hole, Net};
+use crate::net::Net;
 use crate::places::{Homes, PlaceError, Places};
 use crate::profile::LineProfile;
 use crate::random::Random;
-use crate::state::{Activity, CpuTotals, State, Target};
+use crate::state::{Activity, CpuTotals, State};
 use vellum_description::{Description, MOST_CPUS};
 
 /// Bytes of a CPU's stack.
@@ -398,94 +400,6 @@ impl Run {
         let me = state.me();
         me.activity = Activity::Ended;
         me.totals.ended_at = me.clock;
-    }
-
-    /// Lets other CPUs run until it is the running one's turn.
-    fn wait_for_turn(&self) {
-        while self.state.borrow().must_wait() {
-            // Whoever unwinds must not be left for another, who might panic too.
-            if std::thread::panicking() {
-                return;
-            }
-            self.suspend();
-        }
-    }
-
-    fn suspend(&self) {
-        let cpu = self.state.borrow().current as usize;
-        let yielder = self.yielders[cpu].get();
-        // SAFETY: this runs on the coroutine of `cpu`, whose yielder lives as long as it
-        // does.
-        unsafe { &*yielder }.suspend(());
-    }
-
-    fn on_access(&self, access: &Access) {
-        if self.muted.get() == 0 {
-            self.charge(access);
-        }
-        // The access is made next, before any other CPU runs.
-        let hole = {
-            let mut net = self.net.borrow_mut();
-            net.as_mut().and_then(|net| net.on_access(access))
-        };
-        if let Some(hole) = hole {
-            self.fail(self.unreported(hole));
-        }
-    }
-
-    /// Charges the running CPU with an access, when it is its turn.
-    fn charge(&self, access: &Access) {
-        if access.kind == Kind::Bookkeeping {
-            return;
-        }
-        let target = {
-            let mut state = self.state.borrow_mut();
-            let target = match access.kind {
-                Kind::Fence | Kind::FullFence => Target::Stack,
-                _ => state.target(access.address),
-            };
-            if target != Target::Nowhere || access.kind == Kind::Prefetch {
-                state.prepare(access.kind);
-            }
-            target
-        };
-        match target {
-            Target::Place(place, offset) => {
-                let private = self.state.borrow_mut().is_private(access, place, offset);
-                if !private {
-                    self.wait_for_turn();
-                }
-            }
-            Target::Nowhere if access.kind != Kind::Prefetch => {
-                let Access { kind, bytes, .. } = *access;
-                let cpu = self.current();
-                return self.fail(RunError::Unplaced { cpu, kind, bytes });
-            }
-            Target::Stack | Target::Nowhere => {}
-        }
-        self.state.borrow_mut().carry_out(access, target);
-    }
-
-    fn current(&self) -> CpuId {
-        CpuId(self.state.borrow().current as u16)
-    }
-
-    fn unreported(&self, hole: Hole) -> RunError {
-        let places = &self.state.borrow().directory.places;
-        RunError::Unreported {
-            place: places.name(hole.place as u16).to_owned(),
-            offset: hole.offset,
-            cpu: self.current(),
-        }
-    }
-
-    /// The run ends here.
-    #[cold]
-    fn fail(&self, error: RunError) {
-        self.failure.borrow_mut().get_or_insert(error);
-        if !std::thread::panicking() {
-            self.suspend();
-        }
     }
 }
 

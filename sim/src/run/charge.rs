@@ -1,0 +1,98 @@
+//! What an access costs the CPU that makes it, and when it may make it.
+
+use vellum::platform::CpuId;
+use vellum::sync::report::{Access, Kind};
+
+use super::{Run, RunError};
+use crate::net::Hole;
+use crate::state::Target;
+
+impl Run {
+    /// Lets other CPUs run until it is the running one's turn.
+    pub(super) fn wait_for_turn(&self) {
+        while self.state.borrow().must_wait() {
+            // Whoever unwinds must not be left for another, who might panic too.
+            if std::thread::panicking() {
+                return;
+            }
+            self.suspend();
+        }
+    }
+
+    pub(super) fn suspend(&self) {
+        let cpu = self.state.borrow().current as usize;
+        let yielder = self.yielders[cpu].get();
+        // SAFETY: this runs on the coroutine of `cpu`, whose yielder lives as long as it
+        // does.
+        unsafe { &*yielder }.suspend(());
+    }
+
+    pub(super) fn on_access(&self, access: &Access) {
+        if self.muted.get() == 0 {
+            self.charge(access);
+        }
+        // The access is made next, before any other CPU runs.
+        let hole = {
+            let mut net = self.net.borrow_mut();
+            net.as_mut().and_then(|net| net.on_access(access))
+        };
+        if let Some(hole) = hole {
+            self.fail(self.unreported(hole));
+        }
+    }
+
+    /// Charges the running CPU with an access, when it is its turn.
+    fn charge(&self, access: &Access) {
+        if access.kind == Kind::Bookkeeping {
+            return;
+        }
+        let target = {
+            let mut state = self.state.borrow_mut();
+            let target = match access.kind {
+                Kind::Fence | Kind::FullFence => Target::Stack,
+                _ => state.target(access.address),
+            };
+            if target != Target::Nowhere || access.kind == Kind::Prefetch {
+                state.prepare(access.kind);
+            }
+            target
+        };
+        match target {
+            Target::Place(place, offset) => {
+                let private = self.state.borrow_mut().is_private(access, place, offset);
+                if !private {
+                    self.wait_for_turn();
+                }
+            }
+            Target::Nowhere if access.kind != Kind::Prefetch => {
+                let Access { kind, bytes, .. } = *access;
+                let cpu = self.current();
+                return self.fail(RunError::Unplaced { cpu, kind, bytes });
+            }
+            Target::Stack | Target::Nowhere => {}
+        }
+        self.state.borrow_mut().carry_out(access, target);
+    }
+
+    pub(super) fn current(&self) -> CpuId {
+        CpuId(self.state.borrow().current as u16)
+    }
+
+    pub(super) fn unreported(&self, hole: Hole) -> RunError {
+        let places = &self.state.borrow().directory.places;
+        RunError::Unreported {
+            place: places.name(hole.place as u16).to_owned(),
+            offset: hole.offset,
+            cpu: self.current(),
+        }
+    }
+
+    /// The run ends here.
+    #[cold]
+    pub(super) fn fail(&self, error: RunError) {
+        self.failure.borrow_mut().get_or_insert(error);
+        if !std::thread::panicking() {
+            self.suspend();
+        }
+    }
+}

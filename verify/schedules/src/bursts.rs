@@ -5,6 +5,13 @@
 //! operation; many races need just that. Here each schedule draws how long
 //! tasks run on average, and from time to time a task is held back for a long
 //! stretch, unless nobody else can go on.
+//!
+//! Mostly the running task goes on. The points of preemption ask for that here
+//! ([`goes_on`]) and bother the explorer only if another task may be next: a step
+//! costs it many times what it costs the core. The schedule is the same as if
+//! every step were its own.
+
+use std::cell::RefCell;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
@@ -13,26 +20,77 @@ const BURSTS: [u64; 5] = [2, 8, 32, 128, 512];
 /// Steps a task is held back for, at most.
 const LONGEST_HOLD: u64 = 4096;
 
-/// The schedule of one seed.
+/// Steps of a schedule after which all are the explorer's, which counts them and
+/// ends a schedule that hangs.
+const UNCOUNTED: u64 = 3_000_000;
+
+thread_local! {
+    /// The schedule that runs on this host thread, if it is one of bursts.
+    static SCHEDULE: RefCell<Option<Draws>> = const { RefCell::new(None) };
+}
+
+/// Whether the running task goes on after this step, and it is known already.
+pub(crate) fn goes_on() -> bool {
+    SCHEDULE.with_borrow_mut(|schedule| schedule.as_mut().is_some_and(Draws::goes_on))
+}
+
+/// The schedule of one seed, on this host thread.
 pub(crate) struct Bursts {
     seed: u64,
-    state: u64,
     done: bool,
-    burst: u64,
-    step: u64,
-    held: Option<(TaskId, u64)>,
 }
 
 impl Bursts {
     pub(crate) fn new(seed: u64) -> Bursts {
-        Bursts {
-            seed,
+        Bursts { seed, done: false }
+    }
+}
+
+impl Drop for Bursts {
+    fn drop(&mut self) {
+        let _ = SCHEDULE.try_with(|schedule| schedule.take());
+    }
+}
+
+/// What is drawn for a schedule.
+struct Draws {
+    state: u64,
+    burst: u64,
+    step: u64,
+    held: Option<(TaskId, u64)>,
+    /// Whether the present step was begun by [`Draws::goes_on`], which said no.
+    ends_burst: bool,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Draws {
+        let mut draws = Draws {
             state: seed,
-            done: false,
             burst: 0,
             step: 0,
             held: None,
+            ends_burst: false,
+        };
+        draws.burst = BURSTS[draws.below(BURSTS.len() as u64) as usize];
+        draws
+    }
+
+    fn goes_on(&mut self) -> bool {
+        if self.step >= UNCOUNTED {
+            return false;
         }
+        let goes_on = self.step(false);
+        self.ends_burst = !goes_on;
+        goes_on
+    }
+
+    /// Begins a step. Returns whether the running task goes on.
+    fn step(&mut self, is_yielding: bool) -> bool {
+        self.step += 1;
+        if self.held.is_some_and(|(_, until)| until <= self.step) {
+            self.held = None;
+        }
+        !is_yielding && self.below(self.burst) != 0
     }
 
     /// The next number of the SplitMix64 sequence.
@@ -47,16 +105,6 @@ impl Bursts {
     fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
-}
-
-impl Scheduler for Bursts {
-    fn new_execution(&mut self) -> Option<Schedule> {
-        if core::mem::replace(&mut self.done, true) {
-            return None;
-        }
-        self.burst = BURSTS[self.below(BURSTS.len() as u64) as usize];
-        Some(Schedule::new(self.seed))
-    }
 
     fn next_task(
         &mut self,
@@ -64,11 +112,7 @@ impl Scheduler for Bursts {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        self.step += 1;
-        if self.held.is_some_and(|(_, until)| until <= self.step) {
-            self.held = None;
-        }
-        let goes_on = !is_yielding && self.below(self.burst) != 0;
+        let goes_on = !core::mem::take(&mut self.ends_burst) && self.step(is_yielding);
         if let Some(current) = current
             && goes_on
             && runnable.iter().any(|task| task.id() == current)
@@ -100,8 +144,29 @@ impl Scheduler for Bursts {
         let choice = self.below(free.len() as u64) as usize;
         Some(free[choice])
     }
+}
+
+impl Scheduler for Bursts {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        if core::mem::replace(&mut self.done, true) {
+            return None;
+        }
+        SCHEDULE.set(Some(Draws::new(self.seed)));
+        Some(Schedule::new(self.seed))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        SCHEDULE.with_borrow_mut(|schedule| {
+            (schedule.as_mut()?).next_task(runnable, current, is_yielding)
+        })
+    }
 
     fn next_u64(&mut self) -> u64 {
-        self.draw()
+        SCHEDULE.with_borrow_mut(|schedule| schedule.as_mut().map_or(0, Draws::draw))
     }
 }

@@ -12,7 +12,7 @@ use vellum::platform::{CpuId, Platform};
 use vellum_machine::Machine;
 
 use crate::bursts::Bursts;
-use crate::hook;
+use crate::hook::{self, By};
 
 thread_local! {
     /// Tasks of the running schedule that have been named, for waking them.
@@ -134,7 +134,7 @@ impl Exploration {
         };
         let runner = Runner::new(scheduler, config);
         forget_tasks();
-        let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(move || test())));
+        let run = AssertUnwindSafe(|| hook::exploring(By::Seed, || runner.run(move || test())));
         match catch_unwind(run) {
             Ok(_) => Ok(()),
             Err(panic) => Err(panic

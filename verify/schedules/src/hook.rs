@@ -7,11 +7,20 @@ use std::time::Duration;
 
 use vellum::sync::report::{Access, Kind, listen};
 
-use crate::{record, script};
+use crate::{bursts, record, script};
 
 thread_local! {
-    /// Whether this host thread runs tasks of an exploration.
-    static EXPLORING: Cell<bool> = const { Cell::new(false) };
+    /// What says who runs next among the tasks of this host thread, if it runs tasks.
+    static EXPLORING: Cell<Option<By>> = const { Cell::new(None) };
+}
+
+/// What says which task runs next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A seed.
+    Seed,
+    /// A script.
+    Script,
 }
 
 /// Listens, from the first call on. It costs other threads next to nothing.
@@ -25,19 +34,19 @@ pub(crate) fn install() {
 }
 
 /// Runs `work` with every access on this host thread a point of preemption.
-pub(crate) fn exploring<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn exploring<R>(by: By, work: impl FnOnce() -> R) -> R {
     install();
-    with_exploring(true, work)
+    with_exploring(Some(by), work)
 }
 
-fn with_exploring<R>(on: bool, work: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
+fn with_exploring<R>(by: Option<By>, work: impl FnOnce() -> R) -> R {
+    struct Restore(Option<By>);
     impl Drop for Restore {
         fn drop(&mut self) {
             EXPLORING.set(self.0);
         }
     }
-    let _restore = Restore(EXPLORING.replace(on));
+    let _restore = Restore(EXPLORING.replace(by));
     work()
 }
 
@@ -45,7 +54,7 @@ fn with_exploring<R>(on: bool, work: impl FnOnce() -> R) -> R {
 /// schedule, when only one task is left. What `work` waits for, others must
 /// not have to supply.
 pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    with_exploring(false, work)
+    with_exploring(None, work)
 }
 
 /// Whether an access is a step of a protocol. What locks guard and what is in pages
@@ -59,17 +68,24 @@ fn on_access(access: Access) {
     if !is_step(access.kind) {
         return;
     }
-    record::on_access(access.kind, access.address);
-    if EXPLORING.get() {
-        undisturbed(script::before_access);
-        preempt();
+    if record::is_on() {
+        record::on_access(access.kind, access.address);
     }
+    match EXPLORING.get() {
+        None => return,
+        Some(By::Seed) => {}
+        Some(By::Script) => undisturbed(script::before_access),
+    }
+    preempt();
 }
 
 /// Lets the scheduler run another task, if a task is running.
 fn preempt() {
     // An unwinding task lets go of what it holds without interruption.
-    if std::thread::panicking() || shuttle::current::try_get_current_task().is_none() {
+    if std::thread::panicking()
+        || bursts::goes_on()
+        || shuttle::current::try_get_current_task().is_none()
+    {
         return;
     }
     // In an exploration time does not exist, and sleeping is a mere switch.

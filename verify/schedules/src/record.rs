@@ -1,6 +1,6 @@
 //! A list of the atomic accesses that a piece of code makes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -12,6 +12,8 @@ use crate::hook;
 const LINE_BYTES: usize = 64;
 
 thread_local! {
+    /// Whether there is a list: looked at before every access.
+    static ON: Cell<bool> = const { Cell::new(false) };
     static RECORDING: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
 }
 
@@ -77,6 +79,7 @@ pub fn record_accesses<R>(work: impl FnOnce() -> R) -> (R, Accesses) {
     struct Stop;
     impl Drop for Stop {
         fn drop(&mut self) {
+            ON.set(false);
             RECORDING.take();
         }
     }
@@ -84,10 +87,16 @@ pub fn record_accesses<R>(work: impl FnOnce() -> R) -> (R, Accesses) {
     let before = RECORDING.replace(Some(Vec::new()));
     let stop = Stop;
     assert!(before.is_none(), "this thread records its accesses already");
+    ON.set(true);
     let result = work();
     let accesses = RECORDING.take().unwrap_or_default();
     drop(stop);
     (result, Accesses(accesses))
+}
+
+#[inline]
+pub(crate) fn is_on() -> bool {
+    ON.get()
 }
 
 pub(crate) fn on_access(kind: Kind, address: usize) {

@@ -18,7 +18,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use crate::explore::Test;
-use crate::hook;
+use crate::hook::{self, By};
 
 /// Switches after which a script counts as hung.
 const MOST_STEPS: usize = 3_000_000;
@@ -154,7 +154,7 @@ fn run_test(test: Test) {
     let runner = Runner::new(Scripted::default(), config);
     RUNNING.take();
     crate::explore::forget_tasks();
-    let run = AssertUnwindSafe(|| hook::exploring(|| runner.run(move || test())));
+    let run = AssertUnwindSafe(|| hook::exploring(By::Script, || runner.run(move || test())));
     if let Err(panic) = catch_unwind(run) {
         RUNNING.take();
         resume_unwind(panic);

@@ -2,7 +2,7 @@
 
 pub mod files;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
@@ -32,6 +32,24 @@ pub struct World<R: ReverseMap> {
     pub store: Arc<PatternStore>,
 }
 
+/// Memory for a machine of this thread, that of the schedule before if it is free.
+fn arena(bytes: usize) -> Arc<Arena> {
+    thread_local! {
+        static LAST: RefCell<Option<Arc<Arena>>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        let is_free = |last: &Arc<Arena>| last.bytes() >= bytes && Arc::strong_count(last) == 1;
+        if last.as_ref().is_none_or(|last| !is_free(last)) {
+            let options = ArenaOptions {
+                huge_pages: false,
+                prefault: false,
+            };
+            *last = Some(Arena::with_options(bytes, options).unwrap());
+        }
+        Arc::clone(last.as_ref().unwrap())
+    })
+}
+
 /// One program of a test, which runs on a CPU of its own.
 pub type Task<'a> = &'a (dyn Fn(CpuId) + Sync);
 
@@ -47,11 +65,7 @@ impl<R: ReverseMap> World<R> {
             store: store.clone(),
             ..MachineConfig::new(frames * 4096)
         };
-        let options = ArenaOptions {
-            huge_pages: false,
-            prefault: false,
-        };
-        let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
+        let arena = arena(config.arena_bytes().unwrap());
         let machine = Machine::new(config, arena).unwrap();
         let vm = undisturbed(|| Vm::new(machine, design).unwrap());
         World { vm, store }

@@ -414,15 +414,14 @@ fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<X86_64, R
     driver
 }
 
-/// Fails the `after`th allocation at `site` in the last operation. Returns
-/// whether there is such an allocation.
+/// Has an allocation of the last operation fail, or none. Returns how many
+/// allocations there were at each site until then.
 fn fail_one<R: ReverseMap>(
     design: Design,
     arena: &Arc<Arena>,
     (_, before, last): &Scenario,
-    site: Site,
-    after: u32,
-) -> Result<bool, String> {
+    failure: Option<FailAt>,
+) -> Result<Vec<u64>, String> {
     let mut driver = driver::<R>(design, arena);
     driver.watches = false;
     let on = |cpu, what: &What| Op { cpu, what: *what };
@@ -431,16 +430,19 @@ fn fail_one<R: ReverseMap>(
     }
     let vm = Arc::clone(&driver.vm);
     driver.watches = true;
-    vm.memory().inject(Some(FailAt { site, after }));
+    let only_counts = FailAt {
+        site: Site::TablePage,
+        after: u32::MAX,
+    };
+    vm.memory().inject(Some(failure.unwrap_or(only_counts)));
     driver.apply(&on(1, last))?;
     vm.memory().inject(None);
     driver.watches = false;
-    let reached = vm.memory().reached(site) > u64::from(after);
-    if driver.shortages != u32::from(reached) {
-        return Err(format!(
-            "reached: {reached}, but {} operations failed",
-            driver.shortages
-        ));
+    let counts = Site::ALL.iter().map(|&site| vm.memory().reached(site));
+    let counts: Vec<u64> = counts.collect();
+    let failures = u32::from(failure.is_some());
+    if driver.shortages != failures {
+        return Err(format!("{} operations failed", driver.shortages));
     }
     driver
         .apply(&on(0, &What::Audit))
@@ -448,13 +450,13 @@ fn fail_one<R: ReverseMap>(
     driver
         .apply(&on(2, last))
         .map_err(|error| format!("repeated: {error}"))?;
-    if driver.shortages != u32::from(reached) {
+    if driver.shortages != failures {
         return Err("the operation failed once more without reason".into());
     }
     driver
         .finish()
         .map_err(|error| format!("in the end: {error}"))?;
-    Ok(reached)
+    Ok(counts)
 }
 
 #[test]
@@ -473,26 +475,29 @@ fn every_allocation_may_fail() {
     for text in &designs {
         let design = Design::parse(text).unwrap();
         for scenario in &scenarios() {
-            for &site in Site::ALL {
+            let run = |failure| {
+                let run = || with_rmap!(design.rmap, R => fail_one::<R>(design, &arena, scenario, failure));
+                catch(run).map_err(|error| format!("{text}: {}: {failure:?}: {error}", scenario.0))
+            };
+            // Nothing fails at first: what the operation reaches can fail.
+            let counts = match run(None) {
+                Ok(counts) => counts,
+                Err(error) => {
+                    wrong.push(error);
+                    continue;
+                }
+            };
+            for (&site, count) in Site::ALL.iter().zip(counts) {
                 // Sources of tables change nothing about other sites.
                 let is_table = matches!(site, Site::TablePage | Site::RootTable);
                 if text.contains("ptepage") && !is_table {
                     continue;
                 }
-                for after in 0.. {
-                    let result = catch(
-                        || with_rmap!(design.rmap, R => fail_one::<R>(design, &arena, scenario, site, after)),
-                    );
-                    match result {
-                        Ok(true) => {
-                            reached.insert(site as u16);
-                        }
-                        Ok(false) => break,
-                        Err(error) => {
-                            wrong
-                                .push(format!("{text}: {}: {site:?} {after}: {error}", scenario.0));
-                            break;
-                        }
+                for after in 0..count as u32 {
+                    reached.insert(site as u16);
+                    if let Err(error) = run(Some(FailAt { site, after })) {
+                        wrong.push(error);
+                        break;
                     }
                 }
             }

@@ -6,11 +6,10 @@
 //! for byte.
 
 pub mod json;
-pub mod kernbench;
 pub mod model;
 pub mod names;
 pub mod replay;
-pub mod sdet;
 pub mod text;
 
 pub use model::{About, Report};
+pub use vellum_tables::{kernbench, sdet};

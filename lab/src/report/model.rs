@@ -439,11 +439,11 @@ fn kernbench_rows(about: &About, measured: &Measurement, analysis: &Analysis) ->
                 },
                 elapsed_s,
                 system_s,
-                user_s: 0.0,
-                cpu_percent: match elapsed_s > 0.0 {
+                user_s: Some(0.0),
+                cpu_percent: Some(match elapsed_s > 0.0 {
                     true => 100.0 * system_s / elapsed_s,
                     false => 0.0,
-                },
+                }),
             }
         })
         .to_vec()

@@ -8,6 +8,7 @@ use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
 use crate::report::kernbench;
+use vellum_tables::summary::{deviation, mean};
 use vellum_terminal::progress::{Interrupt, Style};
 
 use super::judge::{Change, Evidence, Factor};
@@ -222,10 +223,8 @@ pub fn typical(arm: &ArmFigure) -> f64 {
 
 /// Sample standard deviation of an arm's passes, in percent of their mean.
 pub fn deviation_percent(arm: &ArmFigure) -> Option<f64> {
-    let n = arm.passes.len() as f64;
-    let mean = arm.passes.iter().sum::<f64>() / n;
-    let squares: f64 = arm.passes.iter().map(|value| (value - mean).powi(2)).sum();
-    (n > 1.0).then(|| 100.0 * (squares / (n - 1.0)).sqrt() / mean)
+    let (deviation, mean) = (deviation(&arm.passes)?, mean(&arm.passes)?);
+    Some(100.0 * deviation / mean)
 }
 
 /// `design` without the option it is about: `rmap=chains` as `chains`.

@@ -3,42 +3,30 @@
 use std::fmt::Write;
 
 use super::published::{Kernbench, ProfileLine};
+use vellum_tables::{kernbench, sdet};
 
 /// A kernbench block; what was not published stays empty.
 pub fn kernbench(title: &str, rows: &[Kernbench]) -> String {
-    let mut text = format!("Kernbench: ({title})\n");
-    let _ = writeln!(
-        text,
-        "{:25}{:>12}{:>12}{:>12}{:>12}",
-        "", "Elapsed", "System", "User", "CPU"
-    );
-    for row in rows {
-        let _ = write!(
-            text,
-            "{:>25}{:12.2}{:12.2}",
-            row.label, row.elapsed_s, row.system_s
-        );
-        if let Some((user_s, cpu_percent)) = row.user_and_cpu {
-            let _ = write!(text, "{user_s:12.2}{cpu_percent:12.2}");
-        }
-        text.push('\n');
-    }
-    text
+    let rows = rows.iter().map(|row| kernbench::Row {
+        label: row.label.to_owned(),
+        elapsed_s: row.elapsed_s,
+        system_s: row.system_s,
+        user_s: row.user_and_cpu.map(|figures| figures.0),
+        cpu_percent: row.user_and_cpu.map(|figures| figures.1),
+    });
+    kernbench::block(title, &rows.collect::<Vec<_>>())
 }
 
 /// An SDET block of percentages; a deviation that is not known stays empty.
 /// `name` is what the workload is called: only the published one is SDET.
 pub fn sdet(name: &str, scripts: u32, rows: &[(String, f64, Option<f64>)]) -> String {
-    let mut text = format!("{name} {scripts}  (see disclaimer)\n");
-    let _ = writeln!(text, "{:27}Throughput    Std. Dev", "");
-    for (label, percent, deviation) in rows {
-        let _ = write!(text, "{label:>25}{percent:12.1}%");
-        if let Some(deviation) = deviation {
-            let _ = write!(text, "{deviation:12.1}%");
-        }
-        text.push('\n');
-    }
-    text
+    let row = |(label, percent, deviation): &(String, f64, Option<f64>)| sdet::Row {
+        label: label.clone(),
+        throughput_percent: *percent,
+        deviation_percent: *deviation,
+    };
+    let title = format!("{name} {scripts}  (see disclaimer)");
+    sdet::block(&title, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Profile lines, with the mark of what the post left out between those that

@@ -12,16 +12,7 @@ pub mod samples;
 pub use bootstrap::{Bootstrap, Interval, TooFewPasses};
 pub use random::Random;
 pub use samples::Samples;
-
-/// The median of `values`; the mean of the middle two if their number is even.
-/// `None` if there are none.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some((lower + upper) / 2.0)
-}
+pub use vellum_tables::summary::median;
 
 /// The `p`-quantile (`0.0..=1.0`) of an ascending, non-empty slice, linearly
 /// interpolated between the neighbouring order statistics.
@@ -38,13 +29,6 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_of_odd_even_and_none() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(&[]), None);
-    }
 
     #[test]
     fn quantiles_interpolate_between_order_statistics() {

@@ -102,11 +102,11 @@ fn kernbench_rows(arms: &[Arm], cpu: &Figure, wall: &Figure) -> Vec<kernbench_bl
             label: label(arm),
             elapsed_s,
             system_s,
-            user_s: 0.0,
-            cpu_percent: match elapsed_s > 0.0 {
+            user_s: Some(0.0),
+            cpu_percent: Some(match elapsed_s > 0.0 {
                 true => 100.0 * system_s / elapsed_s,
                 false => 0.0,
-            },
+            }),
         }
     });
     rows.collect()

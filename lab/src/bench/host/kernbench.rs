@@ -266,10 +266,10 @@ impl Built {
             label: label.to_owned(),
             elapsed_s: mean(&|build| build.elapsed_s),
             system_s: mean(&|build| build.usage.system_s),
-            user_s: mean(&|build| build.usage.user_s),
-            cpu_percent: mean(&|build| {
+            user_s: Some(mean(&|build| build.usage.user_s)),
+            cpu_percent: Some(mean(&|build| {
                 100.0 * (build.usage.system_s + build.usage.user_s) / build.elapsed_s
-            }),
+            })),
         }
     }
 }

@@ -4,32 +4,30 @@
 
 use std::fmt::Write;
 
+use crate::summary;
+
 /// One kernel's (or design's) row.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Row {
     /// Name, up to 25 characters.
     pub label: String,
     /// Throughput as a percentage of the first row's.
     pub throughput_percent: f64,
-    /// Standard deviation as a percentage of the row's own mean.
-    pub deviation_percent: f64,
+    /// Standard deviation as a percentage of the row's own mean, where it is known.
+    pub deviation_percent: Option<f64>,
 }
 
 /// The rows of kernels whose throughput (scripts an hour) was `runs`.
 pub fn rows(kernels: &[(String, Vec<f64>)]) -> Vec<Row> {
-    let mean = |runs: &[f64]| runs.iter().sum::<f64>() / runs.len().max(1) as f64;
+    let mean = |runs: &[f64]| summary::mean(runs).unwrap_or(0.0);
     let first = kernels.first().map_or(0.0, |(_, runs)| mean(runs));
     let row = |(label, runs): &(String, Vec<f64>)| {
         let mean = mean(runs);
-        let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
-        let deviation = match runs.len() {
-            0 | 1 => 0.0,
-            n => (squares / (n - 1) as f64).sqrt(),
-        };
         Row {
             label: label.clone(),
             throughput_percent: 100.0 * mean / first,
-            deviation_percent: 100.0 * deviation / mean,
+            deviation_percent: Some(100.0 * summary::deviation(runs).unwrap_or(0.0) / mean),
         }
     };
     kernels.iter().map(row).collect()
@@ -40,11 +38,11 @@ pub fn block(title: &str, rows: &[Row]) -> String {
     let mut text = format!("{title}\n");
     let _ = writeln!(text, "{:25}{:>12}{:>12}", "", "Throughput", "Std. Dev");
     for row in rows {
-        let _ = writeln!(
-            text,
-            "{:>25}{:12.1}%{:12.1}%",
-            row.label, row.throughput_percent, row.deviation_percent
-        );
+        let _ = write!(text, "{:>25}{:12.1}%", row.label, row.throughput_percent);
+        if let Some(deviation) = row.deviation_percent {
+            let _ = write!(text, "{deviation:12.1}%");
+        }
+        text.push('\n');
     }
     text
 }
@@ -57,7 +55,7 @@ mod tests {
         Row {
             label: label.to_owned(),
             throughput_percent,
-            deviation_percent,
+            deviation_percent: Some(deviation_percent),
         }
     }
 
@@ -93,11 +91,11 @@ SDET 128  (see disclaimer)
         ]);
         assert_eq!(
             (rows[0].throughput_percent, rows[0].deviation_percent),
-            (100.0, 10.0)
+            (100.0, Some(10.0))
         );
         assert_eq!(
             (rows[1].throughput_percent, rows[1].deviation_percent),
-            (200.0, 0.0)
+            (200.0, Some(0.0))
         );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A title, a header, and one row per kernel: the label right-aligned in 25
 //! columns, then elapsed, system and user time in seconds and CPU in percent,
-//! each in 12 columns with two decimals.
+//! each in 12 columns with two decimals. Later posts end after the system time.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use std::fmt::Write;
 pub const LABEL: usize = 25;
 
 /// One kernel's (or design's) row.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Row {
     /// Name, up to [`LABEL`] characters.
     pub label: String,
@@ -19,9 +20,9 @@ pub struct Row {
     /// Seconds of CPU time in the kernel, all CPUs together.
     pub system_s: f64,
     /// Seconds of CPU time in user code, all CPUs together.
-    pub user_s: f64,
+    pub user_s: Option<f64>,
     /// System and user time as a percentage of elapsed time.
-    pub cpu_percent: f64,
+    pub cpu_percent: Option<f64>,
 }
 
 /// The block for a workload described by `title` ("make -j vmlinux, maximal
@@ -34,11 +35,17 @@ pub fn block(title: &str, rows: &[Row]) -> String {
         "", "Elapsed", "System", "User", "CPU"
     );
     for row in rows {
-        let _ = writeln!(
-            text,
-            "{:>25}{:12.2}{:12.2}{:12.2}{:12.2}",
-            row.label, row.elapsed_s, row.system_s, row.user_s, row.cpu_percent
-        );
+        let _ = write!(text, "{:>25}", row.label);
+        let columns = [
+            Some(row.elapsed_s),
+            Some(row.system_s),
+            row.user_s,
+            row.cpu_percent,
+        ];
+        for value in columns.into_iter().flatten() {
+            let _ = write!(text, "{value:12.2}");
+        }
+        text.push('\n');
     }
     text
 }
@@ -52,8 +59,8 @@ mod tests {
             label: label.to_owned(),
             elapsed_s,
             system_s,
-            user_s,
-            cpu_percent,
+            user_s: Some(user_s),
+            cpu_percent: Some(cpu_percent),
         }
     }
 
@@ -99,5 +106,17 @@ Kernbench: (make -j vmlinux, maximal tasks)
                2.5.65-mm3       44.36       86.86      573.28     1486.25
 ";
         assert_eq!(printed, posted);
+    }
+
+    #[test]
+    fn what_was_not_published_stays_empty() {
+        let row = Row {
+            user_s: None,
+            cpu_percent: None,
+            ..row("anon_vma", [44.66, 83.69, 0.0, 0.0])
+        };
+        let text = block("x", &[row]);
+        let end = "                 anon_vma       44.66       83.69\n";
+        assert!(text.ends_with(end), "{text}");
     }
 }

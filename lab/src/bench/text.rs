@@ -6,6 +6,7 @@ use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Standing};
 use super::request::{On, Request};
 use crate::compare::{Reason, Verdict};
 use crate::report::names::{Names, WIDTH};
+use crate::report::published::{self, Format, unit};
 use crate::report::text::{NO_INTERVAL, plural, uneven, wrapped};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::table::{Table, grouped, marked};
@@ -26,6 +27,31 @@ pub fn render(request: &Request, findings: &Findings) -> String {
     if !findings.notes.is_empty() {
         sections.push(findings.notes.iter().map(|note| wrapped(note)).collect());
     }
+    sections.join("\n")
+}
+
+/// The samples of every figure as `format` has them: a table for each run.
+pub fn render_as(format: Format, request: &Request, findings: &Findings) -> String {
+    let names = names(findings);
+    let arm = |(index, arm): (usize, &Arm)| match index < designs(findings).len() {
+        true => published::Arm::new(&arm.label, names.alone(index)),
+        false => published::Arm::new(&arm.label, None),
+    };
+    let arms: Vec<published::Arm> = findings.arms.iter().enumerate().map(arm).collect();
+    let mut sections = vec![header(request, findings)];
+    sections.extend(findings.runs.iter().map(|run| {
+        let figures = run.figures.iter().map(|figure| published::Figure {
+            name: figure.name.clone(),
+            per: figure.per.clone(),
+            ns: figure.arms.iter().map(|arm| arm.passes.clone()).collect(),
+        });
+        let figures: Vec<published::Figure> = figures.collect();
+        format!(
+            "== {}\n{}",
+            run.title,
+            published::table(format, &arms, &figures)
+        )
+    }));
     sections.join("\n")
 }
 
@@ -137,16 +163,6 @@ fn of_lookups(run: &Run, findings: &Findings) -> String {
 
 fn is_silent(row: &Row) -> bool {
     row.values.iter().all(|value| value.unwrap_or(0) == 0)
-}
-
-/// What a time is shown in: divisor and name.
-fn unit(ns: f64) -> (f64, &'static str) {
-    match ns {
-        ns if ns < 1e5 => (1.0, "ns"),
-        ns if ns < 1e8 => (1e3, "us"),
-        ns if ns < 1e10 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    }
 }
 
 fn of_figure(figure: &Figure, findings: &Findings) -> String {
@@ -303,14 +319,6 @@ fn of_rows(name: &str, rows: &[&Row], show: fn(u64) -> String, findings: &Findin
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_shown_in_a_unit_that_suits_them() {
-        assert_eq!(unit(35.2).1, "ns");
-        assert_eq!(unit(250_000.0).1, "us");
-        assert_eq!(unit(2e9).1, "ms");
-        assert_eq!(unit(44e9).1, "s");
-    }
 
     #[test]
     fn plurals() {

@@ -15,6 +15,7 @@ use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
 use crate::report::json;
+use crate::report::published::Format;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
 
@@ -35,6 +36,7 @@ Examples:
   vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8
   vellum bench sdet --on core --trace traces/sdet-like.vellum --json sdet.json
   vellum bench rmap-test --profile-out where-it-goes
+  vellum bench fork-family -n 12 --format ministat
   vellum bench kernbench --on linux --tree ~/linux
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
@@ -103,6 +105,9 @@ pub struct BenchArgs {
     /// Write everything as JSON to a file; `-` prints it instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Print the samples of each figure in this format instead of our tables
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -129,6 +134,9 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     };
     let mut request = request(name, &args)?;
     let results = Results::open(args.json.as_deref())?;
+    if let Some(format) = args.format {
+        results.with(format, request.designs.len() + 1, request.passes)?;
+    }
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     if request.on == On::Linux && args.profiling.wanted() {
         return Err(Failure::usage(
@@ -145,7 +153,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&request, &findings, profile.as_ref(), results)?;
+    print(&request, &findings, profile.as_ref(), args.format, results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -272,6 +280,7 @@ fn print(
     request: &Request,
     findings: &Findings,
     profile: Option<&ProfileReport>,
+    format: Option<Format>,
     results: Results,
 ) -> Result<(), Failure> {
     let as_json = || {
@@ -280,7 +289,11 @@ fn print(
     };
     let tables = || {
         let profile = profile.map(|profile| format!("\n{}", profile.text()));
-        text::render(request, findings) + &profile.unwrap_or_default()
+        let tables = match format {
+            Some(format) => text::render_as(format, request, findings),
+            None => text::render(request, findings),
+        };
+        tables + &profile.unwrap_or_default()
     };
     results.print(tables, as_json)
 }

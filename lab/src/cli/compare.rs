@@ -16,6 +16,7 @@ use crate::compare::{
 use crate::designs::load;
 use crate::replay::ram::{self, Starved};
 use crate::replay::{Options, Workload};
+use crate::report::published::Format;
 use crate::report::{About, Report, json, text};
 use crate::shipped::shipped_trace;
 use vellum_profile::sample::Profiler;
@@ -43,6 +44,7 @@ Examples:
   vellum compare traces/kernel-build.vellum --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
   vellum compare traces/kernel-build.vellum --copies 4 --json report.json
   vellum compare traces/kernel-build.vellum --profile-out where-it-goes
+  vellum compare traces/kernel-build.vellum -n 12 --format ministat
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
   vellum compare traces/kernel-build.vellum --a linux --b rmap=chains         this machine's kernel
   vellum compare --a linux:6.12.json --b linux:6.18.json     results saved by `replay --on linux`
@@ -94,6 +96,9 @@ pub struct CompareArgs {
     /// Write everything as JSON to a file; `-` prints it instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Print the CPU times of the passes in this format instead of our tables
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -118,6 +123,9 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         None => shipped_trace(DEFAULT_TRACE)?,
     };
     let results = Results::open(args.json.as_deref())?;
+    if let Some(format) = args.format {
+        results.with(format, ARMS, usize::from(args.passes))?;
+    }
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
     let options = Options {
@@ -170,6 +178,9 @@ fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
     let json = args.json.as_deref();
     Some(match (Side::of(&args.a), Side::of(&args.b)) {
         (Side::Design, Side::Design) => return None,
+        _ if args.format.is_some() => Err(Failure::usage(
+            "only designs of the core have samples for --format",
+        )),
         (Side::Saved(a), Side::Saved(b)) => host::saved(&a, &b, json, &method),
         (Side::Host, Side::Design) => against_core(args, method),
         _ => Err(Failure::usage(
@@ -280,7 +291,11 @@ fn print(
     };
     let tables = || {
         let profile = profile.map(|profile| format!("\n{}", profile.text()));
-        text::render(&report) + &profile.unwrap_or_default()
+        let tables = match args.format {
+            Some(format) => text::render_as(format, &report),
+            None => text::render(&report),
+        };
+        tables + &profile.unwrap_or_default()
     };
     results.print(tables, || json::render(&whole))
 }

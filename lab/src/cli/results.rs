@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Failure, OrFail};
+use crate::report::published::Format;
 use vellum_output::PartialFile;
 
 /// The results of a command that has `--json`.
@@ -31,6 +32,17 @@ impl Results {
                 Ok(Results::TablesAndFile(path.to_owned(), file))
             }
         }
+    }
+
+    /// Refuses what cannot be printed as `format`, before any time is spent:
+    /// `passes` of `arms`.
+    pub fn with(&self, format: Format, arms: usize, passes: usize) -> Result<(), Failure> {
+        if matches!(self, Results::Json) {
+            return Err(Failure::usage(
+                "`--json -` prints no tables: leave out --format, or write the JSON to a file",
+            ));
+        }
+        format.takes(arms, passes).map_err(Failure::usage)
     }
 
     /// Prints and writes them, of the two forms only what is wanted.

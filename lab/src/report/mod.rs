@@ -3,11 +3,12 @@
 //! [`Report`] holds everything a comparison found. It is serialised as it is
 //! (the schema is in `docs/measuring.md`), and [`text`] lays it out for a
 //! terminal. [`kernbench`] and [`sdet`] are the historical formats, byte
-//! for byte.
+//! for byte, and [`published`] prints samples as others publish theirs.
 
 pub mod json;
 pub mod model;
 pub mod names;
+pub mod published;
 pub mod replay;
 pub mod text;
 

@@ -43,11 +43,17 @@ impl Names {
     /// `label`, and behind it the one option that tells arm `arm` from the others,
     /// if one does.
     pub fn named(&self, arm: usize, label: &str) -> String {
+        match self.alone(arm) {
+            Some(option) => format!("{label} {option}"),
+            None => label.to_owned(),
+        }
+    }
+
+    /// The one option that tells arm `arm` from the others, if one does.
+    pub fn alone(&self, arm: usize) -> Option<&str> {
         match self.own.get(arm).map(Vec::as_slice) {
-            Some([option]) if self.own.iter().all(|own| own.len() == 1) => {
-                format!("{label} {option}")
-            }
-            _ => label.to_owned(),
+            Some([option]) if self.own.iter().all(|own| own.len() == 1) => Some(option),
+            _ => None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::kernbench;
 use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::names::Names;
+use super::published::{self, Format};
 use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
@@ -30,6 +31,30 @@ pub fn render(report: &Report) -> String {
         profile(report),
     ];
     sections.join("\n")
+}
+
+/// The CPU times of the passes as `format` has them.
+pub fn render_as(format: Format, report: &Report) -> String {
+    let names = names(report);
+    let arms = [
+        published::Arm::new("A", names.alone(0)),
+        published::Arm::new("B", names.alone(1)),
+        published::Arm::new("A'", None),
+    ];
+    let sums = &report.pass_cpu_ns;
+    let passes = [&sums.a, &sums.b, &sums.control];
+    let figure = published::Figure {
+        name: "CPU time".to_owned(),
+        per: "pass".to_owned(),
+        ns: passes
+            .map(|ns| ns.iter().map(|ns| *ns as f64).collect())
+            .into(),
+    };
+    format!(
+        "{}\n{}",
+        header(report),
+        published::table(format, &arms, &[figure])
+    )
 }
 
 fn header(report: &Report) -> String {

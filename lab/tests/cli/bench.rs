@@ -559,3 +559,32 @@ fn the_list_has_every_benchmark_with_its_sizes() {
         }
     }
 }
+
+#[test]
+fn figures_are_operations_of_mmtests_and_ministat() {
+    let small = "bench forkfault --size forks=12 --ram 64M -n 3 --quiet --resamples 100";
+    let small: Vec<&str> = small.split(' ').collect();
+    let printed = |format: &str| {
+        let output = vellum(&[&small[..], &["--format", format]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let mmtests = printed("mmtests");
+    for statistic in [
+        "Min ",
+        "Amean ",
+        "Stddev ",
+        "CoeffVar ",
+        "Max ",
+        "BAmean-95 ",
+    ] {
+        let row = |line: &&str| line.starts_with(statistic) && line.contains(" per fault");
+        assert!(
+            mmtests.lines().any(|line| row(&line)),
+            "{statistic} in\n{mmtests}"
+        );
+    }
+    let ministat = printed("ministat");
+    assert!(ministat.contains(" per fault\nx A"), "{ministat}");
+    assert!(ministat.contains("at 95.0% confidence\n"), "{ministat}");
+}

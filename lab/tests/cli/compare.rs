@@ -252,3 +252,58 @@ fn designs_lists_options_and_published_kernels_one_per_line() {
     assert_eq!(count("options"), Some(options.len()));
     assert_eq!(count("presets"), Some(presets.len()));
 }
+
+#[test]
+fn passes_are_samples_for_mmtests_and_ministat() {
+    let scratch = Scratch::new("compare-published");
+    let (trace, json) = (scratch.path("fork.vellum"), scratch.path("report.json"));
+    write_eight_forks(&trace);
+    let arguments = ["compare", &trace, "--no-atomics", "--ram", "64M", "--quiet"];
+    let run = |more: &[&str]| vellum(&[&arguments[..], &["-n", "3"], more].concat());
+    let output = run(&["--format", "ministat", "--json", &json]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for part in [
+        "\nx A rmap=chains\n+ B rmap=partial\n* A'\n+-----",
+        "    N           Min           Max        Median           Avg        Stddev\nx   3 ",
+        " per pass\n",
+    ] {
+        assert!(printed.contains(part), "{part:?} in\n{printed}");
+    }
+    assert!(!printed.contains("Verdict:"), "{printed}");
+    let written = std::fs::read_to_string(&json).expect("the report was written");
+    let value: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(value["pass_cpu_ns"]["b"].as_array().map(Vec::len), Some(3));
+    let output = run(&["--format", "mmtests"]);
+    let printed = text(&output.stdout);
+    let heading = |line: &&str| line.split_whitespace().eq(["rmap=chains", "rmap=partial"]);
+    assert_eq!(printed.lines().filter(heading).count(), 1, "{printed}");
+    let mean = printed.lines().find(|line| line.starts_with("Amean "));
+    let mean = mean.expect("a row of means");
+    assert!(
+        mean.contains("CPU time, ") && mean.contains(" (   0.00%)"),
+        "{mean}"
+    );
+    for (more, said) in [
+        (
+            &["--format", "ministat", "-n", "2"][..],
+            "at least 3 samples",
+        ),
+        (
+            &["--format", "mmtests", "--json", "-"],
+            "leave out --format",
+        ),
+        (
+            &["--format", "mmtests", "--a", "linux:x", "--b", "linux:y"],
+            "designs of the core",
+        ),
+    ] {
+        let output = vellum(&[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(
+            text(&output.stderr).contains(said),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}

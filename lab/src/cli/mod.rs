@@ -35,6 +35,7 @@ pub mod replay;
 pub mod reproduce;
 pub mod results;
 pub mod size;
+pub mod stats;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -91,6 +92,7 @@ commands! {
     Bench => bench::BenchArgs,
     Reproduce => reproduce::ReproduceArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
+    Stats => stats::StatsArgs,
     Designs => designs::DesignsArgs,
     Machines => machines::MachinesArgs,
     Calibrate => calibrate::CalibrateArgs,

@@ -14,3 +14,4 @@ mod record;
 mod replay;
 mod reproduce;
 mod shipped;
+mod stats;

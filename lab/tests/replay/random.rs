@@ -31,7 +31,7 @@ fn prepared(seed: u64, cpus: usize, copies: u32) -> Workload {
 
 #[test]
 fn every_scheme_keeps_every_page_right() {
-    for seed in seeds(16) {
+    for seed in seeds(6) {
         for (cpus, copies) in [(1, 1), (3, 1), (1, 3), (3, 3)] {
             let workload = prepared(seed, cpus, copies);
             for design in ["rmap=chains", "rmap=chains,direct=off", "rmap=partial"] {
@@ -46,7 +46,7 @@ fn every_scheme_keeps_every_page_right() {
 
 #[test]
 fn timed_replay_of_the_core_diverges_nowhere_and_ends_as_the_verified_one() {
-    for seed in seeds(16) {
+    for seed in seeds(8) {
         let workload = prepared(seed, 1, 1);
         let engine = core("rmap=chains", 1);
         let replayed = run(&workload, engine.as_ref(), |_| true);

@@ -184,6 +184,6 @@ Amean     fork, us per child      300.00 (   0.00%)      100.00 *  66.67%*
             ..figure([0.0; 3], [0.0; 3])
         };
         let text = table(Format::Ministat, &arms(), &[cut_short]);
-        assert!(text.contains("has 1 samples; at least 3"), "{text}");
+        assert!(text.contains("has 1 sample; at least 3"), "{text}");
     }
 }

@@ -72,13 +72,20 @@ pub enum Error {
         usize,
     ),
     /// A set is too small.
-    #[error("{name} has {samples} samples; at least {LEAST_SAMPLES} are needed")]
+    #[error("{name} has {}; at least {LEAST_SAMPLES} are needed", counted(*.samples))]
     TooFew {
         /// The set.
         name: String,
         /// How many it has.
         samples: usize,
     },
+}
+
+fn counted(samples: usize) -> String {
+    match samples {
+        1 => "1 sample".to_owned(),
+        n => format!("{n} samples"),
+    }
 }
 
 /// The block for each operation, the first set being the base. Where there are
@@ -273,6 +280,8 @@ mod tests {
         let said = |sets: &[Series]| block(sets, &FIGURES).expect_err("refused").to_string();
         let small = Series::single("b", [1.0, 2.0]);
         assert_eq!(said(&[small]), "b has 2 samples; at least 3 are needed");
+        let one = Series::single("b", [1.0]);
+        assert_eq!(said(&[one]), "b has 1 sample; at least 3 are needed");
         let set = Series::single("a", [1.0, 2.0, 3.0]);
         assert!(said(&vec![set; 8]).contains("it has 7"));
         assert_eq!(said(&[]), "there are no samples");

@@ -132,6 +132,8 @@ pub(crate) struct TestMachine {
     read: Mutex<Vec<(u64, usize)>>,
     /// How often the store was flushed.
     pub(crate) store_flushes: AtomicU64,
+    /// How often a task asked to sleep.
+    pub(crate) parks: AtomicU64,
 }
 
 const NO_FRAME: u64 = 0;
@@ -202,6 +204,7 @@ impl TestMachine {
             written: Mutex::default(),
             read: Mutex::default(),
             store_flushes: AtomicU64::new(0),
+            parks: AtomicU64::new(0),
         }
     }
 
@@ -414,6 +417,7 @@ unsafe impl Platform for TestMachine {
     }
 
     fn park(&self) {
+        self.parks.fetch_add(1, Ordering::Relaxed);
         thread::park();
     }
 

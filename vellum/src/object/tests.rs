@@ -16,6 +16,8 @@ use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;
 
+mod cache;
+
 type Memory = PhysicalMemory<TestMachine>;
 
 fn memory(frames: u32) -> Memory {

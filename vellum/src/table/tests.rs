@@ -15,6 +15,7 @@ mod aarch64;
 mod cursor;
 mod encoding;
 mod formats;
+mod gather;
 mod riscv;
 
 type Memory = PhysicalMemory<TestMachine>;

@@ -41,6 +41,23 @@ fn a_retired_frame_waits_for_everybody_who_is_pinned() {
     assert_eq!(memory.stats().limbo, 0);
 }
 
+/// Somebody who found the page in a cache tries to take a reference to it later.
+#[test]
+fn a_page_of_an_object_waits_for_those_who_may_have_found_it() {
+    let memory = simple(1, 512);
+    let finder = memory.pin();
+    let page = memory.alloc(&finder, Request::page(SITE)).unwrap();
+    memory.frame(page).set_kind(Kind::Object);
+    memory.put(&finder, page);
+    assert!(!memory.frame(page).try_get());
+    while let Ok(other) = memory.alloc(&finder, Request::page(SITE)) {
+        assert_ne!(other, page, "in another life");
+    }
+    drop(finder);
+    pass_epochs(&memory, 2);
+    assert_eq!(memory.alloc(&memory.pin(), Request::page(SITE)), Ok(page));
+}
+
 #[test]
 fn many_retirements_are_reused_without_a_shortage() {
     let memory = simple(1, 2048);

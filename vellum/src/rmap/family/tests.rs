@@ -247,6 +247,7 @@ fn children_born_before_a_page_are_not_searched() {
         world.make_page(parent);
         let after: Vec<u32> = (0..2).map(|_| world.fork(parent)).collect();
         world.make_page(before[0]);
+        world.make_page(before[2]);
         let child = world.fork(after[0]);
         let searched = |world: &World<'_>, number: u64| {
             let page = &world.pages[&number];
@@ -260,6 +261,7 @@ fn children_born_before_a_page_are_not_searched() {
         };
         assert_eq!(searched(&world, 1), [parent, after[1], after[0], child]);
         assert_eq!(searched(&world, 2), [before[0]], "no siblings");
+        assert_eq!(searched(&world, 3), [before[2]], "nor older ones");
         world.end(after[0]);
         assert_eq!(searched(&world, 1), [parent, after[1], child]);
         world.end(parent);
@@ -309,7 +311,34 @@ type FamilyVm = Vm<TestMachine, X86_64, Family>;
 fn family_vm() -> FamilyVm {
     run_on(0);
     let design = crate::Design::parse("rmap=family").unwrap();
-    Vm::new(TestMachine::simple(1, 1024), design).unwrap()
+    Vm::new(TestMachine::simple(2, 1024), design).unwrap()
+}
+
+/// Maps a private page and stores to it.
+fn store_anew(vm: &FamilyVm, space: SpaceId, page: u64) {
+    map(vm, space, page, MapRequest::anonymous(1, Prot::READ_WRITE));
+    vm.fault(space, page << 12, Access::Write).unwrap();
+}
+
+/// What a visit of the page at `page` of the space finds.
+fn visit(
+    vm: &FamilyVm,
+    space: SpaceId,
+    page: u64,
+    mut each: impl FnMut(&Slot<'_, X86_64>) -> Verdict,
+) {
+    let (frame, _) = vm.translate(space, Vpn(page)).unwrap();
+    let pin = vm.pin();
+    let env = crate::rmap::Env {
+        memory: &vm.memory,
+        pin: &pin,
+    };
+    vm.rmap.visit(&env, vm, frame, &mut each);
+}
+
+/// Nodes that are in use, whether they stand in a tree or not.
+fn nodes_in_use(vm: &FamilyVm) -> u64 {
+    vm.rmap.nodes.audit().unwrap().live
 }
 
 fn map(vm: &FamilyVm, space: SpaceId, page: u64, request: MapRequest) {
@@ -327,8 +356,7 @@ fn children_are_found_after_more_forks_than_there_are_stamps() {
         let child = vm.fork(space).unwrap();
         vm.exit(child).unwrap();
     }
-    map(&vm, space, 100, MapRequest::anonymous(1, Prot::READ_WRITE));
-    vm.fault(space, 100 << 12, Access::Write).unwrap();
+    store_anew(&vm, space, 100);
     let children = [(); 3].map(|()| vm.fork(space).unwrap());
     // A visit of the page finds its entry in each.
     vm.audit().unwrap();
@@ -407,4 +435,103 @@ fn a_node_waits_for_the_cpu_that_counts_for_it() {
             "the CPU is the last that knows the node"
         );
     });
+}
+
+/// The stamp of a page leaves out the children that its owner had before it.
+#[test]
+fn a_page_remembers_how_many_forks_came_before_it() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    for forks in 0..3 {
+        store_anew(&vm, space, 100 + forks);
+        let (frame, _) = vm.translate(space, Vpn(100 + forks)).unwrap();
+        let name = super::Name::of(vm.memory.frame(frame));
+        assert_eq!(u64::from(name.stamp), forks);
+        vm.fork(space).unwrap();
+    }
+}
+
+#[test]
+fn every_entry_of_a_shared_page_is_found_once() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    store_anew(&vm, space, 100);
+    let children = [(); 2].map(|()| vm.fork(space).unwrap());
+    let mut found = vec![];
+    visit(&vm, space, 100, |slot| {
+        found.push((slot.pte().table, slot.pte().index));
+        Verdict::Keep
+    });
+    let tables = [space, children[0], children[1]].map(|id| vm.load(id).unwrap().root);
+    assert_eq!(found.len(), tables.len());
+    assert_eq!(BTreeSet::from_iter(found).len(), tables.len());
+}
+
+/// A private page that moved is looked for at its new place, in children as well.
+#[test]
+fn a_page_that_moved_is_found_where_it_is() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    store_anew(&vm, space, 100);
+    let to = Placement::Fixed(Vpn(300));
+    vm.remap(space, Vpn(100), 1, 1, to).unwrap();
+    vm.fork(space).unwrap();
+    let mut found = 0;
+    visit(&vm, space, 300, |_| {
+        found += 1;
+        Verdict::Keep
+    });
+    assert_eq!(found, 2);
+    vm.audit().unwrap();
+}
+
+/// A child that writes to a page which only it maps makes the page its own: what is
+/// left of the parent goes with the child at the latest.
+#[test]
+fn a_node_goes_when_its_last_page_has_become_anothers() {
+    let vm = family_vm();
+    let parent = vm.create_space().unwrap();
+    store_anew(&vm, parent, 100);
+    let child = vm.fork(parent).unwrap();
+    vm.exit(parent).unwrap();
+    assert_eq!(nodes_in_use(&vm), 2, "the page names the parent");
+    vm.fault(child, 100 << 12, Access::Write).unwrap();
+    let grandchild = vm.fork(child).unwrap();
+    vm.exit(child).unwrap();
+    vm.audit().unwrap();
+    vm.exit(grandchild).unwrap();
+    assert_eq!(nodes_in_use(&vm), 0);
+}
+
+/// A page that a visit unmapped, as reclaiming does, names its owner no more.
+#[test]
+fn a_node_goes_when_visits_have_unmapped_its_pages() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    store_anew(&vm, space, 100);
+    let (frame, _) = vm.translate(space, Vpn(100)).unwrap();
+    visit(&vm, space, 100, |slot| {
+        slot.clear();
+        Verdict::Unmapped
+    });
+    vm.memory.put(&vm.pin(), frame);
+    vm.exit(space).unwrap();
+    assert_eq!(nodes_in_use(&vm), 0);
+}
+
+/// The space ends on a CPU while another still counts its pages: that one frees the
+/// node when it goes on to the next.
+#[test]
+fn the_last_cpu_that_counts_for_a_node_frees_it() {
+    let vm = family_vm();
+    let (space, next) = (vm.create_space().unwrap(), vm.create_space().unwrap());
+    run_on(1);
+    store_anew(&vm, space, 100);
+    run_on(0);
+    vm.exit(space).unwrap();
+    assert_eq!(nodes_in_use(&vm), 2, "CPU 1 counts for the node");
+    run_on(1);
+    store_anew(&vm, next, 100);
+    assert_eq!(nodes_in_use(&vm), 1);
+    run_on(0);
 }

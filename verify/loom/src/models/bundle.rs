@@ -163,6 +163,29 @@ fn a_members_last_pages_free_it_once() {
     });
 }
 
+/// Whoever frees a member may use its memory anew: what others did while pages of
+/// theirs held it is done.
+#[test]
+fn who_frees_a_member_knows_that_others_are_done_with_it() {
+    fn use_and_let_go(model: &Model, pin: &Pin<'_>) {
+        model.tables.with(|_| ());
+        let gone = bundle::drop_page(model, pin, CHILD);
+        if gone.member.is_some() {
+            model.tables.with_mut(|_| ());
+        }
+        model.give_back(gone);
+    }
+    check(|| {
+        let model = Model::family();
+        let here = pin(&model.epochs, 0);
+        model.member(CHILD).hold(2);
+        model.leave(&here, CHILD);
+        drop(here);
+        beside(&model, use_and_let_go, use_and_let_go);
+        assert_eq!(model.freed[CHILD as usize].load(SeqCst), 1);
+    });
+}
+
 /// Unmaps the page from the child, which had the last mapping, and ends the
 /// child.
 fn unmap_and_leave(model: &Model, pin: &Pin<'_>) {

@@ -12,7 +12,7 @@ use crate::design::RegionIndex;
 use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::{BitLock, Pin, bytes};
 
 pub(super) const LOCK_BIT: u32 = 0;
@@ -65,6 +65,20 @@ pub struct Objects<S: Default + Send + Sync + 'static> {
     region_index: RegionIndex,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
+}
+
+/// One user more of what has users still. Who finds none left may not bring it back:
+/// it is being ended.
+pub(super) fn join(users: &AtomicU32) -> bool {
+    let mut before = users.load(Ordering::Relaxed);
+    while before > 0 {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        match users.compare_exchange_weak(before, before + 1, order, failed) {
+            Ok(_) => return true,
+            Err(now) => before = now,
+        }
+    }
+    false
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
@@ -152,6 +166,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.get(handle).users.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// One user more of the object with this name, if it has not ended. The caller is
+    /// pinned, so that it does not become another object meanwhile (invariant 7).
+    pub(crate) fn hold_named(&self, _pin: &Pin<'_>, id: ObjectId) -> Option<&Object<S>> {
+        self.find(id).filter(|object| join(&object.users))
+    }
+
     /// One user less; true if it was the last, and the caller must
     /// drop its pages and `Objects::retire` it.
     #[must_use]
@@ -230,7 +250,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     pub fn lookup<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
-        pin: &Pin<'_>,
+        _pin: &Pin<'_>,
         object: &Object<S>,
         index: u64,
     ) -> Option<Pfn> {
@@ -238,11 +258,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let node = self.radix(object).leaf(index)?;
         loop {
             let page = node.frame(index)?;
+            // It may leave the cache meanwhile, but begins no other life while we are
+            // pinned (invariant 7); whoever needs it cached asks for its owner.
             if memory.frame(page).try_get() {
-                if node.frame(index) == Some(page) {
-                    return Some(page);
-                }
-                memory.put(pin, page);
+                return Some(page);
             }
         }
     }
@@ -384,8 +403,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory.frame(page).set_owner(0);
     }
 
-    /// Whether `page` is page `index` of the object, below its end, and nobody
-    /// is changing it as a whole. Asked with a mapping counted: a yes stays true
+    /// Whether `page`, which was found at `index` of the object under the caller's
+    /// pin, is still there, below its end, and nobody is changing it as a whole. Asked with a mapping counted: a yes stays true
     /// until that mapping has been undone, because whoever drops the page locks
     /// it and then looks at the count.
     #[inline]
@@ -400,11 +419,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let frame = memory.frame(page);
         // A page may have been put into the cache after a truncation set the
         // length and looked for pages. It would stay mapped for good.
-        index < object.pages()
-            && !frame.has(Flags::LOCKED)
-            && frame.owner() == handle
-            && frame.index() == index
-            && frame.kind() == Kind::Object
+        index < object.pages() && !frame.has(Flags::LOCKED) && frame.owner() == handle
     }
 
     /// Sets the length to `size` bytes, which need `pages` pages, and then does `look`,

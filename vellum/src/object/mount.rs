@@ -4,6 +4,7 @@
 //! it has left, so the count is never less than the pages there are, and equal to
 //! them when nothing is under way. An object without a mount writes nothing here.
 
+use super::cache::join;
 use super::{Object, Objects};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
@@ -135,10 +136,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         })
     }
 
-    /// One object more in a mount; its handle, for [`Objects::create`].
-    pub(crate) fn join_mount(&self, id: MountId) -> Option<u32> {
-        self.find_mount(id)?.users.fetch_add(1, Ordering::Relaxed);
-        Some(id.handle)
+    /// One object more in a mount; its handle, for [`Objects::create`]. The caller is
+    /// pinned, so that the mount does not become another one meanwhile (invariant 7).
+    pub(crate) fn join_mount(&self, _pin: &Pin<'_>, id: MountId) -> Option<u32> {
+        let mount = self.find_mount(id)?;
+        join(&mount.users).then_some(id.handle)
     }
 
     /// An object that could not be made, or has ended, is in the mount no more.

@@ -523,6 +523,49 @@ fn a_name_is_stale_when_its_object_has_ended() {
 }
 
 #[test]
+fn a_stale_name_does_not_find_the_object_that_took_the_place() {
+    let memory = memory(512);
+    let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);
+    let create = || {
+        let pin = memory.pin();
+        let kind = ObjectKind::SharedMemory;
+        objects.create(&memory, &pin, kind, 1 << 12, 0).unwrap()
+    };
+    let ended = create();
+    assert!(objects.release(ended.handle));
+    objects.retire(&memory.pin(), ended.handle);
+    let again = (0..1000).map(|_| {
+        // What waits for its epoch goes back.
+        memory.drain(&memory.pin());
+        create()
+    });
+    let next = again.into_iter().find(|next| next.handle == ended.handle);
+    assert!(
+        objects
+            .find(next.expect("the place is used anew"))
+            .is_some()
+    );
+    assert!(objects.find(ended).is_none());
+}
+
+#[test]
+fn a_run_that_leaves_the_page_tree_takes_its_nodes_along() {
+    let memory = memory(512);
+    let nodes = arenas(&memory).make();
+    let root = AtomicU64::new(0);
+    let tree = tree_at(&nodes, &root);
+    let frames: Vec<Pfn> = (1..=20).map(Pfn).collect();
+    for first in [3, 1000] {
+        let pin = memory.pin();
+        Radix::prepare(&nodes, &pin, &memory).unwrap();
+        assert_eq!(tree.insert_run(&pin, first, &frames, false), 20);
+        tree.remove_run(&pin, first..first + 20, |_| true);
+        assert_eq!(tree.next(0), None);
+    }
+    assert_eq!(nodes.audit().unwrap().live, 0, "a node stayed");
+}
+
+#[test]
 fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let memory = memory(512);
     let objects: Objects<()> = Objects::new(&arenas(&memory), RegionIndex::Tree);

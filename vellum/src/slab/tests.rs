@@ -86,6 +86,17 @@ impl<T: Item> Setup<T> {
 }
 
 #[test]
+fn an_arena_has_no_more_chunks_than_its_directory_has_places_for() {
+    run_on(0);
+    let memory = PhysicalMemory::new(TestMachine::simple(1, 64)).unwrap();
+    // SAFETY: used with this memory only, which is dropped after it. That the memory has
+    // more frames than it says only makes the directory smaller.
+    let arena: Arena<Node> = unsafe { ArenaMaker::new(1, 2, 4096) }.make();
+    let slots = (0..10 * SLOTS).take_while(|_| arena.alloc(&memory.pin(), &memory).is_ok());
+    assert_eq!(slots.count(), 2 * SLOTS);
+}
+
+#[test]
 fn handles_lead_to_distinct_slots_that_keep_their_values() {
     let setup = setup::<Node>(1, 1024);
     let handles: Vec<_> = (0..1000).map(|_| setup.alloc().unwrap()).collect();

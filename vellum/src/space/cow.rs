@@ -88,9 +88,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(FaultStep::Done(Resolved::Copied))
     }
 
-    /// Whether a page is private to the one entry that maps it. Under that
-    /// entry's table lock a yes stays true: only a fork of this space could
-    /// map the page again, and it needs the lock.
+    /// Whether a page is private to the one entry that maps it. A yes stays true
+    /// while a fault is inside the entry's region: only a fork of this space could
+    /// map the page again, and it closes the region's gate and waits first.
     fn is_exclusive(&self, page: Pfn) -> bool {
         let frame = self.memory.frame(page);
         let counts = frame.counts();
@@ -118,9 +118,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(table) = self.lock_protected(fault, page) else {
             return FaultStep::Again;
         };
-        if !self.is_exclusive(page) {
-            return FaultStep::Again;
-        }
+        debug_assert!(self.memory.frame(page).counts().maps() == 1);
         let index = fault.index();
         let prot = fault.entered.region.prot();
         table.update(index, Users::Hardware, |entry| {

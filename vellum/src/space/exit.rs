@@ -104,7 +104,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if cpu.delta.space.load(Ordering::Relaxed) == space.key() {
             self.settle(pin);
             cpu.delta.space.store(0, Ordering::Relaxed);
-            cpu.last_region.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -152,10 +152,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         address: u64,
         access: Access,
     ) -> Result<Resolved, FaultError> {
+        // No region holds a page behind the user's.
         let page = Vpn::of::<F>(address);
-        if page >= F::USER_END {
-            return Err(FaultError::NoRegion);
-        }
         match self.attempt(space, page, access)? {
             FaultStep::Done(resolved) => Ok(resolved),
             step => self.fault_further(space, page, access, step),

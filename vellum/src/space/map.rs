@@ -137,8 +137,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 page.checked_add(request.pages)
                     .filter(|&end| end <= INDEX_END)
                     .ok_or(MapError::BadRange)?;
-                self.objects.find(id).ok_or(MapError::NoObject)?;
-                self.objects.hold(id.handle);
+                let pin = self.pin();
+                let object = self.objects.hold_named(&pin, id);
+                object.ok_or(MapError::NoObject)?;
                 Ok((id.handle, page))
             }
         }

@@ -4,6 +4,7 @@
 mod files;
 mod pins;
 mod places;
+mod stores;
 mod writeback;
 
 use std::boxed::Box;

@@ -128,8 +128,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Removes every mapping of a page whose page lock is ours, with a
-    /// reference. Its dirty marks become the page's.
+    /// Removes every mapping of a page that leaves its object and whose page lock is
+    /// ours, with a reference. Nobody asks any more whether it is dirty.
     fn unmap_page(&self, pin: &Pin<'_>, page: Pfn) {
         let env = self.env(pin);
         let frame = self.memory.frame(page);
@@ -144,9 +144,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if stale.is_full() {
                     return Verdict::Stop;
                 }
-                if slot.clear().dirty {
-                    frame.set_if_clear(Flags::DIRTY);
-                }
+                slot.clear();
                 stale.push(StaleEntry {
                     space: slot.space(),
                     page: slot.page(),

@@ -54,6 +54,13 @@ pub struct Args {
     /// Only the tests of these packages, of those that are built by default
     #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
     packages: Vec<String>,
+    /// Do not run tests again without a mutant because their program has changed, to
+    /// try a new test quickly
+    #[arg(long)]
+    trust: bool,
+    /// Only tests that take no more than this of a processor's time without a mutant
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<f64>,
     /// Write down which test found each mutant, for later measurements to begin with
     #[arg(long)]
     note: bool,
@@ -100,14 +107,19 @@ pub fn run(args: &Args) -> Result<(), String> {
     let places = tree::write(&place, &mutants)?;
     let programs = programs::build(&place, &args.packages)?;
     let is_wanted = |title: &str| args.tests.as_ref().is_none_or(|text| title.contains(text));
-    let baseline = measure::baseline(&place, &programs, &is_wanted, args.jobs)?;
+    let mut baseline = measure::baseline(
+        &place, &programs, &places, &is_wanted, args.trust, args.jobs,
+    )?;
+    if let Some(seconds) = args.within {
+        baseline.retain(|test| test.time.as_secs_f64() <= seconds);
+    }
     let chosen: Vec<&Mutant> = mutants
         .iter()
         .filter(|mutant| is_chosen(mutant) && (args.equivalent || mutant.equivalent.is_none()))
         .collect();
     let mut known = measure::Known::load(&place, args.fresh, finders::read(&root));
     measure::run(
-        &chosen, &places, &baseline, &mut known, args.again, args.jobs,
+        &chosen, &places, &programs, &baseline, &mut known, args.again, args.jobs,
     )?;
     if args.note {
         let found = mutants.iter().filter_map(|mutant| {

@@ -17,8 +17,10 @@ use crate::tree::{Place, Places};
 pub struct Test<'a> {
     program: &'a Program,
     name: &'a str,
-    time: Duration,
-    reaches: HashSet<usize>,
+    /// Of processors.
+    pub time: Duration,
+    /// Mutants whose places it reaches, by name.
+    reaches: BTreeSet<String>,
 }
 
 /// What the round without mutants is remembered as.
@@ -27,7 +29,7 @@ struct Noted {
     /// What it was measured with: the program's time of change and size.
     of: (u64, u64),
     micros: u64,
-    reaches: Vec<usize>,
+    reaches: BTreeSet<String>,
 }
 
 fn identity(program: &Program) -> (u64, u64) {
@@ -67,15 +69,17 @@ const FIRST: Limit = Limit {
     wall: Duration::from_secs(3600),
 };
 
-/// Runs every test without a mutant. What was measured with the same programs
-/// before is not measured again.
+/// Runs every wanted test without a mutant. What was measured with the same program
+/// before is not measured again, and with `trust` what was measured with an older one.
 ///
 /// # Errors
 /// Tests that fail, by name.
 pub fn baseline<'a>(
     place: &Place,
     programs: &'a [Program],
+    places: &Places,
     is_wanted: &dyn Fn(&str) -> bool,
+    trust: bool,
     jobs: usize,
 ) -> Result<Vec<Test<'a>>, String> {
     let notes = place.notes.join("baseline.json");
@@ -96,10 +100,12 @@ pub fn baseline<'a>(
     in_parallel(&all, jobs, |&(program, name)| {
         let key = format!("{} {name}", program.name);
         let of = identity(program);
-        let known = lock(&noted).remove(&key).filter(|known| known.of == of);
+        let known = lock(&noted)
+            .remove(&key)
+            .filter(|known| trust || known.of == of);
         let known = match known {
             Some(known) => known,
-            None => match measure_one(place, program, name) {
+            None => match measure_one(place, program, places, name) {
                 Ok((micros, reaches)) => Noted {
                     of,
                     micros,
@@ -115,7 +121,7 @@ pub fn baseline<'a>(
             program,
             name,
             time: Duration::from_micros(known.micros),
-            reaches: known.reaches.iter().copied().collect(),
+            reaches: known.reaches.clone(),
         });
         let mut noted = lock(&noted);
         noted.insert(key, known);
@@ -135,7 +141,12 @@ pub fn baseline<'a>(
     Ok(tests)
 }
 
-fn measure_one(place: &Place, program: &Program, name: &str) -> Result<(u64, Vec<usize>), String> {
+fn measure_one(
+    place: &Place,
+    program: &Program,
+    places: &Places,
+    name: &str,
+) -> Result<(u64, BTreeSet<String>), String> {
     let safe: String = name
         .chars()
         .map(|c| if c.is_alphanumeric() { c } else { '_' })
@@ -155,8 +166,12 @@ fn measure_one(place: &Place, program: &Program, name: &str) -> Result<(u64, Vec
     }
     let text = fs::read_to_string(&trace).unwrap_or_default();
     let _ = fs::remove_file(&trace);
-    let reaches = text.lines().filter_map(|line| line.parse().ok()).collect();
-    Ok((time.as_micros() as u64, reaches))
+    let reached: HashSet<usize> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let reaches = places
+        .iter()
+        .filter(|(_, number)| reached.contains(number))
+        .map(|(name, _)| name.clone());
+    Ok((time.as_micros() as u64, reaches.collect()))
 }
 
 /// What became of a mutant.
@@ -227,20 +242,17 @@ struct Job<'a> {
 pub fn run(
     mutants: &[&Mutant],
     places: &Places,
+    programs: &[Program],
     tests: &[Test<'_>],
     known: &mut Known,
     again: bool,
     jobs: usize,
 ) -> Result<(), String> {
     // A test of a package that is left out this time is taken to be there.
-    let packages: HashSet<&str> = tests
-        .iter()
-        .map(|test| test.program.name.as_str())
-        .collect();
-    let titles: HashSet<String> = tests.iter().map(title).collect();
     let exists = |found: &String| {
-        let package = found.split(' ').next().unwrap_or_default();
-        !packages.contains(package) || titles.contains(found)
+        let (package, name) = found.split_once(' ').unwrap_or_default();
+        let program = programs.iter().find(|program| program.name == package);
+        program.is_none_or(|program| program.tests.iter().any(|test| test == name))
     };
     let mut left = Vec::new();
     for &mutant in mutants {
@@ -259,7 +271,7 @@ pub fn run(
         let finder = known.finders.get(&mutant.name);
         let mut reaching: Vec<&Test<'_>> = tests
             .iter()
-            .filter(|test| test.reaches.contains(&number))
+            .filter(|test| test.reaches.contains(&mutant.name))
             .filter(|test| !outcome.passed.contains(&title(test)))
             .collect();
         // Stable: all others stay in the order of their times.

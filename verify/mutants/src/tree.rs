@@ -63,6 +63,12 @@ pub fn find(text: &str, mutant: &Mutant) -> Result<Range<usize>, String> {
             behind.ok_or_else(|| said("original text", "does not follow its `after`"))? + anchor
         }
     };
+    if text[..start].ends_with('.') && !mutant.original.starts_with('.') {
+        return Err(said(
+            "original text",
+            "begins behind a dot: take what is before it",
+        ));
+    }
     let (head, tail) = mutant.frame();
     Ok(start + head..start + mutant.original.len() - tail)
 }

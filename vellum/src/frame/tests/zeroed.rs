@@ -56,6 +56,20 @@ fn a_freed_table_serves_the_next_zeroed_request_and_no_other() {
 }
 
 #[test]
+fn freed_tables_fill_no_list_beyond_its_share() {
+    let mut memory = simple(4, 256);
+    memory.set_freed_tables(FreedTables::Noted);
+    let tables: Vec<Pfn> = (0..60)
+        .map(|_| memory.alloc(&memory.pin(), ZEROED).unwrap())
+        .collect();
+    for table in tables {
+        retire_table(&memory, table);
+    }
+    assert!(memory.stats().cached <= 256 / 8);
+    census(&memory);
+}
+
+#[test]
 fn zero_frames_are_free_memory_to_everybody() {
     let memory = kept_apart(1, 1024);
     let all: Vec<Pfn> =

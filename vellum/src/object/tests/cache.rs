@@ -65,7 +65,7 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
     let pin = memory.pin();
     let mount = objects.create_mount(&memory, &pin, 20).unwrap();
     let used = || objects.mount_stats(mount).unwrap().used;
-    let joined = objects.join_mount(mount).unwrap();
+    let joined = objects.join_mount(&pin, mount).unwrap();
     let kind = ObjectKind::SharedMemory;
     let id = objects.create(&memory, &pin, kind, 64 << 12, joined);
     let object = objects.get(id.unwrap().handle);

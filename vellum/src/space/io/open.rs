@@ -42,8 +42,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`FileError::NoObject`].
     pub fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
-        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        self.objects.hold(id.handle);
+        let pin = self.pin();
+        let object = self.objects.hold_named(&pin, id);
+        let object = object.ok_or(FileError::NoObject)?;
         Ok(OpenFile {
             id,
             told: object.errors.begin(),

@@ -66,7 +66,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`FileError::NoMount`], [`FileError::OutOfMemory`].
     pub fn create_in(&self, mount: MountId) -> Result<ObjectId, FileError> {
         let pin = self.pin();
-        let handle = self.objects.join_mount(mount).ok_or(FileError::NoMount)?;
+        let handle = self
+            .objects
+            .join_mount(&pin, mount)
+            .ok_or(FileError::NoMount)?;
         let made = self
             .objects
             .create(&self.memory, &pin, ObjectKind::SharedMemory, 0, handle)

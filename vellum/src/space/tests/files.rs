@@ -401,9 +401,12 @@ fn a_write_takes_all_memory_there_is_and_gives_it_back() {
     let machine = TestMachine::with_frames(2, 400, 12);
     let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::default()).unwrap();
     let data = random(&mut Rng::new(178), 500 * 4096);
+    let mount = vm.create_mount(1000).unwrap();
+    let used = || vm.mount_stats(mount).unwrap().used;
     for _ in 0..3 {
-        let file = vm.create_shared_memory(0).unwrap();
+        let file = vm.create_in(mount).unwrap();
         let written = vm.write_at(file, 123, &[&data]).unwrap();
+        assert_eq!(used(), (123 + written as u64).div_ceil(4096));
         assert!((300 * 4096..400 * 4096).contains(&written), "{written}");
         assert_eq!(vm.append(file, &[&data]), Err(FileError::OutOfMemory));
         assert_eq!(vm.size(file), Some(123 + written as u64));
@@ -412,6 +415,7 @@ fn a_write_takes_all_memory_there_is_and_gives_it_back() {
         assert!(back == data[..written]);
         vm.audit().unwrap();
         vm.release_object(file).unwrap();
+        assert_eq!(used(), 0);
         // What left waits for its epoch.
         for _ in 0..3 {
             vm.relieve();

@@ -248,3 +248,21 @@ fn what_a_store_does_not_discard_is_an_error_and_can_be_tried_again() {
     assert!(data.iter().all(|byte| *byte == 0));
     world.finish();
 }
+
+/// More entries than one visit takes the marks of.
+#[test]
+fn a_sync_takes_the_marks_of_all_mappings_of_a_page() {
+    let world = world(1);
+    let space = world.vm.create_space().unwrap();
+    let request = MapRequest::object(world.id, 0, 1, Prot::READ_WRITE).shared();
+    for place in (0..300).step_by(2) {
+        let placed = request.at(Placement::Fixed(Vpn(1000 + place)));
+        world.vm.map(space, &placed).unwrap();
+        let address = (1000 + place) << 12;
+        world.vm.fault(space, address, Access::Write).unwrap();
+    }
+    assert_eq!(world.vm.fsync(&world.file), Ok(1));
+    assert_eq!(world.vm.fsync(&world.file), Ok(0), "a mark was left");
+    world.vm.exit(space).unwrap();
+    world.finish();
+}

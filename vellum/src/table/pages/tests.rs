@@ -147,6 +147,17 @@ fn watermarks_bound_what_is_kept() {
 }
 
 #[test]
+fn the_old_mark_is_a_tenth_of_what_was_free_to_the_table() {
+    let design = "ptepage=quicklist,quickmark=total";
+    let (memory, source) = build(design, TestMachine::simple(1, 2048));
+    let most = memory.stats().free / 10;
+    let tables: Vec<Pfn> = (0..400).map(|_| take(&memory, &source, 1)).collect();
+    retire(&memory, &source, &tables);
+    settle(&memory, &source);
+    assert_eq!(source.stats(&memory).held_peak, most);
+}
+
+#[test]
 fn a_trim_frees_sixteen_tables_when_free_memory_has_shrunk() {
     for design in ["ptepage=quicklist", "ptepage=warm"] {
         let (memory, source) = build(design, TestMachine::simple(1, 2048));

@@ -188,6 +188,50 @@ fn a_reader_that_is_in_another_region_by_now_has_left() {
     });
 }
 
+/// The same within one pin, which has no fence between the two regions.
+#[test]
+fn a_reader_that_goes_on_to_another_region_in_its_pin_has_left() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let other = RegionGate::default();
+                other.open();
+                let pin = pin(&model.epochs, 1);
+                model.active.enter(0b10);
+                if let Some(access) = model.announcements.enter(&model.gate, KEY, &pin) {
+                    model.work();
+                    drop(access);
+                }
+                let access = model.announcements.enter(&other, KEY + 1, &pin);
+                assert!(access.is_some());
+            })
+        };
+        model.write(0, true);
+        reader.join().unwrap();
+    });
+}
+
+/// The same with the other region announced ahead of the next pin's fence.
+#[test]
+fn a_reader_that_announces_another_region_ahead_has_left() {
+    check(|| {
+        let model = Model::new();
+        let reader = {
+            let model = model.clone();
+            thread::spawn(move || {
+                model.read(1);
+                let announce = || drop(model.announcements.expect(CpuId(1), KEY + 1));
+                // SAFETY: each thread of a model has a number of its own.
+                drop(unsafe { model.epochs.enter_with(&Host, CpuId(1), announce) });
+            })
+        };
+        model.write(0, true);
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn an_announcement_made_in_vain_ends() {
     check(|| {

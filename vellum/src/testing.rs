@@ -134,6 +134,8 @@ pub(crate) struct TestMachine {
     pub(crate) store_flushes: AtomicU64,
     /// How often a task asked to sleep.
     pub(crate) parks: AtomicU64,
+    /// How often a task asked to wait for a moment.
+    pub(crate) waits: AtomicU64,
 }
 
 const NO_FRAME: u64 = 0;
@@ -205,6 +207,7 @@ impl TestMachine {
             read: Mutex::default(),
             store_flushes: AtomicU64::new(0),
             parks: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
         }
     }
 
@@ -403,6 +406,7 @@ unsafe impl Platform for TestMachine {
     }
 
     fn relax(&self, _spins: u32) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
         // Two threads may share a processor.
         thread::yield_now();
     }

@@ -2,6 +2,7 @@
 //! tables of one space against a map.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use super::*;
@@ -109,6 +110,44 @@ fn tables_are_made_down_to_the_leaf_and_found_again() {
     assert_eq!((table.level(), table.live(), table.owner()), (1, 2, 7));
     assert_eq!((table.page(0), table.page(511)), (Vpn(0), Vpn(511)));
     assert_eq!(Some(table.table()), tables.leaf_table(Vpn(0)));
+}
+
+/// A walk finds an entry empty and waits for its table; meanwhile somebody links a
+/// table there.
+#[test]
+fn a_table_that_was_linked_while_a_walk_waited_is_found() {
+    let memory = memory();
+    let pin = memory.pin();
+    let root = SpaceTables::make_root(&memory, &Fresh, &pin, 7).unwrap();
+    // SAFETY: the root was made for the test, of this memory.
+    let tables: SpaceTables<'_> = unsafe { Tables::new(&memory, &Fresh, &pin, root, 7) };
+    fill(&tables, 500, 1);
+    fill(&tables, 1000, 2);
+    let lowest = tables.lock(Vpn(500)).unwrap().table();
+    let above = (0..4096)
+        .map(|frame| Pfn(0x100 + frame))
+        .find(|&pfn| {
+            let frame = memory.frame(pfn);
+            frame.kind() == crate::frame::Kind::Table && frame.level() == 2
+        })
+        .and_then(|pfn| LockedTable::<X86_64>::lock(&memory, &pin, pfn))
+        .unwrap();
+    let link = above.clear(0, Users::None);
+    std::thread::scope(|scope| {
+        let walk = scope.spawn(|| {
+            run_on(1);
+            let pin = memory.pin();
+            // SAFETY: the root is that of the test's tables.
+            let tables: SpaceTables<'_> = unsafe { Tables::new(&memory, &Fresh, &pin, root, 7) };
+            tables.lock(Vpn(500)).map(|table| table.table())
+        });
+        while memory.platform().waits.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        above.fill(0, link);
+        drop(above);
+        assert_eq!(walk.join().unwrap(), Some(lowest));
+    });
 }
 
 #[test]

@@ -535,3 +535,39 @@ fn the_last_cpu_that_counts_for_a_node_frees_it() {
     assert_eq!(nodes_in_use(&vm), 1);
     run_on(0);
 }
+
+/// Pages in a row of two spaces: the last entries are found although there are fewer
+/// tables to look into than entries.
+#[test]
+fn every_entry_of_a_run_of_an_objects_pages_is_found() {
+    let vm = family_vm();
+    let object = vm.create_shared_memory(4).unwrap();
+    for pages in [100..104, 200..204] {
+        let space = vm.create_space().unwrap();
+        let request = MapRequest::object(object, 0, 4, Prot::READ_WRITE).shared();
+        map(&vm, space, pages.start, request);
+        for page in pages {
+            vm.fault(space, page << 12, Access::Write).unwrap();
+        }
+    }
+    let pin = vm.pin();
+    let env = crate::rmap::Env {
+        memory: &vm.memory,
+        pin: &pin,
+    };
+    let cached = vm.objects.find(object).unwrap();
+    let frames = [0, 1, 2, 3].map(|index| vm.objects.peek(&pin, cached, index).unwrap());
+    let mut found = vec![];
+    let mut note = |frame, slot: &Slot<'_, X86_64>| {
+        found.push((frame, slot.page().0));
+        Verdict::Keep
+    };
+    vm.rmap.visit_run(&env, &vm, &frames, &mut note);
+    found.sort_unstable();
+    let mut wanted = vec![];
+    for (index, frame) in (0..).zip(frames) {
+        wanted.extend([100, 200].map(|start| (frame, start + index)));
+    }
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+}

@@ -255,3 +255,23 @@ fn two_cursors_in_one_space_neither_wait_for_ever_nor_lose_a_table() {
     }
     assert_eq!(used(&memory), 1, "only the root is left");
 }
+
+/// The table above that a cursor has kept leads to tables of its own pages only.
+#[test]
+fn a_cursor_steps_down_only_below_the_table_that_covers_the_page() {
+    let memory = memory();
+    let pin = memory.pin();
+    let tables = tables(&memory, &pin);
+    let far = 1 << 18;
+    for (frame, page) in (1..).zip([0, 512, far, far + 512]) {
+        fill(&tables, page, frame);
+    }
+    let mut gather = gather(&memory, &pin);
+    let mut cursor = Cursor::new(&tables);
+    let table = cursor.find(Vpn(0)).unwrap();
+    table.clear(0, Users::None);
+    table.count_cleared(1);
+    cursor.unlink_if_empty(&mut gather);
+    let table = cursor.find(Vpn(far + 512)).unwrap();
+    assert_eq!((table.page(0), table.load(0)), (Vpn(far + 512), leaf(4)));
+}

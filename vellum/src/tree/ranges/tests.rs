@@ -381,3 +381,24 @@ fn room_that_cannot_be_made_is_reported_and_nothing_is_lost() {
     drop(pin);
     pair.check_nodes();
 }
+
+/// A lookup that has come to a node goes on reading it after it has left its tree.
+#[test]
+fn a_node_is_not_used_anew_while_a_lookup_may_be_in_it() {
+    let setup = Setup::new();
+    let other_root = AtomicU64::new(0);
+    let mut pair = setup.pair();
+    // SAFETY: the root has no other trees, and the arenas belong together.
+    let tree = unsafe { RangeTree::new(&setup.nodes, &setup.items, &other_root) };
+    let mut other = Pair {
+        setup: &setup,
+        tree,
+        model: BTreeMap::new(),
+    };
+    let _lookup = setup.memory.pin();
+    pair.insert(10, 20);
+    let node = setup.root.load(Ordering::Relaxed);
+    pair.remove(10);
+    other.insert(10, 20);
+    assert_ne!(other_root.load(Ordering::Relaxed), node, "used anew");
+}

@@ -16,7 +16,7 @@ mod profiles;
 pub mod published;
 mod zero;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::bench::host::scratch::Scratch;
 use crate::excerpt;
@@ -27,6 +27,10 @@ use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::cut::Selection;
 use vellum_trace::{TraceReader, TraceWriter};
 use zero::Task;
+
+/// The traces of which quick reproductions replay parts.
+const BUILD: &str = "kernel-build.vellum";
+const SERVER: &str = "snapshot-server.vellum";
 
 /// Part of the kernel build that a quick reproduction replays: a second.
 const QUICK_BUILD: Selection = Selection {
@@ -49,8 +53,8 @@ pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=1;
 /// complete. Sections that fail are kept with the reason.
 ///
 /// # Errors
-/// There is no such source, or a trace is missing, or the user interrupted
-/// before a section was complete.
+/// There is no such source, or the kernel build's trace is missing, or the user
+/// interrupted before a section was complete.
 pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Reproduction, Failure> {
     let sections = match source {
         0 => zero::SECTIONS,
@@ -63,12 +67,21 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
             )));
         }
     };
-    let traces = Traces::of(setting, interrupt)?;
+    run_sections(source, sections, setting, interrupt)
+}
+
+fn run_sections(
+    source: u8,
+    sections: &[zero::Entry],
+    setting: &Setting,
+    interrupt: &Interrupt,
+) -> Result<Reproduction, Failure> {
+    let traces = Traces::new(setting, interrupt)?;
     let task = Task {
         setting,
         interrupt,
-        build: &traces.build,
-        server: &traces.server,
+        build: &traces.get(BUILD, QUICK_BUILD)?,
+        traces: &traces,
     };
     let mut result = Reproduction {
         schema: SCHEMA,
@@ -125,39 +138,80 @@ fn notes(source: u8) -> Vec<String> {
 }
 
 /// The long traces, or short parts of them in a directory of its own.
-struct Traces {
-    build: PathBuf,
-    server: PathBuf,
-    /// Removed when this goes.
-    _scratch: Option<Scratch>,
+struct Traces<'t> {
+    setting: &'t Setting,
+    interrupt: &'t Interrupt,
+    /// For the parts. Removed when this goes.
+    scratch: Option<Scratch>,
 }
 
-impl Traces {
-    fn of(setting: &Setting, interrupt: &Interrupt) -> Result<Self, Failure> {
-        let build = setting.trace("kernel-build.vellum")?;
-        let server = setting.trace("snapshot-server.vellum")?;
-        if !setting.quick {
-            return Ok(Self {
-                build,
-                server,
-                _scratch: None,
-            });
+impl<'t> Traces<'t> {
+    fn new(setting: &'t Setting, interrupt: &'t Interrupt) -> Result<Self, Failure> {
+        let mut scratch = None;
+        if setting.quick {
+            let parent = std::env::temp_dir();
+            let made = Scratch::new(&parent, "reproduce");
+            scratch = Some(made.doing(|| format!("making a directory in {}", parent.display()))?);
         }
-        let parent = std::env::temp_dir();
-        let scratch = Scratch::new(&parent, "reproduce");
-        let scratch = scratch.doing(|| format!("making a directory in {}", parent.display()))?;
-        let part = |name: &str, whole: &Path, window: Selection| {
-            let path = scratch.path().join(name);
-            let trace = TraceReader::open(whole).blame_input()?;
-            // Read a few times and thrown away.
-            let writer = TraceWriter::create(&path, 1)?;
-            excerpt::write(&trace, window, writer, Style::Quiet, interrupt)?;
-            Ok::<_, Failure>(path)
-        };
         Ok(Self {
-            build: part("kernel-build.vellum", &build, QUICK_BUILD)?,
-            server: part("snapshot-server.vellum", &server, QUICK_SERVER)?,
-            _scratch: Some(scratch),
+            setting,
+            interrupt,
+            scratch,
         })
+    }
+
+    /// A trace, or `window` of it if only parts are replayed. The part is cut when
+    /// it is first asked for.
+    fn get(&self, name: &str, window: Selection) -> Result<PathBuf, Failure> {
+        let whole = self.setting.trace(name)?;
+        let Some(scratch) = &self.scratch else {
+            return Ok(whole);
+        };
+        let part = scratch.path().join(name);
+        if !part.exists() {
+            let trace = TraceReader::open(&whole).blame_input()?;
+            // Read a few times and thrown away.
+            let writer = TraceWriter::create(&part, 1)?;
+            excerpt::write(&trace, window, writer, Style::Quiet, self.interrupt)?;
+        }
+        Ok(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_server(task: &Task<'_>, _: &mut Section) -> Result<(), Failure> {
+        task.server().map(|_| ())
+    }
+
+    fn without(_: &Task<'_>, _: &mut Section) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_trace_of_the_server_fails_the_sections_that_need_it() {
+        let traces = std::env::temp_dir();
+        let traces = Scratch::new(&traces, "reproduce-test").expect("a directory");
+        std::fs::write(traces.path().join(BUILD), []).expect("a file");
+        let setting = Setting {
+            passes: 1,
+            quick: false,
+            seed: 1,
+            style: Style::Quiet,
+            traces: traces.path().to_owned(),
+        };
+        let sections: [zero::Entry; 2] = [("with", &[], with_server), ("without", &[], without)];
+        let result = run_sections(0, &sections, &setting, &Interrupt::manual());
+        let result = result.expect("sections");
+        let failed: Vec<Option<&str>> = (result.sections.iter())
+            .map(|section| section.failed.as_deref())
+            .collect();
+        assert!(
+            failed[0].is_some_and(|why| why.contains(SERVER)),
+            "{failed:?}"
+        );
+        assert_eq!(failed[1], None);
     }
 }

@@ -4,7 +4,7 @@ use super::bench::{self, Job};
 use super::judge::{Evidence, Factor};
 use super::model::{Comparison, Section};
 use super::published;
-use super::zero::{Make, Task};
+use super::zero::{Entry, Task};
 use crate::bench::findings::{ArmFigure, Row};
 use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
@@ -56,7 +56,7 @@ const WITH_LOWEST: [&str; 2] = ["unified", "separate"];
 const MIGRATIONS: [u64; 2] = [4, 12];
 
 /// The sections in order.
-pub const SECTIONS: &[(&str, &[published::Source], Make)] = &[
+pub const SECTIONS: &[Entry] = &[
     ("forkfault", &[published::AUGUST_2004], forkfault),
     (
         "the three problems",
@@ -439,13 +439,13 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     );
     let sources = sources(section)?;
     for (what, trace) in [
-        ("kernel build", task.build.to_owned()),
-        ("snapshot server", task.server.to_owned()),
+        ("kernel build", Ok(task.build.to_owned())),
+        ("snapshot server", task.server()),
     ] {
         // One copy of the trace, whatever it is of.
         let mut job = Job::new("sdet", &designs("x86-64", &sources));
         job.sizes = vec!["most=1".to_owned()];
-        job.traces = vec![trace];
+        job.traces = vec![trace?];
         let findings = task.setting.run(&job, On::Core, task.interrupt)?;
         let run = findings.runs.first();
         let run = run.ok_or_else(|| Failure::failed("the replay gave no run"))?;

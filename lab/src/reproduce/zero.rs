@@ -7,7 +7,7 @@ use super::model::{Comparison, Section};
 use super::published::{
     self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
 };
-use super::{formats, profiles};
+use super::{QUICK_SERVER, SERVER, Traces, formats, profiles};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
@@ -40,15 +40,28 @@ pub struct Task<'t> {
     pub interrupt: &'t Interrupt,
     /// The kernel build's trace, or the part of it that is replayed.
     pub build: &'t std::path::Path,
+    /// Where the other traces are.
+    pub(super) traces: &'t Traces<'t>,
+}
+
+impl Task<'_> {
     /// The snapshot server's trace, or the part of it that is replayed.
-    pub server: &'t std::path::Path,
+    ///
+    /// # Errors
+    /// It is missing or cannot be read. Only the sections that need it fail by that.
+    pub fn server(&self) -> Result<std::path::PathBuf, Failure> {
+        self.traces.get(SERVER, QUICK_SERVER)
+    }
 }
 
 /// A function that makes one section.
 pub type Make = fn(&Task<'_>, &mut Section) -> Result<(), Failure>;
 
-/// The sections in order: title, sources, how each is made.
-pub const SECTIONS: &[(&str, &[published::Source], Make)] = &[
+/// A section: title, sources, how it is made.
+pub type Entry = (&'static str, &'static [published::Source], Make);
+
+/// The sections in order.
+pub const SECTIONS: &[Entry] = &[
     (
         "kernbench, March 2003",
         &[published::MARCH_2003],
@@ -345,7 +358,7 @@ fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let setting = task.setting;
     let traces = [
         task.build.to_owned(),
-        task.server.to_owned(),
+        task.server()?,
         setting.trace("sdet-like.vellum")?,
     ];
     for path in traces {

@@ -5,3 +5,4 @@
 pub mod reference;
 pub mod reference_engine;
 pub mod reference_faults;
+pub mod reference_state;

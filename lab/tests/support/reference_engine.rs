@@ -6,7 +6,8 @@ use vellum_engine::{
     Access, Divergence, Engine, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
 };
 
-use super::reference::{Moment, Object, Reference, State};
+use super::reference::{Moment, Reference};
+use super::reference_state::{Object, State};
 
 impl Engine for Reference {
     fn design(&self) -> String {

@@ -2,7 +2,8 @@
 
 use vellum_engine::{Access, OpError, SpaceSlot};
 
-use super::reference::{Defect, Entry, Frame, Machine, Object, Region};
+use super::reference::{Defect, Machine};
+use super::reference_state::{Entry, Frame, Object, Region};
 
 impl Machine<'_> {
     /// Makes `page` accessible; says whether it was already.

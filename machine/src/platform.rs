@@ -117,6 +117,9 @@ unsafe impl Platform for Machine {
         fence(Ordering::SeqCst);
         let mut remote = 0;
         for cpu in cpus.iter(self.cpus.len()) {
+            if let Some(scheduler) = self.scheduler {
+                (scheduler.step)();
+            }
             if cpu == from {
                 counters.flush_local.bump();
             } else {

@@ -18,8 +18,11 @@ use std::collections::HashMap;
 /// lock that would block the host thread.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// Lets other tasks run.
+    /// Lets other tasks run, because this one waits for them.
     pub yield_now: fn(),
+    /// Other tasks may run here: before a flush reaches a CPU, which goes on by its
+    /// old translations until then.
+    pub step: fn(),
     /// The calling task; unique among live tasks.
     pub current_task: fn() -> u64,
     /// Sleeps until the task is unparked; an unpark that came first is kept.

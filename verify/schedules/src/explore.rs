@@ -26,6 +26,7 @@ const NO_TASK: u64 = u64::MAX;
 /// of the machine, and nothing in it blocks the host thread they share.
 pub static SCHEDULER: vellum_machine::Scheduler = vellum_machine::Scheduler {
     yield_now,
+    step: hook::step,
     current_task,
     park,
     unpark,

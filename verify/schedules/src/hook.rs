@@ -71,6 +71,11 @@ fn on_access(access: Access) {
     if record::is_on() {
         record::on_access(access.kind, access.address);
     }
+    step();
+}
+
+/// A point where another task may run, if this host thread explores.
+pub(crate) fn step() {
     match EXPLORING.get() {
         None => return,
         Some(By::Seed) => {}

@@ -6,7 +6,8 @@
 //! where another task may run. Atomics act in the order of that one
 //! interleaving: what weaker orderings would allow beyond it is not explored.
 //!
-//! [`run_scripted`] runs a closure once, under a schedule that is written down.
+//! [`run_scripted`] runs a closure once, under a schedule that is written down, and
+//! [`sweep`] once for each place where one task may be preempted for another.
 //!
 //! [`record_accesses`] lists the accesses of one piece of code, to show which
 //! cache lines it writes.
@@ -24,5 +25,5 @@ mod script;
 pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cpus};
 pub use hook::undisturbed;
 pub use record::{Accesses, Recorded, record_accesses};
-pub use script::{Step, follow, run_scripted};
+pub use script::{Preemption, Step, follow, run_scripted, sweep};
 pub use vellum::sync::report::Kind;

@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
@@ -27,6 +28,8 @@ const MOST_STEPS: usize = 3_000_000;
 pub struct Step {
     task: usize,
     until: Option<Box<dyn Fn() -> bool>>,
+    /// Whether the task may end before it has reached that.
+    may_end: bool,
 }
 
 impl Step {
@@ -36,12 +39,72 @@ impl Step {
         Step {
             task,
             until: Some(Box::new(reached)),
+            may_end: false,
         }
     }
 
     /// Task number `task` runs to its end.
     pub fn end(task: usize) -> Step {
-        Step { task, until: None }
+        Step {
+            task,
+            until: None,
+            may_end: false,
+        }
+    }
+
+    /// The task of `preemption` runs until its access, or to its end if it makes fewer.
+    fn preempted(preemption: &Preemption) -> Step {
+        let Preemption { task, before, .. } = *preemption;
+        let seen = Arc::clone(&preemption.seen);
+        Step {
+            task,
+            until: Some(Box::new(move || {
+                seen.fetch_add(1, Ordering::Relaxed) >= before
+            })),
+            may_end: true,
+        }
+    }
+}
+
+/// Where one of two tasks stands still until the other has ended.
+#[derive(Clone, Debug)]
+pub struct Preemption {
+    task: usize,
+    before: usize,
+    /// Accesses that the task has made or was about to make.
+    seen: Arc<AtomicUsize>,
+}
+
+impl Preemption {
+    /// The script of it.
+    pub fn steps(&self) -> Vec<Step> {
+        let (task, other) = (self.task, 1 - self.task);
+        vec![Step::preempted(self), Step::end(other), Step::end(task)]
+    }
+}
+
+/// Runs `test`, which starts two tasks by the script of what it is given, for every
+/// single preemption there is: each of the tasks stands still before each of its
+/// accesses in turn, while the other does all it has to do.
+///
+/// # Panics
+/// If `test` panics; the preemption is printed.
+pub fn sweep(test: impl Fn(&Preemption) + Send + Sync + 'static) {
+    let test = Arc::new(test);
+    for task in [0, 1] {
+        for before in 0.. {
+            let seen = Arc::default();
+            let preemption = Preemption { task, before, seen };
+            let (test, given) = (Arc::clone(&test), preemption.clone());
+            let run = AssertUnwindSafe(|| run_scripted(move || test(&given)));
+            if let Err(panic) = catch_unwind(run) {
+                println!("task {task} stood still before its access {before}");
+                resume_unwind(panic);
+            }
+            if preemption.seen.load(Ordering::Relaxed) <= before {
+                break;
+            }
+        }
     }
 }
 
@@ -73,7 +136,7 @@ impl Running {
                 return Some(self.number(step.task));
             }
             // A task that has ended will reach nothing any more.
-            if step.until.is_some() {
+            if step.until.is_some() && !step.may_end {
                 return None;
             }
             self.at += 1;

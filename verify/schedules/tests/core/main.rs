@@ -12,6 +12,7 @@ mod io;
 mod lookups;
 mod races;
 mod rmap;
+mod swept;
 mod sync;
 mod tables;
 mod truncation;

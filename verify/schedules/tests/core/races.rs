@@ -20,6 +20,7 @@ scripted! {
     pages_dropped_beside_a_store_of_the_parent_stay_what_they_were => dropped_beside_store;
     an_unmapping_waits_for_the_first_store_to_its_region => unmapped_beside_first_store;
     tables_that_others_free_before_memory_runs_out_are_counted => tables_freed_before_failure;
+    a_page_dropped_while_a_store_copies_it_stays_dropped => dropped_beside_copy;
 }
 
 /// A child on two CPUs: one takes a page out of it and stands still as the flush
@@ -195,4 +196,39 @@ fn tables_freed_before_failure<R: ReverseMap>() {
     let bytes = world.vm.space_stats(space).unwrap().table_bytes;
     assert_eq!(bytes, 4096, "the root is left");
     world.finish(&[space], &[]);
+}
+
+/// A store to a page that a child shows too has the frame for its copy, and stands
+/// still while another CPU drops the page and reads a zero in its place. The store
+/// goes to that, not to a copy of what was dropped.
+fn dropped_beside_copy<R: ReverseMap>() {
+    let world = Arc::new(World::<R>::new(2, 256, ""));
+    let (parent, child) = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(parent));
+        world.anonymous(parent, PAGE, 1);
+        world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
+        let child = world.vm.fork(parent).unwrap();
+        (parent, child)
+    });
+    let allocs = |world: &World<R>| world.vm.memory().stats().allocs;
+    let before = allocs(&world);
+    let has_frame = {
+        let world = Arc::clone(&world);
+        move || allocs(&world) > before
+    };
+    let store = |cpu| world.store(cpu, parent, at(PAGE, 1), 2).unwrap();
+    let drop_page = |cpu| {
+        let advice = vellum::space::Advice::DontNeed;
+        world.vm.advise(parent, Vpn(PAGE), 1, advice).unwrap();
+        assert_eq!(world.load(cpu, parent, at(PAGE, 0)), Ok(0));
+    };
+    let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &drop_page]);
+    world.alone(|| {
+        assert_eq!(world.load(ZERO, parent, at(PAGE, 0)), Ok(0), "it came back");
+        assert_eq!(world.load(ZERO, parent, at(PAGE, 1)), Ok(2));
+        assert_eq!(world.load(ZERO, child, at(PAGE, 0)), Ok(1));
+    });
+    world.finish(&[parent, child], &[]);
 }

@@ -13,7 +13,7 @@ use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::AccessError;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
-use vellum_schedules::{Exploration, SCHEDULER, Step, follow, undisturbed};
+use vellum_schedules::{Exploration, Preemption, SCHEDULER, Step, follow, undisturbed};
 
 /// What word every page of a file holds until it is written.
 pub fn pristine(store: u64, page: u64) -> u64 {
@@ -83,6 +83,11 @@ impl<R: ReverseMap> World<R> {
     /// Runs each task on a CPU of its own, in the order that the steps say.
     pub fn run_by(&self, steps: Vec<Step>, tasks: &[Task<'_>]) {
         follow(tasks.len(), steps, |ended| self.start(tasks, ended));
+    }
+
+    /// Runs two tasks, of which one is preempted for all of the other.
+    pub fn run_preempted(&self, preemption: &Preemption, tasks: [Task<'_>; 2]) {
+        self.run_by(preemption.steps(), &tasks);
     }
 
     /// Whether some CPU has begun a flush beyond the first `flushes`.
@@ -314,6 +319,18 @@ macro_rules! scripted {
                 println!("{}", rmap.name());
                 vellum::with_rmap!(rmap, R => vellum_schedules::run_scripted($body::<R>));
             }
+        }
+    )* };
+}
+
+/// The same, with the design that a machine has by default, for a body that runs once for
+/// every place where one of its two tasks may be preempted for the other.
+macro_rules! swept {
+    ($($(#[$meta:meta])* $name:ident => $body:ident;)*) => { $(
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            vellum_schedules::sweep($body::<vellum::rmap::Family>);
         }
     )* };
 }

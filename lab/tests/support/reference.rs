@@ -7,8 +7,8 @@
 use std::sync::Mutex;
 
 use vellum_engine::{
-    Access, Advice, Backing, Divergence, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot,
-    pristine_word, written_word,
+    Advice, Backing, Divergence, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot, pristine_word,
+    written_word,
 };
 
 use super::reference_state::{Content, Entry, Frame, Object, Region, Space, State};

@@ -404,9 +404,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// Whether `page`, which was found at `index` of the object under the caller's
-    /// pin, is still there, below its end, and nobody is changing it as a whole. Asked with a mapping counted: a yes stays true
-    /// until that mapping has been undone, because whoever drops the page locks
-    /// it and then looks at the count.
+    /// pin, is still there, below its end, and nobody is changing it as a whole.
+    /// Asked with a mapping counted: a yes stays true until that mapping has been
+    /// undone, because whoever drops the page locks it and then looks at the count.
     #[inline]
     pub fn is_attached<P: Platform>(
         &self,

@@ -264,7 +264,7 @@ fn idle_cpus_trim_and_zero_where_the_recording_paused_and_only_if_asked() {
     let design = ["--design", "ptepage=zeroaware", "--verify", "--audit"];
     let idle = report(&[&design[..], &["--idle", "500"]].concat());
     let times = figure(&idle["ops_by_class"], "idle", "count");
-    assert!(times > 100, "{times}");
+    assert!(times > 20, "{times}");
     let zeroed = |report: &serde_json::Value| {
         figure(&report["counters"], "bytes zeroed in idle time", "count")
     };

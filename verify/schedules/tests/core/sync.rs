@@ -16,6 +16,30 @@ explored! {
     sync_beside_mprotect_misses_no_mapping: 200 => sync_protect;
     writes_and_truncations_take_effect_one_after_the_other: 200 => write_truncate;
     the_last_user_ends_an_object_once: 80 => last_user;
+    a_mark_set_while_its_entry_is_cleared_is_kept: 60 => mark_beside_drop;
+}
+
+/// An entry that can be stored through and is not marked: one CPU stores, so that the
+/// hardware marks it, while another clears the entry.
+fn mark_beside_drop<R: ReverseMap>() {
+    let files = files::<R>(2, "");
+    let world = &files.world;
+    for round in 0..4 {
+        let address = at(SHARED + 1, 1);
+        world.alone(|| {
+            world.store(ZERO, files.space, address, 100).unwrap();
+            world.vm.sync(files.file).unwrap();
+        });
+        let store = |cpu| world.store(cpu, files.space, address, round).unwrap();
+        let drop_page = |_| {
+            let (space, dropped) = (files.space, Advice::DontNeed);
+            world.vm.advise(space, Vpn(SHARED + 1), 1, dropped).unwrap();
+        };
+        world.run(&[&store, &drop_page]);
+        world.alone(|| world.vm.sync(files.file).unwrap());
+        assert_eq!(files.stored(1, 1), round, "not in the store after a sync");
+    }
+    files.finish(&[]);
 }
 
 /// One CPU stores and syncs; others store too, sync too, fork and exit.

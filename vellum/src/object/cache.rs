@@ -12,7 +12,8 @@ use crate::design::RegionIndex;
 use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::users::join;
 use crate::sync::{BitLock, Pin, bytes};
 
 pub(super) const LOCK_BIT: u32 = 0;
@@ -65,20 +66,6 @@ pub struct Objects<S: Default + Send + Sync + 'static> {
     region_index: RegionIndex,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
-}
-
-/// One user more of what has users still. Who finds none left may not bring it back:
-/// it is being ended.
-pub(super) fn join(users: &AtomicU32) -> bool {
-    let mut before = users.load(Ordering::Relaxed);
-    while before > 0 {
-        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        match users.compare_exchange_weak(before, before + 1, order, failed) {
-            Ok(_) => return true,
-            Err(now) => before = now,
-        }
-    }
-    false
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {

@@ -4,13 +4,13 @@
 //! it has left, so the count is never less than the pages there are, and equal to
 //! them when nothing is under way. An object without a mount writes nothing here.
 
-use super::cache::join;
 use super::{Object, Objects};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Handle, Item};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::users::join;
 
 /// Names a mount. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

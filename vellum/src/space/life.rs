@@ -9,6 +9,7 @@ use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::users::join;
 use crate::table::{Chain, Format, Tables};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -58,19 +59,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A space that was found under a pin does not become another before the pin
         // ends (invariant 7).
         let _pin = self.pin();
-        let Some(space) = self.find_space(id) else {
-            return false;
-        };
-        let users = &space.users;
-        let mut before = users.load(Ordering::Relaxed);
-        while before > 0 {
-            let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-            match users.compare_exchange_weak(before, before + 1, order, failed) {
-                Ok(_) => return true,
-                Err(now) => before = now,
-            }
-        }
-        false
+        let space = self.find_space(id);
+        space.is_some_and(|space| join(&space.users))
     }
 
     /// One task less; true if it was the last.

@@ -27,6 +27,8 @@ pub(crate) mod report;
 pub mod report;
 mod seq;
 mod spin;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "no model has users"))]
+pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};

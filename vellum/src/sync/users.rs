@@ -1,0 +1,18 @@
+//! Counts of users, by which things live.
+
+use super::atomic::{AtomicU32, Ordering};
+
+/// One user more of what has users still. Who finds none left may not bring it back:
+/// it is being ended. The caller keeps the thing from becoming another meanwhile, by a
+/// pin (invariant 7).
+pub(crate) fn join(users: &AtomicU32) -> bool {
+    let mut before = users.load(Ordering::Relaxed);
+    while before > 0 {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        match users.compare_exchange_weak(before, before + 1, order, failed) {
+            Ok(_) => return true,
+            Err(now) => before = now,
+        }
+    }
+    false
+}

@@ -12,8 +12,8 @@ mod tests;
 
 pub use presets::{PRESETS, Preset};
 pub use tables::{
-    Design, ForkCopy, OPTIONS, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, TableFormat,
-    TableSource,
+    AccessMarks, Design, FileIo, FlagUpdates, ForkCopy, OPTIONS, PageLocking, QuickLevels,
+    QuickMark, QuickNode, RegionIndex, Rmap, TableFormat, TableSource,
 };
 
 use alloc::format;

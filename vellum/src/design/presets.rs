@@ -18,6 +18,14 @@ pub struct Preset {
     pub meaning: &'static str,
 }
 
+/// What does not matter to texts about forks, faults and page tables, which read and
+/// write no files by calls: as in the default.
+macro_rules! no_calls {
+    () => {
+        ",fileio=runs"
+    };
+}
+
 /// What i386 and x86-64 kernels until 2.6.13 had in common, but for reverse
 /// mapping: tables allocated and zeroed, a fault for each page, every entry
 /// copied by fork, regions of an object in lists until 2.6.7.
@@ -28,7 +36,8 @@ macro_rules! until_2004 {
             $rmap,
             ",ptepage=fresh,format=x86-64,faultaround=1,regions=",
             $regions,
-            ",forkcopy=all"
+            ",forkcopy=all",
+            no_calls!()
         )
     };
 }
@@ -40,7 +49,8 @@ macro_rules! ia64 {
             "rmap=anon_vma,ptepage=quicklist,",
             $quick,
             ",format=aarch64-16k,faultaround=1,regions=tree,forkcopy=",
-            $forkcopy
+            $forkcopy,
+            no_calls!()
         )
     };
 }
@@ -51,7 +61,20 @@ macro_rules! in_2007 {
         concat!(
             "rmap=anon_vma,",
             $tables,
-            ",format=x86-64,faultaround=1,regions=tree,forkcopy=needed"
+            ",format=x86-64,faultaround=1,regions=tree,forkcopy=needed",
+            no_calls!()
+        )
+    };
+}
+
+/// x86-64 in May 2014, with what the patches to tmpfs, the page cache and the page
+/// allocator changed.
+macro_rules! in_2014 {
+    ($changed:literal) => {
+        concat!(
+            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,regions=tree,",
+            "forkcopy=needed,fileio=pages,",
+            $changed
         )
     };
 }
@@ -165,5 +188,17 @@ pub const PRESETS: &[Preset] = &[
         settings: in_2007!("ptepage=quicklist,quicklevels=unified,quicknode=blind,quickmark=node"),
         source: "Lameter 2007, merged as 6225e93735ac",
         meaning: "x86-64 with generic quicklists, which keep tables of any node",
+    },
+    Preset {
+        name: "linux-3.15-rc3",
+        settings: in_2014!("pagelock=hashed,accessed=atomic,flags=atomic"),
+        source: "Gorman, 1 May 2014: `vanilla`",
+        meaning: "files read and written page by page: the base of the tmpfs patches of 2014",
+    },
+    Preset {
+        name: "linux-3.15-rc3-lockpage",
+        settings: in_2014!("pagelock=waiters,accessed=init,flags=plain"),
+        source: "Gorman, 1 May 2014: `lockpage-v2r33`",
+        meaning: "the same with all of these patches, PG_waiters among them",
     },
 ];

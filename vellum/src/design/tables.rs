@@ -205,6 +205,42 @@ choices! {
     All "all";
 }
 
+choices! {
+    /// How files are read and written by bytes: `fileio=`.
+    FileIo;
+    /// Runs of pages, without page locks.
+    Runs "runs";
+    /// Page by page: found, locked, marked, unlocked.
+    Pages "pages";
+}
+
+choices! {
+    /// Where the release of a page lock looks for waiters: `pagelock=`.
+    PageLocking;
+    /// In a flag of the page.
+    Waiters "waiters";
+    /// In a wait table, each time.
+    Hashed "hashed";
+}
+
+choices! {
+    /// When a page that a write makes is marked as used: `accessed=`.
+    AccessMarks;
+    /// Before others can see it.
+    Init "init";
+    /// After it was written, as a page that was there.
+    Atomic "atomic";
+}
+
+choices! {
+    /// How flags are changed that nobody else changes at the time: `flags=`.
+    FlagUpdates;
+    /// By stores, and not at all if nothing would change.
+    Plain "plain";
+    /// By read-modify-writes.
+    Atomic "atomic";
+}
+
 /// A switch.
 impl Values for bool {
     const ALL: &'static [bool] = &[true, false];
@@ -324,4 +360,16 @@ options! {
     "forkcopy" fork_copy: ForkCopy = "needed";
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";
+    "fileio" file_io: FileIo = "runs";
+        "whether files are read and written in runs of pages, or page by page under page locks";
+        "the write path of tmpfs until 2014 (Gorman 2014)";
+    "pagelock" page_locking: PageLocking = "waiters", only with "fileio" = ["pages"];
+        "pages: unlocking looks for waiters in a flag of the page, or hashes into a table each time";
+        "PG_waiters (Piggin; Gorman 2014), merged in 2016 in another form";
+    "accessed" access_marks: AccessMarks = "init", only with "fileio" = ["pages"];
+        "pages: a page that a write makes is marked as used before it is visible, or afterwards";
+        "init_page_accessed (Gorman 2014)";
+    "flags" flag_updates: FlagUpdates = "plain", only with "fileio" = ["pages"];
+        "pages: flags that nobody else changes are stored and tested first, or always changed atomically";
+        "__SetPageSwapBacked, __ClearPageActive, a test before ClearPageActive (Gorman 2014)";
 }

@@ -70,6 +70,8 @@ impl Flags {
     pub const KEPT: Flags = Flags(1 << 5);
     /// The page was used since reclaim looked last.
     pub const REFERENCED: Flags = Flags(1 << 6);
+    /// The page is among those that are used often.
+    pub const ACTIVE: Flags = Flags(1 << 7);
     /// The page is on an LRU list.
     pub const LRU: Flags = Flags(1 << 8);
     /// Every byte of the (free) frame is known to be zero.
@@ -78,6 +80,11 @@ impl Flags {
     pub const LAZY_FREE: Flags = Flags(1 << 10);
     /// The page table is unlinked and must not be edited any more.
     pub const DEAD: Flags = Flags(1 << 11);
+    /// Of a page of an object, which is no page table: there is no backing store but
+    /// memory and swap.
+    pub const SWAP_BACKED: Flags = Flags(1 << 11);
+    /// The bits that [`Kind`] takes, of which every page in use has one at least.
+    pub const ANY_KIND: Flags = Flags(KIND_MASK);
     /// Of a frame in a CPU's list: the first of a block. Such a frame has no
     /// contents to be up to date, so the bit is free; no lock uses it.
     pub(super) const BLOCK: Flags = Flags::UPTODATE;
@@ -210,6 +217,24 @@ impl Frame {
     #[inline]
     pub fn has(&self, flags: Flags) -> bool {
         self.flags.load(Ordering::Acquire) & flags.0 == flags.0
+    }
+
+    /// Whether any of `flags` is set.
+    #[inline]
+    pub fn has_any(&self, flags: Flags) -> bool {
+        self.flags.load(Ordering::Acquire) & flags.0 != 0
+    }
+
+    /// Sets flags by a store. Nobody else may change any flag of the frame meanwhile:
+    /// what they set would be lost. So this is for a page before others can find it.
+    #[inline]
+    pub fn set_unshared(&self, flags: Flags) {
+        debug_assert!(
+            self.counts().refs() <= 1,
+            "flags of a page that others can find, changed by a store"
+        );
+        let word = self.flags.load(Ordering::Relaxed);
+        self.flags.store(word | flags.0, Ordering::Relaxed);
     }
 
     /// Sets flags; returns whether any was clear.

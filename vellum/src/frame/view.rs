@@ -60,6 +60,23 @@ impl<'m, P: Platform> MemoryView<'m, P> {
         self.memory.contains(pfn)
     }
 
+    /// The lowest frame of the memory map, and the one after the highest.
+    pub fn span(self) -> (Pfn, Pfn) {
+        let map = self.memory.platform().memory_map();
+        let (first, last) = (&map[0], &map[map.len() - 1]);
+        (first.start, last.start.offset(last.frames))
+    }
+
+    /// Number of the zone that a frame is of; of a hole, that of any.
+    pub fn zone_of(self, pfn: Pfn) -> usize {
+        self.memory.frame(pfn).zone()
+    }
+
+    /// CPUs that take frames.
+    pub fn cpus(self) -> usize {
+        self.memory.platform().cpus()
+    }
+
     /// Frames of the memory map, holes not counted.
     pub fn frame_count(self) -> usize {
         self.memory.frame_count()

@@ -1,6 +1,9 @@
-//! Where pages enter and leave the sight of page aging.
+//! Where pages enter and leave the sight of page aging, and are used.
+
+use alloc::sync::Arc;
 
 use crate::addr::Pfn;
+use crate::frame::{Flags, Frame};
 use crate::sync::Pin;
 
 /// What kind of page entered.
@@ -12,13 +15,90 @@ pub enum Inserted {
     Anonymous,
 }
 
-/// Told of every page that aging may look at. The core itself ages nothing;
-/// an embedder that reclaims memory keeps its lists here.
-pub trait Aging: Send + Sync {
-    /// `frame` holds a page that is mapped or cached. It is not locked; its
-    /// record's [`crate::frame::Flags::LRU`] belongs to the implementation.
-    fn inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted);
+/// Flags of a record that belong to aging.
+const OF_AGING: u32 = Flags::REFERENCED.0 | Flags::ACTIVE.0 | Flags::LRU.0;
 
-    /// `frame` has lost its last user and is about to be free.
-    fn removed(&self, pin: &Pin<'_>, frame: Pfn);
+/// A page as aging sees it: its frame, and those flags of its record that are
+/// aging's own ([`Flags::REFERENCED`], [`Flags::ACTIVE`], [`Flags::LRU`]).
+#[derive(Clone, Copy, Debug)]
+pub struct AgedPage<'a> {
+    frame: Pfn,
+    record: &'a Frame,
+}
+
+impl<'a> AgedPage<'a> {
+    pub(crate) fn new(frame: Pfn, record: &'a Frame) -> Self {
+        AgedPage { frame, record }
+    }
+
+    /// The frame that holds the page.
+    #[inline]
+    pub fn frame(self) -> Pfn {
+        self.frame
+    }
+
+    /// Number of the zone that the frame is of.
+    #[inline]
+    pub fn zone(self) -> usize {
+        self.record.zone()
+    }
+
+    /// Whether all of `flags` are set, of those that are aging's.
+    #[inline]
+    pub fn has(self, flags: Flags) -> bool {
+        self.record.has(Flags(flags.0 & OF_AGING))
+    }
+
+    /// Sets flags of aging's, atomically: others may change other flags of the page.
+    #[inline]
+    pub fn set(self, flags: Flags) {
+        self.record.set(Flags(flags.0 & OF_AGING));
+    }
+
+    /// Clears flags of aging's, atomically.
+    #[inline]
+    pub fn clear(self, flags: Flags) {
+        self.record.clear(Flags(flags.0 & OF_AGING));
+    }
+}
+
+/// Told of every page that aging may look at. An embedder that reclaims memory keeps its
+/// lists here; [`TwoLists`](super::TwoLists) are some.
+pub trait Aging: Send + Sync {
+    /// A page is mapped or cached from now on. It is not locked. Threads that have found
+    /// it already may have used it, and dropped it, before.
+    fn inserted(&self, pin: &Pin<'_>, page: AgedPage<'_>, kind: Inserted);
+
+    /// A page of an object was read or written by a call.
+    fn touched(&self, _pin: &Pin<'_>, page: AgedPage<'_>) {
+        if !page.has(Flags::REFERENCED) {
+            page.set(Flags::REFERENCED);
+        }
+    }
+
+    /// A page has lost its last user and is about to be free.
+    fn removed(&self, pin: &Pin<'_>, page: AgedPage<'_>);
+
+    /// The same of several pages.
+    fn removed_all(&self, pin: &Pin<'_>, pages: &mut dyn Iterator<Item = AgedPage<'_>>) {
+        pages.for_each(|page| self.removed(pin, page));
+    }
+}
+
+impl<A: Aging> Aging for Arc<A> {
+    fn inserted(&self, pin: &Pin<'_>, page: AgedPage<'_>, kind: Inserted) {
+        (**self).inserted(pin, page, kind);
+    }
+
+    fn touched(&self, pin: &Pin<'_>, page: AgedPage<'_>) {
+        (**self).touched(pin, page);
+    }
+
+    fn removed(&self, pin: &Pin<'_>, page: AgedPage<'_>) {
+        (**self).removed(pin, page);
+    }
+
+    fn removed_all(&self, pin: &Pin<'_>, pages: &mut dyn Iterator<Item = AgedPage<'_>>) {
+        (**self).removed_all(pin, pages);
+    }
 }

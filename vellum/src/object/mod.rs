@@ -104,19 +104,23 @@ mod radix;
 mod region_set;
 mod regions;
 mod runs;
+mod single;
+mod two_lists;
 
 #[cfg(test)]
 mod tests;
 
 pub use cache::{CacheError, CachedPage, Objects};
 pub use errors::{Told, WriteErrors};
-pub use lru::{Aging, Inserted};
+pub use lru::{AgedPage, Aging, Inserted};
 pub use mount::{Mount, MountId, MountStats};
 pub use page_lock::PageLocks;
 pub use radix::{INDEX_END, Radix, RadixNode};
 pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
 pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
+pub(crate) use single::LockedPage;
+pub use two_lists::{ListLengths, TwoLists};
 
 use crate::frame::Site;
 use crate::slab::Item;

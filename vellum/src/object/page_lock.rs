@@ -4,19 +4,64 @@
 //! waiter sets it under the table's bucket lock and then looks at the lock
 //! once more, so it cannot miss the wake-up; a flag left behind costs one
 //! needless look.
+//!
+//! Until 2016 Linux had no such flag. Whoever unlocked a page hashed its address and
+//! looked into a table of queues, each time ([`PageLocks::hashed`]). The processor must
+//! not look before it has unlocked, and a waiter must not look at the lock before it
+//! stands in the queue.
+
+use alloc::boxed::Box;
 
 use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::Platform;
+use crate::sync::atomic::{AtomicU32, Ordering, fence, fence_after_exchange};
 use crate::sync::{Pin, WaitTable, Waiter};
 
+/// Frames for each queue of the table.
+const FRAMES_PER_QUEUE: usize = 256;
+/// Fewest and most queues.
+const QUEUES: (usize, usize) = (4, 4096);
+
 /// Page locks of one manager.
-#[derive(Default)]
 pub struct PageLocks {
     waits: WaitTable,
+    /// An unlocked page with any of these flags may have waiters.
+    look: Flags,
+    /// Empty if the waiters flag tells all.
+    queues: Box<[Queue]>,
+}
+
+/// Where those wait whose pages have one hash. As large as Linux's: a lock and a list.
+#[derive(Default)]
+#[repr(C)]
+struct Queue {
+    waiting: AtomicU32,
+    _rest: [u32; 5],
+}
+
+impl Default for PageLocks {
+    fn default() -> Self {
+        PageLocks {
+            waits: WaitTable::new(),
+            look: Flags::WAITERS,
+            queues: Box::default(),
+        }
+    }
 }
 
 impl PageLocks {
+    /// Locks whose release looks into a table each time, for a memory of `frames`.
+    pub fn hashed(frames: usize) -> Self {
+        let queues = (frames / FRAMES_PER_QUEUE).next_power_of_two();
+        let queues = queues.clamp(QUEUES.0, QUEUES.1);
+        PageLocks {
+            look: Flags(Flags::WAITERS.0 | Flags::ANY_KIND.0),
+            queues: (0..queues).map(|_| Queue::default()).collect(),
+            ..PageLocks::default()
+        }
+    }
+
     /// Takes the page lock if it is free. The caller holds a reference.
     #[inline]
     pub fn try_lock<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn) -> bool {
@@ -28,10 +73,27 @@ impl PageLocks {
     pub fn unlock<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
         let frame = memory.frame(page);
         frame.clear(Flags::LOCKED);
-        if frame.has(Flags::WAITERS) {
+        if frame.has_any(self.look) && self.may_be_awaited(page) {
             frame.clear(Flags::WAITERS);
             self.waits.wake(u64::from(page.0), memory.platform(), pin);
         }
+    }
+
+    /// Whether somebody stands in the page's queue, if there are queues.
+    #[inline]
+    fn may_be_awaited(&self, page: Pfn) -> bool {
+        let Some(queue) = self.queue(page) else {
+            return true;
+        };
+        fence_after_exchange();
+        queue.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn queue(&self, page: Pfn) -> Option<&Queue> {
+        let hash = page.0.wrapping_mul(0x9e37_0001);
+        let last = self.queues.len().checked_sub(1)?;
+        self.queues.get((hash >> 16) as usize & last)
     }
 
     /// Lists the calling task as a waiter; `None` if the lock became free.
@@ -43,14 +105,29 @@ impl PageLocks {
     ) -> Option<Waiter> {
         let frame = memory.frame(page);
         let task = memory.platform().current_task();
-        self.waits.prepare(u64::from(page.0), task, pin, || {
+        if let Some(queue) = self.queue(page) {
+            queue.waiting.fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        let waiter = self.waits.prepare(u64::from(page.0), task, pin, || {
             frame.set(Flags::WAITERS);
             frame.has(Flags::LOCKED)
-        })
+        });
+        if waiter.is_none() {
+            self.leave_queue(page);
+        }
+        waiter
     }
 
     /// Sleeps until woken. Not pinned.
-    pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, waiter: Waiter) {
+    pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn, waiter: Waiter) {
         self.waits.sleep(waiter, memory.platform());
+        self.leave_queue(page);
+    }
+
+    fn leave_queue(&self, page: Pfn) {
+        if let Some(queue) = self.queue(page) {
+            queue.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

@@ -10,12 +10,13 @@ use core::ops::ControlFlow;
 use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
-use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
+use crate::frame::{FailAt, Flags, Kind, PhysicalMemory, Request};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;
 
+mod aging;
 mod cache;
 
 type Memory = PhysicalMemory<TestMachine>;
@@ -493,7 +494,7 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
     drop(pin);
     if let Some(waiting) = waiting {
         // The wake-up came first and is kept: this returns.
-        locks.sleep(&memory, waiting);
+        locks.sleep(&memory, page, waiting);
     }
     let pin = memory.pin();
     assert!(

@@ -18,7 +18,7 @@ use super::manager::{Live, SpaceId, Vm, VmCpu};
 use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
-use crate::object::Inserted;
+use crate::object::{AgedPage, Inserted};
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::Pin;
@@ -394,14 +394,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn note_inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
         if let Some(aging) = &self.aging {
-            aging.inserted(pin, frame, kind);
+            aging.inserted(pin, self.aged(frame), kind);
         }
+    }
+
+    /// A call has read or written a page of an object.
+    #[inline]
+    pub(super) fn note_touched(&self, pin: &Pin<'_>, frame: Pfn) {
+        if let Some(aging) = &self.aging {
+            aging.touched(pin, self.aged(frame));
+        }
+    }
+
+    fn aged(&self, frame: Pfn) -> AgedPage<'_> {
+        AgedPage::new(frame, self.memory.frame(frame))
     }
 
     #[inline]
     pub(super) fn note_removed(&self, pin: &Pin<'_>, frame: Pfn) {
         if let Some(aging) = &self.aging {
-            aging.removed(pin, frame);
+            aging.removed(pin, self.aged(frame));
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_removed_all(&self, pin: &Pin<'_>, frames: &[Pfn]) {
+        if let Some(aging) = &self.aging {
+            aging.removed_all(pin, &mut frames.iter().map(|&frame| self.aged(frame)));
         }
     }
 }

@@ -42,6 +42,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .objects
             .page(&self.memory, fault.pin, view.object, index)?;
         Ok(match page {
+            CachedPage::Ready(frame) if self.goes_by_page() => self.lock_and_unlock(fault, frame),
             CachedPage::Ready(frame) => Ok(frame),
             CachedPage::Made(frame) => {
                 self.note_inserted(fault.pin, frame, Inserted::Cache);
@@ -50,6 +51,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             CachedPage::Fill(frame) => Err(FaultStep::Fill(frame)),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
         })
+    }
+
+    /// What a fault of Linux 3.15 did to the lock of a page that it found, before it
+    /// mapped the page; for a store to a page of a file once more (`page_mkwrite`).
+    #[cold]
+    fn lock_and_unlock(&self, fault: &Fault<'_, P, F, R>, frame: Pfn) -> Result<Pfn, FaultStep> {
+        let object = self.objects.get(fault.view().object);
+        let again = object.is_file() && fault.access == Access::Write;
+        for _ in 0..=u32::from(again) {
+            if !self.objects.locks.try_lock(&self.memory, frame) {
+                return Err(FaultStep::Wait(frame));
+            }
+            self.objects.locks.unlock(&self.memory, fault.pin, frame);
+        }
+        Ok(frame)
     }
 
     /// Maps a page of the region's object, and cached ones around it.
@@ -279,7 +295,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.locks.wait(&self.memory, &pin, frame)
         };
         if let Some(waiting) = waiting {
-            self.objects.locks.sleep(&self.memory, waiting);
+            self.objects.locks.sleep(&self.memory, frame, waiting);
         }
         self.memory.put(&self.pin(), frame);
     }
@@ -428,7 +444,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         each: &mut impl FnMut(u64, &PageBytes<'_, P>),
     ) {
         each(index, &PageBytes::new(&self.memory, pin, frame));
-        self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
+        self.note_touched(pin, frame);
     }
 
     /// Writes whole pages of an object through the page cache, extending it:

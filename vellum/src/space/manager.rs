@@ -10,9 +10,9 @@ use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::CreateError;
 use super::region::Region;
 use crate::addr::Pfn;
-use crate::design::Design;
+use crate::design::{Design, FileIo, PageLocking};
 use crate::frame::{MemoryView, PhysicalMemory, Site};
-use crate::object::{Aging, Objects};
+use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
@@ -286,17 +286,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let zero_page = memory
             .reserve_zeroed()
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
+        let mut objects = Objects::new(&arenas, design.region_index);
+        let mut aging: Option<Box<dyn Aging>> = None;
+        if design.file_io == FileIo::Pages {
+            if design.page_locking == PageLocking::Hashed {
+                objects.locks = PageLocks::hashed(memory.frame_count());
+            }
+            aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
+        }
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
             table_pages: source_of(&design, &mut memory),
             spaces: arenas.make(),
             regions: arenas.make(),
             region_nodes: arenas.make(),
-            objects: Objects::new(&arenas, design.region_index),
+            objects,
             announcements: Announcements::new(cpus),
             cpus: PerCpu::new(cpus, |_| VmCpu::default()),
             waits: WaitTable::new(),
-            aging: None,
+            aging,
             zero_page,
             cpu_shift: CpuSet::shift_for(cpus),
             format: PhantomData,
@@ -305,7 +313,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Tells `aging` of every page that enters or leaves memory from now on.
+    /// Tells `aging` of every page that enters or leaves memory, or is used by a call, from
+    /// now on. With `fileio=pages` there are lists from the beginning
+    /// ([`TwoLists`]), which it replaces.
     pub fn set_aging(&mut self, aging: Box<dyn Aging>) {
         self.aging = Some(aging);
     }

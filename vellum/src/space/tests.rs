@@ -15,7 +15,7 @@ use std::vec::Vec;
 use super::*;
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::frame::{Flags, Kind};
-use crate::object::{Aging, Inserted};
+use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Zone;
 use crate::rmap::{Chains, Partial};
 use crate::sync::Pin;
@@ -365,14 +365,16 @@ fn a_move_into_the_table_it_starts_in_loses_nothing() {
 #[derive(Default)]
 struct Told(Mutex<Vec<Pfn>>);
 
-impl Aging for Arc<Told> {
-    fn inserted(&self, _pin: &Pin<'_>, frame: Pfn, _kind: Inserted) {
+impl Aging for Told {
+    fn inserted(&self, _pin: &Pin<'_>, page: AgedPage<'_>, _kind: Inserted) {
+        let frame = page.frame();
         let mut list = self.0.lock().unwrap();
         assert!(!list.contains(&frame), "{frame:?} was inserted twice");
         list.push(frame);
     }
 
-    fn removed(&self, _pin: &Pin<'_>, frame: Pfn) {
+    fn removed(&self, _pin: &Pin<'_>, page: AgedPage<'_>) {
+        let frame = page.frame();
         let mut list = self.0.lock().unwrap();
         let place = list.iter().position(|other| *other == frame);
         list.swap_remove(place.unwrap_or_else(|| panic!("{frame:?} was not there")));

@@ -266,11 +266,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.unmap_page(pin, page);
             }
         }
-        self.objects
-            .detach_run(&self.memory, pin, object, first..done, locked);
+        match self.goes_by_page() {
+            false => self
+                .objects
+                .detach_run(&self.memory, pin, object, first..done, locked),
+            true => {
+                for &page in locked {
+                    let index = self.memory.frame(page).index();
+                    self.objects.detach(&self.memory, pin, object, index, page);
+                }
+            }
+        }
+        self.note_removed_all(pin, locked);
         for &page in locked {
             self.objects.locks.unlock(&self.memory, pin, page);
-            self.note_removed(pin, page);
             // The cache's.
             self.memory.put(pin, page);
         }

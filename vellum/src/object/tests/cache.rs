@@ -142,7 +142,7 @@ fn a_waiter_that_was_woken_leaves_its_place_to_others() {
         assert!(locks.try_lock(&memory, page));
         let waiter = locks.wait(&memory, &memory.pin(), page).unwrap();
         locks.unlock(&memory, &memory.pin(), page);
-        locks.sleep(&memory, waiter);
+        locks.sleep(&memory, page, waiter);
         let parks = memory.platform().parks.load(Ordering::Relaxed);
         assert_eq!(parks, waited + 1, "a waiter polls instead of sleeping");
     }

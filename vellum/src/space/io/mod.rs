@@ -20,6 +20,7 @@
 mod ahead;
 mod buffers;
 mod open;
+mod pages;
 mod read;
 mod resize;
 mod seek;

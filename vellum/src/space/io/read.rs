@@ -5,7 +5,6 @@ use super::ahead::Readahead;
 use super::buffers::Sinks;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::frame::Flags;
 use crate::object::{Object, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -17,24 +16,26 @@ use crate::table::Format;
 
 /// A read under way: bytes `offset + done` on, `left` of them.
 #[derive(Clone, Copy)]
-struct Rest {
+pub(super) struct Rest {
     offset: u64,
-    done: usize,
-    left: usize,
+    pub(super) done: usize,
+    pub(super) left: usize,
 }
 
 impl Rest {
-    fn place(self) -> u64 {
+    pub(super) fn place(self) -> u64 {
         self.offset + self.done as u64
     }
 }
 
 /// How far one run of pages was read.
-enum RunRead {
+pub(super) enum RunRead {
     /// So many bytes, and whether the read is over.
     Done(usize, bool),
     /// The page with this index has to be read from its store first.
     Absent(u64),
+    /// Somebody holds the lock of the page with this index.
+    Busy(u64),
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -93,7 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             left: len,
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
-            let quickly = self.read_run_unheld(object, rest, each);
+            let quickly = self.read_run_unheld(object, id.handle, rest, each);
             let read = match quickly {
                 Some(RunRead::Done(count, over)) => Ok((count, over)),
                 _ => self.read_run_held(object, id.handle, ahead, rest, each),
@@ -119,11 +120,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn read_run_unheld(
         &self,
         object: &Object<R::Object>,
+        handle: u32,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Option<RunRead> {
         let begun = object.cuts.begin()?;
-        let read = self.read_run(&self.pin(), object, rest, each);
+        let read = self.read_some((object, handle), rest, each);
         object.cuts.valid(begun).then_some(read)
     }
 
@@ -144,14 +146,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let _held = self.hold_pages(object, first..first + pages);
         loop {
             // The pin ends before a page is read.
-            let read = self.read_run(&self.pin(), object, rest, each);
+            let read = self.read_some((object, handle), rest, each);
             match read {
+                RunRead::Busy(index) => self.wait_for_page_at(object, index),
                 RunRead::Done(count, over) => return Ok((count, over)),
                 RunRead::Absent(index) => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);
                     self.fetch_run(object, handle, index, pages)?;
                 }
             }
+        }
+    }
+
+    fn read_some(
+        &self,
+        (object, handle): (&Object<R::Object>, u32),
+        rest: Rest,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> RunRead {
+        let pin = self.pin();
+        match self.goes_by_page() {
+            false => self.read_run(&pin, object, rest, each),
+            true => self.read_one(&pin, (object, handle), rest, each),
         }
     }
 
@@ -190,8 +206,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             let taken = each(rest.done + done, &part).min(part.len);
             done += taken;
-            if self.aging.is_some() && frame != Pfn::NONE {
-                self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
+            if frame != Pfn::NONE {
+                self.note_touched(pin, frame);
             }
             if taken < part.len {
                 return RunRead::Done(done, true);

@@ -6,7 +6,6 @@ use super::buffers::Sources;
 use super::{Filling, HeldPages};
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::frame::Flags;
 use crate::object::{Inserted, NewPages, NewRun, Object, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -25,9 +24,9 @@ enum Start {
 }
 
 /// Bytes of an object that are to be written, and the place of the first in the write.
-struct Rest {
-    bytes: Range<u64>,
-    at: usize,
+pub(super) struct Rest {
+    pub(super) bytes: Range<u64>,
+    pub(super) at: usize,
 }
 
 /// The bytes that a write may change, and their pages, held.
@@ -37,10 +36,18 @@ struct HeldWrite<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 /// How far one run of pages was written.
-struct Written {
-    bytes: usize,
+pub(super) struct Written {
+    pub(super) bytes: usize,
     /// The source gave no more.
-    over: bool,
+    pub(super) over: bool,
+}
+
+impl Written {
+    /// The page has to be looked for again.
+    pub(super) const NOTHING: Written = Written {
+        bytes: 0,
+        over: false,
+    };
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -119,7 +126,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             at: 0,
         };
         while !rest.bytes.is_empty() {
-            match self.write_run(object, id.handle, &rest, give) {
+            let written = match self.goes_by_page() {
+                false => self.write_run(object, id.handle, &rest, give),
+                true => self.write_one(object, id.handle, &rest, give),
+            };
+            match written {
                 Ok(written) => {
                     rest.at += written.bytes;
                     rest.bytes.start += written.bytes as u64;
@@ -228,22 +239,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if object.is_file() {
             self.fetch_page(handle, first)?;
         }
-        Ok(Written {
-            bytes: 0,
-            over: false,
-        })
+        Ok(Written::NOTHING)
     }
 
     /// Whether a page that is not cached has bytes in its store that a write of `bytes`
     /// leaves as they are.
-    fn keeps_bytes(&self, object: &Object<R::Object>, index: u64, bytes: &Range<u64>) -> bool {
+    pub(super) fn keeps_bytes(
+        &self,
+        object: &Object<R::Object>,
+        index: u64,
+        bytes: &Range<u64>,
+    ) -> bool {
         let start = index << self.memory.frame_shift();
         let end = object.size().min(start + self.memory.frame_size() as u64);
         object.is_file() && start < end && (start < bytes.start || bytes.end < end)
     }
 
     /// The part of the page at `place` that a write up to `end` covers.
-    fn part_of_page(&self, place: u64, end: u64) -> Range<usize> {
+    pub(super) fn part_of_page(&self, place: u64, end: u64) -> Range<usize> {
         let start = self.within_page(place);
         let left = end - place;
         let room = self.memory.frame_size() - start;
@@ -259,10 +272,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Written {
-        let mut written = Written {
-            bytes: 0,
-            over: false,
-        };
+        let mut written = Written::NOTHING;
         let mut pages = 0;
         for &frame in frames {
             let place = rest.bytes.start + written.bytes as u64;
@@ -273,9 +283,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let put = room - filling.room();
             written.bytes += put;
             pages += u64::from(put > 0);
-            if self.aging.is_some() {
-                self.memory.frame(frame).set_if_clear(Flags::REFERENCED);
-            }
+            self.note_touched(pin, frame);
             if put < room {
                 written.over = true;
                 break;
@@ -288,7 +296,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         written
     }
 
-    fn filling<'a>(&'a self, pin: &'a Pin<'a>, frame: Pfn, part: Range<usize>) -> Filling<'a, P> {
+    pub(super) fn filling<'a>(
+        &'a self,
+        pin: &'a Pin<'a>,
+        frame: Pfn,
+        part: Range<usize>,
+    ) -> Filling<'a, P> {
         Filling {
             page: PageBytes::new(&self.memory, pin, frame),
             next: part.start,

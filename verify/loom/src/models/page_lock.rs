@@ -12,7 +12,7 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::addr::Pfn;
-use crate::frame::{Flags, PhysicalMemory};
+use crate::frame::{Flags, Kind, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
 use crate::sync::{Epochs, RangeLock, SleepLock, WaitTable};
@@ -107,18 +107,23 @@ struct Model {
 /// Runs `work` as task 0 and as task 1, each on its CPU; returns how often one
 /// slept.
 fn run(work: fn(&Model, u16)) -> u32 {
+    run_with(PageLocks::default(), work)
+}
+
+fn run_with(locks: PageLocks, work: fn(&Model, u16)) -> u32 {
     let model = Arc::new(Model {
         epochs: Epochs::new(2),
         memory: PhysicalMemory::new(Sleepers {
             tasks: Mutex::new([Task::default(); 2]),
             sleeps: Tally::new(0),
         }),
-        locks: PageLocks::default(),
+        locks,
         waits: WaitTable::new(),
         sleep_lock: SleepLock::default(),
         ranges: RangeLock::default(),
         content: UnsafeCell::new(0),
     });
+    model.memory.frame(PAGE).set_kind(Kind::Object);
     let other = {
         let model = model.clone();
         thread::spawn(move || {
@@ -166,20 +171,34 @@ impl Model {
 
 #[test]
 fn a_page_lock_admits_one_and_wakes_the_other() {
-    two_tasks(|model, cpu| {
-        while !model.locks.try_lock(&model.memory, PAGE) {
-            let pin = pin(&model.epochs, cpu);
-            let waiting = model.locks.wait(&model.memory, &pin, PAGE);
-            drop(pin);
-            if let Some(waiting) = waiting {
-                model.locks.sleep(&model.memory, waiting);
-            }
-        }
-        // Pinned before: to pin is a fence, which would order what the lock must.
+    two_tasks(fill_locked);
+}
+
+fn fill_locked(model: &Model, cpu: u16) {
+    while !model.locks.try_lock(&model.memory, PAGE) {
         let pin = pin(&model.epochs, cpu);
-        model.fill();
-        model.locks.unlock(&model.memory, &pin, PAGE);
+        let waiting = model.locks.wait(&model.memory, &pin, PAGE);
+        drop(pin);
+        if let Some(waiting) = waiting {
+            model.locks.sleep(&model.memory, PAGE, waiting);
+        }
+    }
+    // Pinned before: to pin is a fence, which would order what the lock must.
+    let pin = pin(&model.epochs, cpu);
+    model.fill();
+    model.locks.unlock(&model.memory, &pin, PAGE);
+}
+
+/// The table of queues of `pagelock=hashed` is looked at after the lock is free, by
+/// whoever frees it, and entered before the lock is looked at, by whoever waits.
+#[test]
+fn a_page_lock_with_hashed_queues_admits_one_and_wakes_the_other() {
+    let sleeps = std::sync::Arc::new(Tally::new(0));
+    let sum = sleeps.clone();
+    check(move || {
+        sum.fetch_add(run_with(PageLocks::hashed(1), fill_locked), SeqCst);
     });
+    assert!(sleeps.load(SeqCst) > 0, "no task ever slept");
 }
 
 #[test]

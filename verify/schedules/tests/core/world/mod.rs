@@ -253,6 +253,8 @@ fn seed() -> u64 {
         .unwrap_or(1)
 }
 
+const AS_THEN: &str = "regions=list,fileio=pages,pagelock=hashed,accessed=atomic,flags=atomic";
+
 thread_local! {
     /// Options that every world of the exploration has, unless its test says otherwise.
     static OPTIONS: Cell<&'static str> = const { Cell::new("") };
@@ -267,12 +269,13 @@ pub fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'stati
 fn explore_of(name: &str, base: u64, test: Arc<dyn Fn() + Send + Sync>) {
     let all = schedules(base);
     let quarter = all / 4;
-    // Mostly bursts; every fourth schedule is mixed finely. Another fourth finds
-    // the regions of objects in lists.
+    // Mostly bursts; every fourth schedule is mixed finely. Another fourth does as
+    // kernels did: the regions of objects in lists, files page by page.
     for (bursts, options, count) in [
         (true, "", all - 2 * quarter),
-        (true, "regions=list", quarter),
-        (false, "", quarter),
+        (true, AS_THEN, quarter),
+        (false, "", quarter - quarter / 2),
+        (false, "fileio=pages", quarter / 2),
     ] {
         let test = Arc::clone(&test);
         let exploration = Exploration {

@@ -61,6 +61,45 @@ struct Tree<'a, K: Threaded> {
 
 type Link<K> = Handle<<K as Threaded>::Item>;
 
+/// An item by name and by place: following a handle takes longer than what is done
+/// with most items of a path, so that it is done once for each.
+struct Node<'a, K: Threaded> {
+    handle: Link<K>,
+    item: &'a K::Item,
+}
+
+impl<K: Threaded> Clone for Node<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Threaded> Copy for Node<'_, K> {}
+
+impl<'a, K: Threaded> Node<'a, K> {
+    #[inline]
+    fn links(self) -> &'a Links {
+        K::links(self.item)
+    }
+
+    #[inline]
+    fn key(self) -> K::Key {
+        K::key(self.item)
+    }
+}
+
+/// The handle of a node, or none.
+#[inline]
+fn name<K: Threaded>(node: Option<Node<'_, K>>) -> u32 {
+    node.map_or(0, |node| node.handle.raw())
+}
+
+/// Levels of a subtree.
+#[inline]
+fn height<K: Threaded>(node: Option<Node<'_, K>>) -> u32 {
+    node.map_or(0, |node| node.links().height.load(Ordering::Relaxed))
+}
+
 impl<'a, K: Threaded> Tree<'a, K> {
     /// The tree whose root handle stands in `root`.
     #[inline]
@@ -72,253 +111,257 @@ impl<'a, K: Threaded> Tree<'a, K> {
         }
     }
 
-    /// The root, or none.
+    /// An item of the arena.
     #[inline]
-    pub fn root(&self) -> Link<K> {
-        Handle::from_raw(self.root.load(Ordering::Relaxed))
-    }
-
-    /// The item.
-    #[inline]
-    pub fn item(&self, handle: Link<K>) -> &'a K::Item {
-        self.arena.get(handle)
-    }
-
-    #[inline]
-    fn links(&self, handle: Link<K>) -> &'a Links {
-        K::links(self.arena.get(handle))
-    }
-
-    /// The left child, or none.
-    #[inline]
-    pub fn left(&self, handle: Link<K>) -> Link<K> {
-        Handle::from_raw(self.links(handle).left.load(Ordering::Relaxed))
-    }
-
-    /// The right child, or none.
-    #[inline]
-    pub fn right(&self, handle: Link<K>) -> Link<K> {
-        Handle::from_raw(self.links(handle).right.load(Ordering::Relaxed))
-    }
-
-    fn parent(&self, handle: Link<K>) -> Link<K> {
-        Handle::from_raw(self.links(handle).parent.load(Ordering::Relaxed))
-    }
-
-    fn height(&self, handle: Link<K>) -> u32 {
-        if handle.is_none() {
-            0
-        } else {
-            self.links(handle).height.load(Ordering::Relaxed)
+    pub fn node(&self, handle: Link<K>) -> Node<'a, K> {
+        Node {
+            handle,
+            item: self.arena.get(handle),
         }
     }
 
-    fn set_left(&self, handle: Link<K>, child: Link<K>) {
-        self.links(handle)
-            .left
-            .store(child.raw(), Ordering::Relaxed);
-        self.set_parent(child, handle);
+    #[inline]
+    fn follow(&self, word: &AtomicU32) -> Option<Node<'a, K>> {
+        let handle = Handle::from_raw(word.load(Ordering::Relaxed));
+        (!handle.is_none()).then(|| self.node(handle))
     }
 
-    fn set_right(&self, handle: Link<K>, child: Link<K>) {
-        self.links(handle)
-            .right
-            .store(child.raw(), Ordering::Relaxed);
-        self.set_parent(child, handle);
+    /// The root.
+    #[inline]
+    pub fn root(&self) -> Option<Node<'a, K>> {
+        self.follow(self.root)
     }
 
-    fn set_parent(&self, child: Link<K>, parent: Link<K>) {
-        if !child.is_none() {
-            self.links(child)
-                .parent
-                .store(parent.raw(), Ordering::Relaxed);
+    /// The left child.
+    #[inline]
+    pub fn left(&self, node: Node<'a, K>) -> Option<Node<'a, K>> {
+        self.follow(&node.links().left)
+    }
+
+    /// The right child.
+    #[inline]
+    pub fn right(&self, node: Node<'a, K>) -> Option<Node<'a, K>> {
+        self.follow(&node.links().right)
+    }
+
+    #[inline]
+    fn parent(&self, node: Node<'a, K>) -> Option<Node<'a, K>> {
+        self.follow(&node.links().parent)
+    }
+
+    fn set_left(&self, node: Node<'a, K>, child: Option<Node<'a, K>>) {
+        node.links().left.store(name(child), Ordering::Relaxed);
+        self.set_parent(child, Some(node));
+    }
+
+    fn set_right(&self, node: Node<'a, K>, child: Option<Node<'a, K>>) {
+        node.links().right.store(name(child), Ordering::Relaxed);
+        self.set_parent(child, Some(node));
+    }
+
+    fn set_parent(&self, child: Option<Node<'a, K>>, parent: Option<Node<'a, K>>) {
+        if let Some(child) = child {
+            child.links().parent.store(name(parent), Ordering::Relaxed);
         }
     }
 
     /// Puts `new` in the place of `old` below `parent` (or as the root).
-    fn relink(&self, parent: Link<K>, old: Link<K>, new: Link<K>) {
-        if parent.is_none() {
-            self.root.store(new.raw(), Ordering::Relaxed);
-            self.set_parent(new, parent);
-        } else if self.left(parent) == old {
-            self.set_left(parent, new);
-        } else {
-            self.set_right(parent, new);
-        }
+    fn relink(&self, parent: Option<Node<'a, K>>, old: Node<'a, K>, new: Option<Node<'a, K>>) {
+        let place = match parent {
+            None => self.root,
+            Some(parent) => {
+                let links = parent.links();
+                let is_left = links.left.load(Ordering::Relaxed) == old.handle.raw();
+                if is_left { &links.left } else { &links.right }
+            }
+        };
+        place.store(name(new), Ordering::Relaxed);
+        self.set_parent(new, parent);
     }
 
     /// Recomputes height and sums of one item from its children. Returns
     /// whether any of them changed.
-    fn fix(&self, handle: Link<K>) -> bool {
-        let (left, right) = (self.left(handle), self.right(handle));
-        let height = self.height(left).max(self.height(right)) + 1;
-        let old = self.links(handle).height.load(Ordering::Relaxed);
-        self.links(handle).height.store(height, Ordering::Relaxed);
-        let child = |link: Link<K>| (!link.is_none()).then(|| self.item(link));
-        K::refresh(self.item(handle), child(left), child(right)) || height != old
+    #[inline]
+    fn fix(
+        &self,
+        node: Node<'a, K>,
+        left: Option<Node<'a, K>>,
+        right: Option<Node<'a, K>>,
+    ) -> bool {
+        let levels = height(left).max(height(right)) + 1;
+        let word = &node.links().height;
+        let changed = word.load(Ordering::Relaxed) != levels;
+        if changed {
+            word.store(levels, Ordering::Relaxed);
+        }
+        let below = (left.map(|left| left.item), right.map(|right| right.item));
+        K::refresh(node.item, below.0, below.1) || changed
     }
 
-    fn rotate_left(&self, top: Link<K>) -> Link<K> {
-        let pivot = self.right(top);
-        let parent = self.parent(top);
-        self.set_right(top, self.left(pivot));
-        self.relink(parent, top, pivot);
-        self.set_left(pivot, top);
-        self.fix(top);
-        self.fix(pivot);
-        pivot
+    /// Makes `pivot`, the right child of `top`, its parent.
+    fn rotate_left(&self, top: Node<'a, K>, pivot: Node<'a, K>) {
+        let between = self.left(pivot);
+        self.relink(self.parent(top), top, Some(pivot));
+        self.set_right(top, between);
+        self.set_left(pivot, Some(top));
+        self.fix(top, self.left(top), between);
+        self.fix(pivot, Some(top), self.right(pivot));
     }
 
-    fn rotate_right(&self, top: Link<K>) -> Link<K> {
-        let pivot = self.left(top);
-        let parent = self.parent(top);
-        self.set_left(top, self.right(pivot));
-        self.relink(parent, top, pivot);
-        self.set_right(pivot, top);
-        self.fix(top);
-        self.fix(pivot);
-        pivot
+    /// Makes `pivot`, the left child of `top`, its parent.
+    fn rotate_right(&self, top: Node<'a, K>, pivot: Node<'a, K>) {
+        let between = self.right(pivot);
+        self.relink(self.parent(top), top, Some(pivot));
+        self.set_left(top, between);
+        self.set_right(pivot, Some(top));
+        self.fix(top, between, self.right(top));
+        self.fix(pivot, self.left(pivot), Some(top));
     }
 
-    /// Restores balance and sums from `handle`, which changed or whose child
-    /// did, upwards as far as they change: an item depends on what its children
-    /// know, and on nothing else below it.
-    fn rebalance(&self, mut handle: Link<K>) {
-        let start = handle;
-        while !handle.is_none() {
-            let mut changed = self.fix(handle) || handle == start;
-            let (left, right) = (self.left(handle), self.right(handle));
-            let (left_height, right_height) = (self.height(left), self.height(right));
-            if left_height > right_height + 1 {
-                if self.height(self.left(left)) < self.height(self.right(left)) {
-                    self.rotate_left(left);
-                }
-                handle = self.rotate_right(handle);
+    /// Restores balance and sums from `start`, whose child changed, upwards as far
+    /// as they change: an item depends on what its children know, and on nothing
+    /// else below it.
+    fn rebalance(&self, start: Option<Node<'a, K>>) {
+        let mut place = start;
+        while let Some(mut node) = place {
+            let (left, right) = (self.left(node), self.right(node));
+            let mut changed = self.fix(node, left, right);
+            if let Some(left) = left
+                && height(Some(left)) > height(right) + 1
+            {
+                node = self.lift_left(node, left);
                 changed = true;
-            } else if right_height > left_height + 1 {
-                if self.height(self.right(right)) < self.height(self.left(right)) {
-                    self.rotate_right(right);
-                }
-                handle = self.rotate_left(handle);
+            } else if let Some(right) = right
+                && height(Some(right)) > height(left) + 1
+            {
+                node = self.lift_right(node, right);
                 changed = true;
             }
             if !changed {
                 break;
             }
-            handle = self.parent(handle);
+            place = self.parent(node);
         }
+    }
+
+    /// The left side of `node` is too high. Returns what takes its place.
+    fn lift_left(&self, node: Node<'a, K>, left: Node<'a, K>) -> Node<'a, K> {
+        let mut pivot = left;
+        if let Some(inner) = self.right(left)
+            && height(self.left(left)) < height(Some(inner))
+        {
+            self.rotate_left(left, inner);
+            pivot = inner;
+        }
+        self.rotate_right(node, pivot);
+        pivot
+    }
+
+    /// The right side of `node` is too high. Returns what takes its place.
+    fn lift_right(&self, node: Node<'a, K>, right: Node<'a, K>) -> Node<'a, K> {
+        let mut pivot = right;
+        if let Some(inner) = self.left(right)
+            && height(self.right(right)) < height(Some(inner))
+        {
+            self.rotate_right(right, inner);
+            pivot = inner;
+        }
+        self.rotate_left(node, pivot);
+        pivot
     }
 
     /// Inserts an item that is in no tree of this kind. If one with the same key
     /// is in it, the tree stays as it is, and that one is the answer.
-    pub fn insert(&self, handle: Link<K>) -> Option<Link<K>> {
-        let key = K::key(self.item(handle));
-        let mut parent = Handle::NONE;
-        let mut place = self.root();
-        let mut side = Side::Less;
-        while !place.is_none() {
-            parent = place;
-            side = key.cmp(&K::key(self.item(place)));
-            place = match side {
-                Side::Less => self.left(place),
+    pub fn insert(&self, node: Node<'a, K>) -> Option<Node<'a, K>> {
+        let key = node.key();
+        let mut parent = None;
+        let mut word = self.root;
+        while let Some(place) = self.follow(word) {
+            let links = place.links();
+            word = match key.cmp(&place.key()) {
+                Side::Less => &links.left,
                 Side::Equal => {
-                    self.links(handle).height.store(0, Ordering::Relaxed);
+                    node.links().height.store(0, Ordering::Relaxed);
                     return Some(place);
                 }
-                Side::Greater => self.right(place),
+                Side::Greater => &links.right,
             };
+            parent = Some(place);
         }
-        let links = self.links(handle);
+        let links = node.links();
         links.left.store(0, Ordering::Relaxed);
         links.right.store(0, Ordering::Relaxed);
-        links.parent.store(parent.raw(), Ordering::Relaxed);
-        self.fix(handle);
-        let word = match side {
-            _ if parent.is_none() => self.root,
-            Side::Less => &self.links(parent).left,
-            _ => &self.links(parent).right,
-        };
-        word.store(handle.raw(), Ordering::Release);
+        self.set_parent(Some(node), parent);
+        self.fix(node, None, None);
+        word.store(node.handle.raw(), Ordering::Relaxed);
         self.rebalance(parent);
         None
     }
 
     /// Whether the tree took an item at its insertion, and not one with its key.
     /// An item that [`Tree::replace`] puts in is in it too.
-    pub fn is_in(&self, handle: Link<K>) -> bool {
-        self.height(handle) != 0
+    pub fn is_in(&self, node: Node<'a, K>) -> bool {
+        height(Some(node)) != 0
     }
 
     /// Puts an item that is in no tree of this kind in the place of one with the
     /// same key.
-    pub fn replace(&self, old: Link<K>, new: Link<K>) {
-        self.set_left(new, self.left(old));
-        self.set_right(new, self.right(old));
-        let parent = self.parent(old);
-        self.links(new)
-            .parent
-            .store(parent.raw(), Ordering::Relaxed);
-        self.fix(new);
-        self.relink(parent, old, new);
+    pub fn replace(&self, old: Node<'a, K>, new: Node<'a, K>) {
+        let (left, right) = (self.left(old), self.right(old));
+        self.set_left(new, left);
+        self.set_right(new, right);
+        self.fix(new, left, right);
+        self.relink(self.parent(old), old, Some(new));
     }
 
     /// Removes an item of the tree.
-    pub fn remove(&self, handle: Link<K>) {
-        let (left, right) = (self.left(handle), self.right(handle));
-        let parent = self.parent(handle);
-        if left.is_none() || right.is_none() {
-            let child = if left.is_none() { right } else { left };
-            self.relink(parent, handle, child);
+    pub fn remove(&self, node: Node<'a, K>) {
+        let (left, right) = (self.left(node), self.right(node));
+        let parent = self.parent(node);
+        let (Some(left), Some(right)) = (left, right) else {
+            self.relink(parent, node, left.or(right));
             self.rebalance(parent);
             return;
-        }
-        let heir = self.leftmost(right);
-        let start = if heir == right {
-            heir
-        } else {
-            let above = self.parent(heir);
-            self.set_left(above, self.right(heir));
-            self.set_right(heir, right);
-            above
         };
-        self.set_left(heir, left);
-        self.relink(parent, handle, heir);
-        self.rebalance(start);
-        // What the heir knew was of its old place, so that stopping before it,
-        // or at it, would mean nothing.
-        if start != heir {
-            self.rebalance(heir);
+        let heir = self.leftmost(right);
+        let above = self.parent(heir).filter(|_| heir.handle != right.handle);
+        if let Some(above) = above {
+            self.set_left(above, self.right(heir));
+            self.set_right(heir, Some(right));
         }
+        self.set_left(heir, Some(left));
+        self.relink(parent, node, Some(heir));
+        // What the heir knew was of its old place: it changes in any case, and what is
+        // above it must be looked at.
+        heir.links().height.store(0, Ordering::Relaxed);
+        self.rebalance(above);
+        self.rebalance(Some(heir));
     }
 
-    fn leftmost(&self, mut handle: Link<K>) -> Link<K> {
-        while !self.left(handle).is_none() {
-            handle = self.left(handle);
+    fn leftmost(&self, mut node: Node<'a, K>) -> Node<'a, K> {
+        while let Some(left) = self.left(node) {
+            node = left;
         }
-        handle
+        node
     }
 
-    /// The first item, or none.
-    pub fn first(&self) -> Link<K> {
-        let root = self.root();
-        if root.is_none() {
-            root
-        } else {
-            self.leftmost(root)
-        }
+    /// The first item.
+    pub fn first(&self) -> Option<Node<'a, K>> {
+        self.root().map(|root| self.leftmost(root))
     }
 
-    /// The item after `handle`, or none.
-    pub fn next(&self, handle: Link<K>) -> Link<K> {
-        let right = self.right(handle);
-        if !right.is_none() {
-            return self.leftmost(right);
+    /// The item after `node`.
+    pub fn next(&self, node: Node<'a, K>) -> Option<Node<'a, K>> {
+        if let Some(right) = self.right(node) {
+            return Some(self.leftmost(right));
         }
         // The first ancestor that we are not on the right of.
-        let mut child = handle;
+        let mut child = node;
         let mut parent = self.parent(child);
-        while !parent.is_none() && self.right(parent) == child {
-            child = parent;
+        while let Some(above) = parent
+            && above.links().right.load(Ordering::Relaxed) == child.handle.raw()
+        {
+            child = above;
             parent = self.parent(child);
         }
         parent
@@ -329,34 +372,30 @@ impl<'a, K: Threaded> Tree<'a, K> {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<u64, &'static str> {
-        let root = self.root();
-        if root.is_none() {
-            return Ok(0);
-        }
-        if !self.parent(root).is_none() {
+        if self.root().and_then(|root| self.parent(root)).is_some() {
             return Err("the root of a tree has a parent");
         }
         let mut count = 0;
         let mut last = None;
         let mut place = self.first();
-        while !place.is_none() {
-            let key = K::key(self.item(place));
+        while let Some(node) = place {
+            let key = node.key();
             if last.is_some_and(|last| key <= last) {
                 return Err("a tree is out of order");
             }
             last = Some(key);
-            let (left, right) = (self.left(place), self.right(place));
-            for child in [left, right] {
-                if !child.is_none() && self.parent(child) != place {
+            let (left, right) = (self.left(node), self.right(node));
+            for child in [left, right].into_iter().flatten() {
+                if name(self.parent(child)) != node.handle.raw() {
                     return Err("a tree's child does not know its parent");
                 }
             }
-            let (left, right) = (self.height(left), self.height(right));
-            if left.abs_diff(right) > 1 || self.height(place) != left.max(right) + 1 {
+            let (left, right) = (height(left), height(right));
+            if left.abs_diff(right) > 1 || height(Some(node)) != left.max(right) + 1 {
                 return Err("a tree is out of balance");
             }
             count += 1;
-            place = self.next(place);
+            place = self.next(node);
         }
         Ok(count)
     }

@@ -11,7 +11,7 @@
 
 use core::ops::ControlFlow;
 
-use super::{Links, MAX_DEPTH, Threaded, Tree};
+use super::{Links, MAX_DEPTH, Node, Threaded, Tree};
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -52,15 +52,21 @@ impl<T: IntervalItem> Threaded for ByIndex<T> {
     }
 
     fn refresh(item: &T, left: Option<&T>, right: Option<&T>) -> bool {
-        let below = [left, right].into_iter().flatten();
-        let largest = below.map(largest_end).fold(item.end_index(), u64::max);
-        let known = largest_end(item);
-        item.interval()
-            .largest_end
-            .store(largest, Ordering::Relaxed);
-        known != largest
+        let below = left
+            .map_or(0, largest_end)
+            .max(right.map_or(0, largest_end));
+        let largest = below.max(item.end_index());
+        let changed = largest_end(item) != largest;
+        if changed {
+            let word = &item.interval().largest_end;
+            word.store(largest, Ordering::Relaxed);
+        }
+        changed
     }
 }
+
+/// An item of the tree or of a ring.
+type Twin<'a, T> = Node<'a, ByIndex<T>>;
 
 fn largest_end<T: IntervalItem>(item: &T) -> u64 {
     item.interval().largest_end.load(Ordering::Relaxed)
@@ -84,50 +90,54 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
     /// The item.
     #[inline]
     pub fn item(&self, handle: Handle<T>) -> &'a T {
-        self.tree.item(handle)
+        self.tree.node(handle).item
     }
 
-    fn next(&self, handle: Handle<T>) -> Handle<T> {
-        Handle::from_raw(self.item(handle).interval().next.load(Ordering::Relaxed))
+    fn next(&self, node: Twin<'a, T>) -> Twin<'a, T> {
+        let next = &node.item.interval().next;
+        self.tree
+            .node(Handle::from_raw(next.load(Ordering::Relaxed)))
     }
 
-    fn previous(&self, handle: Handle<T>) -> Handle<T> {
-        let previous = &self.item(handle).interval().previous;
-        Handle::from_raw(previous.load(Ordering::Relaxed))
+    fn previous(&self, node: Twin<'a, T>) -> Twin<'a, T> {
+        let previous = &node.item.interval().previous;
+        self.tree
+            .node(Handle::from_raw(previous.load(Ordering::Relaxed)))
     }
 
     /// Makes `second` the one after `first` in a ring.
-    fn join(&self, first: Handle<T>, second: Handle<T>) {
-        let next = &self.item(first).interval().next;
-        next.store(second.raw(), Ordering::Relaxed);
-        let previous = &self.item(second).interval().previous;
-        previous.store(first.raw(), Ordering::Relaxed);
+    fn join(&self, first: Twin<'a, T>, second: Twin<'a, T>) {
+        let next = &first.item.interval().next;
+        next.store(second.handle.raw(), Ordering::Relaxed);
+        let previous = &second.item.interval().previous;
+        previous.store(first.handle.raw(), Ordering::Relaxed);
     }
 
     /// Inserts an item that is in no interval tree, after those with the same
     /// interval.
     pub fn insert(&self, handle: Handle<T>) {
-        match self.tree.insert(handle) {
+        let node = self.tree.node(handle);
+        match self.tree.insert(node) {
             Some(oldest) => {
-                self.join(self.previous(oldest), handle);
-                self.join(handle, oldest);
+                self.join(self.previous(oldest), node);
+                self.join(node, oldest);
             }
-            None => self.join(handle, handle),
+            None => self.join(node, node),
         }
     }
 
     /// Removes an item of the tree, whose interval has not changed since it was
     /// inserted.
     pub fn remove(&self, handle: Handle<T>) {
-        let next = self.next(handle);
-        self.join(self.previous(handle), next);
-        if !self.tree.is_in(handle) {
+        let node = self.tree.node(handle);
+        let next = self.next(node);
+        if next.handle == handle {
+            self.tree.remove(node);
             return;
         }
-        if next == handle {
-            self.tree.remove(handle);
-        } else {
-            self.tree.replace(handle, next);
+        self.join(self.previous(node), next);
+        if self.tree.is_in(node) {
+            self.tree.replace(node, next);
         }
     }
 
@@ -152,14 +162,15 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         end: u64,
         mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
     ) {
+        let last = self.tree.node(last);
         let mut twin = self.next(last);
         while !self.tree.is_in(twin) {
-            if visit(twin, self.item(twin)).is_break() {
+            if visit(twin.handle, twin.item).is_break() {
                 return;
             }
             twin = self.next(twin);
         }
-        let key = ByIndex::<T>::key(self.item(last));
+        let key = last.key();
         self.walk(first, end, Some(key), visit);
     }
 
@@ -174,45 +185,47 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
     ) {
         let tree = &self.tree;
-        let mut stack = [Handle::NONE; MAX_DEPTH];
+        let mut stack = [None; MAX_DEPTH];
         let mut depth = 0;
         let mut place = tree.root();
         loop {
             // Down the left side, as far as something there ends late enough.
-            while !place.is_none() && largest_end(tree.item(place)) > first && depth < MAX_DEPTH {
-                if after.is_some_and(|after| ByIndex::<T>::key(tree.item(place)) <= after) {
+            while let Some(node) = place
+                && largest_end(node.item) > first
+                && depth < MAX_DEPTH
+            {
+                if after.is_some_and(|after| node.key() <= after) {
                     // So is everything further left.
-                    place = tree.right(place);
+                    place = tree.right(node);
                     continue;
                 }
                 stack[depth] = place;
                 depth += 1;
-                place = tree.left(place);
+                place = tree.left(node);
             }
             if depth == 0 {
                 return;
             }
             depth -= 1;
-            let handle = stack[depth];
-            let item = tree.item(handle);
-            if item.first_index() >= end {
+            let Some(node) = stack[depth] else { return };
+            if node.item.first_index() >= end {
                 // Everything further right begins later still.
-                place = Handle::NONE;
+                place = None;
                 continue;
             }
-            if item.end_index() > first {
-                let mut twin = handle;
+            if node.item.end_index() > first {
+                let mut twin = node;
                 loop {
-                    if visit(twin, tree.item(twin)).is_break() {
+                    if visit(twin.handle, twin.item).is_break() {
                         return;
                     }
                     twin = self.next(twin);
-                    if twin == handle {
+                    if twin.handle == node.handle {
                         break;
                     }
                 }
             }
-            place = tree.right(handle);
+            place = tree.right(node);
         }
     }
 
@@ -228,41 +241,36 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         let tree = &self.tree;
         let mut count = tree.check()?;
         let mut place = tree.first();
-        while !place.is_none() {
-            let item = tree.item(place);
-            let below = [tree.left(place), tree.right(place)];
-            let largest = below
+        while let Some(node) = place {
+            let item = node.item;
+            let ends = [tree.left(node), tree.right(node)]
                 .into_iter()
-                .filter(|child| !child.is_none())
-                .map(|child| largest_end(tree.item(child)))
-                .fold(item.end_index(), u64::max);
-            if largest != largest_end(item) {
+                .flatten()
+                .map(|child| largest_end(child.item));
+            if ends.fold(item.end_index(), u64::max) != largest_end(item) {
                 return Err("an interval tree has a wrong largest end");
             }
             check(item)?;
-            let mut twin = place;
+            let mut twin = node;
             loop {
                 let next = self.next(twin);
-                if self.previous(next) != twin {
+                if self.previous(next).handle != twin.handle {
                     return Err("an item does not know the one before it in its ring");
                 }
-                if next == place {
+                if next.handle == node.handle {
                     break;
                 }
-                let other = tree.item(next);
-                if (other.first_index(), other.end_index())
-                    != (item.first_index(), item.end_index())
-                {
+                if next.key() != node.key() {
                     return Err("items of one ring have different intervals");
                 }
                 if tree.is_in(next) {
                     return Err("two items of one ring are in the tree");
                 }
-                check(other)?;
+                check(next.item)?;
                 count += 1;
                 twin = next;
             }
-            place = tree.next(place);
+            place = tree.next(node);
         }
         Ok(count)
     }

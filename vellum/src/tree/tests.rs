@@ -50,25 +50,20 @@ type Things<'a> = Tree<'a, ByKey>;
 fn keys(tree: &Things<'_>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     let mut place = tree.first();
-    while !place.is_none() {
-        found.push((ByKey::key(tree.item(place)), place.raw()));
-        place = tree.next(place);
+    while let Some(node) = place {
+        found.push((node.key(), node.handle.raw()));
+        place = tree.next(node);
     }
     found
 }
 
 /// Depth of the tree, with the sums checked on the way.
-fn depth(tree: &Things<'_>, place: Handle<Thing>) -> (u64, usize) {
-    if place.is_none() {
-        return (0, 0);
-    }
-    let (left, right) = (
-        depth(tree, tree.left(place)),
-        depth(tree, tree.right(place)),
-    );
+fn depth<'a>(tree: &Things<'a>, place: Option<Node<'a, ByKey>>) -> (u64, usize) {
+    let Some(node) = place else { return (0, 0) };
+    let (left, right) = (depth(tree, tree.left(node)), depth(tree, tree.right(node)));
     let size = left.0 + right.0 + 1;
     assert_eq!(
-        tree.item(place).size.load(Ordering::Relaxed),
+        node.item.size.load(Ordering::Relaxed),
         size,
         "a sum is out of date"
     );
@@ -92,12 +87,12 @@ fn random_edits_match_an_ordered_list() {
             let handle = arena.alloc(&pin, &memory).unwrap();
             let key = rng.below(500) as u64;
             arena.get(handle).key.store(key, Ordering::Relaxed);
-            let present = tree.insert(handle);
+            let present = tree.insert(tree.node(handle)).map(|node| node.handle);
             match model.binary_search_by_key(&key, |item| item.0) {
                 Ok(place) => {
                     let old = Handle::from_raw(model[place].1);
                     assert_eq!(present, Some(old), "step {step}");
-                    tree.replace(old, handle);
+                    tree.replace(tree.node(old), tree.node(handle));
                     arena.free(&pin, old);
                     model[place].1 = handle.raw();
                 }
@@ -108,7 +103,7 @@ fn random_edits_match_an_ordered_list() {
             }
         } else {
             let (_, raw) = model.remove(rng.below(model.len()));
-            tree.remove(Handle::from_raw(raw));
+            tree.remove(tree.node(Handle::from_raw(raw)));
             arena.free(&pin, Handle::from_raw(raw));
         }
         assert_eq!(tree.check(), Ok(model.len() as u64), "step {step}");
@@ -147,7 +142,7 @@ fn ascending_descending_and_alternating_keys_stay_shallow() {
                 .get(handle)
                 .key
                 .store(order(number), Ordering::Relaxed);
-            tree.insert(handle);
+            tree.insert(tree.node(handle));
         }
         let (size, deepest) = depth(&tree, tree.root());
         // 1.44 log2(n + 2)
@@ -155,9 +150,9 @@ fn ascending_descending_and_alternating_keys_stay_shallow() {
         // Taking out every other item, always at the same end, keeps balance.
         let mut place = tree.first();
         for _ in 0..ITEMS / 2 {
-            let next = tree.next(place);
-            tree.remove(place);
-            place = next;
+            let node = place.unwrap();
+            place = tree.next(node);
+            tree.remove(node);
         }
         assert_eq!(tree.check(), Ok(ITEMS / 2));
         assert!(depth(&tree, tree.root()).1 <= 19);

@@ -246,8 +246,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Sleeps until the page at `index` of shared memory may be unlocked, if it is there.
-    pub(super) fn wait_for_page_at(&self, object: &Object<R::Object>, index: u64) {
+    /// Sleeps until the page at `index` may be unlocked. False if there is none.
+    pub(super) fn wait_for_page_at(&self, object: &Object<R::Object>, index: u64) -> bool {
         let found = {
             let pin = self.pin();
             self.objects.lookup(&self.memory, &pin, object, index)
@@ -255,5 +255,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(page) = found {
             self.wait_for_page(page);
         }
+        found.is_some()
     }
 }

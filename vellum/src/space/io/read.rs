@@ -148,7 +148,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // The pin ends before a page is read.
             let read = self.read_some((object, handle), rest, each);
             match read {
-                RunRead::Busy(index) => self.wait_for_page_at(object, index),
+                RunRead::Busy(index) => {
+                    self.wait_for_page_at(object, index);
+                }
                 RunRead::Done(count, over) => return Ok((count, over)),
                 RunRead::Absent(index) => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);

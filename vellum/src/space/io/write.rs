@@ -212,7 +212,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Written, FileError> {
         let first = self.page_of(rest.bytes.start);
         let pages = run_length(first, self.pages_for(rest.bytes.end) - first);
-        {
+        let is_whole = {
             let pin = self.pin();
             let run = self
                 .objects
@@ -234,8 +234,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     return Ok(written);
                 }
             }
+            whole > 0
+        };
+        // Somebody may be filling the page. What becomes of that is no matter if the
+        // write covers all of it.
+        if is_whole && self.wait_for_page_at(object, first) {
+            return Ok(Written::NOTHING);
         }
-        // Part of the page keeps what its store holds, or somebody is filling it.
+        // Part of the page keeps what its store holds.
         if object.is_file() {
             self.fetch_page(handle, first)?;
         }

@@ -21,7 +21,7 @@ explored! {
 }
 
 /// A space with a few private pages, and their frames, each with a reference.
-fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
+pub fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
     world.alone(|| {
         let space = world.vm.create_space().unwrap();
         world.anonymous(space, PAGES.start, 3);
@@ -36,7 +36,7 @@ fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
     })
 }
 
-fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
+pub fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
     world.alone(|| {
         let pin = world.vm.pin();
         for &frame in frames {
@@ -47,7 +47,12 @@ fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
 }
 
 /// Whether a visit finds the entry of `page` in `space`, and how many it finds.
-fn finds<R: ReverseMap>(world: &World<R>, frame: Pfn, space: SpaceId, page: u64) -> (bool, u32) {
+pub fn finds<R: ReverseMap>(
+    world: &World<R>,
+    frame: Pfn,
+    space: SpaceId,
+    page: u64,
+) -> (bool, u32) {
     let pin = world.vm.pin();
     // SAFETY: the visit changes nothing.
     let layers = unsafe { world.vm.layers() };

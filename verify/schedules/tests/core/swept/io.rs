@@ -1,0 +1,216 @@
+//! Reads, writes and syncs of objects beside faults, stores, truncations and each other.
+
+use super::*;
+
+swept! {
+    a_write_beside_a_fault_in_its_pages_is_all_there => write_fault;
+    a_write_beside_a_fault_that_reads_its_pages_is_all_there => write_read;
+    a_write_beside_a_fault_that_cannot_read_its_page_is_all_there => write_refused;
+    appends_follow_each_other => append_append;
+    a_write_beside_a_cut_is_before_or_after_it => write_cut;
+    a_read_beside_a_cut_is_before_or_after_it => read_cut;
+    a_sync_beside_a_store_leaves_it_for_the_next => sync_store;
+    a_sync_beside_an_unmapping_misses_no_store => sync_unmap;
+    what_is_stored_past_the_end_beside_a_growth_does_not_appear => tail_growth;
+}
+
+/// Words that are not zero, `pages` pages of them.
+fn words(value: u64, pages: u64) -> Vec<u8> {
+    value.to_le_bytes().repeat((pages * SIZE / 8) as usize)
+}
+
+fn word_of(bytes: &[u8], word: usize) -> u64 {
+    u64::from_le_bytes(bytes[8 * word..8 * word + 8].try_into().unwrap())
+}
+
+fn write_beside_fault<R: ReverseMap>(preemption: &Preemption, is_file: bool) {
+    let shared = Shared::<R>::new(is_file, "");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    let data = words(9, PAGES);
+    let write = |_| {
+        let written = vm.write_at(shared.object, 0, &[&data]);
+        assert_eq!(written, Ok(data.len()));
+    };
+    let load = |cpu| {
+        let seen = world.load(cpu, shared.space, at(FIRST + 1, 0));
+        let before = if is_file { pristine(3, 1) } else { 0 };
+        assert!(seen == Ok(9) || seen == Ok(before));
+    };
+    world.run_preempted(preemption, [&write, &load]);
+    for page in 0..PAGES {
+        for place in [FIRST, SECOND] {
+            assert_eq!(shared.load_alone(place + page, 511), Ok(9));
+        }
+    }
+    world.alone(|| {
+        assert_eq!(vm.object_stats(shared.object).unwrap().cached, PAGES);
+        vm.sync(shared.object).unwrap();
+    });
+    if is_file {
+        let stored = |page| vm.platform().store().stored_word(3, page * SIZE);
+        assert_eq!([0, 1, 2].map(stored), [Some(9); 3]);
+    }
+    shared.finish();
+}
+
+fn write_fault<R: ReverseMap>(preemption: &Preemption) {
+    write_beside_fault::<R>(preemption, false);
+}
+
+fn write_read<R: ReverseMap>(preemption: &Preemption) {
+    write_beside_fault::<R>(preemption, true);
+}
+
+/// The write covers the page that the store does not give.
+fn write_refused<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "faultaround=1");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    world.store.faults().fail_range(Transfer::Read, 1..2);
+    let data = words(9, PAGES);
+    let write = |_| {
+        let written = vm.write_at(shared.object, 0, &[&data]);
+        assert_eq!(written, Ok(data.len()));
+    };
+    let load = |cpu| {
+        let seen = world.load(cpu, shared.space, at(FIRST + 1, 0));
+        assert!(matches!(seen, Ok(9) | Err(FaultError::Io)), "{seen:?}");
+    };
+    world.run_preempted(preemption, [&write, &load]);
+    assert_eq!(shared.load_alone(FIRST + 1, 511), Ok(9));
+    shared.finish();
+}
+
+fn append_append<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(false, "");
+    let vm = &shared.world.vm;
+    shared
+        .world
+        .alone(|| vm.set_size(shared.object, 16).unwrap());
+    let append = |cpu: CpuId| {
+        let value = (6 + u64::from(cpu.0)).to_le_bytes();
+        let (_, put) = vm.append(shared.object, &[&value]).unwrap();
+        assert_eq!(put, 8);
+    };
+    shared.world.run_preempted(preemption, [&append, &append]);
+    shared.world.alone(|| {
+        let mut bytes = [0; 40];
+        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]);
+        assert_eq!(read, Ok(32));
+        let mut both = [word_of(&bytes, 2), word_of(&bytes, 3)];
+        both.sort_unstable();
+        assert_eq!(both, [6, 7], "one is lost");
+    });
+    shared.finish();
+}
+
+fn write_cut<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::stored("");
+    let vm = &shared.world.vm;
+    let data = words(9, 2);
+    let write = |_| {
+        let written = vm.write_at(shared.object, SIZE / 2, &[&data]);
+        assert_eq!(written, Ok(data.len()));
+    };
+    let cut = |_| vm.set_size(shared.object, 64).unwrap();
+    shared.world.run_preempted(preemption, [&write, &cut]);
+    shared.world.alone(|| {
+        let mut bytes = vec![1; 3 * SIZE as usize];
+        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]).unwrap();
+        assert_eq!(word_of(&bytes, 0), 5);
+        if read == 64 {
+            return;
+        }
+        assert_eq!(read as u64, SIZE / 2 + 2 * SIZE);
+        for word in [8, 9, 255] {
+            assert_eq!(word_of(&bytes, word), 0, "cut off");
+        }
+        for word in [256, 511, 512, 1279] {
+            assert_eq!(word_of(&bytes, word), 9);
+        }
+    });
+    shared.finish();
+}
+
+fn read_cut<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(false, "");
+    let vm = &shared.world.vm;
+    let data = words(5, PAGES);
+    shared.world.alone(|| {
+        assert_eq!(vm.write_at(shared.object, 0, &[&data]), Ok(data.len()));
+    });
+    let read = |_| {
+        let mut bytes = vec![1; data.len()];
+        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]).unwrap();
+        let seen: Vec<u64> = (0..read / 8).map(|word| word_of(&bytes, word)).collect();
+        let is_one = |value: u64| seen.iter().all(|&word| word == value);
+        assert!(is_one(5) || is_one(6), "neither before nor after");
+    };
+    let change = |_| {
+        vm.set_size(shared.object, 0).unwrap();
+        let data = words(6, 2);
+        assert_eq!(vm.write_at(shared.object, 0, &[&data]), Ok(data.len()));
+    };
+    shared.world.run_preempted(preemption, [&read, &change]);
+    shared.finish();
+}
+
+fn sync_store<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    shared.store_alone(FIRST, 1, 6);
+    let sync = |_| {
+        vm.sync(shared.object).unwrap();
+    };
+    let store = |cpu| {
+        for place in [FIRST, SECOND] {
+            world.store(cpu, shared.space, at(place, 1), 7).unwrap();
+        }
+    };
+    world.run_preempted(preemption, [&sync, &store]);
+    world.alone(|| vm.sync(shared.object).unwrap());
+    assert_eq!(vm.platform().store().stored_word(3, 8), Some(7));
+    shared.finish();
+}
+
+/// The space is loaded by another CPU, whose translation lasts until the flush.
+fn sync_unmap<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    shared.store_alone(FIRST, 1, 6);
+    world.alone(|| vm.sync(shared.object).unwrap());
+    let stored = AtomicU64::new(6);
+    let sync = |_| {
+        vm.sync(shared.object).unwrap();
+    };
+    let unmap = |cpu| {
+        world.store(cpu, shared.space, at(FIRST, 1), 7).unwrap();
+        stored.store(7, Ordering::Relaxed);
+        vm.unmap(shared.space, Vpn(FIRST), PAGES).unwrap();
+    };
+    world.run_preempted(preemption, [&sync, &unmap]);
+    world.alone(|| vm.sync(shared.object).unwrap());
+    let word = vm.platform().store().stored_word(3, 8);
+    assert_eq!(word, Some(stored.load(Ordering::Relaxed)));
+    shared.finish();
+}
+
+/// A mapping stores past the end, in the last page, and the object grows.
+fn tail_growth<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(false, "");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    world.alone(|| vm.set_size(shared.object, 64).unwrap());
+    shared.store_alone(FIRST, 500, 7);
+    let write = |_| {
+        let data = words(9, 1);
+        let written = vm.write_at(shared.object, SIZE, &[&data]);
+        assert_eq!(written, Ok(data.len()));
+    };
+    let grow = |_| {
+        let size = vm.size(shared.object).unwrap();
+        vm.set_size(shared.object, size.max(2 * SIZE)).unwrap();
+    };
+    world.run_preempted(preemption, [&write, &grow]);
+    assert_eq!(shared.load_alone(SECOND, 500), Ok(0), "it appeared");
+    assert_eq!(shared.load_alone(SECOND + 1, 0), Ok(9));
+    shared.finish();
+}

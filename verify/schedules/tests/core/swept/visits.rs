@@ -1,0 +1,68 @@
+//! Visits of a page by reverse mapping beside spaces that come and go: a mapping that
+//! nobody touches is found.
+
+use super::*;
+use crate::rmap::{family, finds, put};
+
+swept! {
+    a_mapping_is_found_beside_the_end_of_a_relative => visit_exit;
+    a_mapping_is_found_beside_the_end_of_the_space_that_made_the_page => visit_first_exit;
+    a_mapping_is_found_beside_a_copy_of_a_relative => visit_copy;
+}
+
+/// Task 0 looks for the mapping that `stays` of a family has of a page, of the oldest, its
+/// child and its grandchild, while task 1 does `change` to them.
+fn beside_visit<R: ReverseMap>(
+    preemption: &Preemption,
+    stays: usize,
+    change: impl Fn(&World<R>, &[SpaceId; 3], CpuId) + Sync,
+    left: &[usize],
+) {
+    let world = World::<R>::new(2, 300, "");
+    let (oldest, frames) = family(&world);
+    let spaces = world.alone(|| {
+        let child = world.vm.fork(oldest).unwrap();
+        [oldest, child, world.vm.fork(child).unwrap()]
+    });
+    let visit = |_| {
+        let (found, hits) = finds(&world, frames[0], spaces[stays], FIRST);
+        assert!(found, "missed, {hits} others found");
+    };
+    let change = |cpu| change(&world, &spaces, cpu);
+    world.run_preempted(preemption, [&visit, &change]);
+    let (found, _) = world.alone(|| finds(&world, frames[0], spaces[stays], FIRST));
+    assert!(found, "missed afterwards");
+    put(&world, &frames);
+    let left: Vec<SpaceId> = left.iter().map(|&space| spaces[space]).collect();
+    world.finish(&left, &[]);
+}
+
+fn visit_exit<R: ReverseMap>(preemption: &Preemption) {
+    let exit = |world: &World<R>, spaces: &[SpaceId; 3], _| {
+        assert_eq!(world.vm.exit(spaces[1]), Ok(true));
+    };
+    for (stays, left) in [(0, [0, 2]), (2, [0, 2])] {
+        beside_visit(preemption, stays, exit, &left);
+    }
+}
+
+fn visit_first_exit<R: ReverseMap>(preemption: &Preemption) {
+    let exit = |world: &World<R>, spaces: &[SpaceId; 3], cpu| {
+        assert_eq!(world.vm.exit(spaces[0]), Ok(true));
+        // What it leaves is used anew.
+        let other = world.vm.create_space().unwrap();
+        world.anonymous(other, FIRST, 1);
+        world.store(cpu, other, at(FIRST, 0), 3).unwrap();
+        assert_eq!(world.vm.exit(other), Ok(true));
+    };
+    beside_visit(preemption, 2, exit, &[1, 2]);
+}
+
+fn visit_copy<R: ReverseMap>(preemption: &Preemption) {
+    let copy = |world: &World<R>, spaces: &[SpaceId; 3], cpu| {
+        for space in &spaces[..2] {
+            world.store(cpu, *space, at(FIRST, 0), 3).unwrap();
+        }
+    };
+    beside_visit(preemption, 2, copy, &[0, 1, 2]);
+}

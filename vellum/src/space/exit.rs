@@ -7,7 +7,6 @@ use super::zap::Zap;
 use crate::platform::{Flush, Platform};
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
 use crate::table::{FlushTarget, Format, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -51,7 +50,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Unmaps everything of a space that has no users, flushing once, before.
     pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
-        self.settle_if_loaded(pin, space);
         let target = self.flush_target(space);
         for found in self.tree(space).walk(0) {
             found.item.gate.close();
@@ -96,14 +94,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         tree.clear(pin);
         drop(write);
-    }
-
-    /// This CPU forgets that it has the space loaded.
-    fn settle_if_loaded(&self, pin: &Pin<'_>, space: Live<'_, R>) {
-        let cpu = self.cpus.get(pin);
-        if cpu.delta.space.load(Ordering::Relaxed) == space.key() {
-            self.settle(pin);
-            cpu.delta.space.store(0, Ordering::Relaxed);
-        }
     }
 }

@@ -439,7 +439,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn switch(&self, pin: &Pin<'_>, space: Live<'_, R>) {
         self.settle(pin);
         let cpu = self.cpus.get(pin);
-        cpu.last_region.store(0, Ordering::Relaxed);
         let address = self.spaces.address(Handle::from_raw(space.handle()));
         cpu.space_at.store(address, Ordering::Relaxed);
         cpu.delta.space.store(space.key(), Ordering::Relaxed);

@@ -16,3 +16,18 @@ pub(crate) fn join(users: &AtomicU32) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_user_left_gets_none() {
+        let users = AtomicU32::new(1);
+        assert!(join(&users));
+        assert_eq!(users.load(Ordering::Relaxed), 2);
+        users.store(0, Ordering::Relaxed);
+        assert!(!join(&users));
+        assert_eq!(users.load(Ordering::Relaxed), 0);
+    }
+}

@@ -315,6 +315,7 @@ fn pinned<R: ReverseMap>() {
     let fork = |cpu: CpuId| {
         for _ in 0..2 {
             let child = world.vm.fork(space).unwrap();
+            assert_eq!(world.load(cpu, child, at(0x1000, 0)), Ok(1));
             let seen = world.load(cpu, child, at(0x1000, 1)).unwrap();
             world.store(cpu, child, at(0x1000, 2), 9).unwrap();
             assert_eq!(world.load(cpu, child, at(0x1000, 1)), Ok(seen));

@@ -21,6 +21,7 @@ scripted! {
     an_unmapping_waits_for_the_first_store_to_its_region => unmapped_beside_first_store;
     tables_that_others_free_before_memory_runs_out_are_counted => tables_freed_before_failure;
     a_page_dropped_while_a_store_copies_it_stays_dropped => dropped_beside_copy;
+    a_page_that_became_its_threads_own_is_not_copied => own_beside_copy;
 }
 
 /// A child on two CPUs: one takes a page out of it and stands still as the flush
@@ -206,8 +207,11 @@ fn dropped_beside_copy<R: ReverseMap>() {
     let (parent, child) = world.alone(|| {
         let parent = world.vm.create_space().unwrap();
         assert!(world.vm.share_space(parent));
-        world.anonymous(parent, PAGE, 1);
-        world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
+        // The second page keeps the table in its place.
+        world.anonymous(parent, PAGE, 2);
+        for page in [PAGE, PAGE + 1] {
+            world.store(ZERO, parent, at(page, 0), 1).unwrap();
+        }
         let child = world.vm.fork(parent).unwrap();
         (parent, child)
     });
@@ -231,4 +235,39 @@ fn dropped_beside_copy<R: ReverseMap>() {
         assert_eq!(world.load(ZERO, child, at(PAGE, 0)), Ok(1));
     });
     world.finish(&[parent, child], &[]);
+}
+
+/// A store to a page that a child shows too has the frame for its copy, and stands
+/// still while the child ends and another thread stores to the page where it is. The
+/// first store follows there: a copy might miss what the other thread stores meanwhile.
+fn own_beside_copy<R: ReverseMap>() {
+    let world = Arc::new(World::<R>::new(2, 256, ""));
+    let (parent, child, frame) = world.alone(|| {
+        let parent = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(parent));
+        world.anonymous(parent, PAGE, 1);
+        world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
+        let (frame, _) = world.vm.translate(parent, Vpn(PAGE)).unwrap();
+        (parent, world.vm.fork(parent).unwrap(), frame)
+    });
+    let allocs = |world: &World<R>| world.vm.memory().stats().allocs;
+    let before = allocs(&world);
+    let has_frame = {
+        let world = Arc::clone(&world);
+        move || allocs(&world) > before
+    };
+    let store = |cpu| world.store(cpu, parent, at(PAGE, 1), 2).unwrap();
+    let own = |cpu| {
+        assert_eq!(world.vm.exit(child), Ok(true));
+        world.store(cpu, parent, at(PAGE, 0), 3).unwrap();
+    };
+    let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &own]);
+    world.alone(|| {
+        let (now, _) = world.vm.translate(parent, Vpn(PAGE)).unwrap();
+        assert_eq!(now, frame, "it was copied");
+        assert_eq!(world.load(ZERO, parent, at(PAGE, 0)), Ok(3));
+        assert_eq!(world.load(ZERO, parent, at(PAGE, 1)), Ok(2));
+    });
+    world.finish(&[parent], &[]);
 }

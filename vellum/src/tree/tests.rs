@@ -47,6 +47,23 @@ impl Threaded for ByKey {
 
 type Things<'a> = Tree<'a, ByKey>;
 
+/// The same items without sums.
+struct Plain;
+
+impl Threaded for Plain {
+    type Item = Thing;
+    type Key = u64;
+    fn links(item: &Thing) -> &Links {
+        &item.links
+    }
+    fn key(item: &Thing) -> u64 {
+        ByKey::key(item)
+    }
+    fn refresh(_: &Thing, _: Option<&Thing>, _: Option<&Thing>) -> bool {
+        false
+    }
+}
+
 fn keys(tree: &Things<'_>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     let mut place = tree.first();
@@ -111,6 +128,37 @@ fn random_edits_match_an_ordered_list() {
             assert_eq!(keys(&tree), model);
             depth(&tree, tree.root());
         }
+    }
+}
+
+/// An item that takes another's place may be as high there as it was before.
+#[test]
+fn balance_does_not_depend_on_sums_that_change() {
+    run_on(0);
+    let memory = PhysicalMemory::new(TestMachine::simple(1, 1024)).unwrap();
+    // SAFETY: the arena is used with `memory` only, in this test.
+    let arena: Arena<Thing> = unsafe { ArenaMaker::new(1, 1024, 4096) }.make();
+    let root = AtomicU32::new(0);
+    let tree = Tree::<Plain>::new(&arena, &root);
+    let pin = memory.pin();
+    let mut rng = Rng::new(5);
+    let mut present = [None; 24];
+    for step in 0..4000 {
+        let key = rng.below(present.len());
+        match present[key].take() {
+            Some(handle) => {
+                tree.remove(tree.node(handle));
+                arena.free(&pin, handle);
+            }
+            None => {
+                let handle = arena.alloc(&pin, &memory).unwrap();
+                arena.get(handle).key.store(key as u64, Ordering::Relaxed);
+                assert!(tree.insert(tree.node(handle)).is_none());
+                present[key] = Some(handle);
+            }
+        }
+        let count = present.iter().flatten().count() as u64;
+        assert_eq!(tree.check(), Ok(count), "step {step}");
     }
 }
 

@@ -12,6 +12,8 @@
 
 #[path = "../../engine/src/build.rs"]
 mod build;
+#[path = "../../engine/src/calls.rs"]
+mod calls;
 #[path = "../../engine/src/core_engine.rs"]
 #[expect(
     dead_code,

@@ -48,7 +48,7 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
     }
 }
 
-fn map_error(error: MapError) -> OpError {
+pub(crate) fn map_error(error: MapError) -> OpError {
     match error {
         MapError::NoSpace => OpError::BadSpace,
         MapError::NoObject => OpError::BadFile,
@@ -71,9 +71,9 @@ fn empty_caches() {
 }
 
 /// Whether the page was mapped already.
-type Executed = Result<bool, OpError>;
+pub(crate) type Executed = Result<bool, OpError>;
 
-const DONE: Executed = Ok(false);
+pub(crate) const DONE: Executed = Ok(false);
 
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     pub(crate) fn execute_all(&self, ops: &[Op], outcome: &mut Outcome) {
@@ -188,6 +188,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 self.vm.zero_idle(frames);
                 DONE
             }
+            Op::Call(ref call) => self.call(call),
             // `execute_all` knows what time it is about.
             Op::Lap { .. } => DONE,
         }

@@ -17,6 +17,7 @@
 //! `meter.rs` once more, over a core that reports its atomic operations.
 
 mod build;
+mod calls;
 mod core_engine;
 mod counters;
 mod execute;
@@ -28,7 +29,7 @@ mod slots;
 pub use build::{Config, build, machine};
 pub use core_engine::CoreEngine;
 pub use op::{
-    Access, Advice, Backing, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
+    Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
     Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
 pub use pages::{fault_around_of, pages_of};

@@ -168,9 +168,58 @@ pub enum Op {
     /// The idle loop of the CPU: kept table pages are trimmed and free frames
     /// zeroed, `frames` of them at the most, and as many rounds of trimming.
     Idle { frames: u32 },
+    /// What no trace asks for.
+    Call(Call),
     /// Note the time in [`Outcome::laps`]. What passed since the note before it
     /// in the same batch belongs to `phase`, a number of the caller's own.
     Lap { phase: u16 },
+}
+
+/// Calls on bytes of files, and on frames: what benchmarks measure and traces do not
+/// hold. Data comes from a buffer of the executing thread, and goes there. A range of
+/// `bytes` is read or written in one call after the other of `block` bytes each, the last
+/// of which may be shorter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Make an empty file in memory, in a slot that has none.
+    NewFile { file: FileSlot },
+    /// Release a file; its slot is empty then.
+    Close { file: FileSlot },
+    /// `ftruncate`, to a length in bytes.
+    SetSize { file: FileSlot, bytes: u64 },
+    /// `pwrite`.
+    Write {
+        file: FileSlot,
+        at: u64,
+        block: u64,
+        bytes: u64,
+    },
+    /// The same, with the buffer zeroed before each call: `dd` from `/dev/zero`.
+    WriteZeroes {
+        file: FileSlot,
+        at: u64,
+        block: u64,
+        bytes: u64,
+    },
+    /// `pread`. The range must lie within the file.
+    Read {
+        file: FileSlot,
+        at: u64,
+        block: u64,
+        bytes: u64,
+    },
+    /// Open the file, read it from its beginning to its end, and close it: a reader
+    /// that the core reads ahead of.
+    ReadThrough { file: FileSlot, block: u64 },
+    /// `fsync`.
+    Sync { file: FileSlot },
+    /// Allocate `blocks` blocks of `1 << order` frames, not zeroed, and free them in
+    /// the same order; and all that `rounds` times.
+    Frames {
+        order: u32,
+        blocks: u32,
+        rounds: u32,
+    },
 }
 
 /// Why an operation could not be executed.

@@ -1,8 +1,8 @@
 //! The engine executes a workload and passes its audit, under every design.
 
 use vellum_engine::{
-    Access, Advice, Arena, Backing, Config, Divergence, Engine, FileSlot, Op, OpError, Outcome,
-    Prot, Sharing, SpaceSlot, build, pristine_word, written_word,
+    Access, Advice, Arena, Backing, Call, Config, Divergence, Engine, FileSlot, Op, OpError,
+    Outcome, Prot, Sharing, SpaceSlot, build, pristine_word, written_word,
 };
 
 const READ_WRITE: Prot = Prot {
@@ -300,4 +300,86 @@ fn regions_split_merge_move_and_shrink() {
             .audit()
             .unwrap_or_else(|error| panic!("{design}: {error}"));
     }
+}
+
+#[test]
+fn calls_move_bytes_of_files_in_memory_and_give_all_memory_back() {
+    let (at, block, bytes) = (1000, 3000, 10_000);
+    let file = FILE;
+    for engine in engines() {
+        let engine = &*engine;
+        let calls = [
+            Call::NewFile { file },
+            Call::Write {
+                file,
+                at,
+                block,
+                bytes,
+            },
+            Call::WriteZeroes {
+                file,
+                at: at + bytes,
+                block,
+                bytes: block,
+            },
+            Call::Read {
+                file,
+                at: 0,
+                block: 512,
+                bytes: at + bytes + block,
+            },
+            Call::ReadThrough { file, block },
+            Call::Sync { file },
+            Call::Frames {
+                order: 3,
+                blocks: 5,
+                rounds: 2,
+            },
+        ];
+        assert_eq!(run(engine, &calls.map(Op::Call)), []);
+        let frames = || {
+            let rows = engine.memory();
+            let all = rows.iter().find(|row| row.0 == "all frames");
+            all.map_or(0, |row| row.1)
+        };
+        let held = frames();
+        let end = [Call::SetSize { file, bytes: 1 }, Call::Close { file }];
+        assert_eq!(run(engine, &end.map(Op::Call)), []);
+        let pages = (at + bytes + block).div_ceil(4096);
+        assert!(frames() + pages * 4096 <= held, "{held} bytes before");
+        engine.audit().unwrap();
+    }
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    let engine = &*engines()[0];
+    let file = FILE;
+    let failed = |call: Call| match run(engine, &[Op::Call(call)])[..] {
+        [(0, Divergence::Failed(error))] => Some(error),
+        _ => None,
+    };
+    let read = |at: u64, block: u64| Call::Read {
+        file,
+        at,
+        block,
+        bytes: 4096,
+    };
+    assert_eq!(failed(read(0, 4096)), Some(OpError::BadFile));
+    assert_eq!(failed(Call::Close { file }), Some(OpError::BadFile));
+    assert_eq!(failed(Call::NewFile { file }), None);
+    assert_eq!(failed(Call::NewFile { file }), Some(OpError::BadFile));
+    assert_eq!(failed(read(0, 4096)), Some(OpError::PastEnd), "it is empty");
+    assert_eq!(failed(read(0, 0)), Some(OpError::Invalid));
+    assert_eq!(failed(read(0, 1 << 40)), Some(OpError::Invalid));
+    let frames = |order: u32, blocks: u32| Call::Frames {
+        order,
+        blocks,
+        rounds: 1,
+    };
+    assert_eq!(failed(frames(99, 1)), Some(OpError::Invalid));
+    let all = failed(frames(0, 1 << 20));
+    assert_eq!(all, Some(OpError::OutOfMemory), "64 MiB have fewer pages");
+    assert_eq!(failed(frames(0, 1)), None, "they were given back");
+    engine.audit().unwrap();
 }

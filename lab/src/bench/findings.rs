@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::request::{On, Request};
 use crate::compare::{Contrast, Method, Resolution, Verdict};
+use crate::report::published::Block;
 use crate::report::{kernbench, model};
 use crate::stats::{Samples, quantile};
 
@@ -87,6 +88,9 @@ pub struct Run {
     /// is looked up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub per_lookup: Vec<Share>,
+    /// Samples in the shape of tables that were published, where there are some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Block>,
     /// Rows of the kernbench block, where there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernbench: Vec<kernbench::Row>,

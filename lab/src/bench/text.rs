@@ -9,6 +9,7 @@ use crate::report::names::{Names, WIDTH};
 use crate::report::published::{self, Format, unit};
 use crate::report::text::{NO_INTERVAL, plural, uneven, wrapped};
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_tables::mmtests::Edition;
 use vellum_terminal::table::{Table, grouped, marked};
 
 /// What is marked.
@@ -32,14 +33,12 @@ pub fn render(request: &Request, findings: &Findings) -> String {
 
 /// The samples of every figure as `format` has them: a table for each run.
 pub fn render_as(format: Format, request: &Request, findings: &Findings) -> String {
-    let names = names(findings);
-    let arm = |(index, arm): (usize, &Arm)| match index < designs(findings).len() {
-        true => published::Arm::new(&arm.label, names.alone(index)),
-        false => published::Arm::new(&arm.label, None),
-    };
-    let arms: Vec<published::Arm> = findings.arms.iter().enumerate().map(arm).collect();
+    let arms = columns(findings);
     let mut sections = vec![header(request, findings)];
     sections.extend(findings.runs.iter().map(|run| {
+        if format == Format::Mmtests && !run.blocks.is_empty() {
+            return format!("== {}\n{}", run.title, blocks(run, Edition::Of2025, &arms));
+        }
         let figures = run.figures.iter().map(|figure| published::Figure {
             name: figure.name.clone(),
             per: figure.per.clone(),
@@ -53,6 +52,22 @@ pub fn render_as(format: Format, request: &Request, findings: &Findings) -> Stri
         )
     }));
     sections.join("\n")
+}
+
+/// What stands above the columns of published tables.
+fn columns(findings: &Findings) -> Vec<published::Arm> {
+    let names = names(findings);
+    let arm = |(index, arm): (usize, &Arm)| match index < designs(findings).len() {
+        true => published::Arm::new(&arm.label, names.alone(index)),
+        false => published::Arm::new(&arm.label, None),
+    };
+    findings.arms.iter().enumerate().map(arm).collect()
+}
+
+/// The published tables of a run, one below the other.
+fn blocks(run: &Run, edition: Edition, arms: &[published::Arm]) -> String {
+    let tables = run.blocks.iter().map(|block| block.table(edition, arms));
+    tables.collect::<Vec<String>>().join("\n")
 }
 
 fn header(request: &Request, findings: &Findings) -> String {
@@ -123,6 +138,10 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     for figure in &run.figures {
         text.push('\n');
         text += &of_figure(figure, findings);
+    }
+    if !run.blocks.is_empty() {
+        text.push('\n');
+        text += &blocks(run, Edition::Of2014, &columns(findings));
     }
     for (name, rows, show) in [
         (
@@ -226,6 +245,7 @@ fn plural_of(units: f64, per: &str) -> String {
     let count = grouped(units.round() as u64);
     match (units == 1.0, per.chars().last()) {
         (true, _) => format!("{count} {per}"),
+        (_, Some('B')) => format!("{count} {per}"),
         (_, Some('d')) if per == "child" => format!("{count} children"),
         (_, Some('y')) => format!("{count} {}ies", &per[..per.len() - 1]),
         (_, Some('s' | 'x' | 'h')) => format!("{count} {per}es"),
@@ -326,5 +346,6 @@ mod tests {
         assert_eq!(plural_of(4096.0, "fault"), "4,096 faults");
         assert_eq!(plural_of(2.0, "entry"), "2 entries");
         assert_eq!(plural_of(2.0, "child"), "2 children");
+        assert_eq!(plural_of(2.0, "MiB"), "2 MiB");
     }
 }

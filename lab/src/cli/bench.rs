@@ -38,6 +38,7 @@ Examples:
   vellum bench rmap-test --profile-out where-it-goes
   vellum bench fork-family -n 12 --format ministat
   vellum bench kernbench --on linux --tree ~/linux
+  vellum bench write --cpus 2 --variant shared --size most=1048576
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
 3 an operation did not do what it should, 130 interrupted (what is finished is printed).";
@@ -91,7 +92,8 @@ pub struct BenchArgs {
     #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     passes: u16,
-    /// Simulated CPUs, where the benchmark replays traces
+    /// Simulated CPUs, where the benchmark replays traces; the most, where it goes from one to
+    /// several
     #[arg(long, value_name = "N", default_value_t = 1)]
     cpus: usize,
     /// Memory of each simulated machine [default: what the workload needs, as far as the host

@@ -105,7 +105,7 @@ pub struct Pass {
 }
 
 /// Everything that was measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Measurement {
     /// The design of each arm as the engine states it, complete. The last arm
     /// is the control.

@@ -293,6 +293,7 @@ impl Model {
             | Op::ScanFile { .. }
             | Op::EmptyCaches
             | Op::Idle { .. }
+            | Op::Call(_)
             | Op::Lap { .. } => {}
         }
     }

@@ -103,6 +103,7 @@ impl Verifier<'_> {
             | Op::ScanFile { .. }
             | Op::EmptyCaches
             | Op::Idle { .. }
+            | Op::Call(_)
             | Op::Lap { .. } => self.run(at, op),
         }
     }
@@ -279,6 +280,8 @@ fn location_of(op: &Op, shift: u32) -> Location {
         Op::Create { .. } | Op::Fork { .. } | Op::Share { .. } | Op::Exec { .. } => {
             Location::Nowhere
         }
-        Op::Exit { .. } | Op::EmptyCaches | Op::Idle { .. } | Op::Lap { .. } => Location::Nowhere,
+        Op::Exit { .. } | Op::EmptyCaches | Op::Idle { .. } | Op::Call(_) | Op::Lap { .. } => {
+            Location::Nowhere
+        }
     }
 }

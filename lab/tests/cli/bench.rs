@@ -8,7 +8,7 @@ use vellum_testing::by_hand::{self, PAGE, fork, map, write};
 use vellum_trace::{EventKind, TaskId};
 
 /// Runs a benchmark at a small scale with two passes; returns its JSON.
-fn measured(arguments: &[&str]) -> Value {
+pub fn measured(arguments: &[&str]) -> Value {
     let mut all = vec!["bench"];
     all.extend(arguments);
     all.extend(["-n", "2", "--quiet", "--json", "-", "--resamples", "100"]);
@@ -21,18 +21,18 @@ fn measured(arguments: &[&str]) -> Value {
     value
 }
 
-fn list(value: &Value) -> &[Value] {
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().expect("a list")
 }
 
 /// The figure called `name` of run `run`.
-fn figure<'v>(value: &'v Value, run: usize, name: &str) -> &'v Value {
+pub fn figure<'v>(value: &'v Value, run: usize, name: &str) -> &'v Value {
     let figures = list(&value["runs"][run]["figures"]);
     let found = figures.iter().find(|figure| figure["name"] == name);
     found.unwrap_or_else(|| panic!("no figure {name} in {figures:#?}"))
 }
 
-fn counter(value: &Value, run: usize, name: &str, arm: usize) -> u64 {
+pub fn counter(value: &Value, run: usize, name: &str, arm: usize) -> u64 {
     let rows = list(&value["runs"][run]["counters"]);
     let found = rows.iter().find(|row| row["name"] == name);
     let row = found.unwrap_or_else(|| panic!("no counter {name}"));
@@ -40,7 +40,7 @@ fn counter(value: &Value, run: usize, name: &str, arm: usize) -> u64 {
 }
 
 /// Every figure of every run has a time above zero for each of `arms`.
-fn has_figures(value: &Value, arms: usize) {
+pub fn has_figures(value: &Value, arms: usize) {
     assert_eq!(list(&value["arms"]).len(), arms);
     for run in list(&value["runs"]) {
         let figures = list(&run["figures"]);

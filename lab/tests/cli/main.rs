@@ -2,6 +2,7 @@
 
 mod basics;
 mod bench;
+mod bench_files;
 #[path = "../command/mod.rs"]
 mod command;
 mod compare;

@@ -175,6 +175,7 @@ impl Machine<'_> {
             | Op::ScanFile { .. }
             | Op::EmptyCaches
             | Op::Idle { .. }
+            | Op::Call(_)
             | Op::Lap { .. } => {}
         }
         Ok(None)

@@ -4,10 +4,16 @@ mod descent;
 mod families;
 mod files;
 mod forkfault;
+mod frames;
+mod io;
+mod lat_mmap;
+mod loopdd;
+mod pft;
 mod primitives;
 pub mod run;
 pub mod script;
 mod traces;
+mod used;
 
 use super::findings::Findings;
 use super::request::Request;
@@ -32,6 +38,13 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         "generations" => descent::generations(request, interrupt),
         "rmap-primitives" => primitives::run(request, interrupt),
         "forkfault" => forkfault::run(request, interrupt),
+        "loopdd" => loopdd::run(request, interrupt),
+        "lat_mmap" => lat_mmap::run(request, interrupt),
+        "pagealloc" => frames::run(request, interrupt),
+        "pft" => pft::run(request, interrupt),
+        "write" => io::write(request, interrupt),
+        "read" => io::read(request, interrupt),
+        "readonce" => io::readonce(request, interrupt),
         other => Err(Failure::usage(format!("{other} does not run on the core"))),
     }
 }

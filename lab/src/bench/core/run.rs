@@ -94,6 +94,21 @@ pub fn take(
     })
 }
 
+/// A script with what is said about it.
+#[derive(Debug)]
+pub struct Part<'s> {
+    /// What it is called.
+    pub title: &'s str,
+    /// What it consists of, one sentence each.
+    pub facts: Vec<String>,
+    /// The operations.
+    pub script: &'s Script,
+    /// What they run on.
+    pub machine: Machine,
+    /// Memory that they need, in bytes, where the script cannot tell.
+    pub needs: Option<u64>,
+}
+
 /// Measures a script and appends what it found as a run called `title`.
 /// Returns whether the user wants no more.
 pub fn add(
@@ -105,10 +120,33 @@ pub fn add(
     request: &Request,
     interrupt: &Interrupt,
 ) -> Result<bool, Failure> {
-    let needed = script.ram_bytes().max(request.benchmark.ram_bytes);
+    let part = Part {
+        title,
+        facts,
+        script,
+        machine,
+        needs: None,
+    };
+    add_part(findings, part, request, interrupt, |_, _| ())
+}
+
+/// Measures a part and appends what it found, with what `more` makes of it.
+/// Returns whether the user wants no more.
+pub fn add_part(
+    findings: &mut Findings,
+    part: Part<'_>,
+    request: &Request,
+    interrupt: &Interrupt,
+    more: impl FnOnce(&mut Run, &Measurement),
+) -> Result<bool, Failure> {
+    let script = part.script;
+    let needed = part.needs.unwrap_or_else(|| {
+        let of_benchmark = request.benchmark.ram_bytes;
+        script.ram_bytes().max(of_benchmark)
+    });
     let ram = Ram::of(request, needed);
     let place = |cpu, index| script.place(cpu, index);
-    let measured = match take(script, machine, ram, request, interrupt, place) {
+    let measured = match take(script, part.machine, ram, request, interrupt, place) {
         Ok(measured) => measured,
         // What earlier runs found is worth printing.
         Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
@@ -118,12 +156,22 @@ pub fn add(
         Err(failure) => return Err(failure),
     };
     findings.arms = Arm::list(&request.designs, &measured.designs);
-    let mut run = describe(title, facts, &measured);
+    let mut run = describe(part.title, part.facts, &measured);
     run.ram_bytes = Some(ram.bytes);
     run.figures = figures(script, &measured, request);
+    more(&mut run, &measured);
     findings.runs.push(run);
     findings.interrupted |= measured.interrupted;
     Ok(measured.interrupted)
+}
+
+/// Numbers of CPUs from one to as many as are asked for: powers of two, and the last.
+pub fn cpu_counts(request: &Request) -> Vec<usize> {
+    let most = request.cpus.max(1);
+    let powers = std::iter::successors(Some(1), |cpus| Some(2 * cpus));
+    let mut counts: Vec<usize> = powers.take_while(|cpus| *cpus < most).collect();
+    counts.push(most);
+    counts
 }
 
 /// A run without figures.
@@ -205,7 +253,8 @@ fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Fi
         .skip(usize::from(NOTE) + 1);
     let timed: Vec<_> = phases.filter(|(_, phase)| phase.units > 0).collect();
     let by_slices = |(_, phase): &(_, &PhaseInfo)| matches!(phase.timing, Timing::Slices);
-    let together = (timed.len() > 1 && timed.iter().all(by_slices)).then(|| {
+    let whole = script.phases_make_a_whole() && timed.len() > 1;
+    let together = (whole && timed.iter().all(by_slices)).then(|| {
         let numbers: Vec<u16> = timed.iter().map(|(number, _)| *number as u16).collect();
         let input = Input {
             name: ALL_PHASES,
@@ -220,20 +269,53 @@ fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Fi
     timed
         .into_iter()
         .flat_map(|(number, phase)| match phase.timing {
-            Timing::Slices => {
-                let input = Input {
-                    name: phase.name,
-                    per: phase.per,
-                    units: phase.units as f64,
-                    clock: "thread CPU time",
-                    times: slice_times(measured, &[number as u16]),
-                    spread_units: None,
-                };
-                vec![Figure::of(&input, &request.method)]
-            }
+            Timing::Slices => slice_figures(phase, number as u16, measured, request),
             Timing::Laps => lap_figures(phase, number as u16, measured, request),
         })
         .chain(together)
+        .collect()
+}
+
+/// A phase timed by slices: the time of its CPUs together, and where there are several
+/// the time that passed.
+fn slice_figures(
+    phase: &PhaseInfo,
+    number: u16,
+    measured: &Measurement,
+    request: &Request,
+) -> Vec<Figure> {
+    let figure = |name: &str, clock: &'static str, times: Vec<Vec<Vec<u64>>>| {
+        let input = Input {
+            name,
+            per: phase.per,
+            units: phase.units as f64,
+            clock,
+            times,
+            spread_units: None,
+        };
+        Figure::of(&input, &request.method)
+    };
+    let cpu = slice_times(measured, &[number]);
+    let mut figures = vec![figure(&phase.name, "thread CPU time", cpu)];
+    if measured.cpus > 1 {
+        let name = format!("{}, elapsed", phase.name);
+        figures.push(figure(&name, "monotonic clock", elapsed(measured, number)));
+    }
+    figures
+}
+
+/// Time from the beginning of each slice of a phase to its end, by arm and pass.
+fn elapsed(measured: &Measurement, phase: u16) -> Vec<Vec<Vec<u64>>> {
+    let of_phase = |times: &Vec<u64>| {
+        let slices = times.iter().zip(&measured.phases);
+        let mine = slices.filter(|(_, of)| **of == phase);
+        mine.map(|(ns, _)| (*ns).max(1)).collect()
+    };
+    (0..measured.designs.len())
+        .map(|arm| {
+            let passes = measured.passes.iter();
+            passes.map(|pass| of_phase(&pass.wall_ns[arm])).collect()
+        })
         .collect()
 }
 
@@ -265,16 +347,16 @@ fn lap_figures(
     };
     match laps {
         0 => Vec::new(),
-        1 => vec![part(phase.name, 0..1)],
+        1 => vec![part(&phase.name, 0..1)],
         laps => {
             let first = format!("{}, first child of a pass", phase.name);
-            vec![part(phase.name, 1..laps), part(&first, 0..1)]
+            vec![part(&phase.name, 1..laps), part(&first, 0..1)]
         }
     }
 }
 
 /// Times of the slices of some phases, by arm and pass, the clock's cost taken off.
-fn slice_times(measured: &Measurement, phases: &[u16]) -> Vec<Vec<Vec<u64>>> {
+pub fn slice_times(measured: &Measurement, phases: &[u16]) -> Vec<Vec<Vec<u64>>> {
     let clock_ns = measured.clock_ns * measured.cpus as u64;
     let of_phase = |times: &Vec<u64>| {
         let slices = times.iter().zip(&measured.phases);

@@ -12,12 +12,12 @@
 //!   forks, touches, exits, and does it again. A note costs some 25 ns; its cost,
 //!   measured in the same pass, is taken off.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use vellum_engine::{Access, Op, SpaceSlot};
+use vellum_engine::{Op, SpaceSlot};
 use vellum_terminal::table::grouped;
 
+use super::used::Used;
 use crate::compare::Load;
 use crate::replay::{Class, Expectation, Slice, Wait};
 
@@ -47,7 +47,7 @@ pub enum Timing {
 #[derive(Clone, Debug)]
 pub struct PhaseInfo {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// What one unit of it is.
     pub per: &'static str,
     /// Units of it in the whole script.
@@ -87,6 +87,7 @@ pub struct Script {
     cuts: Vec<Cut>,
     phases: Vec<PhaseInfo>,
     tolerant: bool,
+    apart: bool,
 }
 
 /// Writes a [`Script`].
@@ -100,8 +101,8 @@ impl Writer {
     /// A script for `cpus` CPUs; what follows is done by CPU 0.
     pub fn new(cpus: usize) -> Self {
         let cpus = cpus.max(1);
-        let info = |name| PhaseInfo {
-            name,
+        let info = |name: &str| PhaseInfo {
+            name: name.to_owned(),
             per: "",
             units: 0,
             timing: Timing::Slices,
@@ -112,6 +113,7 @@ impl Writer {
                 cuts: Vec::new(),
                 phases: vec![info("set-up"), info("note of the time")],
                 tolerant: false,
+                apart: false,
             },
             cpu: 0,
         };
@@ -121,9 +123,9 @@ impl Writer {
     }
 
     /// A phase of which one unit is one `per`.
-    pub fn phase(&mut self, name: &'static str, per: &'static str, timing: Timing) -> Phase {
+    pub fn phase(&mut self, name: impl Into<String>, per: &'static str, timing: Timing) -> Phase {
         self.script.phases.push(PhaseInfo {
-            name,
+            name: name.into(),
             per,
             units: 0,
             timing,
@@ -135,6 +137,18 @@ impl Writer {
     /// mapped it with its neighbours.
     pub fn tolerate_mapped(&mut self) {
         self.script.tolerant = true;
+    }
+
+    /// The phases are not parts of a whole: their sum means nothing.
+    pub fn phases_apart(&mut self) {
+        self.script.apart = true;
+    }
+
+    /// What follows is done by `cpu`, at the same time as what other CPUs do in this
+    /// piece, and in others of its phase.
+    pub fn beside(&mut self, cpu: usize) {
+        self.end_part();
+        self.cpu = cpu;
     }
 
     /// What follows is done by `cpu`, after what came before.
@@ -234,54 +248,17 @@ impl Script {
         let mut used = Used::default();
         let ops = self.lanes.iter().flat_map(|lane| &lane.ops);
         ops.for_each(|op| used.take(op));
-        (used.peak * 4096 / 4 * 5 + (64 << 20)).next_multiple_of(64 << 20)
+        (used.peak() * 4096 / 4 * 5 + (64 << 20)).next_multiple_of(64 << 20)
+    }
+
+    /// Whether the phases together are the whole workload.
+    pub fn phases_make_a_whole(&self) -> bool {
+        !self.apart
     }
 
     /// The phases, by number.
     pub fn phases(&self) -> &[PhaseInfo] {
         &self.phases
-    }
-}
-
-/// Pages that spaces have made, and the most there were at a time.
-#[derive(Default)]
-struct Used {
-    of_space: HashMap<SpaceSlot, u64>,
-    now: u64,
-    peak: u64,
-}
-
-impl Used {
-    fn take(&mut self, op: &Op) {
-        match *op {
-            Op::Touch {
-                space,
-                access: Access::Write,
-                ..
-            } => self.change(space, |pages| pages + 1),
-            // Tables, and nodes for each entry in some designs.
-            Op::Fork { parent, child } => {
-                let copied = self.of_space.get(&parent).copied().unwrap_or(0);
-                self.change(child, |_| 16 + copied / 32);
-            }
-            Op::Unmap { space, pages, .. } | Op::Advise { space, pages, .. } => {
-                self.change(space, |had| had.saturating_sub(pages));
-            }
-            Op::Exit { space } => self.change(space, |_| 0),
-            Op::FileOpen { pages, .. } => {
-                self.now += pages;
-                self.peak = self.peak.max(self.now);
-            }
-            _ => {}
-        }
-    }
-
-    fn change(&mut self, space: SpaceSlot, change: impl FnOnce(u64) -> u64) {
-        let pages = self.of_space.entry(space).or_default();
-        self.now -= *pages;
-        *pages = change(*pages);
-        self.now += *pages;
-        self.peak = self.peak.max(self.now);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost};
 use super::interleave::Interleaved;
-use super::{HostError, cpus, forkfault, kernbench, kernel_release, sdet};
+use super::{HostError, cpus, files, forkfault, kernbench, kernel_release, sdet};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::failure::Failure;
 use crate::report;
@@ -35,6 +35,8 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         "kernbench" => kernbench(request, interrupt, &mut findings),
         "sdet" => sdet(request, interrupt, &mut findings),
         "forkfault" => forkfault(request, interrupt, &mut findings),
+        "loopdd" => files::of_loopdd(request, interrupt, &mut findings),
+        "lat_mmap" => files::of_lat_mmap(request, interrupt, &mut findings),
         name => Err(HostError::Unsupported(format!(
             "{name} exists on the core only; leave out --on linux"
         ))),

@@ -1,19 +1,24 @@
 //! Workloads on the host's own kernel: `vellum bench NAME --on linux`.
 //!
 //! Real processes doing real work: kernel builds ([`kernbench`]), scripts of
-//! small commands ([`sdet`]), and the fork-and-fault program ([`forkfault`]).
+//! small commands ([`sdet`]), the fork-and-fault program ([`forkfault`]), `dd` to a
+//! tmpfs ([`loopdd`]), and mappings of a file ([`lat_mmap`]).
 //! Times are those of the whole kernel, traps included, and therefore not those
 //! of the core; each result says so. A result has two arms, the kernel and the same
 //! kernel once more ([`interleave`]).
 
 pub mod error;
+mod files;
 mod findings;
 pub mod forkfault;
 pub mod interleave;
 pub mod job;
 pub mod kernbench;
+pub mod lat_mmap;
+pub mod loopdd;
 pub mod scratch;
 pub mod sdet;
+pub mod tmpfs;
 pub mod tools;
 
 pub use error::HostError;

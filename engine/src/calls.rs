@@ -1,0 +1,194 @@
+//! Calls that no trace holds: files by bytes, and frames.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use vellum::ObjectId;
+use vellum::frame::{OutOfMemory, Request, Site};
+use vellum::rmap::ReverseMap;
+use vellum::space::{FaultError, FileError};
+use vellum::table::Format;
+
+use crate::core_engine::CoreEngine;
+use crate::execute::{DONE, Executed, fault_error, map_error};
+use crate::op::{Call, FileSlot, OpError};
+
+/// The largest buffer.
+const MOST_BLOCK: u64 = 1 << 28;
+
+thread_local! {
+    /// Where data comes from and goes to, as in a program that uses one buffer.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn file_error(error: FileError) -> OpError {
+    match error {
+        FileError::NoObject | FileError::NoMount => OpError::BadFile,
+        FileError::TooLarge => OpError::Invalid,
+        FileError::NoData => OpError::PastEnd,
+        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
+        FileError::Io => OpError::Io,
+    }
+}
+
+/// Calls `each` with the buffer's first `block` bytes.
+fn with_buffer(block: u64, each: impl FnOnce(&mut [u8]) -> Executed) -> Executed {
+    if !(1..=MOST_BLOCK).contains(&block) {
+        return Err(OpError::Invalid);
+    }
+    let len = block as usize;
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < len {
+            buffer.resize(len, 7);
+        }
+        each(&mut buffer[..len])
+    })
+}
+
+/// Calls `each` for one block after the other, with its place and the buffer; it moves
+/// all bytes of the block or fails.
+fn blocks(
+    (at, block, bytes): (u64, u64, u64),
+    mut each: impl FnMut(u64, &mut [u8]) -> Result<usize, OpError>,
+) -> Executed {
+    with_buffer(block, |buffer| {
+        let mut done = 0;
+        while done < bytes {
+            let wanted = block.min(bytes - done) as usize;
+            let place = at.checked_add(done).ok_or(OpError::Invalid)?;
+            if each(place, &mut buffer[..wanted])? != wanted {
+                return Err(OpError::PastEnd);
+            }
+            done += wanted as u64;
+        }
+        DONE
+    })
+}
+
+impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
+    pub(crate) fn call(&self, call: &Call) -> Executed {
+        match *call {
+            Call::NewFile { file } => self.new_file(file),
+            Call::Close { file } => self.close(file),
+            Call::SetSize { file, bytes } => {
+                let id = self.file(file)?;
+                self.vm.set_size(id, bytes).map_err(file_error)?;
+                DONE
+            }
+            Call::Write {
+                file,
+                at,
+                block,
+                bytes,
+            } => {
+                let id = self.file(file)?;
+                blocks((at, block, bytes), |at, data| self.write(id, at, data))
+            }
+            Call::WriteZeroes {
+                file,
+                at,
+                block,
+                bytes,
+            } => {
+                let id = self.file(file)?;
+                blocks((at, block, bytes), |at, data| {
+                    data.fill(0);
+                    self.write(id, at, data)
+                })
+            }
+            Call::Read {
+                file,
+                at,
+                block,
+                bytes,
+            } => {
+                let id = self.file(file)?;
+                blocks((at, block, bytes), |at, data| {
+                    self.vm.read_at(id, at, &mut [data]).map_err(file_error)
+                })
+            }
+            Call::ReadThrough { file, block } => self.read_through(file, block),
+            Call::Sync { file } => match self.vm.sync(self.file(file)?) {
+                Ok(_) => DONE,
+                Err(FaultError::Io) => Err(OpError::Io),
+                Err(error) => Err(fault_error(error)),
+            },
+            Call::Frames {
+                order,
+                blocks,
+                rounds,
+            } => self.frames(order, blocks, rounds),
+        }
+    }
+
+    fn write(&self, id: ObjectId, at: u64, data: &[u8]) -> Result<usize, OpError> {
+        match self.vm.write_at(id, at, &[data]) {
+            Ok(written) if written < data.len() => Err(OpError::OutOfMemory),
+            result => result.map_err(file_error),
+        }
+    }
+
+    fn new_file(&self, slot: FileSlot) -> Executed {
+        let word = self.files.word(slot.0).ok_or(OpError::BadFile)?;
+        let id = self.vm.create_shared_memory(0).map_err(map_error)?;
+        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_err() {
+            let _ = self.vm.release_object(id);
+            return Err(OpError::BadFile);
+        }
+        DONE
+    }
+
+    fn close(&self, slot: FileSlot) -> Executed {
+        let id = self.file(slot)?;
+        self.vm.release_object(id).map_err(map_error)?;
+        if let Some(word) = self.files.word(slot.0) {
+            word.store(0, Ordering::Release);
+        }
+        DONE
+    }
+
+    fn read_through(&self, slot: FileSlot, block: u64) -> Executed {
+        let file = self.vm.open(self.file(slot)?).map_err(file_error)?;
+        let result = with_buffer(block, |buffer| {
+            let mut at = 0;
+            loop {
+                let read = self.vm.read_open(&file, at, &mut [&mut *buffer]);
+                match read.map_err(file_error)? {
+                    0 => return DONE,
+                    bytes => at += bytes as u64,
+                }
+            }
+        });
+        self.vm.close(file);
+        result
+    }
+
+    fn frames(&self, order: u32, blocks: u32, rounds: u32) -> Executed {
+        if order > vellum::frame::MAX_ORDER {
+            return Err(OpError::Invalid);
+        }
+        let request = Request {
+            order,
+            ..Request::page(Site::AnonymousPage)
+        };
+        let memory = self.vm.memory();
+        let mut held = Vec::with_capacity(blocks as usize);
+        for _ in 0..rounds {
+            let mut full = None;
+            while full.is_none() && held.len() < blocks as usize {
+                match memory.alloc(&self.vm.pin(), request) {
+                    Ok(block) => held.push(block),
+                    Err(error) => full = Some(error),
+                }
+            }
+            for block in held.drain(..) {
+                block.free(&self.vm.pin());
+            }
+            if let Some(OutOfMemory) = full {
+                return Err(OpError::OutOfMemory);
+            }
+        }
+        DONE
+    }
+}

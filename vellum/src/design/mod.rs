@@ -12,8 +12,9 @@ mod tests;
 
 pub use presets::{PRESETS, Preset};
 pub use tables::{
-    AccessMarks, Design, FileIo, FlagUpdates, ForkCopy, OPTIONS, PageLocking, QuickLevels,
-    QuickMark, QuickNode, RegionIndex, Rmap, TableFormat, TableSource,
+    AccessMarks, BlockFlags, BuddyCheck, Design, FileIo, FlagUpdates, ForkCopy, FrameLists,
+    MarkChecks, OPTIONS, PageLocking, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap,
+    TableFormat, TableSource, ZoneCache,
 };
 
 use alloc::format;

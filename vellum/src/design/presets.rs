@@ -19,10 +19,10 @@ pub struct Preset {
 }
 
 /// What does not matter to texts about forks, faults and page tables, which read and
-/// write no files by calls: as in the default.
-macro_rules! no_calls {
+/// write no files by calls, and measured no allocator of pages: as in the default.
+macro_rules! no_files {
     () => {
-        ",fileio=runs"
+        ",fileio=runs,framelists=runs"
     };
 }
 
@@ -37,7 +37,7 @@ macro_rules! until_2004 {
             ",ptepage=fresh,format=x86-64,faultaround=1,regions=",
             $regions,
             ",forkcopy=all",
-            no_calls!()
+            no_files!()
         )
     };
 }
@@ -50,7 +50,7 @@ macro_rules! ia64 {
             $quick,
             ",format=aarch64-16k,faultaround=1,regions=tree,forkcopy=",
             $forkcopy,
-            no_calls!()
+            no_files!()
         )
     };
 }
@@ -62,7 +62,7 @@ macro_rules! in_2007 {
             "rmap=anon_vma,",
             $tables,
             ",format=x86-64,faultaround=1,regions=tree,forkcopy=needed",
-            no_calls!()
+            no_files!()
         )
     };
 }
@@ -73,7 +73,7 @@ macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,regions=tree,",
-            "forkcopy=needed,fileio=pages,",
+            "forkcopy=needed,fileio=pages,framelists=linked,",
             $changed
         )
     };
@@ -191,13 +191,19 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linux-3.15-rc3",
-        settings: in_2014!("pagelock=hashed,accessed=atomic,flags=atomic"),
+        settings: in_2014!(
+            "pagelock=hashed,accessed=atomic,flags=atomic,zonecache=eager,blockflags=bits,\
+             buddycheck=early,marks=early"
+        ),
         source: "Gorman, 1 May 2014: `vanilla`",
-        meaning: "files read and written page by page: the base of the tmpfs patches of 2014",
+        meaning: "files page by page, frames one by one: the base of the tmpfs patches of 2014",
     },
     Preset {
         name: "linux-3.15-rc3-lockpage",
-        settings: in_2014!("pagelock=waiters,accessed=init,flags=plain"),
+        settings: in_2014!(
+            "pagelock=waiters,accessed=init,flags=plain,zonecache=lazy,blockflags=word,\
+             buddycheck=late,marks=late"
+        ),
         source: "Gorman, 1 May 2014: `lockpage-v2r33`",
         meaning: "the same with all of these patches, PG_waiters among them",
     },

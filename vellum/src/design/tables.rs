@@ -241,6 +241,53 @@ choices! {
     Atomic "atomic";
 }
 
+choices! {
+    /// What free frames are kept in: `framelists=`.
+    FrameLists;
+    /// Runs of frame numbers for each CPU, and blocks of one sort for each zone.
+    Runs "runs";
+    /// Linked lists, for each CPU and each zone, by kind of page, frame by frame.
+    Linked "linked";
+}
+
+choices! {
+    /// When a zone that is full is remembered as such: `zonecache=`.
+    ZoneCache;
+    /// In a search that has asked which zones are full.
+    Lazy "lazy";
+    /// Whenever it is found full.
+    Eager "eager";
+    /// Never.
+    Off "off";
+}
+
+choices! {
+    /// How the kind of a page block is read and written: `blockflags=`.
+    BlockFlags;
+    /// As a part of a word.
+    Word "word";
+    /// Bit by bit.
+    Bits "bits";
+}
+
+choices! {
+    /// When the zone of a possible buddy is looked at: `buddycheck=`.
+    BuddyCheck;
+    /// After it was seen to be free and of the same size.
+    Late "late";
+    /// Before.
+    Early "early";
+}
+
+choices! {
+    /// When it is looked whether a request may have the reserve: `marks=`.
+    MarkChecks;
+    /// When a zone has been found to have nothing else.
+    Late "late";
+    /// For every zone first, and which zones may serve the request again for each.
+    Early "early";
+}
+
 /// A switch.
 impl Values for bool {
     const ALL: &'static [bool] = &[true, false];
@@ -372,4 +419,19 @@ options! {
     "flags" flag_updates: FlagUpdates = "plain", only with "fileio" = ["pages"];
         "pages: flags that nobody else changes are stored and tested first, or always changed atomically";
         "__SetPageSwapBacked, __ClearPageActive, a test before ClearPageActive (Gorman 2014)";
+    "framelists" frame_lists: FrameLists = "runs";
+        "whether free frames are kept in runs, or linked one by one by kind of page";
+        "the page allocator of Linux until 2014 (Gorman 2014)";
+    "zonecache" zone_cache: ZoneCache = "lazy", only with "framelists" = ["linked"];
+        "linked: full zones are remembered by searches that ask, by all, or not";
+        "do not update the zonelist cache unless it is active (Gorman 2014)";
+    "blockflags" block_flags: BlockFlags = "word", only with "framelists" = ["linked"];
+        "linked: the kind of a page block is read and set by word or bit by bit";
+        "word-based pageblock flags (Gorman 2014): 1.27 to 0.5 % of dd to tmpfs";
+    "buddycheck" buddy_check: BuddyCheck = "late", only with "framelists" = ["linked"];
+        "linked: a buddy's zone is looked at after its state and order, or before";
+        "only check the zone id if pages are buddies (Gorman 2014)";
+    "marks" mark_checks: MarkChecks = "late", only with "framelists" = ["linked"];
+        "linked: the right to the reserve is looked at after the watermark, or before";
+        "ALLOC_NO_WATERMARK out of the fast path, classzone_idx once (Gorman 2014)";
 }

@@ -182,6 +182,9 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Tries every zone the request allows, in its node's order.
     fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+        if let Some(linked) = &self.linked {
+            return self.alloc_linked(linked, pin, request);
+        }
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
         let order = self.zones.fallback(node).iter();
         order.copied().find_map(|number| {

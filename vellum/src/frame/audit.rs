@@ -1,7 +1,6 @@
 //! Statistics, and the proof that every frame is in exactly one place.
 
 use super::MAX_ORDER;
-use super::buddy::FreeLists;
 use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::owned::EMBEDDER;
@@ -15,7 +14,7 @@ use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
 
-fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
+pub(super) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
     AuditError {
         place: AuditPlace::Frame(pfn),
         what,
@@ -32,6 +31,7 @@ impl<P: Platform> PhysicalMemory<P> {
             stats.free += zone.published.free.load(Ordering::Relaxed);
             stats.zeroed += zone.published.zeroed.load(Ordering::Relaxed);
         }
+        stats.cached += self.linked.as_ref().map_or(0, |linked| linked.cached());
         for cpu in self.cpus.iter() {
             stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();
             let zeroed = cpu.zones().map(|lists| lists.zeroed.as_deref());
@@ -65,9 +65,10 @@ impl<P: Platform> PhysicalMemory<P> {
     /// What there is of one zone, numbered below
     /// [`PhysicalMemory::zone_count`]. Takes its lock.
     pub fn zone_stats(&self, zone: usize, pin: &Pin<'_>) -> ZoneStats {
+        let number = zone;
         let zone = &self.zones.all[zone];
         let lists = zone.lists.lock(pin);
-        ZoneStats {
+        let stats = ZoneStats {
             node: zone.info.node,
             zone: zone.info.zone,
             total: zone.info.total,
@@ -77,6 +78,11 @@ impl<P: Platform> PhysicalMemory<P> {
             min: zone.info.min,
             low: zone.info.low,
             high: zone.info.high,
+        };
+        drop(lists);
+        match &self.linked {
+            Some(linked) => linked.zone_stats(number, stats, pin),
+            None => stats,
         }
     }
 
@@ -105,6 +111,9 @@ impl<P: Platform> PhysicalMemory<P> {
         for (number, zone) in self.zones.all.iter().enumerate() {
             self.audit_zone(number as u16, zone, &pin)?;
         }
+        if let Some(linked) = &self.linked {
+            self.audit_linked(linked, &pin)?;
+        }
         drop(pin);
         self.cpus.iter().try_for_each(|cpu| self.audit_cpu(cpu))
     }
@@ -119,7 +128,8 @@ impl<P: Platform> PhysicalMemory<P> {
                     if pfn.is_none() {
                         return Err(wrong(previous, "the list ends before its count does"));
                     }
-                    self.audit_block(pfn, order, number, &lists)?;
+                    let may_stay_apart = |a: &Frame, b: &Frame| lists.may_stay_apart(a, b);
+                    self.audit_block(pfn, order, number, &may_stay_apart)?;
                     let (next, back) = self.frame(pfn).links();
                     if !previous.is_none() && back != previous {
                         return Err(wrong(pfn, "the link back is not to the block before"));
@@ -141,12 +151,13 @@ impl<P: Platform> PhysicalMemory<P> {
         Ok(())
     }
 
-    fn audit_block(
+    /// Checks a free block, whose buddy is not free too unless the two `may_stay_apart`.
+    pub(super) fn audit_block(
         &self,
         pfn: Pfn,
         order: u32,
         zone: u16,
-        lists: &FreeLists,
+        may_stay_apart: &dyn Fn(&Frame, &Frame) -> bool,
     ) -> Result<(), AuditError> {
         if !self.contains(pfn) || !self.contains(pfn.offset((1 << order) - 1)) {
             return Err(wrong(pfn, "a free block reaches out of the memory map"));
@@ -160,7 +171,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let buddy = self.table.get(Pfn(pfn.0 ^ 1 << order));
         let is_like =
-            |buddy: &Frame| buddy.is_free_block(zone, order) && !lists.may_stay_apart(frame, buddy);
+            |buddy: &Frame| buddy.is_free_block(zone, order) && !may_stay_apart(frame, buddy);
         if order < MAX_ORDER && buddy.is_some_and(is_like) {
             return Err(wrong(pfn, "both buddies are free and not merged"));
         }
@@ -215,7 +226,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    fn audited(&self, pfn: Pfn) -> Result<&Frame, AuditError> {
+    pub(super) fn audited(&self, pfn: Pfn) -> Result<&Frame, AuditError> {
         if self.contains(pfn) {
             Ok(self.frame(pfn))
         } else {
@@ -266,7 +277,7 @@ impl<P: Platform> PhysicalMemory<P> {
 }
 
 /// Marks a frame as found, once.
-fn mark(pfn: Pfn, frame: &Frame) -> Result<(), AuditError> {
+pub(super) fn mark(pfn: Pfn, frame: &Frame) -> Result<(), AuditError> {
     if frame.set(Flags::AUDITED) {
         Ok(())
     } else {

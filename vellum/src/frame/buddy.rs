@@ -211,6 +211,16 @@ impl FreeLists {
         Some(pfn)
     }
 
+    /// Takes a block that is free as one of `order`.
+    pub(super) fn take_exact(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {
+        let pfn = self.plain.heads[order as usize];
+        if pfn.is_none() {
+            return None;
+        }
+        self.unlink(table, pfn, order);
+        Some(pfn)
+    }
+
     /// Takes a block not known to be zero, of `order` or else the largest
     /// below; returns it with its order.
     pub(super) fn take_plain(&mut self, table: &FrameTable, order: u32) -> Option<(Pfn, u32)> {

@@ -137,6 +137,16 @@ impl CpuFrames {
         self.high.keep_zeroed();
     }
 
+    /// Keeps no free frames from now on: there are none, and all that come are for
+    /// others to keep.
+    pub(super) fn close(&mut self) {
+        for lists in [&mut self.low, &mut self.high] {
+            lists.frames.close();
+            lists.blocks.close();
+        }
+        self.remote.close();
+    }
+
     /// The lists that serve requests for `zone`.
     #[inline]
     pub(super) fn lists_for(&self, zone: Zone) -> &ZoneLists {

@@ -73,8 +73,8 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Puts a frame that is marked as cached on one of the CPU's lists.
     #[inline]
     pub(super) fn keep(&self, pin: &Pin<'_>, ring: &Ring, pfn: Pfn) {
-        if ring.len() >= ring.high {
-            self.make_room(pin, ring);
+        if ring.len() >= ring.high && !self.make_room_for(pin, ring, pfn) {
+            return;
         }
         ring.push(pfn);
     }
@@ -122,6 +122,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let frame = self.frame(pfn);
         let zeroed = frame.has(Flags::ZEROED);
         let zone = self.zones.get(frame.set_cached());
+        if let Some(linked) = &self.linked {
+            return self.give_block_linked(linked, pin, pfn, order);
+        }
         let mut lists = zone.lists.lock(pin);
         lists.give(&self.table, pfn, order, zeroed);
         zone.publish(&lists);
@@ -192,6 +195,18 @@ impl<P: Platform> PhysicalMemory<P> {
         self.retire_chain(pin, Chain::of(&self.table, pfn.0));
     }
 
+    /// Retires pages of objects that nobody has a reference to any more, all in one step.
+    pub(crate) fn retire_pages(&self, pin: &Pin<'_>, pages: impl Iterator<Item = Pfn>) {
+        let mut chain = Chain::EMPTY;
+        for page in pages {
+            let frame = self.frame(page);
+            debug_assert!(frame.counts().refs() == 0, "{page:?} retired while in use");
+            frame.set_kind(Kind::Allocated);
+            chain.append(&self.table, page.0);
+        }
+        self.retire_chain(pin, chain);
+    }
+
     /// [`PhysicalMemory::retire`] for frames that nobody else can find, whose
     /// flags say already what is known of their bytes.
     pub(super) fn retire_chain(&self, pin: &Pin<'_>, frames: Chain) {
@@ -239,27 +254,28 @@ impl<P: Platform> PhysicalMemory<P> {
                 if pfn.0 == first.0.wrapping_add(frames) && frames < most {
                     row = (first, frames + 1);
                 } else {
-                    self.keep_row(pin, first, frames);
+                    self.keep_row(pin, row);
                     row = (pfn, 1);
                 }
             } else {
                 self.free_table(pin, pfn);
             }
         }
-        self.keep_row(pin, row.0, row.1);
+        self.keep_row(pin, row);
     }
 
     /// Puts `frames` frames in a row, of the zone of the CPU's low frames and
     /// marked as cached, on its list.
-    fn keep_row(&self, pin: &Pin<'_>, first: Pfn, frames: u32) {
+    fn keep_row(&self, pin: &Pin<'_>, row: (Pfn, u32)) {
+        let (first, frames) = row;
         if frames == 0 {
             return;
         }
         let cpu = self.cpus.get(pin);
         cpu.counters.frees.add(u64::from(frames));
         let ring = &cpu.low.frames;
-        while ring.len() > 0 && ring.len() + frames > ring.high {
-            self.make_room(pin, ring);
+        if ring.len() + frames > ring.high && !self.make_room_for_row(pin, ring, row) {
+            return;
         }
         ring.push_run(first, frames);
     }
@@ -276,6 +292,9 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         self.release_passed(pin);
         let cpu = self.cpus.get(pin);
+        if let Some(linked) = &self.linked {
+            return self.drain_linked(linked, pin, cpu);
+        }
         for ring in cpu.rings() {
             if ring.len() > 0 {
                 cpu.counters.drains.bump();

@@ -33,8 +33,39 @@ impl FreeRun {
 }
 
 impl<P: Platform> PhysicalMemory<P> {
+    /// Makes room for a frame in a list that has none, or keeps the frame elsewhere.
+    /// Returns whether it is still to be put there.
     #[cold]
-    pub(super) fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
+    pub(super) fn make_room_for(&self, pin: &Pin<'_>, ring: &Ring, pfn: Pfn) -> bool {
+        if let Some(linked) = &self.linked {
+            self.free_linked(linked, pin, pfn);
+            return false;
+        }
+        self.make_room(pin, ring);
+        true
+    }
+
+    /// [`PhysicalMemory::make_room_for`] for a row of frames.
+    #[cold]
+    pub(super) fn make_room_for_row(
+        &self,
+        pin: &Pin<'_>,
+        ring: &Ring,
+        (first, frames): (Pfn, u32),
+    ) -> bool {
+        if let Some(linked) = &self.linked {
+            for index in 0..frames {
+                self.free_linked(linked, pin, first.offset(index));
+            }
+            return false;
+        }
+        while ring.len() > 0 && ring.len() + frames > ring.high {
+            self.make_room(pin, ring);
+        }
+        true
+    }
+
+    fn make_room(&self, pin: &Pin<'_>, ring: &Ring) {
         self.cpus.get(pin).counters.drains.bump();
         self.give_back(pin, ring, ring.batch);
         self.heed_shortage(pin);

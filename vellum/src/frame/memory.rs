@@ -7,11 +7,13 @@
 //! a batch of frames moves. Locks: at most one zone's at a time, and nothing
 //! else is taken under it.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::cpu::CpuFrames;
 use super::inject::Injection;
 use super::keeper::Keeper;
+use super::linked::Linked;
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
@@ -40,6 +42,9 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) epochs: Epochs,
     /// What is known of a freed page table.
     pub(super) freed_tables: FreedTables,
+    /// Free frames in linked lists, if the design has them; the other lists are then
+    /// empty.
+    pub(super) linked: Option<Box<Linked>>,
     /// Who else keeps free frames.
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
@@ -93,6 +98,7 @@ impl<P: Platform> PhysicalMemory<P> {
             injection: Injection::new(),
             epochs: Epochs::new(platform.cpus()),
             freed_tables: FreedTables::Plain,
+            linked: None,
             keeper: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,

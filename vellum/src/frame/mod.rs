@@ -141,6 +141,7 @@ mod free;
 mod give_back;
 mod inject;
 mod keeper;
+mod linked;
 mod memory;
 mod owned;
 mod record;

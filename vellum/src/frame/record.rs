@@ -399,6 +399,15 @@ impl Frame {
         old.refs() == 1
     }
 
+    /// Drops a reference if there is no other, and nothing else keeps the frame: it is the
+    /// caller's then. False, and nothing changed, otherwise.
+    #[inline]
+    pub fn put_if_last(&self) -> bool {
+        self.counts
+            .compare_exchange(ONE_REF, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Pins the frame, with a reference. Refuses beyond `MAX_PINS`.
     #[inline]
     pub fn pin(&self) -> bool {

@@ -107,6 +107,11 @@ impl Ring {
         }
     }
 
+    /// Keeps no frame from now on. The list is empty.
+    pub(super) fn close(&mut self) {
+        self.high = 0;
+    }
+
     #[inline]
     fn slot(&self, place: u32) -> &AtomicU64 {
         &self.slots[place as usize % CAPACITY]
@@ -282,6 +287,11 @@ impl BlockStack {
 
     pub(super) fn len(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Keeps no block from now on. There is none.
+    pub(super) fn close(&mut self) {
+        self.most = 0;
     }
 
     /// Keeps a block of [`BlockStack::order`]; false if there is no room.

@@ -9,6 +9,7 @@ use crate::testing::{Rng, TestMachine, range, run_on};
 
 mod cpus;
 mod limbo;
+mod linked;
 mod owned;
 mod zeroed;
 mod zoned;

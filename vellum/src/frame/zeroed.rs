@@ -36,6 +36,11 @@ pub enum FreedTables {
 impl<P: Platform> PhysicalMemory<P> {
     /// Sets what becomes of freed page tables, before there are any.
     pub fn set_freed_tables(&mut self, freed: FreedTables) {
+        let freed = match freed {
+            // Linked lists are not sorted by what is zero.
+            FreedTables::KeptApart if self.linked.is_some() => FreedTables::Noted,
+            freed => freed,
+        };
         self.freed_tables = freed;
         if freed == FreedTables::KeptApart {
             for zone in &mut self.zones.all {

@@ -58,6 +58,18 @@ impl ZoneFrames {
         zeroed.store(lists.zeroed(), Ordering::Relaxed);
     }
 
+    /// Publishes the number of free frames of a zone whose lists are elsewhere.
+    #[inline]
+    pub(super) fn publish_free(&self, free: u64) {
+        self.published.free.store(free, Ordering::Relaxed);
+    }
+
+    /// Free frames, as published last.
+    #[inline]
+    pub(super) fn free(&self) -> u64 {
+        self.published.free.load(Ordering::Relaxed)
+    }
+
     /// Frames that a request must leave free here.
     pub(super) fn floor(&self, wanted: Zone, urgent: bool, any_high: bool) -> u64 {
         if urgent {

@@ -230,6 +230,26 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         Ok(inserted)
     }
 
+    /// Unlocks pages that the caller has locked and taken out of the cache, and drops the
+    /// cache's references. A page without another reference needs no unlocking: whoever
+    /// waits for its lock has one.
+    pub(crate) fn let_go_run<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        pages: &[Pfn],
+    ) {
+        let gone = pages.iter().copied().filter(|&page| {
+            let is_last = memory.frame(page).put_if_last();
+            if !is_last {
+                self.locks.unlock(memory, pin, page);
+                memory.put(pin, page);
+            }
+            is_last
+        });
+        memory.retire_pages(pin, gone);
+    }
+
     /// Marks the cached pages at `range`, which is one run, as newer than their backing
     /// store, after bytes were stored to them. Writes nothing that is shared if all are
     /// marked already.

@@ -18,7 +18,7 @@ use super::manager::{Live, SpaceId, Vm, VmCpu};
 use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
-use crate::object::{AgedPage, Inserted};
+use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::Pin;
@@ -394,7 +394,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn note_inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
         if let Some(aging) = &self.aging {
-            aging.inserted(pin, self.aged(frame), kind);
+            self.tell_inserted(&**aging, pin, frame, kind);
         }
     }
 
@@ -402,8 +402,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn note_touched(&self, pin: &Pin<'_>, frame: Pfn) {
         if let Some(aging) = &self.aging {
-            aging.touched(pin, self.aged(frame));
+            self.tell_touched(&**aging, pin, frame);
         }
+    }
+
+    // Not inlined: without aging there is nothing of it on the paths of faults.
+    #[inline(never)]
+    fn tell_inserted(&self, aging: &dyn Aging, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
+        aging.inserted(pin, self.aged(frame), kind);
+    }
+
+    #[inline(never)]
+    fn tell_touched(&self, aging: &dyn Aging, pin: &Pin<'_>, frame: Pfn) {
+        aging.touched(pin, self.aged(frame));
+    }
+
+    #[inline(never)]
+    fn tell_removed(&self, aging: &dyn Aging, pin: &Pin<'_>, frame: Pfn) {
+        aging.removed(pin, self.aged(frame));
     }
 
     fn aged(&self, frame: Pfn) -> AgedPage<'_> {
@@ -413,7 +429,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn note_removed(&self, pin: &Pin<'_>, frame: Pfn) {
         if let Some(aging) = &self.aging {
-            aging.removed(pin, self.aged(frame));
+            self.tell_removed(&**aging, pin, frame);
         }
     }
 

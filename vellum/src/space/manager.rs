@@ -294,6 +294,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
         }
+        memory.keep_lists_of(&design);
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
             table_pages: source_of(&design, &mut memory),

@@ -266,22 +266,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.unmap_page(pin, page);
             }
         }
-        match self.goes_by_page() {
-            false => self
-                .objects
-                .detach_run(&self.memory, pin, object, first..done, locked),
-            true => {
-                for &page in locked {
-                    let index = self.memory.frame(page).index();
-                    self.objects.detach(&self.memory, pin, object, index, page);
-                }
-            }
-        }
-        self.note_removed_all(pin, locked);
-        for &page in locked {
-            self.objects.locks.unlock(&self.memory, pin, page);
-            // The cache's.
-            self.memory.put(pin, page);
+        if self.goes_by_page() {
+            self.drop_one_by_one(pin, object, locked);
+        } else {
+            self.objects
+                .detach_run(&self.memory, pin, object, first..done, locked);
+            self.note_removed_all(pin, locked);
+            self.objects.let_go_run(&self.memory, pin, locked);
         }
         done
     }

@@ -210,6 +210,15 @@ fn no_source_of_table_pages_uses_the_global_allocator() {
 }
 
 #[test]
+fn what_kernels_did_with_files_and_frames_does_not_use_the_global_allocator() {
+    for option in ["fileio", "framelists"] {
+        for design in variants(option) {
+            check(&design);
+        }
+    }
+}
+
+#[test]
 fn the_count_notices_an_allocation() {
     assert_eq!(allocations(|| drop(core::hint::black_box(Box::new(1)))), 2);
 }

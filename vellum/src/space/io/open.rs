@@ -1,6 +1,5 @@
 //! Objects that somebody has open.
 
-use super::FilePart;
 use super::ahead::Readahead;
 use super::buffers::Sinks;
 use crate::ObjectId;
@@ -73,7 +72,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<usize, FileError> {
         let mut sinks = Sinks::new(buffers);
         let len = sinks.total();
-        let mut each = |at, part: &FilePart<'_, P>| sinks.take(at, part);
-        self.read_ahead_of(file.id, &file.ahead, offset, len, &mut each)
+        // As in `read_at`.
+        self.read_ahead_of(
+            file.id,
+            &file.ahead,
+            offset,
+            len,
+            #[inline(always)]
+            |at, part| sinks.take(at, part),
+        )
     }
 }

@@ -7,7 +7,8 @@
 //! the lock of the inode, and is taken once a call, as that was.
 
 use super::FilePart;
-use super::read::{self, RunRead};
+use super::ahead::Readahead;
+use super::read;
 use super::write::{self, Written};
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, FileIo};
@@ -29,6 +30,16 @@ struct Begun {
     is_new: bool,
 }
 
+/// How far one page was read.
+enum PageRead {
+    /// So many bytes, and whether the read is over.
+    Done(usize, bool),
+    /// Somebody holds the page's lock.
+    Busy,
+    /// It has to be read from its store first.
+    Absent,
+}
+
 /// A page that a read asked for.
 enum PageStep {
     /// Up to date, with a reference.
@@ -47,6 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Writes to one page.
+    #[inline(never)]
     pub(super) fn write_one(
         &self,
         object: &Object<R::Object>,
@@ -177,25 +189,63 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Reads one page, and has it read from its store if need be. Returns how many bytes
+    /// were read, and whether the read is over.
+    #[inline(never)]
+    pub(super) fn read_by_page(
+        &self,
+        (object, handle): (&Object<R::Object>, u32),
+        ahead: &Readahead,
+        rest: read::Rest,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<(usize, bool), FileError> {
+        if let Some(begun) = object.cuts.begin() {
+            let read = self.read_one(&self.pin(), (object, handle), rest, each);
+            if let PageRead::Done(count, over) = read
+                && object.cuts.valid(begun)
+            {
+                return Ok((count, over));
+            }
+        }
+        // As in runs: nobody takes the page away meanwhile.
+        let index = self.page_of(rest.place());
+        let end = rest.place().saturating_add(rest.left as u64);
+        let _held = self.hold_pages(object, index..index + 1);
+        loop {
+            // The pin ends before anything sleeps.
+            let read = self.read_one(&self.pin(), (object, handle), rest, each);
+            match read {
+                PageRead::Done(count, over) => return Ok((count, over)),
+                PageRead::Busy => {
+                    self.wait_for_page_at(object, index);
+                }
+                PageRead::Absent => {
+                    let pages = ahead.pages(index, self.pages_for(end) - index);
+                    self.fetch_run(object, handle, index, pages)?;
+                }
+            }
+        }
+    }
+
     /// Hands out the part of one page that is there, below the object's end. A page of
     /// shared memory is locked for a moment, in which it is found complete.
-    pub(super) fn read_one(
+    fn read_one(
         &self,
         pin: &Pin<'_>,
         (object, handle): (&Object<R::Object>, u32),
         rest: read::Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
-    ) -> RunRead {
+    ) -> PageRead {
         let (place, size) = (rest.place(), object.size());
         if place >= size {
-            return RunRead::Done(0, true);
+            return PageRead::Done(0, true);
         }
         let index = self.page_of(place);
         let page = match self.page_to_read(pin, object, handle, index) {
             PageStep::Page(page) => Some(page),
-            PageStep::Absent if object.is_file() => return RunRead::Absent(index),
+            PageStep::Absent if object.is_file() => return PageRead::Absent,
             PageStep::Absent => None,
-            PageStep::Busy => return RunRead::Busy(index),
+            PageStep::Busy => return PageRead::Busy,
         };
         let end = size.min(place.saturating_add(rest.left as u64));
         let part = self.part_of_page(place, end);
@@ -211,7 +261,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(page) = page {
             self.memory.put(pin, page);
         }
-        RunRead::Done(taken, taken < part.len)
+        PageRead::Done(taken, taken < part.len)
     }
 
     /// A page that is up to date, with a reference.
@@ -243,6 +293,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 PageStep::Busy
             }
             LockedPage::Absent => PageStep::Absent,
+        }
+    }
+
+    /// Takes pages that are locked and mapped nowhere out of an object and lets go of
+    /// them, each by itself but for the lists of aging.
+    pub(in crate::space) fn drop_one_by_one(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        locked: &[Pfn],
+    ) {
+        for &page in locked {
+            let index = self.memory.frame(page).index();
+            self.objects.detach(&self.memory, pin, object, index, page);
+            self.objects.locks.unlock(&self.memory, pin, page);
+        }
+        self.note_removed_all(pin, locked);
+        for &page in locked {
+            // The cache's.
+            self.memory.put(pin, page);
         }
     }
 

@@ -29,13 +29,11 @@ impl Rest {
 }
 
 /// How far one run of pages was read.
-pub(super) enum RunRead {
+enum RunRead {
     /// So many bytes, and whether the read is over.
     Done(usize, bool),
     /// The page with this index has to be read from its store first.
     Absent(u64),
-    /// Somebody holds the lock of the page with this index.
-    Busy(u64),
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -56,7 +54,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         buffers: &mut [&mut [u8]],
     ) -> Result<usize, FileError> {
         let mut sinks = Sinks::new(buffers);
-        self.read_with(id, offset, sinks.total(), |at, part| sinks.take(at, part))
+        let len = sinks.total();
+        // Inlined where runs are read, although single pages are read with it, too.
+        self.read_with(
+            id,
+            offset,
+            len,
+            #[inline(always)]
+            |at, part| sinks.take(at, part),
+        )
     }
 
     /// [`Vm::read_at`] for a reader of its own: calls `each` with the bytes of up to `len`
@@ -72,9 +78,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: ObjectId,
         offset: u64,
         len: usize,
-        mut each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
+        each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<usize, FileError> {
-        self.read_ahead_of(id, &Readahead::default(), offset, len, &mut each)
+        self.read_ahead_of(id, &Readahead::default(), offset, len, each)
     }
 
     /// [`Vm::read_with`] of a reader whose way through the object is known.
@@ -84,8 +90,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ahead: &Readahead,
         offset: u64,
         len: usize,
-        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+        mut each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<usize, FileError> {
+        let each = &mut each;
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         ahead.begin(self.page_of(offset));
         let mut rest = Rest {
@@ -94,10 +101,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             left: len,
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
-            let quickly = self.read_run_unheld(object, id.handle, rest, each);
-            let read = match quickly {
-                Some(RunRead::Done(count, over)) => Ok((count, over)),
-                _ => self.read_run_held(object, id.handle, ahead, rest, each),
+            let read = if self.goes_by_page() {
+                self.read_by_page((object, id.handle), ahead, rest, each)
+            } else {
+                let quickly = self.read_run_unheld(object, rest, each);
+                match quickly {
+                    Some(RunRead::Done(count, over)) => Ok((count, over)),
+                    _ => self.read_run_held(object, id.handle, ahead, rest, each),
+                }
             };
             match read {
                 Ok((count, over)) => {
@@ -120,12 +131,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn read_run_unheld(
         &self,
         object: &Object<R::Object>,
-        handle: u32,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Option<RunRead> {
         let begun = object.cuts.begin()?;
-        let read = self.read_some((object, handle), rest, each);
+        let read = self.read_run(&self.pin(), object, rest, each);
         object.cuts.valid(begun).then_some(read)
     }
 
@@ -146,30 +156,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let _held = self.hold_pages(object, first..first + pages);
         loop {
             // The pin ends before a page is read.
-            let read = self.read_some((object, handle), rest, each);
+            let read = self.read_run(&self.pin(), object, rest, each);
             match read {
-                RunRead::Busy(index) => {
-                    self.wait_for_page_at(object, index);
-                }
                 RunRead::Done(count, over) => return Ok((count, over)),
                 RunRead::Absent(index) => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);
                     self.fetch_run(object, handle, index, pages)?;
                 }
             }
-        }
-    }
-
-    fn read_some(
-        &self,
-        (object, handle): (&Object<R::Object>, u32),
-        rest: Rest,
-        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
-    ) -> RunRead {
-        let pin = self.pin();
-        match self.goes_by_page() {
-            false => self.read_run(&pin, object, rest, each),
-            true => self.read_one(&pin, (object, handle), rest, each),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a fault in the steady state does to cache lines: nothing is written
 //! that another CPU's faults in the same region write too.
 
+mod files;
 mod reverse_mapping;
 
 use std::collections::BTreeSet;

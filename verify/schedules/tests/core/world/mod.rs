@@ -253,7 +253,8 @@ fn seed() -> u64 {
         .unwrap_or(1)
 }
 
-const AS_THEN: &str = "regions=list,fileio=pages,pagelock=hashed,accessed=atomic,flags=atomic";
+const AS_THEN: &str = "regions=list,fileio=pages,pagelock=hashed,accessed=atomic,flags=atomic,\
+    framelists=linked,zonecache=eager,blockflags=bits,buddycheck=early,marks=early";
 
 thread_local! {
     /// Options that every world of the exploration has, unless its test says otherwise.
@@ -270,7 +271,7 @@ fn explore_of(name: &str, base: u64, test: Arc<dyn Fn() + Send + Sync>) {
     let all = schedules(base);
     let quarter = all / 4;
     // Mostly bursts; every fourth schedule is mixed finely. Another fourth does as
-    // kernels did: the regions of objects in lists, files page by page.
+    // kernels did: the regions of objects in lists, files page by page, frames linked.
     for (bursts, options, count) in [
         (true, "", all - 2 * quarter),
         (true, AS_THEN, quarter),

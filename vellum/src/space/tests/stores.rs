@@ -130,3 +130,17 @@ fn an_object_ends_with_the_last_of_its_mappings_touched_or_not_joined_or_not() {
         }
     }
 }
+
+/// The CPU remembers the region of its last fault, whatever space that was in.
+#[test]
+fn a_fault_enters_no_region_of_the_space_that_was_loaded_before() {
+    let vm = vm();
+    let [first, second] = [(); 2].map(|()| vm.create_space().unwrap());
+    map(&vm, first, 1000, MapRequest::anonymous(9, RW));
+    touch(&vm, first, 1003, Access::Write);
+    let fault = vm.fault(second, 1003 << 12, Access::Write);
+    assert_eq!(fault, Err(FaultError::NoRegion));
+    vm.exit(first).unwrap();
+    vm.exit(second).unwrap();
+    vm.audit().unwrap();
+}

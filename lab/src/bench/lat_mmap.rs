@@ -24,10 +24,11 @@ pub struct Size {
 }
 
 impl Size {
-    /// What lmbench calls it: `107M`.
+    /// What lmbench calls it: `107M`. Sizes that are less than a million apart are
+    /// told in thousands.
     pub fn label(self) -> String {
         match self.bytes / 1_000_000 {
-            0 => format!("{}K", self.bytes / 1000),
+            ..=20 => format!("{}K", self.bytes / 1000),
             millions => format!("{millions}M"),
         }
     }

@@ -25,6 +25,7 @@ Examples:
   vellum reproduce 0 --quick
   vellum reproduce 0 --json source0.json
   vellum reproduce 1 -n 12
+  vellum reproduce 2
 
 Exit codes: 0 reproduced (whatever the figures), 1 a table could not be measured, 2 unusable
 arguments or traces, 130 interrupted (complete tables are printed).";
@@ -34,7 +35,7 @@ arguments or traces, 130 interrupted (complete tables are printed).";
 #[command(after_help = EXAMPLES)]
 pub struct ReproduceArgs {
     /// Number of the source
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     source: u8,
     /// Small workloads: shows that it works, proves nothing
     #[arg(long)]

@@ -14,6 +14,7 @@ pub mod model;
 mod one;
 mod profiles;
 pub mod published;
+mod two;
 mod zero;
 
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ const QUICK_SERVER: Selection = Selection {
 };
 
 /// Sources that can be reproduced.
-pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=1;
+pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=2;
 
 /// Reproduces source `source`. An interruption keeps the sections that are
 /// complete. Sections that fail are kept with the reason.
@@ -59,6 +60,7 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
     let sections = match source {
         0 => zero::SECTIONS,
         1 => one::SECTIONS,
+        2 => two::SECTIONS,
         other => {
             return Err(Failure::usage(format!(
                 "source {other} cannot be reproduced; those from {} to {} can",

@@ -48,6 +48,12 @@ pub const QUICKLISTS_2007: Source = Source {
     machine: "x86-64",
 };
 
+/// The patches to tmpfs, the page cache and the page allocator of 2014.
+pub const MAY_2014: Source = Source {
+    text: "M. Gorman, Misc page alloc, shmem, mark_page_accessed and page_waitqueue optimisations (v2), linux-mm, 1 May 2014",
+    machine: "one socket; a tenth of its memory is about 2 GB",
+};
+
 /// One row of a kernbench block: elapsed, system, user (seconds), CPU (percent).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernbench {
@@ -359,4 +365,71 @@ pub const PER_CALL_US: [(&str, f64, f64); 4] = [
     ("pmd_alloc", 2.7, 0.889),
     ("pud_alloc", 2.8, 0.881),
     ("pgd_alloc", 4.0, 0.150),
+];
+
+/// The kernels of [`LOOPDD`] and [`LAT_MMAP`], with the presets that stand for them.
+pub const KERNELS_2014: &Kernels = &[
+    ("vanilla", "linux-3.15-rc3"),
+    ("lockpage-v2r33", "linux-3.15-rc3-lockpage"),
+];
+
+/// One quantity of loopdd: statistics of thirty iterations on two kernels.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Loopdd {
+    /// What the rows call it.
+    pub operation: &'static str,
+    /// What a row is of, and its value on each kernel.
+    pub rows: [(&'static str, [f64; 2]); 5],
+}
+
+/// Throughput in MB/s and elapsed time in seconds. `TrimMean` is the mean of all
+/// iterations but the first two.
+pub const LOOPDD: [Loopdd; 2] = [
+    Loopdd {
+        operation: "",
+        rows: [
+            ("Min", [4096.0, 3891.2]),
+            ("Mean", [4840.1067, 5154.1333]),
+            ("TrimMean", [4867.6571, 5204.1143]),
+            ("Stddev", [160.6807, 275.1917]),
+            ("Max", [5017.6, 5324.8]),
+        ],
+    },
+    Loopdd {
+        operation: "elapsed",
+        rows: [
+            ("Min", [0.41, 0.39]),
+            ("Mean", [0.4780, 0.4203]),
+            ("TrimMean", [0.4796, 0.4179]),
+            ("Stddev", [0.0353, 0.0379]),
+            ("Max", [0.51, 0.48]),
+        ],
+    },
+];
+
+/// Iterations of [`LOOPDD`].
+pub const LOOPDD_ITERATIONS: f64 = 30.0;
+
+/// Megabytes of a mapping, and microseconds of lat_mmap on the two kernels.
+pub const LAT_MMAP: [(u32, [f64; 2]); 20] = [
+    (107, [557.0, 544.0]),
+    (214, [1150.0, 1058.0]),
+    (322, [1897.0, 1554.0]),
+    (429, [2188.0, 2652.0]),
+    (536, [2622.0, 2473.0]),
+    (644, [3065.0, 2486.0]),
+    (751, [3400.0, 3012.0]),
+    (859, [3996.0, 3926.0]),
+    (966, [4646.0, 3763.0]),
+    (1073, [4981.0, 4154.0]),
+    (1181, [5419.0, 5152.0]),
+    (1288, [5553.0, 5538.0]),
+    (1395, [5841.0, 5730.0]),
+    (1503, [6225.0, 5981.0]),
+    (1610, [6558.0, 6332.0]),
+    (1717, [7130.0, 6741.0]),
+    (1825, [9394.0, 8483.0]),
+    (1932, [8056.0, 9427.0]),
+    (2040, [8463.0, 9030.0]),
+    (2147, [9014.0, 8608.0]),
 ];

@@ -71,7 +71,7 @@ fn lat_mmap_faults_once_for_each_byte_that_it_stores() {
     has_figures(&value, 4);
     let figures = list(&value["runs"][0]["figures"]);
     assert_eq!(figures.len(), 20);
-    assert_eq!(figures[19]["name"], "16M");
+    assert_eq!(figures[19]["name"], "16777K");
     let step = ((16 << 20) - (64 << 10)) / 20;
     let bytes = |number: u64| (65_536 + number * step) & !4095;
     let stores = |number: u64| (bytes(number) / 10).div_ceil(16_384);

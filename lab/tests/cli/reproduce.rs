@@ -197,3 +197,39 @@ fn source_1_has_the_claim_the_calls_and_the_host() {
     assert!(printed.contains("2700 / 1300 ns"), "{printed}");
     assert!(printed.contains("ns per fault"), "{printed}");
 }
+
+#[test]
+fn source_2_has_the_tables_of_2014_and_each_patch() {
+    let (printed, report) = quick("2");
+    let expected = [
+        "loopdd",
+        "each patch alone",
+        "lat_mmap",
+        "the host's kernel",
+    ];
+    assert_eq!(titles(&report), expected);
+    let rows = |section: usize| {
+        let rows = report["sections"][section]["comparisons"].as_array();
+        rows.cloned().unwrap_or_default()
+    };
+    let published = |row: &Value| row["published"].as_str().unwrap_or("").to_owned();
+    assert!(
+        published(&rows(0)[0]).starts_with("+6.5 %"),
+        "{:?}",
+        rows(0)
+    );
+    assert!(
+        published(&rows(0)[1]).starts_with("-12.1 %"),
+        "{:?}",
+        rows(0)
+    );
+    let patches: Vec<Value> = rows(1).iter().map(|row| row["what"].clone()).collect();
+    for patch in ["pagelock=waiters", "accessed=init", "flags=plain"] {
+        let what = format!("time of dd, {patch}");
+        assert!(patches.contains(&Value::from(what)), "{patches:?}");
+    }
+    assert_eq!(rows(2).len(), 20);
+    for line in ["TrimMean elapsed", "5154.1333", "Procs 16777K", "vanilla"] {
+        assert!(printed.contains(line), "{line:?} in\n{printed}");
+    }
+}

@@ -1,7 +1,7 @@
 //! As much of physical memory as the page lock needs: one frame.
 
 #[path = "../../../vellum/src/frame/record.rs"]
-#[allow(dead_code, reason = "the models use a part of it")]
+#[allow(dead_code, unused_imports, reason = "the models use a part of it")]
 mod record;
 
 pub use record::{Flags, Frame, Kind, MappingsCounted};

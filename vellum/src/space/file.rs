@@ -223,19 +223,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             );
             let record = self.memory.frame(frame);
             let index = view.index_of(page);
-            let fits = record.has(Flags::UPTODATE)
-                && self.objects.is_attached(
-                    &self.memory,
-                    frame,
-                    (object, view.object),
-                    index,
-                    counted,
-                );
+            let whose = (object, view.object);
+            let fits = self
+                .objects
+                .is_attached(&self.memory, frame, whose, index, counted);
             if !fits {
                 record.remove_mapping();
                 self.memory.put(fault.pin, frame);
                 continue;
             }
+            // Whoever fills a page has it locked.
+            debug_assert!(record.has(Flags::UPTODATE), "a page is mapped unread");
             let index = F::index(page, 1);
             let run = Run::single(frame, table.pte(index), page);
             self.rmap.add(&env, ctx, &run, fault.place(), false);

@@ -7,6 +7,8 @@ swept! {
     a_fault_beside_a_cut_maps_nothing_behind_the_end => fault_end;
     a_fault_beside_a_hole_maps_no_page_that_left => fault_hole;
     a_fault_around_beside_a_hole_maps_no_page_that_left => around_hole;
+    a_fault_that_locks_its_page_beside_a_cut_maps_no_page_that_left => locking_fault_cut;
+    a_page_read_beside_a_hole_in_its_store_does_not_appear_again => store_hole;
     a_private_copy_beside_a_cut_holds_nothing_that_was_cut_off => private_cut;
     a_page_that_could_not_be_read_is_read_by_the_next => unreadable;
     a_page_is_read_once_beside_a_store => read_once;
@@ -15,8 +17,8 @@ swept! {
     a_fault_around_beside_a_page_being_read_leaves_it => around_reading;
 }
 
-fn fault_cut<R: ReverseMap>(preemption: &Preemption) {
-    let shared = Shared::<R>::stored("");
+fn cut_beside_fault<R: ReverseMap>(preemption: &Preemption, design: &str) {
+    let shared = Shared::<R>::stored(design);
     let (world, vm) = (&shared.world, &shared.world.vm);
     let load = |cpu| {
         let seen = world.load(cpu, shared.space, at(SECOND, 0));
@@ -30,6 +32,30 @@ fn fault_cut<R: ReverseMap>(preemption: &Preemption) {
     world.run_preempted(preemption, [&load, &cut]);
     for place in [FIRST, SECOND, PRIVATE] {
         assert_eq!(shared.load_alone(place, 0), Ok(0), "at {place:#x}");
+    }
+    shared.finish();
+}
+
+fn fault_cut<R: ReverseMap>(preemption: &Preemption) {
+    cut_beside_fault::<R>(preemption, "");
+}
+
+fn locking_fault_cut<R: ReverseMap>(preemption: &Preemption) {
+    cut_beside_fault::<R>(preemption, "fileio=pages");
+}
+
+/// What the fault reads, the store may not have discarded yet.
+fn store_hole<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "faultaround=1");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    let load = |cpu| {
+        let seen = world.load(cpu, shared.space, at(SECOND + 1, 0));
+        assert!(seen == Ok(0) || seen == Ok(pristine(3, 1)), "{seen:?}");
+    };
+    let punch = |_| vm.punch_hole(shared.object, SIZE, SIZE).unwrap();
+    world.run_preempted(preemption, [&load, &punch]);
+    for place in [FIRST, SECOND, PRIVATE] {
+        assert_eq!(shared.load_alone(place + 1, 0), Ok(0), "at {place:#x}");
     }
     shared.finish();
 }

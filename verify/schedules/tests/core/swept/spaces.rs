@@ -286,10 +286,11 @@ fn stores_merge<R: ReverseMap>(preemption: &Preemption) {
 /// Neighbours with different rights share what the design keeps for regions; one ends
 /// as the other is stored to for the first time.
 fn store_end<R: ReverseMap>(preemption: &Preemption) {
-    let (world, space) = private::<R>(&[0]);
+    let (world, space) = private::<R>(&[]);
     let all = Prot::READ_WRITE.union(Prot::EXECUTE);
     world.alone(|| {
         world.vm.protect(space, Vpn(FIRST + 1), 3, all).unwrap();
+        world.store(ZERO, space, at(FIRST, 0), 1).unwrap();
         // Keeps the table: no CPU walks one that is not linked any more until the flush.
         world.anonymous(space, FIRST + 8, 1);
         world.store(ZERO, space, at(FIRST + 8, 0), 1).unwrap();

@@ -325,6 +325,25 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             Flags::LOCKED
         };
         frame.set_kind_with(Kind::Object, state);
+        let is_in = self.insert_made(memory, pin, (handle, index), page);
+        Ok(is_in.then_some(if zeroed {
+            CachedPage::Made(page)
+        } else {
+            CachedPage::Fill(page)
+        }))
+    }
+
+    /// Puts a new page, whose flags say what it is, at `index`, which has room in the
+    /// tree. False if somebody else was faster; the page is gone then.
+    pub(super) fn insert_made<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        (handle, index): (u32, u64),
+        page: Pfn,
+    ) -> bool {
+        let object = self.get(handle);
+        let frame = memory.frame(page);
         frame.set_owner(handle);
         frame.set_index(index, 0);
         // One reference for the cache, one for the caller.
@@ -338,14 +357,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             frame.set_kind(Kind::Allocated);
             memory.put(pin, page);
             self.uncharge(object, 1);
-            return Ok(None);
+            return false;
         }
         object.cached.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(if zeroed {
-            CachedPage::Made(page)
-        } else {
-            CachedPage::Fill(page)
-        }))
+        true
     }
 
     /// The caller filled the page that it got as [`CachedPage::Fill`].

@@ -1,15 +1,13 @@
 //! Pages of objects one at a time, as Linux 3.15 wrote and read files
 //! (`fileio=pages`): found, locked, and made locked and empty.
 
-use super::cache::LOCK_BIT;
 use super::radix::Radix;
 use super::{CacheError, Objects};
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
 use crate::frame::{Flags, Frame, Kind, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
-use crate::sync::atomic::Ordering;
-use crate::sync::{BitLock, Pin};
+use crate::sync::Pin;
 
 /// A page of an object that somebody asked for, to have it locked.
 pub(crate) enum LockedPage {
@@ -107,21 +105,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let frame = memory.frame(page);
         frame.set_kind_with(Kind::Object, Flags::LOCKED);
         mark_new(frame, design, object.is_file());
-        frame.set_owner(handle);
-        frame.set_index(index, 0);
-        // One reference for the cache, one for the caller.
-        frame.init_counts(2, 0);
-        let inserted = {
-            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
-            self.radix(object).insert(pin, index, page)
-        };
-        if inserted.is_err() {
-            frame.init_counts(1, 0);
-            frame.set_kind(Kind::Allocated);
-            self.drop_frames(memory, pin, object, &[page]);
-            return Ok(None);
-        }
-        object.cached.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(page))
+        let is_in = self.insert_made(memory, pin, (handle, index), page);
+        Ok(is_in.then_some(page))
     }
 }

@@ -298,6 +298,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.put(&self.pin(), frame);
     }
 
+    /// Sleeps until the page at `index` may be unlocked. False if there is none.
+    pub(super) fn wait_for_page_at(&self, object: &Object<R::Object>, index: u64) -> bool {
+        let found = {
+            let pin = self.pin();
+            self.objects.lookup(&self.memory, &pin, object, index)
+        };
+        if let Some(page) = found {
+            self.wait_for_page(page);
+        }
+        found.is_some()
+    }
+
     /// Reads a page that is locked for us from its backing store, unlocks it
     /// and drops the reference that came with the step.
     pub(super) fn fill_page(&self, frame: Pfn) -> Result<(), FaultError> {

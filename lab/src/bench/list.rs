@@ -378,4 +378,33 @@ pub const BENCHMARKS: &[Benchmark] = &[
         ],
         variants: &[],
     },
+    Benchmark {
+        name: "tmpfs",
+        summary: "files in memory beside the host's tmpfs and memcpy, in one run",
+        core: true,
+        linux: false,
+        designs: &["rmap=family"],
+        ram_bytes: 0,
+        sizes: &[Size {
+            least: 2,
+            ..fixed("mebibytes", 1024, "size of the file")
+        }],
+        variants: &[],
+    },
+    Benchmark {
+        name: "tmpfs-calls",
+        summary: "mappings and truncations of a file in memory beside the host's tmpfs",
+        core: true,
+        linux: false,
+        designs: &["rmap=family"],
+        ram_bytes: 0,
+        sizes: &[
+            Size {
+                least: 2,
+                ..fixed("mebibytes", 1024, "size of the file")
+            },
+            fixed("samples", 8, "iterations of each size of mapping"),
+        ],
+        variants: &[],
+    },
 ];

@@ -15,6 +15,10 @@ mod loopdd;
 pub mod request;
 mod sweep;
 pub mod text;
+mod tmpfs;
+
+use crate::failure::Failure;
+use vellum_terminal::progress::Interrupt;
 
 pub use findings::{Arm, Figure, Findings, Input, Run};
 pub use list::BENCHMARKS;
@@ -64,6 +68,20 @@ pub struct Variant {
     pub name: &'static str,
     /// What is different.
     pub summary: &'static str,
+}
+
+/// Runs what `request` asks for, where it asks for it.
+///
+/// # Errors
+/// What was asked for does not fit, something failed, or the user stopped it before there
+/// was anything to report.
+pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    match (request.on, request.benchmark.name) {
+        (On::Core, "tmpfs") => tmpfs::files(request, interrupt),
+        (On::Core, "tmpfs-calls") => tmpfs::calls(request, interrupt),
+        (On::Core, _) => core::run(request, interrupt),
+        (On::Linux, _) => host::run(request, interrupt),
+    }
 }
 
 /// The benchmark called `name`.

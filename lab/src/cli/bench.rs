@@ -147,10 +147,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     }
     let profiling = args.profiling.start()?;
     request.profiler = profiling.profiler();
-    let findings = match request.on {
-        On::Core => bench::core::run(&request, &interrupt)?,
-        On::Linux => bench::host::run(&request, &interrupt)?,
-    };
+    let findings = bench::run(&request, &interrupt)?;
     let (profile, failed) = match profiling.finish(&request.designs, name).transpose() {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),

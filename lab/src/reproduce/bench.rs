@@ -102,10 +102,7 @@ impl Setting {
             style: self.style,
             profiler: None,
         };
-        match on {
-            On::Core => bench::core::run(&request, interrupt),
-            On::Linux => bench::host::run(&request, interrupt),
-        }
+        bench::run(&request, interrupt)
     }
 
     /// A shipped trace.

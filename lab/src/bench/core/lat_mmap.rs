@@ -89,20 +89,22 @@ fn script(sizes: &[Size], samples: u64, shift: u32) -> Script {
     let phase = |size: &Size| writer.phase(size.label(), "iteration", Timing::Slices);
     let phases: Vec<Phase> = sizes.iter().map(phase).collect();
     for (size, &phase) in sizes.iter().zip(&phases) {
-        iteration(&mut writer, size, shift);
+        let ops = iteration(SPACE, FILE, *size, shift);
+        ops.iter().for_each(|op| writer.op(*op));
         writer.cut(SETUP);
         for _ in 0..samples {
-            iteration(&mut writer, size, shift);
+            ops.iter().for_each(|op| writer.op(*op));
             writer.piece(phase, 1);
         }
     }
     writer.finish()
 }
 
-fn iteration(writer: &mut Writer, size: &Size, shift: u32) {
+/// What is done once: the first tenth of `size` is stored to.
+pub fn iteration(space: SpaceSlot, file: FileSlot, size: Size, shift: u32) -> Vec<Op> {
     let pages = size.bytes >> shift;
-    writer.op(Op::Map {
-        space: SPACE,
+    let mut ops = vec![Op::Map {
+        space,
         page: START,
         pages,
         prot: Prot {
@@ -111,27 +113,21 @@ fn iteration(writer: &mut Writer, size: &Size, shift: u32) {
             execute: false,
         },
         sharing: Sharing::Shared,
-        backing: Backing::File {
-            file: FILE,
-            page: 0,
-        },
+        backing: Backing::File { file, page: 0 },
         grows_down: false,
-    });
-    let mut last = None;
-    for byte in size.touched() {
-        let page = byte >> shift;
-        // Bytes of one page fault once.
-        if last.replace(page) != Some(page) {
-            writer.op(Op::Touch {
-                space: SPACE,
-                page: START + page,
-                access: Access::Write,
-            });
-        }
-    }
-    writer.op(Op::Unmap {
-        space: SPACE,
+    }];
+    // Bytes of one page fault once.
+    let mut touched: Vec<u64> = size.touched().map(|byte| byte >> shift).collect();
+    touched.dedup();
+    ops.extend(touched.into_iter().map(|page| Op::Touch {
+        space,
+        page: START + page,
+        access: Access::Write,
+    }));
+    ops.push(Op::Unmap {
+        space,
         page: START,
         pages,
     });
+    ops
 }

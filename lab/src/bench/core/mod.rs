@@ -6,7 +6,7 @@ mod files;
 mod forkfault;
 mod frames;
 mod io;
-mod lat_mmap;
+pub mod lat_mmap;
 mod loopdd;
 mod pft;
 mod primitives;

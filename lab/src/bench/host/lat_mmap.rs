@@ -163,7 +163,11 @@ fn faults() -> u64 {
     usage.ru_minflt.max(0) as u64
 }
 
-fn iteration(file: &File, size: Size) -> io::Result<()> {
+/// Maps `size` of the file, stores to its first tenth, and unmaps it.
+///
+/// # Errors
+/// The kernel refused.
+pub fn iteration(file: &File, size: Size) -> io::Result<()> {
     let bytes = size.bytes as usize;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping of an open file, at a place that the kernel chooses.

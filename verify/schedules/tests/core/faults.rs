@@ -15,7 +15,7 @@ const EDGE: u64 = 0x11ff;
 explored! {
     stores_to_the_same_pages_are_all_kept: 150 => same_pages;
     neighbours_in_one_table_do_not_disturb_each_other: 150 => neighbours;
-    a_fault_never_misses_a_region_that_is_split_and_merged: 1500 => split_and_merge;
+    a_fault_never_misses_a_region_that_is_split_and_merged: 150 => split_and_merge;
     replacing_a_mapping_shows_no_hole: 150 => replace;
     growing_a_mapping_shows_no_hole: 20 => grow;
     moved_pages_keep_their_contents: 150 => move_about;

@@ -22,7 +22,7 @@ explored! {
     truncation_beside_mprotect: 200 => truncate_protect;
     truncation_beside_exit: 100 => truncate_exit;
     truncated_frames_are_used_anew: 200 => truncate_reuse;
-    a_page_found_without_a_lock_is_not_another_one: 500 => lookup_reuse;
+    a_page_found_without_a_lock_is_not_another_one: 100 => lookup_reuse;
     truncation_of_shared_memory_beside_first_faults: 200 => truncate_memory;
     a_file_cut_and_extended_shows_its_new_pages: 200 => truncate_extend;
     pages_are_filled_once_and_waited_for: 60 => fill;

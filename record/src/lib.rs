@@ -23,13 +23,14 @@ mod spool;
 mod syscalls;
 mod tracefs;
 mod tracepoint;
+mod transfers;
 mod translate;
 
 pub use error::RecordError;
 pub use overhead::{Overhead, measure_overhead};
 pub use raw::{Body, Mmap, Record};
 pub use run::{Options, Recording, check_permission, record};
-pub use sample::{Identity, Sample};
+pub use sample::{Identity, Sample, Transfer};
 pub use sink::Sink;
 pub use syscalls::number;
 pub use translate::{Noticed, Translator};

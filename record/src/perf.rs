@@ -14,6 +14,8 @@ pub const TYPE_SOFTWARE: u32 = 1;
 pub const TYPE_TRACEPOINT: u32 = 2;
 /// A software event that never fires; it carries the side-band records.
 pub const SW_DUMMY: u64 = 9;
+/// A software event that carries what BPF programs write.
+pub const SW_BPF_OUTPUT: u64 = 10;
 
 /// Bits of `perf_event_attr::sample_type`.
 pub const SAMPLE_TID: u64 = 1 << 1;

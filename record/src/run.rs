@@ -64,8 +64,17 @@ pub(super) struct Run {
     pub began: SystemTime,
     /// CPU time that the recorder spent meanwhile, in seconds.
     pub recorder_seconds: f64,
-    /// The spool and the number of CPUs in it, if the run was recorded.
-    pub recorded: Option<(Spool, usize)>,
+    /// What was recorded, if the run was.
+    pub recorded: Option<Recorded>,
+}
+
+/// What a recorded run left.
+pub(super) struct Recorded {
+    pub spool: Spool,
+    /// CPUs in it.
+    pub cpus: usize,
+    /// Why reads and writes on tmpfs do not show, if they do not.
+    pub without_transfers: Option<String>,
 }
 
 /// Checks that this process may record, opening every event once.
@@ -93,13 +102,14 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         options.output.display()
     )))?;
     let run = run_recorded(&options.command, &layouts, options.buffer, spool, interrupt)?;
-    let (spool, cpus) = run.recorded.as_ref().expect("the run was recorded");
+    let recorded = run.recorded.as_ref().expect("the run was recorded");
+    let (spool, cpus) = (&recorded.spool, recorded.cpus);
     let mut writer = TraceWriter::create(&options.output, options.level)?;
-    writer.header_mut().environment = environment(&options.command, *cpus);
+    writer.header_mut().environment = environment(&options.command, cpus);
     let label = "writing the trace";
     let mut progress = Progress::new(options.style, label, spool.record_bytes(), "bytes");
     let mut translator = Translator::new(&layouts, &mut writer, run.root);
-    merge(spool, *cpus, |record, bytes| {
+    merge(spool, cpus, |record, bytes| {
         progress.advance(bytes as u64);
         translator.take(record)
     })?;
@@ -113,7 +123,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     }
     let header = writer.header_mut();
     header.lost = noticed.lost;
-    header.invisible = invisible(&noticed);
+    header.invisible = invisible(&noticed, recorded.without_transfers.as_deref());
     let (events, bytes) = writer.finish()?;
     Ok(Recording {
         exit_code: run.ending.exit_code(),
@@ -156,6 +166,7 @@ pub(super) fn run_recorded(
     let mut child = Child::hold(command, true)?;
     let session = Session::open(layouts, buffer_bytes(buffer))?;
     let cpus = session.cpus();
+    let without_transfers = session.without_transfers().map(str::to_owned);
     session
         .enable()
         .map_err(RecordError::io("cannot enable the events"))?;
@@ -168,7 +179,11 @@ pub(super) fn run_recorded(
         .map_err(RecordError::io("cannot keep the recorded events"))?;
     Ok(Run {
         recorder_seconds: own_cpu_seconds() - before,
-        recorded: Some((spool, cpus)),
+        recorded: Some(Recorded {
+            spool,
+            cpus,
+            without_transfers,
+        }),
         ..run?
     })
 }
@@ -250,13 +265,21 @@ fn environment(command: &[OsString], cpus: usize) -> Environment {
 }
 
 /// What could not be seen, one sentence each.
-fn invisible(noticed: &Noticed) -> Vec<String> {
+fn invisible(noticed: &Noticed, without_transfers: Option<&str>) -> Vec<String> {
+    let tmpfs = match without_transfers {
+        Some(why) => format!(
+            "Reads and writes of tmpfs files by system call do not show ({why}); mappings of them \
+             do."
+        ),
+        None => "Reads and writes of tmpfs files were followed from the descriptors of system \
+                 calls, by a BPF program; those by io_uring do not show."
+            .to_owned(),
+    };
     let mut notes = vec![
         "Pages that the kernel touches through its own pins (arguments of exec, direct I/O) cause \
          no fault event."
             .to_owned(),
-        "Reads and writes of tmpfs files by system call do not show; mappings of them do."
-            .to_owned(),
+        tmpfs,
         "Writes to a file's page that is dirty already do not show.".to_owned(),
         "Waits other than wait4 (waitid, pidfd, signals) do not show.".to_owned(),
     ];

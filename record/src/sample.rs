@@ -2,6 +2,7 @@
 //! that another tool printed.
 
 use crate::error::RecordError;
+use crate::syscalls::number;
 use crate::tracepoint::{Layout, Tracepoint};
 
 /// Which file: the kernel's device number and the inode.
@@ -11,6 +12,38 @@ pub struct Identity {
     pub device: u32,
     /// The inode.
     pub inode: u64,
+}
+
+/// A call is about to read or write a file on a tmpfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which file.
+    pub file: Identity,
+    /// The call.
+    pub number: u64,
+    /// It is the second file of a call that has two: the one that is written.
+    pub second: bool,
+    /// It is a regular file.
+    pub regular: bool,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where the call begins, in bytes.
+    pub position: u64,
+}
+
+impl Transfer {
+    /// Whether the call writes this file.
+    pub fn writes(&self) -> bool {
+        self.second
+            || matches!(
+                self.number,
+                number::WRITE
+                    | number::PWRITE64
+                    | number::WRITEV
+                    | number::PWRITEV
+                    | number::PWRITEV2
+            )
+    }
 }
 
 /// One event. Pages are numbers of 4 KiB pages in the file.
@@ -55,6 +88,8 @@ pub enum Sample<'a> {
         inode: u64,
         page: u64,
     },
+    /// A call reads or writes a file on a tmpfs; this comes before [`Sample::Enter`].
+    Transfer(Transfer),
 }
 
 impl<'a> Sample<'a> {

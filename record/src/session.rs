@@ -20,7 +20,8 @@ use std::thread::JoinHandle;
 use crate::error::RecordError;
 use crate::perf::{self, Attr, Ring, flag};
 use crate::spool::Spool;
-use crate::tracepoint::{Layout, WANTED};
+use crate::tracepoint::{EXIT_OF_TRANSFERS, Layout, Tracepoint, WANTED};
+use crate::transfers::Watch;
 
 /// How often rings are looked at even if no watermark was reached.
 const IDLE_POLL_MS: libc::c_int = 250;
@@ -31,6 +32,8 @@ pub struct Session {
     /// Kept open: closing an event ends it.
     events: Vec<OwnedFd>,
     rings: Vec<(Ring, libc::c_int)>,
+    /// What shows reads and writes on tmpfs, or why nothing does.
+    transfers: Result<Watch, String>,
 }
 
 impl Session {
@@ -43,6 +46,7 @@ impl Session {
             cpus: cpus.clone(),
             events: Vec::new(),
             rings: Vec::new(),
+            transfers: Watch::load(layouts, &cpus),
         };
         for cpu in cpus {
             session.open_cpu(cpu, layouts, buffer)?;
@@ -54,7 +58,7 @@ impl Session {
         let side_band =
             flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
         let owner = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, side_band, buffer);
-        let needed = (layouts.len() + 1) * self.cpus.len() + 32;
+        let needed = (layouts.len() + 2) * self.cpus.len() + 34;
         let refused = |error| open_error(error, needed);
         let owner = perf::open(&owner, cpu).map_err(refused)?;
         let ring = Ring::map(&owner, buffer).map_err(|error| map_error(error, buffer))?;
@@ -62,10 +66,30 @@ impl Session {
             let attr = attr(perf::TYPE_TRACEPOINT, u64::from(layout.id), 0, buffer);
             let event = perf::open(&attr, cpu).map_err(refused)?;
             let what = |action: &str| format!("cannot {action} event {}", wanted.label);
-            if let Some(filter) = wanted.filter {
+            let filter = match (wanted.point, &self.transfers) {
+                (Tracepoint::SysExit, Ok(_)) => Some(EXIT_OF_TRANSFERS),
+                _ => wanted.filter,
+            };
+            if let Some(filter) = filter {
                 perf::set_filter(&event, filter).map_err(RecordError::io(what("filter")))?;
             }
             perf::set_output(&event, &owner).map_err(RecordError::io(what("redirect")))?;
+            // One event is enough for all CPUs.
+            if let (Tracepoint::SysEnter, Ok(watch), true) =
+                (wanted.point, &self.transfers, self.rings.is_empty())
+            {
+                watch
+                    .attach(&event)
+                    .map_err(RecordError::io(what("watch")))?;
+            }
+            self.events.push(event);
+        }
+        if let Ok(watch) = &self.transfers {
+            let attr = attr(perf::TYPE_SOFTWARE, perf::SW_BPF_OUTPUT, 0, buffer);
+            let event = perf::open(&attr, cpu).map_err(refused)?;
+            let what = "cannot direct what reads and writes on tmpfs show";
+            perf::set_output(&event, &owner).map_err(RecordError::io(what))?;
+            watch.send(cpu, &event).map_err(RecordError::io(what))?;
             self.events.push(event);
         }
         self.rings.push((ring, owner.as_raw_fd()));
@@ -76,6 +100,11 @@ impl Session {
     /// Begins to record.
     pub fn enable(&self) -> io::Result<()> {
         self.events.iter().try_for_each(perf::enable)
+    }
+
+    /// Why reads and writes on tmpfs do not show, if they do not.
+    pub fn without_transfers(&self) -> Option<&str> {
+        self.transfers.as_ref().err().map(String::as_str)
     }
 
     /// Number of CPUs that are observed.

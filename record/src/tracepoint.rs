@@ -56,6 +56,12 @@ const ENTER: &str = "id==1||id==9||id==10||id==11||id==18||id==20||id==25||id==2
 const EXIT: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67||id==76||id==77||id==322\
     ||((id==0||id==17||id==19||id==40||id==275||id==295||id==326||id==327)&&ret>0)";
 
+/// The same where reads and writes on tmpfs show at their beginning: each of these calls that
+/// was not at an end, failed ones included.
+pub const EXIT_OF_TRANSFERS: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67\
+    ||id==76||id==77||id==322||((id==0||id==1||id==17||id==18||id==19||id==20||id==40||id==275||id==295||id==296\
+    ||id==326||id==327||id==328)&&ret!=0)";
+
 /// Every event that is recorded.
 pub const WANTED: &[Wanted] = &[
     Wanted {
@@ -155,6 +161,16 @@ impl Layout {
     pub fn bytes<'a>(&self, raw: &'a [u8], index: usize) -> Option<&'a [u8]> {
         let (offset, size) = self.fields[index];
         raw.get(offset..offset.checked_add(size)?)
+    }
+
+    /// Where field `index` begins.
+    pub fn offset(&self, index: usize) -> usize {
+        self.fields[index].0
+    }
+
+    /// Whether it is the event at the beginning of a system call.
+    pub fn is_sys_enter(&self) -> bool {
+        self.point == Tracepoint::SysEnter
     }
 
     /// Field `index` as an unsigned integer of its own size.

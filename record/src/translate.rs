@@ -14,10 +14,11 @@ use std::time::SystemTime;
 use crate::error::RecordError;
 use crate::files::Files;
 use crate::raw::{Body, Mmap, Record};
-use crate::sample::{Identity, Sample};
+use crate::sample::{Identity, Sample, Transfer};
 use crate::sink::Sink;
 use crate::syscalls::{self, Call, Segment, Unseen, number};
 use crate::tracepoint::Layout;
+use crate::transfers;
 use vellum_trace::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;
@@ -42,6 +43,9 @@ struct Live {
     dropping: Option<FileId>,
     /// Pages looked up for a read whose length is not known yet.
     reading: Option<Reading>,
+    /// Files on tmpfs that the call that began last reads or writes: the first and the
+    /// second that it names.
+    transfers: [Option<Transfer>; 2],
 }
 
 /// Who created a task.
@@ -69,6 +73,7 @@ impl Live {
             unborn,
             dropping: None,
             reading: None,
+            transfers: [None; 2],
         }
     }
 }
@@ -214,6 +219,9 @@ impl<'a> Translator<'a> {
             }
             Body::Mmap(mmap) => self.mmap(record.tid, mmap),
             Body::Exit => self.exit(record.tid),
+            Body::Sample { id, raw } if *id == transfers::MARK => {
+                self.sample(record.tid, &transfers::decode(raw)?)
+            }
             Body::Sample { id, raw } => {
                 let layouts = self.layouts;
                 match layouts.iter().find(|layout| layout.id == *id) {
@@ -337,6 +345,7 @@ impl<'a> Translator<'a> {
                 if !kernel {
                     self.end_reading(tid, None)?;
                     self.set_call(tid, Call::None);
+                    self.forget_transfers(tid);
                 }
                 self.fault(tid, address, code, kernel)
             }
@@ -347,10 +356,19 @@ impl<'a> Translator<'a> {
                 Ok(())
             }
             Sample::Exit { number, result } => {
-                self.end_reading(tid, syscalls::reads(number).then_some(result))?;
+                let read = match syscalls::failed(result) {
+                    true => 0,
+                    false => result,
+                };
+                self.end_reading(tid, syscalls::reads(number).then_some(read))?;
+                self.end_transfers(tid, number, result)?;
                 self.call_ended(tid, number, result)
             }
             Sample::NewTask { clone_flags } => self.created(tid, clone_flags),
+            Sample::Transfer(transfer) => {
+                self.begin_transfer(tid, transfer);
+                Ok(())
+            }
             _ => self.file_sample(tid, sample),
         }
     }

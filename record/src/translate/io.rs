@@ -2,8 +2,8 @@
 
 use super::{PAGE, Reading, Translator};
 use crate::error::RecordError;
-use crate::sample::Sample;
-use crate::syscalls::Call;
+use crate::sample::{Sample, Transfer};
+use crate::syscalls::{self, Call};
 use vellum_trace::{EventKind, FileId};
 
 impl Translator<'_> {
@@ -91,6 +91,9 @@ impl Translator<'_> {
             return Ok(());
         };
         let length = (end - offset).min(read.unwrap_or(PAGE));
+        if length == 0 {
+            return Ok(());
+        }
         self.files.used(file, offset + length);
         self.emit(
             tid,
@@ -100,6 +103,86 @@ impl Translator<'_> {
                 length,
             },
         )
+    }
+
+    /// A call reads or writes a file on a tmpfs. How much shows when it ends.
+    pub(super) fn begin_transfer(&mut self, tid: u32, transfer: Transfer) {
+        let Some(live) = self.live.get_mut(&tid) else {
+            return;
+        };
+        if !transfer.second {
+            live.transfers = [None; 2];
+        }
+        // A read at the end of the file moves nothing, and its end does not show.
+        let moves = transfer.writes() || transfer.position < transfer.size;
+        if transfer.regular && moves {
+            live.transfers[usize::from(transfer.second)] = Some(transfer);
+        }
+    }
+
+    /// What a call was about to read and write came to nothing.
+    pub(super) fn forget_transfers(&mut self, tid: u32) {
+        if let Some(live) = self.live.get_mut(&tid) {
+            live.transfers = [None; 2];
+        }
+    }
+
+    /// The call ended: `result` bytes were moved, or it failed.
+    pub(super) fn end_transfers(
+        &mut self,
+        tid: u32,
+        number: u64,
+        result: u64,
+    ) -> Result<(), RecordError> {
+        let Some(live) = self.live.get_mut(&tid) else {
+            return Ok(());
+        };
+        let transfers = std::mem::take(&mut live.transfers);
+        if syscalls::failed(result) || result == 0 {
+            return Ok(());
+        }
+        for transfer in transfers.into_iter().flatten() {
+            if transfer.number == number {
+                self.transferred(tid, &transfer, result)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn transferred(
+        &mut self,
+        tid: u32,
+        transfer: &Transfer,
+        length: u64,
+    ) -> Result<(), RecordError> {
+        let table = &mut self.sink.header_mut().files;
+        let identity = transfer.file;
+        let file = self.files.identify(table, identity.device, identity.inode);
+        let offset = transfer.position;
+        let Some(end) = offset.checked_add(length) else {
+            return Ok(());
+        };
+        if transfer.writes() {
+            self.files.written(file, end);
+            self.emit(
+                tid,
+                EventKind::FileWrite {
+                    file,
+                    offset,
+                    length,
+                },
+            )
+        } else {
+            self.files.used(file, end);
+            self.emit(
+                tid,
+                EventKind::FileRead {
+                    file,
+                    offset,
+                    length,
+                },
+            )
+        }
     }
 
     /// A page left the page cache. The first one of a file tells that its

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use clap::Subcommand;
 use vellum_lab::bench::host::scratch::Scratch;
+use vellum_lab::bench::host::tmpfs::{mount_tmpfs, with_own_mounts};
 use vellum_lab::bench::host::{sdet, tools};
 
 /// Shipped traces are compressed once and downloaded often.
@@ -26,6 +27,14 @@ pub enum Recipe {
         /// Measure what recording costs instead, in this many rounds of four builds
         #[arg(long)]
         measure_overhead: Option<u16>,
+    },
+    /// The same build with its objects on a tmpfs, so that reads and writes of them show
+    ///
+    /// Needs what the other build needs
+    KernelBuildTmpfs {
+        /// Unpack in this directory
+        #[arg(long, default_value = "target/kernel-build")]
+        directory: PathBuf,
     },
     /// Run the snapshot server of `cargo xtask workload snapshot-server`
     SnapshotServer,
@@ -65,6 +74,9 @@ pub fn run(recipe: &Recipe) -> Result<(), String> {
             directory,
             measure_overhead,
         } => kernel_build(&vellum, &traces, &root.join(directory), *measure_overhead),
+        Recipe::KernelBuildTmpfs { directory } => {
+            kernel_build_tmpfs(&vellum, &traces, &root.join(directory))
+        }
         Recipe::SnapshotServer => {
             let own = std::env::current_exe().map_err(|error| error.to_string())?;
             let output = traces.join("snapshot-server.vellum");
@@ -151,6 +163,33 @@ fn kernel_build(
     let output = traces.join("kernel-build.vellum");
     record.args(["--level", SHIPPED_LEVEL, "-o"]).arg(&output);
     step(record.args(["--", "make", "-j4"]))?;
+    show(vellum, &output)
+}
+
+/// Room for the objects of the build.
+const OBJECTS: u64 = 1 << 30;
+
+fn kernel_build_tmpfs(vellum: &Path, traces: &Path, directory: &Path) -> Result<(), String> {
+    let source = unpack(directory)?;
+    // Objects beside the sources would be in the way.
+    step(make(&source).arg("mrproper"))?;
+    let output = traces.join("kernel-build-tmpfs.vellum");
+    let built = with_own_mounts(|objects| {
+        mount_tmpfs(objects, OBJECTS)?;
+        let place = format!("O={}", objects.display());
+        let built = || {
+            step(make(&source).args([&place, "tinyconfig"]))?;
+            // Once unrecorded, so that the compiler and the sources are in memory.
+            step(make(&source).args([&place, "-j4"]))?;
+            step(make(&source).args([&place, "clean"]))?;
+            let mut record = Command::new(vellum);
+            record.args(["record", "--level", SHIPPED_LEVEL, "-o"]);
+            record.arg(&output).current_dir(&source);
+            step(record.args(["--", "make", &place, "-j4"]))
+        };
+        Ok(built())
+    });
+    built.map_err(|error| error.to_string())??;
     show(vellum, &output)
 }
 

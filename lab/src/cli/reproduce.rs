@@ -17,6 +17,7 @@ const EXAMPLES: &str = "\
 Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-based) and March
 2004 (four schemes): kernbench, SDET, profiles, the share of singletons, rmap-test.
 Source 1: page-table quicklists, R. Holt, August 2004, and the figures of 2007.
+Source 2: tmpfs, the page cache, the page allocator, M. Gorman, May 2014: loopdd, lat_mmap.
 
 Each published table is printed with ours beside it. Where ours has the other sign, or is more than
 twice or less than half, the output says so; docs/reproductions.md explains it.
@@ -25,7 +26,7 @@ Examples:
   vellum reproduce 0 --quick
   vellum reproduce 0 --json source0.json
   vellum reproduce 1 -n 12
-  vellum reproduce 2
+  vellum reproduce 2 --only loopdd --only lat_mmap
 
 Exit codes: 0 reproduced (whatever the figures), 1 a table could not be measured, 2 unusable
 arguments or traces, 130 interrupted (complete tables are printed).";
@@ -47,6 +48,10 @@ pub struct ReproduceArgs {
     /// Directory of the shipped traces [default: traces/ of the source tree]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     traces: Option<PathBuf>,
+    /// Only the sections whose title has this in it, as in `--only sdet`; may be given more
+    /// than once
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Seed of the order of execution and of the bootstrap
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -67,6 +72,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
         seed: args.seed,
         style: Style::detect(args.quiet),
         traces: traces(args.traces)?,
+        only: args.only,
     };
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
@@ -90,13 +96,19 @@ fn ending(result: &Reproduction) -> Result<(), Failure> {
     }
 }
 
-/// The directory of the shipped traces.
+/// The directory of the shipped traces. Not all sections need one: those that do say so
+/// if it is not there.
 fn traces(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     match given {
-        Some(directory) => Ok(directory),
+        Some(directory) if directory.is_dir() => Ok(directory),
+        Some(directory) => Err(Failure::usage(format!(
+            "--traces {}: no such directory",
+            directory.display()
+        ))),
         None => {
-            let trace = shipped_trace("kernel-build.vellum")?;
-            Ok(trace.parent().unwrap_or(Path::new(".")).to_owned())
+            let trace = shipped_trace("kernel-build.vellum").ok();
+            let directory = trace.as_deref().and_then(Path::parent);
+            Ok(directory.unwrap_or(Path::new("traces")).to_owned())
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Our side: benchmarks and replays, as `vellum bench` runs them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::bench::findings::{ArmFigure, Figure, Standing};
 use crate::bench::host::sdet::SHIPPED;
@@ -8,6 +9,7 @@ use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
 use crate::report::kernbench;
+use vellum_profile::sample::Profiler;
 use vellum_tables::summary::{deviation, mean};
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -35,6 +37,8 @@ pub struct Setting {
     pub style: Style,
     /// Directory of the shipped traces.
     pub traces: PathBuf,
+    /// Parts of the titles of the sections wanted, in any case; empty: all.
+    pub only: Vec<String>,
 }
 
 /// One benchmark to run.
@@ -77,6 +81,20 @@ impl Setting {
     /// # Errors
     /// As the benchmark's.
     pub fn run(&self, job: &Job<'_>, on: On, interrupt: &Interrupt) -> Result<Findings, Failure> {
+        self.profiled(job, on, None, interrupt)
+    }
+
+    /// The same, with what runs on the core sampled by `profiler`.
+    ///
+    /// # Errors
+    /// As the benchmark's.
+    pub fn profiled(
+        &self,
+        job: &Job<'_>,
+        on: On,
+        profiler: Option<&Arc<Profiler>>,
+        interrupt: &Interrupt,
+    ) -> Result<Findings, Failure> {
         if interrupt.requested() {
             return Err(Failure::interrupted("interrupted"));
         }
@@ -100,7 +118,7 @@ impl Setting {
             tree: None,
             target: None,
             style: self.style,
-            profiler: None,
+            profiler: profiler.cloned(),
         };
         bench::run(&request, interrupt)
     }

@@ -14,6 +14,7 @@ pub mod model;
 mod one;
 mod profiles;
 pub mod published;
+mod shares;
 mod two;
 mod zero;
 
@@ -54,7 +55,7 @@ pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=2;
 /// complete. Sections that fail are kept with the reason.
 ///
 /// # Errors
-/// There is no such source, or the kernel build's trace is missing, or the user
+/// There is no such source, or it has not a section that is asked for, or the user
 /// interrupted before a section was complete.
 pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Reproduction, Failure> {
     let sections = match source {
@@ -78,11 +79,11 @@ fn run_sections(
     setting: &Setting,
     interrupt: &Interrupt,
 ) -> Result<Reproduction, Failure> {
+    let (sections, left_out) = chosen(sections, &setting.only)?;
     let traces = Traces::new(setting, interrupt)?;
     let task = Task {
         setting,
         interrupt,
-        build: &traces.get(BUILD, QUICK_BUILD)?,
         traces: &traces,
     };
     let mut result = Reproduction {
@@ -98,6 +99,7 @@ fn run_sections(
             crate::bench::host::cpus()
         ),
         sections: Vec::new(),
+        left_out,
         notes: notes(source),
         interrupted: false,
     };
@@ -117,6 +119,31 @@ fn run_sections(
         result.sections.push(section);
     }
     Ok(result)
+}
+
+/// The sections whose titles have one of the texts in `only`, or all if there are none,
+/// and the titles of the others.
+fn chosen<'s>(
+    sections: &'s [zero::Entry],
+    only: &[String],
+) -> Result<(Vec<&'s zero::Entry>, Vec<&'static str>), Failure> {
+    let has = |title: &str, text: &str| title.to_lowercase().contains(&text.to_lowercase());
+    for text in only {
+        if !sections.iter().any(|(title, ..)| has(title, text)) {
+            let titles: Vec<String> = sections
+                .iter()
+                .map(|(title, ..)| format!("\"{title}\""))
+                .collect();
+            return Err(Failure::usage(format!(
+                "no section is called `{text}`; there are {}",
+                titles.join(", ")
+            )));
+        }
+    }
+    let wanted =
+        |(title, ..): &&zero::Entry| only.is_empty() || only.iter().any(|text| has(title, text));
+    let (chosen, others): (Vec<_>, Vec<_>) = sections.iter().partition(wanted);
+    Ok((chosen, others.iter().map(|(title, ..)| *title).collect()))
 }
 
 fn notes(source: u8) -> Vec<String> {
@@ -196,13 +223,13 @@ mod tests {
     fn a_missing_trace_of_the_server_fails_the_sections_that_need_it() {
         let traces = std::env::temp_dir();
         let traces = Scratch::new(&traces, "reproduce-test").expect("a directory");
-        std::fs::write(traces.path().join(BUILD), []).expect("a file");
         let setting = Setting {
             passes: 1,
             quick: false,
             seed: 1,
             style: Style::Quiet,
             traces: traces.path().to_owned(),
+            only: Vec::new(),
         };
         let sections: [zero::Entry; 2] = [("with", &[], with_server), ("without", &[], without)];
         let result = run_sections(0, &sections, &setting, &Interrupt::manual());
@@ -215,5 +242,22 @@ mod tests {
             "{failed:?}"
         );
         assert_eq!(failed[1], None);
+    }
+
+    #[test]
+    fn sections_are_chosen_by_parts_of_their_titles_and_the_others_named() {
+        let only = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            let (chosen, others) = chosen(zero::SECTIONS, &texts)?;
+            let titles: Vec<&str> = chosen.iter().map(|entry| entry.0).collect();
+            Ok::<_, Failure>((titles, others.len()))
+        };
+        let all = zero::SECTIONS.len();
+        let found = only(&["sdet", "Singletons"]).expect("there are such");
+        let sdet = ["SDET, March 2003", "SDET, March 2004", "singletons"];
+        assert_eq!(found, (sdet.to_vec(), all - 3));
+        assert_eq!(only(&[]).expect("all").0.len(), all);
+        let refused = only(&["sdet", "lat_mmap"]).expect_err("that is of source 2");
+        assert!(refused.message().contains("\"rmap-test\""), "{refused:?}");
     }
 }

@@ -169,6 +169,8 @@ pub struct Reproduction {
     pub host: String,
     /// The tables.
     pub sections: Vec<Section>,
+    /// Titles of the sections that were not asked for.
+    pub left_out: Vec<&'static str>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
     /// Whether the user ended it early.
@@ -241,6 +243,9 @@ impl Reproduction {
                 text += "docs/reproductions.md says why.\n";
             }
         }
+        if !self.left_out.is_empty() {
+            text += &wrapped(&format!("Left out: {}.", self.left_out.join("; ")));
+        }
         for note in &self.notes {
             text += &wrapped(note);
         }
@@ -271,6 +276,7 @@ mod tests {
             passes: 1,
             seed: 1,
             host: "host".to_owned(),
+            left_out: Vec::new(),
             sections: vec![Section {
                 title: "kernbench".to_owned(),
                 comparisons,

@@ -439,7 +439,7 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     );
     let sources = sources(section)?;
     for (what, trace) in [
-        ("kernel build", Ok(task.build.to_owned())),
+        ("kernel build", task.build()),
         ("snapshot server", task.server()),
     ] {
         // One copy of the trace, whatever it is of.

@@ -37,7 +37,7 @@ pub struct Ours {
 /// A trace is missing, the replay failed, or sampling is refused.
 pub fn take(task: &Task<'_>, designs: &[String]) -> Result<[Ours; 2], Failure> {
     let scripts = task.setting.scripts()?;
-    let build = [task.build.to_owned()];
+    let build = [task.build()?];
     Ok([
         of_workload(task, designs, "kernbench", &build, 1)?,
         match task.setting.quick {

@@ -54,6 +54,49 @@ pub const MAY_2014: Source = Source {
     machine: "one socket; a tenth of its memory is about 2 GB",
 };
 
+/// The share of something in a profile of dd to a tmpfs, before and after the patch that
+/// made it cheaper.
+#[derive(Debug)]
+pub struct Share {
+    /// The kernel's function, or what it does.
+    pub name: &'static str,
+    /// The option that the patch sets.
+    pub option: &'static str,
+    /// Percent of all samples, before and after.
+    pub percent: [f64; 2],
+    /// Ends of the names of what does the same here.
+    pub functions: &'static [&'static str],
+}
+
+/// What the texts of single patches say, May 2014.
+pub const SHARES_2014: &[Share] = &[
+    Share {
+        name: "page_waitqueue",
+        option: "pagelock=waiters",
+        percent: [1.48, 0.0002],
+        functions: &[
+            "object::page_lock::may_be_awaited",
+            "object::page_lock::queue",
+        ],
+    },
+    Share {
+        name: "mark_page_accessed",
+        option: "accessed=init",
+        percent: [3.03, 0.06],
+        functions: &["object::two_lists::touched", "note_touched"],
+    },
+    Share {
+        name: "page-block flags",
+        option: "blockflags=word",
+        percent: [1.27, 0.5],
+        functions: &[
+            "linked::blocks::get",
+            "linked::blocks::get_by_bits",
+            "linked::blocks::set",
+        ],
+    },
+];
+
 /// One row of a kernbench block: elapsed, system, user (seconds), CPU (percent).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernbench {

@@ -7,7 +7,7 @@ use super::model::{Comparison, Section};
 use super::published::{
     self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
 };
-use super::{QUICK_SERVER, SERVER, Traces, formats, profiles};
+use super::{BUILD, QUICK_BUILD, QUICK_SERVER, SERVER, Traces, formats, profiles};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
@@ -38,13 +38,19 @@ pub struct Task<'t> {
     pub setting: &'t Setting,
     /// Whether to stop.
     pub interrupt: &'t Interrupt,
-    /// The kernel build's trace, or the part of it that is replayed.
-    pub build: &'t std::path::Path,
     /// Where the other traces are.
     pub(super) traces: &'t Traces<'t>,
 }
 
 impl Task<'_> {
+    /// The kernel build's trace, or the part of it that is replayed.
+    ///
+    /// # Errors
+    /// It is missing or cannot be read. Only the sections that need it fail by that.
+    pub fn build(&self) -> Result<std::path::PathBuf, Failure> {
+        self.traces.get(BUILD, QUICK_BUILD)
+    }
+
     /// The snapshot server's trace, or the part of it that is replayed.
     ///
     /// # Errors
@@ -166,7 +172,7 @@ fn kernbench(
         ));
     }
     let mut job = Job::new("kernbench", &options(&all, kernels));
-    job.traces = vec![task.build.to_owned()];
+    job.traces = vec![task.build()?];
     job.ram_bytes = Some(if task.setting.quick { QUICK_RAM } else { RAM });
     let findings = task.setting.run(&job, On::Core, task.interrupt)?;
     for (load, run) in findings.runs.iter().enumerate() {
@@ -357,7 +363,7 @@ fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     );
     let setting = task.setting;
     let traces = [
-        task.build.to_owned(),
+        task.build()?,
         task.server()?,
         setting.trace("sdet-like.vellum")?,
     ];

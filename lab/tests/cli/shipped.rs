@@ -38,6 +38,17 @@ fn the_kernel_build_is_whole_and_small() {
 }
 
 #[test]
+fn the_build_on_a_tmpfs_is_whole_and_shows_what_it_writes_there() {
+    let header = checked("kernel-build-tmpfs.vellum");
+    let command = &header.environment.command;
+    assert_eq!((command[0].as_str(), command[2].as_str()), ("make", "-j4"));
+    assert!(command[1].starts_with("O="), "{command:?}");
+    let followed = |note: &&String| note.contains("were followed from the descriptors");
+    assert!(header.invisible.iter().any(|note| followed(&note)));
+    assert!(header.events > 9_000_000 && header.tasks.len() > 10_000);
+}
+
+#[test]
 fn the_snapshot_server_is_whole_and_small() {
     let header = checked("snapshot-server.vellum");
     assert!(header.events > 1_000_000 && header.tasks.len() > 8_000);

@@ -80,6 +80,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         (On::Core, "tmpfs") => tmpfs::files(request, interrupt),
         (On::Core, "tmpfs-calls") => tmpfs::calls(request, interrupt),
         (On::Core, _) => core::run(request, interrupt),
+        (On::Linux, "write" | "read" | "readonce" | "pft") => tmpfs::on_linux(request, interrupt),
         (On::Linux, _) => host::run(request, interrupt),
     }
 }

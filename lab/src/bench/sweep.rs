@@ -1,6 +1,8 @@
-//! Sizes of blocks, from the smallest to the largest.
+//! Sizes of blocks and numbers of CPUs, from the smallest to the largest, and what the
+//! runs are called.
 
 use super::request::Request;
+use crate::report::text::plural;
 
 const MIB: u64 = 1 << 20;
 
@@ -23,6 +25,24 @@ pub fn blocks(request: &Request) -> Result<Vec<u64>, String> {
     let mut blocks: Vec<u64> = powers.take_while(|block| *block < most).collect();
     blocks.push(most);
     Ok(blocks)
+}
+
+/// Numbers of CPUs from one to as many as are asked for: powers of two, and the last.
+pub fn cpu_counts(request: &Request) -> Vec<usize> {
+    let most = request.cpus.max(1);
+    let powers = std::iter::successors(Some(1), |cpus| Some(2 * cpus));
+    let mut counts: Vec<usize> = powers.take_while(|cpus| *cpus < most).collect();
+    counts.push(most);
+    counts
+}
+
+/// `writes, 2 CPUs, a file for each`.
+pub fn title(what: &str, cpus: usize, shared: bool) -> String {
+    let files = match shared {
+        true => "one file",
+        false => "a file for each",
+    };
+    format!("{what}, {}, {files}", plural(cpus, "CPU", "CPUs"))
 }
 
 /// `512 B`, `4 KiB`, `1 MiB`.

@@ -34,11 +34,11 @@ use zero::Task;
 const BUILD: &str = "kernel-build.vellum";
 const SERVER: &str = "snapshot-server.vellum";
 
-/// Part of the kernel build that a quick reproduction replays: a second.
+/// Part of the kernel build that a quick reproduction replays: a quarter of a second.
 const QUICK_BUILD: Selection = Selection {
     root: None,
     from_us: 40_000_000,
-    to_us: 41_000_000,
+    to_us: 40_250_000,
 };
 
 /// Part of the snapshot server that it replays: half a second.

@@ -211,3 +211,47 @@ fn lat_mmap_names_the_file_system_and_what_it_took_off() {
     assert!(facts[0].contains("The file is on "), "{facts:?}");
     assert!(facts[1].starts_with("Taken off: "), "{facts:?}");
 }
+
+#[test]
+fn writes_reads_and_first_stores_of_the_host_have_the_rows_of_the_core() {
+    let small = [
+        "--size",
+        "mebibytes=1",
+        "--size",
+        "least=65536",
+        "--size",
+        "most=131072",
+    ];
+    let names = |value: &Value, run: usize| -> Vec<String> {
+        let figures = list(&value["runs"][run]["figures"]).iter();
+        figures
+            .map(|figure| figure["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    for name in ["write", "read"] {
+        let all = [&[name, "--variant", "all", "--cpus", "2"], &small[..]].concat();
+        let Some(host) = on_linux(&all) else { return };
+        let core = measured(&all);
+        assert_eq!(titles(&host), titles(&core));
+        has_figures(&host, 2);
+        for run in 0..4 {
+            let (mut host, mut core) = (names(&host, run), names(&core, run));
+            // One CPU cuts the files of all.
+            core.retain(|name| name != "truncate, elapsed");
+            host.sort_unstable();
+            core.sort_unstable();
+            assert_eq!(host, core, "{name}");
+        }
+    }
+    let small = ["--size", "pages=64", "--size", "rounds=2", "--cpus", "2"];
+    let all = [&["pft", "--variant", "all"], &small[..]].concat();
+    let (host, core) = (on_linux(&all).expect("no mount is needed"), measured(&all));
+    assert_eq!(titles(&host), titles(&core));
+    has_figures(&host, 2);
+    assert_eq!(figure(&host, 0, "fault")["units"], 128.0);
+    assert_eq!(figure(&host, 3, "fault, elapsed")["units"], 256.0);
+    let small = ["--size", "mebibytes=1", "--size", "rounds=2"];
+    let once = on_linux(&[&["readonce"], &small[..]].concat()).expect("no mount is needed");
+    has_figures(&once, 2);
+    assert_eq!(figure(&once, 0, "read once")["units"], 2.0);
+}

@@ -230,7 +230,10 @@ fn source_2_has_the_tables_of_2014_and_each_patch() {
         assert!(patches.contains(&Value::from(what)), "{patches:?}");
     }
     let shares: Vec<String> = rows(2).iter().map(published).collect();
-    assert_eq!(shares, ["1.48 to 0.0002 %", "3.03 to 0.06 %", "1.27 to 0.5 %"]);
+    assert_eq!(
+        shares,
+        ["1.48 to 0.0002 %", "3.03 to 0.06 %", "1.27 to 0.5 %"]
+    );
     assert_eq!(rows(3).len(), 20);
     for line in ["TrimMean elapsed", "5154.1333", "Procs 16777K", "vanilla"] {
         assert!(printed.contains(line), "{line:?} in\n{printed}");

@@ -7,7 +7,7 @@ use super::script::{SETUP, Script, Timing, Writer};
 use crate::bench::Variant;
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
-use crate::bench::sweep::{blocks, size_name};
+use crate::bench::sweep::{self, blocks, cpu_counts, size_name};
 use crate::failure::Failure;
 use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
@@ -71,17 +71,6 @@ impl Sweep {
             writer.op(Op::Call(Call::NewFile { file }));
         }
         writer.cut(SETUP);
-    }
-
-    fn title(&self, what: &str) -> String {
-        format!(
-            "{what}, {}, {}",
-            plural(self.cpus, "CPU", "CPUs"),
-            match self.shared {
-                true => "one file",
-                false => "a file for each",
-            }
-        )
     }
 
     /// All CPUs do `call` on their bytes at once; one CPU does it in pieces.
@@ -194,11 +183,11 @@ fn sweep(
 ) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
     'all: for variant in &request.variants {
-        for cpus in run::cpu_counts(request) {
-            let sweep = Sweep::new(request, variant, cpus)?;
-            let title = sweep.title(what);
-            let script = script(&sweep);
-            let facts = sweep.facts();
+        for cpus in cpu_counts(request) {
+            let of = Sweep::new(request, variant, cpus)?;
+            let title = sweep::title(what, cpus, of.shared);
+            let script = script(&of);
+            let facts = of.facts();
             let plain = Machine::PLAIN;
             if run::add(
                 &mut findings,
@@ -222,7 +211,7 @@ pub fn readonce(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fa
     let mebibytes = request.sizes.get("mebibytes");
     let block = request.sizes.get("block");
     let mut findings = Findings::default();
-    for cpus in run::cpu_counts(request) {
+    for cpus in cpu_counts(request) {
         let mut writer = Writer::new(cpus);
         let phase = writer.phase("read once", "MiB", Timing::Slices);
         for _ in 0..request.sizes.get("rounds") {

@@ -9,6 +9,7 @@ use super::run::{self, Machine};
 use super::script::{SETUP, Script, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
+use crate::bench::sweep::cpu_counts;
 use crate::failure::Failure;
 use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
@@ -27,7 +28,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let (pages, rounds) = (request.sizes.get("pages"), request.sizes.get("rounds"));
     let mut findings = Findings::default();
     'all: for variant in &request.variants {
-        for cpus in run::cpu_counts(request) {
+        for cpus in cpu_counts(request) {
             let threads = variant.name == "threads";
             let script = script(cpus, threads, pages, rounds);
             let title = match threads {

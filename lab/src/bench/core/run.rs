@@ -165,15 +165,6 @@ pub fn add_part(
     Ok(measured.interrupted)
 }
 
-/// Numbers of CPUs from one to as many as are asked for: powers of two, and the last.
-pub fn cpu_counts(request: &Request) -> Vec<usize> {
-    let most = request.cpus.max(1);
-    let powers = std::iter::successors(Some(1), |cpus| Some(2 * cpus));
-    let mut counts: Vec<usize> = powers.take_while(|cpus| *cpus < most).collect();
-    counts.push(most);
-    counts
-}
-
 /// A run without figures.
 pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> Run {
     facts.push(format!(

@@ -2,7 +2,7 @@
 
 use super::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost};
 use super::interleave::Interleaved;
-use super::{HostError, cpus, files, forkfault, kernbench, kernel_release, sdet};
+use super::{HostError, ONE_KERNEL, cpus, files, forkfault, kernbench, kernel_release, sdet};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::failure::Failure;
 use crate::report;
@@ -26,11 +26,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         arms: Arm::list(std::slice::from_ref(&kernel), &[]),
         ..Findings::default()
     };
-    findings.notes.push(
-        "On a host there is one kernel: A' is the same kernel again, in alternating order. \
-         What it differs by is what another kernel's figure must differ by to mean something."
-            .to_owned(),
-    );
+    findings.notes.push(ONE_KERNEL.to_owned());
     let done = match request.benchmark.name {
         "kernbench" => kernbench(request, interrupt, &mut findings),
         "sdet" => sdet(request, interrupt, &mut findings),

@@ -25,6 +25,11 @@ pub use error::HostError;
 pub use findings::run;
 pub use interleave::Interleaved;
 
+/// What every result on a host says.
+pub const ONE_KERNEL: &str = "On a host there is one kernel: A' is the same kernel again, in \
+     alternating order. What it differs by is what another kernel's figure must differ by to mean \
+     something.";
+
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

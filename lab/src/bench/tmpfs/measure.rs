@@ -4,19 +4,22 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::plan::{Step, Timed, Work};
-use super::sides::Side;
+use super::sides::{Side, Span};
 use crate::bench::request::Request;
 use crate::bench::{Figure, Input};
+use crate::compare::HostClock;
 use crate::compare::order::orders;
-use crate::compare::{Clock, HostClock};
 use crate::failure::Failure;
 use vellum_terminal::progress::{Interrupt, Progress};
+
+/// Nanoseconds of the pieces of a step, by side and pass: CPU time of all that work, and
+/// time elapsed.
+type Taken = [Vec<Vec<Vec<u64>>>; 2];
 
 /// Times of the steps that are timed.
 #[derive(Debug)]
 pub struct Times {
-    /// By step, side and pass: nanoseconds of each piece.
-    steps: Vec<(Step, Vec<Vec<Vec<u64>>>)>,
+    steps: Vec<(Step, Taken)>,
     /// Complete passes.
     pub passes: usize,
     /// Whether the user ended it early.
@@ -41,7 +44,7 @@ impl Times {
         let mut times = Self {
             steps: steps
                 .into_iter()
-                .map(|step| (step, vec![Vec::new(); sides.len()]))
+                .map(|step| (step, [(); 2].map(|()| vec![Vec::new(); sides.len()])))
                 .collect(),
             passes: 0,
             interrupted: false,
@@ -58,10 +61,13 @@ impl Times {
                 }
                 let seed = request.method.seed.wrapping_add((number as u64) << 16);
                 let orders = orders(step.pieces.len(), sides.len(), pass, seed);
-                let mut taken = vec![Vec::with_capacity(orders.len()); sides.len()];
+                let mut taken = [(); 2].map(|()| vec![Vec::new(); sides.len()]);
                 for (piece, order) in step.pieces.iter().zip(orders) {
                     for side in order {
-                        taken[side].push(timed(step.timed, piece, sides[side], &clock)?);
+                        let ns = timed(step.timed, piece, sides[side], &clock)?;
+                        for (taken, ns) in taken.iter_mut().zip(ns) {
+                            taken[side].push(ns);
+                        }
                     }
                 }
                 of_pass.push(taken);
@@ -69,8 +75,10 @@ impl Times {
             }
             if pass > 0 {
                 for ((_, times), taken) in times.steps.iter_mut().zip(of_pass) {
-                    for (side, taken) in times.iter_mut().zip(taken) {
-                        side.push(taken);
+                    for (times, taken) in times.iter_mut().zip(taken) {
+                        for (side, taken) in times.iter_mut().zip(taken) {
+                            side.push(taken);
+                        }
                     }
                 }
                 times.passes = pass;
@@ -81,68 +89,108 @@ impl Times {
 
     /// The figures.
     pub fn figures(&self, request: &Request) -> Vec<Figure> {
-        let timed = self
-            .steps
-            .iter()
-            .filter(|(step, _)| step.timed != Timed::Not);
-        let figure = |(step, times): &(Step, Vec<Vec<Vec<u64>>>)| {
+        let figure = |step: &Step, elapsed: bool, times: &Vec<Vec<Vec<u64>>>| {
+            let name = match elapsed && step.timed == Timed::Both {
+                true => format!("{}, elapsed", step.name),
+                false => step.name.clone(),
+            };
             let input = Input {
-                name: &step.name,
+                name: &name,
                 per: step.per,
                 units: step.units,
-                clock: match step.timed {
-                    Timed::Elapsed => "monotonic clock",
-                    _ => "thread CPU time",
+                clock: match elapsed {
+                    true => "monotonic clock",
+                    false => "thread CPU time",
                 },
                 times: times.clone(),
                 spread_units: None,
             };
             Figure::of(&input, &request.method)
         };
-        timed.map(figure).collect()
+        let mut figures = Vec::new();
+        for (step, [cpu, elapsed]) in self.by_name() {
+            if matches!(step.timed, Timed::Cpu | Timed::Both) {
+                figures.push(figure(&step, false, &cpu));
+            }
+            if matches!(step.timed, Timed::Elapsed | Timed::Both) {
+                figures.push(figure(&step, true, &elapsed));
+            }
+        }
+        figures
     }
 }
 
-/// Nanoseconds that a side needs for a piece, entries into a kernel taken off.
-fn timed(timed: Timed, piece: &[Work], side: &dyn Side, clock: &HostClock) -> Result<u64, Failure> {
-    let ns = match (timed, piece) {
-        (Timed::Elapsed, _) => elapsed(piece, side, clock)?,
-        (_, [work]) => {
-            let begun = clock.cpu_ns();
-            side.work(0, work)?;
-            clock.cpu_ns() - begun
+impl Times {
+    /// The steps that are timed; those of one name are one.
+    fn by_name(&self) -> Vec<(Step, Taken)> {
+        let mut named: Vec<(Step, Taken)> = Vec::new();
+        let timed = self.steps.iter();
+        for (step, taken) in timed.filter(|(step, _)| step.timed != Timed::Not) {
+            let same = named.iter_mut().find(|(other, _)| other.name == step.name);
+            let Some((whole, all)) = same else {
+                named.push((step.clone(), taken.clone()));
+                continue;
+            };
+            whole.units += step.units;
+            for (all, more) in all.iter_mut().zip(taken) {
+                for (all, more) in all.iter_mut().zip(more) {
+                    for (pass, more) in all.iter_mut().zip(more) {
+                        pass.extend(more);
+                    }
+                }
+            }
         }
-        (_, several) => unreachable!("{} CPUs have no CPU time together", several.len()),
-    };
-    // Of several CPUs each enters the kernel for itself, at the same time.
-    let entries = piece.iter().map(|work| side.entry_ns(work));
-    let entries = entries.fold(0.0, f64::max);
-    Ok((ns as f64 - entries).max(1.0) as u64)
+        named
+    }
 }
 
-/// Time from the beginning of the first CPU's work to the end of the last one's.
-fn elapsed(piece: &[Work], side: &dyn Side, clock: &HostClock) -> Result<u64, Failure> {
+/// Nanoseconds that a side needs for a piece, entries into a kernel taken off: CPU time of
+/// all that work, and time elapsed.
+fn timed(
+    timed: Timed,
+    piece: &[Work],
+    side: &dyn Side,
+    clock: &HostClock,
+) -> Result<[u64; 2], Failure> {
+    let spans = match (timed, piece) {
+        // On threads of their own even if it is one: so are those of several.
+        (Timed::Elapsed, _) | (_, [_, _, ..]) => at_once(piece, side, clock)?,
+        (_, works) => works
+            .iter()
+            .map(|work| side.timed(0, work, clock))
+            .collect::<Result<_, _>>()?,
+    };
+    let entries: Vec<f64> = piece.iter().map(|work| side.entry_ns(work)).collect();
+    let less = |ns: u64, entries: f64| (ns as f64 - entries).max(1.0) as u64;
+    let cpu = spans.iter().map(|span| span.cpu_ns).sum();
+    let begun = spans.iter().map(|span| span.begun).min().unwrap_or(0);
+    let ended = spans.iter().map(|span| span.ended).max().unwrap_or(0);
+    // Of several CPUs each enters the kernel for itself, at the same time.
+    let longest = entries.iter().copied().fold(0.0, f64::max);
+    Ok([
+        less(cpu, entries.iter().sum()),
+        less(ended - begun, longest),
+    ])
+}
+
+/// Has every CPU do its work at the same time.
+fn at_once(piece: &[Work], side: &dyn Side, clock: &HostClock) -> Result<Vec<Span>, Failure> {
     let barrier = Barrier::new(piece.len());
     let one = |(cpu, work): (usize, &Work)| {
         barrier.wait();
-        let begun = clock.wall_ns();
-        side.work(cpu, work)?;
-        Ok((begun, clock.wall_ns()))
+        side.timed(cpu, work, clock)
     };
-    let times: Result<Vec<(u64, u64)>, Failure> = thread::scope(|scope| {
+    thread::scope(|scope| {
+        let one = &one;
         let threads: Vec<_> = piece
             .iter()
             .enumerate()
-            .map(|one_work| scope.spawn(move || one(one_work)))
+            .map(|of_cpu| scope.spawn(move || one(of_cpu)))
             .collect();
         let ends = threads.into_iter().map(|thread| match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         });
         ends.collect()
-    });
-    let times = times?;
-    let begun = times.iter().map(|(begun, _)| *begun).min();
-    let ended = times.iter().map(|(_, ended)| *ended).max();
-    Ok(ended.unwrap_or(0) - begun.unwrap_or(0))
+    })
 }

@@ -1,7 +1,10 @@
-//! `tmpfs` and `tmpfs-calls`: files in memory on the core and on the host's kernel, in one
+//! Files and first stores on the host's kernel, in the calls that the core makes, and
+//! `tmpfs` and `tmpfs-calls`, which hold files in memory on both against each other in one
 //! run.
 
 mod measure;
+mod memory;
+mod on_linux;
 mod plan;
 mod reach;
 mod sides;
@@ -16,6 +19,7 @@ use crate::compare::{Arenas, Builder};
 use crate::failure::Failure;
 use crate::report::text::plural;
 use measure::Times;
+pub use on_linux::run as on_linux;
 use plan::{BLOCKS, Place, Step};
 use sides::{Copying, Core, Side, Tmpfs};
 use vellum_terminal::progress::Interrupt;
@@ -148,7 +152,7 @@ impl Beside<'_> {
             .map_err(HostError::into_failure)?;
         let measured = with_own_mounts(|directory| {
             let place = mount_tmpfs(directory, self.bytes + SPARE)?;
-            let tmpfs = Tmpfs::new(directory, trap, self.cpus)?;
+            let tmpfs = Tmpfs::new(directory, 0..plan::FILES, trap, self.cpus)?;
             let third = self.third.map(|(_, make)| make(self.cpus));
             let mut sides: Vec<&dyn Side> = vec![&ours, &tmpfs];
             sides.extend(third.as_deref());

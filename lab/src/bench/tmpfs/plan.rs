@@ -25,6 +25,12 @@ pub enum What {
     Cut,
     /// `mmap`, stores, `munmap`.
     Map,
+    /// Have the kernel forget the pages of a file that are in memory.
+    Forget,
+    /// First stores to private memory, one a page.
+    Touch,
+    /// `madvise` that gives that memory back.
+    Discard,
 }
 
 impl What {
@@ -35,6 +41,9 @@ impl What {
             What::Read => "reading",
             What::Cut => "truncating a file",
             What::Map => "mapping a file",
+            What::Forget => "dropping a file from the page cache",
+            What::Touch => "storing to memory",
+            What::Discard => "giving memory back",
         }
     }
 }
@@ -70,10 +79,12 @@ impl Work {
 /// With what a step is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timed {
-    /// CPU time of the one CPU that works.
+    /// CPU time of those that work.
     Cpu,
     /// Time from the first CPU's beginning to the last one's end.
     Elapsed,
+    /// Both, in figures of their own.
+    Both,
     /// It is not.
     Not,
 }
@@ -180,7 +191,7 @@ pub fn together_name(what: &str, block: u64, place: Place) -> String {
 }
 
 /// Truncates a file, not timed.
-fn cut(file: usize) -> Step {
+pub fn cut(file: usize) -> Step {
     Step {
         name: String::new(),
         per: "",

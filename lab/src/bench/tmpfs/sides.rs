@@ -2,6 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,19 @@ use crate::bench::core::lat_mmap as on_core;
 use crate::bench::host::forkfault::TrapCost;
 use crate::bench::host::{HostError, lat_mmap as on_host};
 use crate::bench::lat_mmap::Size;
+use crate::compare::{Clock, HostClock};
 use crate::failure::Failure;
+
+/// When something was done, by the clock of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// CPU time that it took.
+    pub cpu_ns: u64,
+    /// When it began.
+    pub begun: u64,
+    /// When it ended.
+    pub ended: u64,
+}
 
 /// One of what is compared, with files of its own.
 pub trait Side: Sync {
@@ -22,6 +36,20 @@ pub trait Side: Sync {
     /// # Errors
     /// It could not be done.
     fn work(&self, cpu: usize, work: &Work) -> Result<(), Failure>;
+
+    /// The same, timed.
+    ///
+    /// # Errors
+    /// It could not be done.
+    fn timed(&self, cpu: usize, work: &Work, clock: &HostClock) -> Result<Span, Failure> {
+        let (begun, cpu_begun) = (clock.wall_ns(), clock.cpu_ns());
+        self.work(cpu, work)?;
+        Ok(Span {
+            cpu_ns: clock.cpu_ns() - cpu_begun,
+            begun,
+            ended: clock.wall_ns(),
+        })
+    }
 
     /// Nanoseconds of `work` that go into entering a kernel.
     fn entry_ns(&self, _work: &Work) -> f64 {
@@ -113,21 +141,27 @@ impl Side for Core {
                 let found = maps.find(|(size, _)| size.bytes == bytes);
                 return found.map_or(Ok(()), |(_, ops)| self.run(cpu, ops));
             }
+            What::Forget | What::Touch | What::Discard => return Ok(()),
         };
         self.run(cpu, &[Op::Call(call)])
     }
 }
 
-/// A tmpfs of the host's kernel.
+/// Files of the host's kernel, on a tmpfs or elsewhere.
 pub struct Tmpfs {
-    files: [File; FILES],
+    files: Vec<File>,
     buffers: Buffers,
     trap: TrapCost,
 }
 
 impl Tmpfs {
-    /// Makes the files in `directory`.
-    pub fn new(directory: &Path, trap: TrapCost, cpus: usize) -> Result<Self, HostError> {
+    /// Makes the files `numbers` in `directory`.
+    pub fn new(
+        directory: &Path,
+        numbers: Range<usize>,
+        trap: TrapCost,
+        cpus: usize,
+    ) -> Result<Self, HostError> {
         let make = |number: usize| {
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create_new(true);
@@ -136,10 +170,23 @@ impl Tmpfs {
             options.open(&path).map_err(doing)
         };
         Ok(Self {
-            files: [make(0)?, make(1)?],
+            files: numbers.map(make).collect::<Result<_, _>>()?,
             buffers: Buffers::new(cpus),
             trap,
         })
+    }
+}
+
+impl Tmpfs {
+    /// The first `files` of the files, and the others, for a CPU each.
+    pub fn split(mut self, files: usize) -> (Self, Self) {
+        let others = self.files.split_off(files);
+        let with = |files: Vec<File>| Self {
+            buffers: Buffers::new(files.len()),
+            trap: self.trap,
+            files,
+        };
+        (with(self.files), with(others))
     }
 }
 
@@ -156,8 +203,10 @@ impl Side for Tmpfs {
                 .try_for_each(|(at, bytes)| file.read_exact_at(&mut buffer[..bytes], at)),
             What::Cut => file.set_len(0),
             What::Map => on_host::iteration(file, Size { bytes: work.bytes }),
+            What::Forget => forget(file),
+            What::Touch | What::Discard => Ok(()),
         };
-        let doing = HostError::io(format!("{} on a tmpfs of the host", work.what.name()));
+        let doing = HostError::io(format!("{} of the host", work.what.name()));
         done.map_err(|error| doing(error).into_failure())
     }
 
@@ -166,6 +215,7 @@ impl Side for Tmpfs {
             What::Write | What::Read => work.blocks().count(),
             What::Cut => 1,
             What::Map => 2,
+            What::Forget | What::Touch | What::Discard => 0,
         };
         // A fault that is answered at once is the trap; without one it stays in the time.
         let faults = match work.what {
@@ -173,6 +223,16 @@ impl Side for Tmpfs {
             _ => 0,
         };
         calls as f64 * self.trap.syscall_ns + faults as f64 * self.trap.fault_ns.unwrap_or(0.0)
+    }
+}
+
+/// Writes a file back, so that its pages are clean, and drops them from memory.
+fn forget(file: &File) -> std::io::Result<()> {
+    file.sync_all()?;
+    // SAFETY: takes integers.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
     }
 }
 
@@ -224,7 +284,7 @@ impl Side for Copying {
             match work.what {
                 What::Write => memory.copy_from_slice(black_box(&buffer[..bytes])),
                 What::Read => black_box(&mut buffer[..bytes]).copy_from_slice(memory),
-                What::Cut | What::Map => {}
+                _ => {}
             }
         }
         black_box(&mut *memory);

@@ -183,6 +183,10 @@ unsafe impl Platform for Machine {
     fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
         self.store.discard_pages(store, pages)
     }
+
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        self.store.find_page(store, index, stored)
+    }
 }
 
 impl Machine {

@@ -282,6 +282,15 @@ pub unsafe trait Platform: Sync {
         let _ = (store, pages);
         Err(IoError)
     }
+
+    /// If `stored`, the first page at or after `index` that the backing store has bytes
+    /// of; otherwise the first that it has none of, and that reads as zeroes. `None` if
+    /// there is no such page. Not called pinned. The default is for stores that have
+    /// bytes of every page.
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        let _ = store;
+        stored.then_some(index)
+    }
 }
 
 macro_rules! forward {
@@ -364,6 +373,9 @@ macro_rules! forward {
             }
             fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
                 (**self).discard_pages(store, pages)
+            }
+            fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+                (**self).find_page(store, index, stored)
             }
         }
     )* };

@@ -469,6 +469,17 @@ unsafe impl Platform for TestMachine {
         unwatched(|| self.store.lock().unwrap().retain(|key, _| !gone(key)));
         Ok(())
     }
+
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        self.check_unpinned();
+        let pages = self.store.lock().unwrap();
+        if !stored {
+            return (index..).find(|&index| !pages.contains_key(&(store, index)));
+        }
+        let of_store = pages.keys().filter(|(owner, _)| *owner == store);
+        let indices = of_store.map(|&(_, page)| page);
+        indices.filter(|page| *page >= index).min()
+    }
 }
 
 /// Numbers for tests: the same for the same seed, on every machine.

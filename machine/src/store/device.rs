@@ -386,6 +386,17 @@ impl BackingStore for DeviceStore {
         Ok(())
     }
 
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        let directory = self.directory();
+        directory.holes.find(store, index, stored, |pages| {
+            let blocks = directory.block_of.iter();
+            let written = blocks
+                .filter(|((owner, _), block)| *owner == store && self.device.is_written(**block));
+            let written = written.map(|((_, index), _)| *index);
+            written.filter(|index| pages.contains(index)).min()
+        })
+    }
+
     fn flush(&self) -> Result<(), IoError> {
         self.device.flush()
     }

@@ -44,6 +44,10 @@ pub trait BackingStore: Send + Sync {
     /// [`IoError`] if the store cannot.
     fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError>;
 
+    /// The first page at or after `index` that is not a discarded one, if `stored`; else
+    /// the first that is: it reads as zeroes.
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64>;
+
     /// Makes everything written survive a loss of power.
     ///
     /// # Errors

@@ -122,6 +122,19 @@ impl BackingStore for PatternStore {
         Ok(())
     }
 
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        let holes = self.holes.read().unwrap_or_else(PoisonError::into_inner);
+        holes.find(store, index, stored, |pages| {
+            let first = |shard: &Mutex<Shard>| {
+                let shard = lock(shard);
+                let written = shard.keys().filter(|(owner, _)| *owner == store);
+                let written = written.map(|(_, index)| *index);
+                written.filter(|index| pages.contains(index)).min()
+            };
+            self.shards.iter().filter_map(first).min()
+        })
+    }
+
     fn flush(&self) -> Result<(), IoError> {
         Ok(())
     }

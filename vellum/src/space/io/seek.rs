@@ -1,7 +1,7 @@
 //! Where the data is.
 
 use crate::ObjectId;
-use crate::object::Object;
+use crate::object::{Object, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -10,36 +10,58 @@ use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The first byte at or after `offset` that may be other than zero (`SEEK_DATA`): one
-    /// in a page that takes memory. All of a file is data, as its store may hold it.
+    /// in a page that takes memory, or that a file's store has bytes of
+    /// ([`Platform::find_page`]). Must not be called pinned.
     ///
     /// # Errors
     /// [`FileError::NoData`] if there is none, or `offset` is at the end or past it.
     pub fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
         self.seek(id, offset, |object, size| {
-            if object.is_file() {
-                return Ok(offset);
-            }
-            let _pin = self.pin();
-            let next = self.objects.radix(object).next(self.page_of(offset));
-            next.map(|(index, _)| self.bytes_in(index).max(offset))
+            let from = self.page_of(offset);
+            let cached = {
+                let _pin = self.pin();
+                self.objects.radix(object).next(from)
+            };
+            let cached = cached.map(|(index, _)| index);
+            let stored = match object.kind() {
+                ObjectKind::File { store } => self.memory.platform().find_page(store, from, true),
+                ObjectKind::SharedMemory => None,
+            };
+            let next = cached.into_iter().chain(stored).min();
+            next.map(|index| self.bytes_in(index).max(offset))
                 .filter(|&place| place < size)
                 .ok_or(FileError::NoData)
         })
     }
 
     /// The first byte at or after `offset` from which on everything up to the next data
-    /// is zero and takes no memory (`SEEK_HOLE`); the end if there is no such.
+    /// is zero, takes no memory, and is not in a file's store (`SEEK_HOLE`); the end if
+    /// there is no such. Must not be called pinned.
     ///
     /// # Errors
     /// [`FileError::NoData`] if `offset` is at the end or past it.
     pub fn seek_hole(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
         self.seek(id, offset, |object, size| {
-            if object.is_file() {
-                return Ok(size);
+            let end = self.page_of(size - 1) + 1;
+            let mut page = self.page_of(offset);
+            while page < end {
+                let hole = {
+                    let _pin = self.pin();
+                    self.objects.next_hole(object, page)
+                };
+                page = match object.kind() {
+                    ObjectKind::File { store } => {
+                        let platform = self.memory.platform();
+                        platform.find_page(store, hole, false).unwrap_or(end)
+                    }
+                    ObjectKind::SharedMemory => hole,
+                };
+                // What the store has not may be in memory only.
+                if page == hole {
+                    break;
+                }
             }
-            let _pin = self.pin();
-            let hole = self.objects.next_hole(object, self.page_of(offset));
-            Ok(self.bytes_in(hole).max(offset).min(size))
+            Ok(self.bytes_in(page.min(end)).max(offset).min(size))
         })
     }
 

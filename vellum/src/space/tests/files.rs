@@ -213,8 +213,12 @@ impl<F: Format> World<F> {
 
     fn seek(&self, rng: &mut Rng) -> String {
         let place = self.place(rng);
+        if self.is_file {
+            self.seek_in_file(place);
+            return format!("seek from {place}");
+        }
         let frame = self.frame();
-        let data = |place: u64| self.is_file || self.pages.contains(&(place / frame));
+        let data = |place: u64| self.pages.contains(&(place / frame));
         let find = |wanted: bool| {
             let mut at = place;
             while at < self.size() && data(at) != wanted {
@@ -228,6 +232,31 @@ impl<F: Format> World<F> {
         let wanted = Some(find(false)).filter(|_| !past);
         assert_eq!(self.vm.seek_hole(self.id, place).ok(), wanted, "at {place}");
         format!("seek from {place}")
+    }
+
+    /// What of a file is in memory shows reading ahead, which the model does not know:
+    /// between data there are zeroes, and between holes something is stored or was.
+    fn seek_in_file(&self, place: u64) {
+        let (data, hole) = (
+            self.vm.seek_data(self.id, place),
+            self.vm.seek_hole(self.id, place),
+        );
+        if place >= self.size() {
+            assert_eq!((data.ok(), hole.ok()), (None, None));
+            return;
+        }
+        let zero = |from: u64, to: u64| {
+            let bytes = &self.bytes[from as usize..to as usize];
+            bytes.iter().all(|byte| *byte == 0)
+        };
+        let begins = data.unwrap_or(self.size());
+        assert!(begins >= place && zero(place, begins), "{place}: {data:?}");
+        let hole = hole.expect("the end is one");
+        assert!(hole == place || begins == place, "{place}: one of them");
+        if hole < self.size() {
+            let ends = self.vm.seek_data(self.id, hole).unwrap_or(self.size());
+            assert!(ends > hole && zero(hole, ends), "{place}: {hole}, {ends}");
+        }
     }
 
     /// Everything that can be seen.
@@ -583,6 +612,39 @@ fn places_at_the_end_of_what_a_file_can_hold_are_refused_or_work() {
             world.finish();
         }
     });
+}
+
+/// What the store has, what is in memory only, and nothing else, is data.
+#[test]
+fn data_of_a_file_is_what_its_store_has_and_what_is_written_but_not_there_yet() {
+    const PAGE: u64 = 4096;
+    let world = world::<X86_64>(true, u64::MAX);
+    let (vm, id) = (&world.vm, world.id);
+    vm.set_size(id, 12 * PAGE).unwrap();
+    for page in [3, 4, 9] {
+        vm.write_at(id, page * PAGE, &[b"x"]).unwrap();
+    }
+    let expect = |from: u64, data: Option<u64>, hole: u64| {
+        assert_eq!(vm.seek_data(id, from).ok(), data, "from {from}");
+        assert_eq!(vm.seek_hole(id, from), Ok(hole), "from {from}");
+    };
+    for written_back in [false, true] {
+        if written_back {
+            vm.sync(id).unwrap();
+        }
+        expect(5, Some(3 * PAGE), 5);
+        expect(3 * PAGE + 1, Some(3 * PAGE + 1), 5 * PAGE);
+        expect(5 * PAGE, Some(9 * PAGE), 5 * PAGE);
+        expect(9 * PAGE, Some(9 * PAGE), 10 * PAGE);
+        expect(10 * PAGE, None, 10 * PAGE);
+    }
+    vm.write_at(id, 6 * PAGE, &[b"y"]).unwrap();
+    vm.punch_hole(id, 3 * PAGE, PAGE).unwrap();
+    expect(0, Some(4 * PAGE), 0);
+    expect(5 * PAGE, Some(6 * PAGE), 5 * PAGE);
+    vm.write_at(id, 11 * PAGE, &[b"z"]).unwrap();
+    expect(11 * PAGE + 9, Some(11 * PAGE + 9), 12 * PAGE);
+    world.finish();
 }
 
 #[test]

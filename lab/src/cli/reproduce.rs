@@ -19,6 +19,12 @@ Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-
 Source 1: page-table quicklists, R. Holt, August 2004, and the figures of 2007.
 Source 2: tmpfs, the page cache, the page allocator, M. Gorman, May 2014: loopdd, lat_mmap.
 
+Sections, for --only:
+  0  kernbench, March 2003; kernbench, March 2004; SDET, March 2003; SDET, March 2004; diffprofiles;
+     singletons; rmap-test
+  1  forkfault; the three problems; cost of a call; whole workloads; the host's kernel
+  2  loopdd; each patch alone; shares of a dd; lat_mmap; the host's kernel
+
 Each published table is printed with ours beside it. Where ours has the other sign, or is more than
 twice or less than half, the output says so; docs/reproductions.md explains it.
 

@@ -115,6 +115,11 @@ fn quick(source: &str) -> (String, Value) {
     assert!(failed.is_empty(), "{failed:#?}\n{}", text(&output.stderr));
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(report["schema"], "vellum-reproduce/1");
+    let help = vellum(&["reproduce", "--help"]);
+    let help = text(&help.stdout).replace("\n     ", " ");
+    for title in titles(&report) {
+        assert!(help.contains(title), "{title} in\n{help}");
+    }
     (printed, report)
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vellum::design::{Rmap, TableFormat};
-use vellum::rmap::{AnonVma, Family, ReverseMap};
-use vellum::table::{Aarch64_16K, Format, X86_64};
+use vellum::rmap::{AnonVma, Chains, Family, ReverseMap};
+use vellum::table::{Aarch64_16K, Format, X86_64, X86Pae};
 use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
@@ -59,6 +59,8 @@ pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, Engi
         (format, Rmap::Family) => with_format!(format, F => new::<F, Family>),
         // What the published ia64 kernels had, with pages of their size.
         (TableFormat::Aarch64_16K, Rmap::AnonVma) => new::<Aarch64_16K, AnonVma>,
+        // The kernels that asked where page tables should live.
+        (TableFormat::X86Pae, Rmap::Chains) => new::<X86Pae, Chains>,
         (format, _) => return Err(no_instance(format)),
     };
     instance(machine(config, arena)?, design)
@@ -75,6 +77,7 @@ fn new<F: Format, R: ReverseMap>(
 fn no_instance(format: TableFormat) -> EngineError {
     let others = match format {
         TableFormat::Aarch64_16K => "rmap=family and rmap=anon_vma",
+        TableFormat::X86Pae => "rmap=family and rmap=chains",
         _ => "rmap=family",
     };
     EngineError::Design(format!(

@@ -3,16 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use vellum::rmap::ReverseMap;
-use vellum::table::Format;
+use vellum::table::{Format, Tables};
+use vellum_machine::Machine;
 
 use crate::core_engine::CoreEngine;
 
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     fn table_bytes(&self) -> u64 {
-        // The roots are not linked into anything; one a live space.
+        // Those that a live space has from its beginning are not counted as made.
         let stats = self.vm.stats();
         let linked = stats.events.tables_made - stats.events.tables_freed;
-        (linked + stats.memory.spaces.live) << F::FRAME_SHIFT
+        let roots = stats.memory.spaces.live * u64::from(Tables::<Machine, F>::ROOT_TABLES);
+        (linked + roots) << F::FRAME_SHIFT
     }
 
     /// Takes the present memory use for the peak, if it is.

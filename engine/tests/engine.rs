@@ -17,6 +17,8 @@ fn engines() -> Vec<Box<dyn Engine>> {
         "rmap=chains,direct=off",
         "rmap=partial",
         "rmap=chains,forkcopy=all",
+        "format=x86-pae",
+        "format=x86-pae,rmap=chains",
     ]
     .into_iter()
     .map(|design| {
@@ -103,6 +105,35 @@ fn private_pages_are_copied_on_write_and_all_memory_comes_back() {
         engine
             .audit()
             .unwrap_or_else(|error| panic!("{design}: {error}"));
+    }
+}
+
+/// Tables in use, in KiB, as engines report them.
+fn tables(engine: &dyn Engine) -> u64 {
+    let memory = engine.memory();
+    let found = memory.iter().find(|(name, ..)| *name == "page tables");
+    found.expect("there is such a row").1 >> 10
+}
+
+#[test]
+fn tables_that_spaces_have_from_their_beginning_are_reported() {
+    for (design, empty, one_page) in [("", 4, 16), ("format=x86-pae", 16, 20)] {
+        let config = Config {
+            design: design.to_string(),
+            cpus: 1,
+            nodes: 1,
+            ram_bytes: 64 << 20,
+        };
+        let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
+        let engine = engine.as_ref();
+        assert_eq!(tables(engine), 0);
+        let anonymous = map(A, 100, 1, Sharing::Private, Backing::Anonymous);
+        assert_eq!(run(engine, &[Op::Create { space: A }, anonymous]), []);
+        assert_eq!(tables(engine), empty, "{design}");
+        engine.store(0, A, 100 << 12, 1).unwrap();
+        assert_eq!(tables(engine), one_page, "{design}");
+        assert_eq!(run(engine, &[Op::Exit { space: A }]), []);
+        assert_eq!(tables(engine), 0, "{design}");
     }
 }
 

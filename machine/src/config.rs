@@ -68,11 +68,12 @@ impl MachineConfig {
         }
     }
 
-    /// The same with page tables that `walker` walks: frames of its size, and a
-    /// store with pages of that size, which are zero.
+    /// The same with page tables that `walker` walks: frames of its size, a store
+    /// with pages of that size, which are zero, and low memory for roots.
     pub fn with_walker(mut self, walker: &'static dyn Walker) -> MachineConfig {
         self.walker = walker;
         self.frame_shift = walker.frame_shift();
+        self.high_from = walker.roots_end();
         self.store = Arc::new(PatternStore::new(1 << self.frame_shift, |_, _| 0));
         self
     }

@@ -10,7 +10,7 @@ use vellum::addr::{Access, Pfn};
 use vellum::platform::Platform;
 use vellum_machine::mmu::{
     AARCH64_4K, AARCH64_16K, AARCH64_64K, Entry, FaultReason, Rights, SV39, SV48, Walker, X86_64,
-    X86_64_LA57,
+    X86_64_LA57, X86_PAE,
 };
 use vellum_machine::{Arena, Machine, MachineConfig};
 
@@ -146,12 +146,14 @@ fn address_sizes_are_those_of_the_architectures() {
         assert!(walker.is_canonical((1 << 48) - 1) && !walker.is_canonical(1 << 48));
         assert!(!walker.is_canonical(u64::MAX), "TTBR1 is not for programs");
     }
+    assert!(X86_PAE.is_canonical((1 << 32) - 1) && !X86_PAE.is_canonical(1 << 32));
     let root = |walker: &dyn Walker, address| walker.index(address, walker.root_level());
     assert_eq!(root(&AARCH64_4K, 0xff80_0000_0000), 511);
     assert_eq!(root(&AARCH64_16K, 0x8000_0000_0000), 1, "two entries");
     assert_eq!(root(&AARCH64_64K, 0xffff_ffff_ffff), 63, "64 entries");
     assert_eq!(root(&SV39, 0x3f_ffff_ffff), 255);
     assert_eq!(root(&X86_64_LA57, 0x00ff_ffff_ffff_ffff), 255);
+    assert_eq!(root(&X86_PAE, 0xffff_ffff), 3);
     assert_eq!(AARCH64_16K.coverage_shift(2), 25, "32 MiB a table");
     assert_eq!(AARCH64_64K.coverage_shift(2), 29, "512 MiB a table");
 }
@@ -163,6 +165,132 @@ fn x86_64_with_five_levels_reserves_ps_at_the_top() {
         assert!(matches!(X86_64_LA57.decode(7, level), Entry::Table { .. }));
     }
     assert!(matches!(X86_64_LA57.decode(0x87, 3), Entry::Leaf { .. }));
+}
+
+/// Intel's manual, volume 3A, table 4-8.
+#[test]
+fn x86_pae_has_nothing_in_the_root_but_frames() {
+    let found = X86_PAE.decode(0x1234_5001, 3);
+    let (table, rights) = (Pfn(0x12345), Rights::ALL);
+    assert_eq!(found, Entry::Table { table, rights });
+    assert_eq!(X86_PAE.decode(0x1234_5f18 | 1, 3), Entry::Reserved(0x100));
+    let ignored = 0xe18;
+    assert_eq!(
+        X86_PAE.decode(0x1234_5001 | ignored, 3),
+        found,
+        "PWT, PCD, AVL"
+    );
+    for bit in [1, 2, 5, 6, 7, 8, 44, 52, 62, 63] {
+        let entry = 0x1234_5001 | 1 << bit;
+        assert_eq!(X86_PAE.decode(entry, 3), Entry::Reserved(1 << bit), "{bit}");
+        assert_eq!(X86_PAE.decode(entry & !1, 3), Entry::Absent);
+    }
+    assert_eq!(X86_PAE.mark(0x1234_5001, 3, false), Ok(0x1234_5001));
+}
+
+/// Tables 4-9 to 4-11: R/W, U/S and XD below the root, leaves of 2 MiB at level 2.
+#[test]
+fn x86_pae_has_rights_and_marks_below_the_root() {
+    let bits = |rights: Rights| [rights.user, rights.read, rights.write, rights.execute];
+    let of = |entry: u64| match X86_PAE.decode(entry, 2) {
+        Entry::Table { rights, .. } => bits(rights),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(1), [false, true, false, true]);
+    assert_eq!(of(7), [true, true, true, true]);
+    assert_eq!(of(5 | 1 << 63), [true, true, false, false]);
+    let (frame, rights, dirty) = leaf(X86_PAE.decode(0x4060_0085 | 1 << 63, 2));
+    assert_eq!(
+        (frame, bits(rights), dirty),
+        (0x40600, [true, true, false, false], false)
+    );
+    assert_eq!(
+        leaf(X86_PAE.decode(0x4060_10c7, 2)).0,
+        0x40600,
+        "bit 12 is PAT"
+    );
+    assert_eq!(
+        X86_PAE.decode(0x4070_0087, 2),
+        Entry::Reserved(1 << 20),
+        "1 MiB"
+    );
+    assert_eq!(
+        leaf(X86_PAE.decode(0x4070_0087, 1)).0,
+        0x40700,
+        "PAT, not PS"
+    );
+    for bit in [44, 51, 52, 62] {
+        for level in [1, 2] {
+            assert_eq!(
+                X86_PAE.decode(7 | 1 << bit, level),
+                Entry::Reserved(1 << bit)
+            );
+        }
+    }
+    assert_eq!(X86_PAE.mark(7, 2, false), Ok(0x27));
+    assert_eq!(X86_PAE.mark(7, 1, true), Ok(0x67));
+}
+
+/// A walk takes the entries that were read when the root was loaded. Loading another
+/// root, and flushing the whole space, which is done by loading it again, read anew.
+#[test]
+fn an_entry_of_a_pae_root_is_read_only_when_the_root_is_loaded() {
+    let machine = machine(&X86_PAE);
+    let frames = [0x110, 0x111, 0x112, 0x113, 0x114, 0x115].map(Pfn);
+    for frame in frames {
+        for offset in (0..4096).step_by(8) {
+            common::word(&machine, frame, offset).store(0, Ordering::Relaxed);
+        }
+    }
+    let [root, first, second, table, page, other] = frames;
+    let set = |frame, index: usize, entry: u64| {
+        common::word(&machine, frame, index * 8).store(entry, Ordering::Relaxed);
+    };
+    let at = |frame: Pfn, bits: u64| u64::from(frame.0) << 12 | bits;
+    let address = 0x8060_7000;
+    set(root, 2, at(first, 1));
+    for directory in [first, second] {
+        set(directory, 3, at(table, 7));
+    }
+    set(table, 7, at(page, 7));
+    let cpu = mmu(&machine, 0);
+    cpu.store(SPACE, root, address, 5).unwrap();
+    assert_eq!(machine.ram_word(page, 0), Some(5));
+    let load = || {
+        cpu.load(SPACE, root, address + 4096)
+            .map_err(|fault| fault.reason)
+    };
+    let missing = |level| Err(FaultReason::NotPresent { level });
+    set(root, 2, 0);
+    set(table, 8, at(page, 7));
+    assert_eq!(load(), Ok(5), "the register leads to the directory");
+    set(table, 8, 0);
+    common::flush(&machine, 1, common::page(address + 4096), true);
+    assert_eq!(load(), missing(1), "flushes of pages leave the registers");
+    common::flush(&machine, 1, None, true);
+    assert_eq!(load(), missing(3));
+    set(root, 2, at(second, 1));
+    assert_eq!(load(), missing(3), "the empty entry is in a register");
+    assert_eq!(
+        cpu.load(SPACE, other, address)
+            .map_err(|fault| fault.reason),
+        missing(3)
+    );
+    assert_eq!(load(), missing(1), "the root was loaded again");
+    set(other, 3, at(first, 3));
+    let reserved = FaultReason::Reserved { level: 3, bits: 2 };
+    let refused = |root| cpu.load(SPACE, root, address).unwrap_err().reason;
+    assert_eq!(
+        refused(other),
+        reserved,
+        "an entry that the access does not use"
+    );
+    let frame = Pfn(0x10_0000);
+    assert_eq!(
+        refused(frame),
+        FaultReason::BadRoot { frame },
+        "beyond 4 GiB"
+    );
 }
 
 #[test]

@@ -138,11 +138,7 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         pages: common_pages(std::slice::from_ref(&args.design))?,
         idle_us: args.idle,
     };
-    let readings = match options.cpus > 1 || options.copies > 1 {
-        true => u64::from(options.copies) + 1,
-        false => 1,
-    };
-    let total = trace.header().events.saturating_mul(readings);
+    let total = (trace.header().events).saturating_mul(options.readings());
     let progress = RefCell::new(Progress::new(style, "preparing", total, "events"));
     let events = || trace.events().inspect(|_| progress.borrow_mut().advance(1));
     let workload = prepare_events(trace.header(), events, &options).blame_input()?;

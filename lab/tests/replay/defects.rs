@@ -71,8 +71,8 @@ unsafe impl Format for Defective {
     const LEVELS: u32 = X86_64::LEVELS;
     const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
     const USER_END: Vpn = X86_64::USER_END;
-    fn table_entry(table: Pfn) -> u64 {
-        X86_64::table_entry(table)
+    fn table_entry(table: Pfn, level: u32) -> u64 {
+        X86_64::table_entry(table, level)
     }
     fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
         X86_64::leaf(frame, level, prot, marks)

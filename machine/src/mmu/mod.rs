@@ -17,6 +17,7 @@ mod tlb;
 mod walk;
 mod walker;
 mod x86_64;
+mod x86_pae;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -29,6 +30,7 @@ pub use riscv::{RiscV, SV39, SV48};
 pub use tlb::TlbGeometry;
 pub use walker::{Entry, FaultReason, Rights, Walker};
 pub use x86_64::{X86, X86_64, X86_64_LA57};
+pub use x86_pae::{X86_PAE, X86Pae};
 
 use crate::lock::HostLock;
 use crate::machine::Machine;
@@ -38,9 +40,10 @@ use tlb::{Leaf, Tlb};
 use walk::Request;
 
 /// Every format that the MMU can walk.
-pub static WALKERS: [&dyn Walker; 7] = [
+pub static WALKERS: [&dyn Walker; 8] = [
     &X86_64,
     &X86_64_LA57,
+    &X86_PAE,
     &AARCH64_4K,
     &AARCH64_16K,
     &AARCH64_64K,
@@ -94,6 +97,9 @@ impl fmt::Display for MmuFault {
                     f,
                     "accessed or dirty bit not set in the entry at level {level}"
                 )
+            }
+            FaultReason::BadRoot { frame } => {
+                write!(f, "a root in frame {:#x} cannot be loaded", frame.0)
             }
             FaultReason::NonCanonical => f.write_str("not an address of the format"),
             FaultReason::Misaligned => f.write_str("not a multiple of 8"),

@@ -77,6 +77,14 @@ pub(super) struct Upper {
     pub rights: Rights,
 }
 
+/// The root that a CPU has loaded, if the format has registers for its entries.
+#[derive(Clone, Debug)]
+pub(super) struct LoadedRoot {
+    pub space: SpaceTag,
+    pub frame: Pfn,
+    pub entries: Vec<u64>,
+}
+
 /// The caches of one CPU. They take no memory until first used.
 #[derive(Default)]
 pub(crate) struct Tlb {
@@ -87,6 +95,9 @@ pub(crate) struct Tlb {
     upper: Vec<Vec<Option<Upper>>>,
     /// Valid leaves by `level - 1`.
     leaves_at: Vec<usize>,
+    /// Leaves when another is loaded, and when everything of its space is flushed:
+    /// that is done by loading it again.
+    pub(super) root: Option<LoadedRoot>,
     pub(super) stats: CpuStats,
 }
 
@@ -178,6 +189,12 @@ impl Tlb {
         entries[index] = Some(upper);
     }
 
+    /// The entries of this root, if it is the one loaded.
+    pub(super) fn loaded(&self, space: SpaceTag, root: Pfn) -> Option<&[u64]> {
+        let loaded = self.root.as_ref()?;
+        ((loaded.space, loaded.frame) == (space, root)).then_some(&loaded.entries)
+    }
+
     /// Forgets what `request` names. True if nothing at all is cached then.
     pub(crate) fn flush(&mut self, request: &Flush, walker: &dyn Walker) -> bool {
         let base = walker.frame_shift();
@@ -206,12 +223,17 @@ impl Tlb {
                 }
             }
         }
+        let loads_again = |root: &LoadedRoot| root.space == request.space;
+        if request.range.is_none() && self.root.as_ref().is_some_and(loads_again) {
+            self.root = None;
+        }
         self.is_empty()
     }
 
     fn is_empty(&self) -> bool {
         self.leaves_at.iter().all(|&count| count == 0)
             && self.upper.iter().flatten().all(Option::is_none)
+            && self.root.is_none()
     }
 
     fn drop_leaves(&mut self, goes: impl Fn(&Leaf) -> bool) -> u64 {

@@ -4,7 +4,7 @@ use vellum::addr::{Access, Pfn};
 use vellum::platform::SpaceTag;
 use vellum::sync::atomic::{AtomicU64, Ordering};
 
-use super::tlb::{Leaf, Tlb, Upper};
+use super::tlb::{Leaf, LoadedRoot, Tlb, Upper};
 use super::walker::{Entry, FaultReason, Rights};
 use crate::machine::Machine;
 
@@ -70,6 +70,9 @@ impl Machine {
         request: &Request,
         mark: bool,
     ) -> Result<Leaf, FaultReason> {
+        if mark && self.walker.root_registers() > 0 {
+            self.load_root(tlb, request)?;
+        }
         let mut walk = Walk {
             machine: self,
             request,
@@ -87,6 +90,36 @@ impl Machine {
                 return Ok(leaf);
             }
         }
+    }
+
+    /// Loads the root of `request`, unless it is loaded.
+    fn load_root(&self, tlb: &mut Tlb, request: &Request) -> Result<(), FaultReason> {
+        let (space, frame) = (request.space, request.root);
+        if tlb.loaded(space, frame).is_some() {
+            return Ok(());
+        }
+        if self.walker.roots_end().is_some_and(|end| frame >= end) {
+            return Err(FaultReason::BadRoot { frame });
+        }
+        let words = self.ram.words(frame);
+        let words = words.and_then(|words| words.get(..self.walker.root_registers()));
+        let words = words.ok_or(FaultReason::NoMemory { frame })?;
+        let entries: Vec<u64> = words
+            .iter()
+            .map(|word| word.load(Ordering::Acquire))
+            .collect();
+        let level = self.walker.root_level();
+        for &entry in &entries {
+            if let Entry::Reserved(bits) = self.walker.decode(entry, level) {
+                return Err(FaultReason::Reserved { level, bits });
+            }
+        }
+        tlb.root = Some(LoadedRoot {
+            space,
+            frame,
+            entries,
+        });
+        Ok(())
     }
 }
 
@@ -108,6 +141,19 @@ impl Walk<'_> {
     fn step(&mut self, tlb: &mut Tlb) -> Result<Option<Leaf>, FaultReason> {
         let (walker, level, frame) = (self.machine.walker, self.level, self.table);
         let index = walker.index(self.request.address, level);
+        if level == walker.root_level()
+            && let Some(entries) = tlb.loaded(self.request.space, self.request.root)
+        {
+            let entry = entries.get(index).copied().unwrap_or(0);
+            return match walker.decode(entry, level) {
+                Entry::Table { table, rights } => {
+                    (self.table, self.limits) = (table, self.limits & rights);
+                    self.level -= 1;
+                    Ok(None)
+                }
+                _ => Err(FaultReason::NotPresent { level }),
+            };
+        }
         let words = self.machine.ram.words(frame);
         let word = words
             .and_then(|words| words.get(index))

@@ -87,6 +87,11 @@ pub enum FaultReason {
         /// Level of the entry.
         level: u8,
     },
+    /// The root lies where no processor of the format can load it.
+    BadRoot {
+        /// Its frame.
+        frame: Pfn,
+    },
     /// The address is not one the format can translate.
     NonCanonical,
     /// The address is not a multiple of 8.
@@ -134,7 +139,19 @@ pub trait Walker: Send + Sync {
     /// Level of the root table; level 1 maps single pages.
     fn root_level(&self) -> u8;
 
-    /// Whether programs can have this address.
+    /// How many entries of a root are read when a processor loads it. Walks use what
+    /// was read then. None: walks read the root in memory.
+    fn root_registers(&self) -> usize {
+        0
+    }
+
+    /// The first frame in which a root cannot be loaded any more, if there is one.
+    fn roots_end(&self) -> Option<Pfn> {
+        None
+    }
+
+    /// Whether an address of this size can be translated: for programs, or, where the
+    /// format does not divide addresses, for the kernel.
     fn is_canonical(&self, address: u64) -> bool;
 
     /// Log2 of the bytes that one entry of a table at `level` covers.

@@ -16,35 +16,38 @@ use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
 use vellum::space::{Layers, MapRequest, Placement, Traits};
-use vellum::table::X86_64;
-use vellum::{Design, ObjectId, SpaceId, Vm, with_rmap};
+use vellum::table::Format;
+use vellum::{Design, ObjectId, SpaceId, Vm};
+use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
 
-use crate::support::{Rng, number, other_options};
+use crate::support::{Rng, number, other_options, variants_on_pae, with_instance};
 
 const CPUS: u16 = 3;
 /// Where checks run.
 const CPU: CpuId = CpuId(0);
 const FRAMES: u64 = 6000;
 const MOST_SPACES: usize = 8;
-/// Where regions are mapped: at borders of tables and away from them.
+/// Where regions are mapped: at borders of tables and away from them. The last of them,
+/// far away, is cut to what a format has.
 const AREAS: [u64; 4] = [480, 2040, (1 << 18) - 24, 1 << 27];
 const AREA: u64 = 64;
 
-type Manager<R> = Vm<Machine, X86_64, R>;
+type Manager<F, R> = Vm<Machine, F, R>;
 /// Handle of the space, and page.
 type Entry = (u32, u64);
 type Entries = BTreeSet<Entry>;
 
-struct World<R: ReverseMap> {
-    vm: Arc<Manager<R>>,
+struct World<F: Format, R: ReverseMap> {
+    vm: Arc<Manager<F, R>>,
     spaces: Vec<SpaceId>,
     objects: Vec<ObjectId>,
     rng: Rng,
 }
 
-fn manager<R: ReverseMap>(design: &str, arena: &Arc<Arena>) -> Manager<R> {
-    let mut config = MachineConfig::new(FRAMES * 4096);
+fn manager<F: Format, R: ReverseMap>(design: &str, arena: &Arc<Arena>) -> Manager<F, R> {
+    let walker = walker(F::NAME).unwrap();
+    let mut config = MachineConfig::new(FRAMES * 4096).with_walker(walker);
     config.cpus = usize::from(CPUS);
     config.store = Arc::new(PatternStore::new(4096, |store, page| store << 32 | page));
     let machine = Machine::new(config, Arc::clone(arena)).unwrap();
@@ -57,8 +60,8 @@ fn arena() -> Arc<Arena> {
     Arena::new(config.arena_bytes().unwrap()).unwrap()
 }
 
-impl<R: ReverseMap> World<R> {
-    fn new(vm: Manager<R>, seed: u64) -> Self {
+impl<F: Format, R: ReverseMap> World<F, R> {
+    fn new(vm: Manager<F, R>, seed: u64) -> Self {
         let vm = Arc::new(vm);
         let manager = Arc::clone(&vm);
         let _guard = manager.platform().enter(CPU);
@@ -114,7 +117,7 @@ impl<R: ReverseMap> World<R> {
         let mut met = Vec::new();
         let report = layers
             .rmap
-            .visit::<_, X86_64>(&env, &*self.vm, frame, &mut |slot| {
+            .visit::<_, F>(&env, &*self.vm, frame, &mut |slot| {
                 let verdict = verdict(met.len());
                 met.push((slot.space(), slot.page().0));
                 if verdict == Verdict::Unmapped {
@@ -146,7 +149,7 @@ impl<R: ReverseMap> World<R> {
         let mut met = Vec::new();
         let mut cleared = Vec::new();
         let rmap = layers.rmap;
-        let report = rmap.visit_run::<_, X86_64>(&env, &*self.vm, frames, &mut |frame, slot| {
+        let report = rmap.visit_run::<_, F>(&env, &*self.vm, frames, &mut |frame, slot| {
             let verdict = verdict(met.len());
             met.push((frame, (slot.space(), slot.page().0)));
             if verdict == Verdict::Unmapped {
@@ -300,7 +303,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn page(&mut self) -> u64 {
-        self.rng.pick(&AREAS) + self.rng.below(AREA)
+        self.rng.pick(&AREAS).min(F::USER_END.0 - 2 * AREA) + self.rng.below(AREA)
     }
 
     fn map(&mut self, cpu: CpuId, space: SpaceId) {
@@ -378,7 +381,7 @@ impl<R: ReverseMap> World<R> {
         }
     }
 
-    fn on<T>(&self, cpu: CpuId, work: impl FnOnce(&Manager<R>) -> T) -> T {
+    fn on<T>(&self, cpu: CpuId, work: impl FnOnce(&Manager<F, R>) -> T) -> T {
         let _guard = self.vm.platform().enter(cpu);
         work(&self.vm)
     }
@@ -434,8 +437,8 @@ impl<R: ReverseMap> World<R> {
     }
 }
 
-fn conforms<R: ReverseMap>(design: &str, seed: u64, arena: &Arc<Arena>) {
-    let mut world = World::new(manager::<R>(design, arena), seed);
+fn conforms<F: Format, R: ReverseMap>(design: &str, seed: u64, arena: &Arc<Arena>) {
+    let mut world = World::new(manager::<F, R>(design, arena), seed);
     if let Err(error) = world.run() {
         panic!("{design}, seed {seed} (VELLUM_SEED={seed} repeats it): {error}");
     }
@@ -448,11 +451,11 @@ fn visits_find_what_tables_hold() {
         Some(seed) => seed..seed + 1,
         None => 0..number("VELLUM_CASES").unwrap_or(5),
     };
-    for rmap in variants("rmap") {
+    for rmap in variants("rmap").into_iter().chain(variants_on_pae()) {
         for seed in seeds.clone() {
             let design = format!("{rmap},{}", other_options(seed as usize));
             let parsed = Design::parse(&design).unwrap();
-            with_rmap!(parsed.rmap, R => conforms::<R>(&design, seed, &arena));
+            with_instance!(parsed, F, R => conforms::<F, R>(&design, seed, &arena));
         }
     }
 }

@@ -10,6 +10,40 @@ use vellum::{SpaceId, Vm};
 use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, MmuFault};
 
+/// Evaluates an expression with `$F` and `$R` as the format and the reverse mapping of
+/// a design: one of those on x86-64 or x86-pae that the engines exist for.
+macro_rules! with_instance {
+    ($design:expr, $F:ident, $R:ident => $body:expr) => {{
+        use vellum::design::{Rmap, TableFormat};
+        match ($design.format, $design.rmap) {
+            (TableFormat::X86_64, rmap) => {
+                type $F = vellum::table::X86_64;
+                vellum::with_rmap!(rmap, $R => $body)
+            }
+            (TableFormat::X86Pae, Rmap::Family) => {
+                type $F = vellum::table::X86Pae;
+                type $R = vellum::rmap::Family;
+                $body
+            }
+            (TableFormat::X86Pae, Rmap::Chains) => {
+                type $F = vellum::table::X86Pae;
+                type $R = vellum::rmap::Chains;
+                $body
+            }
+            (format, rmap) => panic!("{format:?} is not tested with {rmap:?}"),
+        }
+    }};
+}
+pub(crate) use with_instance;
+
+/// The reverse mappings that [`with_instance`] has on x86-pae, with their options.
+pub fn variants_on_pae() -> impl Iterator<Item = String> {
+    let variants = vellum::design::variants("rmap").into_iter();
+    let exist =
+        variants.filter(|rmap| rmap.starts_with("rmap=family") || rmap.starts_with("rmap=chains"));
+    exist.map(|rmap| format!("format=x86-pae,{rmap}"))
+}
+
 /// Numbers that are the same for the same seed on every machine (SplitMix64).
 pub struct Rng(pub u64);
 

@@ -46,6 +46,8 @@ macro_rules! every_format {
             x86_64: X86_64 "x86-64";
             /// x86-64 with five levels.
             x86_64_la57: X86_64La57 "x86-64-la57";
+            /// 32-bit x86 with PAE.
+            x86_pae: X86Pae "x86-pae";
             /// AArch64 with pages of 4 KiB.
             aarch64_4k: Aarch64_4K "aarch64-4k";
             /// AArch64 with pages of 16 KiB.

@@ -10,7 +10,7 @@ use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
-use crate::table::{Chain, Format, Tables};
+use crate::table::{Format, Tables};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A space without regions and with one user.
@@ -44,7 +44,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.heap_end.store(0, Ordering::Relaxed);
         space.has_stack.store(0, Ordering::Relaxed);
         space.limits.set(super::Limits::default());
-        space.account.reset(1);
+        space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));
         space.generation.store(generation, Ordering::Release);
         Ok(self.live_at(handle.raw()))
     }
@@ -75,9 +75,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.root.store(Pfn::NONE.0, Ordering::Relaxed);
         let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
         space.generation.store(generation, Ordering::Release);
-        let root = Chain::of(&self.memory, root.0);
-        // SAFETY: the root is empty, and its space cannot be found any more.
-        unsafe { self.table_pages.retire(&self.memory, pin, root) };
+        // SAFETY: `make_space` made the root, whose space has no pages, cannot be found
+        // any more, and is loaded nowhere.
+        unsafe { Tables::<P, F>::retire_root(&self.memory, &*self.table_pages, pin, root) };
         self.spaces.retire(pin, Handle::from_raw(space.handle()));
     }
 }

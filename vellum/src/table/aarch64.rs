@@ -127,7 +127,7 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     const USER_END: Vpn = Vpn(1 << (ADDRESS_BITS - GRANULE));
 
     #[inline]
-    fn table_entry(table: Pfn) -> u64 {
+    fn table_entry(table: Pfn, _level: u32) -> u64 {
         u64::from(table.0) << GRANULE | VALID | TABLE_OR_PAGE | PRIVILEGED_NEVER_TABLE | MAPPED
     }
 

@@ -62,7 +62,7 @@ impl Marks {
 /// #   const LEVELS: u32 = X86_64::LEVELS;
 /// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
 /// #   const USER_END: Vpn = X86_64::USER_END;
-/// #   fn table_entry(table: Pfn) -> u64 { X86_64::table_entry(table) }
+/// #   fn table_entry(table: Pfn, level: u32) -> u64 { X86_64::table_entry(table, level) }
 /// #   fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 { X86_64::leaf(frame, level, prot, marks) }
 /// #   fn is_mapped(entry: u64) -> bool { X86_64::is_mapped(entry) }
 /// #   fn is_leaf(entry: u64, level: u32) -> bool { X86_64::is_leaf(entry, level) }
@@ -88,7 +88,7 @@ impl Marks {
 /// #   const LEVELS: u32 = X86_64::LEVELS;
 /// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
 /// #   const USER_END: Vpn = X86_64::USER_END;
-/// #   fn table_entry(table: Pfn) -> u64 { X86_64::table_entry(table) }
+/// #   fn table_entry(table: Pfn, level: u32) -> u64 { X86_64::table_entry(table, level) }
 /// #   fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 { X86_64::leaf(frame, level, prot, marks) }
 /// #   fn is_mapped(entry: u64) -> bool { X86_64::is_mapped(entry) }
 /// #   fn is_leaf(entry: u64, level: u32) -> bool { X86_64::is_leaf(entry, level) }
@@ -112,8 +112,14 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     /// First page beyond those a user space can map.
     const USER_END: Vpn;
 
-    /// An entry that leads to `table`.
-    fn table_entry(table: Pfn) -> u64;
+    /// Whether processors read the entries of a root when they load it, and not again
+    /// (the PDPTE registers of PAE). Those for pages of programs then lead to tables
+    /// from before the root is loaded until it is given up, and never change. Such a
+    /// format has three levels or more and no leaves in the root, or does not compile.
+    const FIXED_ROOT: bool = false;
+
+    /// An entry at `level` that leads to `table`.
+    fn table_entry(table: Pfn, level: u32) -> u64;
     /// A leaf at `level`; `frame` is aligned to the level's size.
     fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64;
     /// Whether the entry is a leaf or leads to a table.

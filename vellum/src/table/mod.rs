@@ -20,8 +20,10 @@ mod locked;
 mod pages;
 mod pte;
 mod riscv;
+mod root;
 mod walk;
 mod x86_64;
+mod x86_pae;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub use pte::PteRef;
 pub use riscv::{RiscV, Sv39, Sv48};
 pub use walk::{Span, Spans, Tables};
 pub use x86_64::{X86, X86_64, X86_64La57};
+pub use x86_pae::X86Pae;
 
 pub(crate) use locked::{LINE_ENTRIES, table_words};
 

@@ -79,7 +79,7 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
 
     #[inline]
-    fn table_entry(table: Pfn) -> u64 {
+    fn table_entry(table: Pfn, _level: u32) -> u64 {
         // U, A, D and the memory type are reserved here.
         u64::from(table.0) << FRAME_SHIFT | VALID | MAPPED
     }

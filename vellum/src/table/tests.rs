@@ -18,6 +18,7 @@ mod encoding;
 mod formats;
 mod gather;
 mod riscv;
+mod x86_pae;
 
 type Memory = PhysicalMemory<TestMachine>;
 type SpaceTables<'a> = Tables<'a, TestMachine, X86_64>;

@@ -46,29 +46,6 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
     }
 
-    /// Makes a root table.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`].
-    pub fn make_root(
-        memory: &PhysicalMemory<P>,
-        source: &dyn TablePages<P>,
-        pin: &Pin<'_>,
-        owner: u32,
-    ) -> Result<Pfn, OutOfMemory> {
-        let root = source.take(
-            memory,
-            pin,
-            Wanted {
-                site: Site::RootTable,
-                level: F::LEVELS,
-                entry: 0,
-            },
-        )?;
-        memory.frame(root).init_table(owner, F::LEVELS, Vpn(0), 0);
-        Ok(root)
-    }
-
     /// The leaf entry that covers `page`, or 0, and its level. Reads without
     /// locks, so the entry may change at once.
     #[inline]
@@ -237,7 +214,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         lowest: u32,
         leaf: u64,
     ) -> Result<u32, OutOfMemory> {
-        let mut entry = F::table_entry(self.make(page, lowest, leaf)?);
+        let mut entry = F::table_entry(self.make(page, lowest, leaf)?, lowest + 1);
         if lowest + 1 < top_level {
             entry = self.make_above(page, lowest, top_level, entry)?;
         }
@@ -266,7 +243,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         for level in lowest + 1..top_level {
             let made = self.make(page, level, entry);
             let table = made.inspect_err(|_| self.unmake(page, lowest, level, entry))?;
-            entry = F::table_entry(table);
+            entry = F::table_entry(table, level + 1);
         }
         Ok(entry)
     }
@@ -309,9 +286,10 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Unlinks `table` if it is empty and not kept ([`LockedTable::keep`]), and
-    /// each table above that becomes empty by it. The root stays. Nobody sees an
-    /// empty table linked, since whoever empties a table keeps its lock until
-    /// here, or comes back to it (invariant 5).
+    /// each table above that becomes empty by it. The root stays, with the
+    /// tables that it was made with. Nobody sees another empty table linked, since
+    /// whoever empties a table keeps its lock until here, or comes back to it
+    /// (invariant 5).
     #[inline]
     pub fn unlink_if_empty(&self, table: LockedTable<'a, F>, gather: &mut Gather<'_, P>) {
         self.unlink_up(table, None, gather);
@@ -326,7 +304,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         mut above: Option<LockedTable<'a, F>>,
         gather: &mut Gather<'_, P>,
     ) -> LockedTable<'a, F> {
-        while table.is_unused() && table.level() < F::LEVELS {
+        while table.is_unused() && table.level() < Self::KEPT_FROM {
             let parent = above.take().unwrap_or_else(|| self.lock_above(&table));
             let dead = Self::unlink(&table, &parent);
             table = parent;
@@ -409,7 +387,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                         let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
                         word.store(leaf, Ordering::Relaxed);
                     }
-                    F::table_entry(table)
+                    F::table_entry(table, level)
                 });
                 true
             });

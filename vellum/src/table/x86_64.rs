@@ -29,6 +29,9 @@ const MAPPED: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
 const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 
+/// What a table entry of long mode has and an entry of a PAE root must not have.
+pub(super) const RESERVED_IN_PDPTE: u64 = WRITE | USER | ACCESSED;
+
 const RIGHTS: u64 = PRESENT | WRITE | NO_EXECUTE | WRITE_THROUGH | CACHE_DISABLE;
 
 /// The rights and memory type of a leaf. The memory type uses PCD and PWT with
@@ -68,7 +71,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
 
     #[inline]
-    fn table_entry(table: Pfn) -> u64 {
+    fn table_entry(table: Pfn, _level: u32) -> u64 {
         u64::from(table.0) << 12 | PRESENT | WRITE | USER | ACCESSED | MAPPED
     }
 

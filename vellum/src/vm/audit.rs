@@ -9,7 +9,7 @@ use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
 use crate::space::Vm;
 use crate::sync::atomic::Ordering;
-use crate::table::{Format, table_words};
+use crate::table::{Format, Tables, table_words};
 
 /// What an audit counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -307,7 +307,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             u64::from(frame.live()),
             live,
         )?;
-        if live == 0 && level < F::LEVELS {
+        Self::audit_links(table, level, live)
+    }
+
+    /// Checks that a table with `live` entries is linked for a reason: it is not empty,
+    /// or belongs to the root, which has all the tables that it was made with.
+    fn audit_links(table: Pfn, level: u32, live: u64) -> Result<(), AuditFailure> {
+        let number = u64::from(table.0);
+        let made = u64::from(Tables::<P, F>::ROOT_TABLES - 1);
+        if level == F::LEVELS && live < made {
+            return wrong("a root has lost a table that it was made with", number);
+        }
+        if live == 0 && level < Tables::<P, F>::KEPT_FROM {
             return wrong("an empty page table was not freed", number);
         }
         Ok(())

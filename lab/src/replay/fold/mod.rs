@@ -15,23 +15,29 @@
 //!
 //! So nothing that was allowed is refused, and no page appears or disappears
 //! under a program's feet. First comes `relocate`: where the recorded layout
-//! is too wide, its parts are moved closer together.
+//! is too wide, its parts are moved closer together, if need be by a `plan`.
 
 mod layout;
+mod plan;
 mod relocate;
+mod spaces;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use vellum_engine::Pages;
 
 use layout::Layout;
 use relocate::Relocation;
+use spaces::{Begun, Spaces};
 use vellum_trace::{EventKind, Prot, TaskId};
 
+pub use plan::{Plan, Planner};
 pub use relocate::DoesNotFit;
 
-/// `CLONE_VM`: the child runs in its parent's space.
-const CLONE_VM: u64 = 0x100;
+/// In a space of fewer 4 KiB pages than this (64 GiB), parts are placed by a plan.
+const PLANNED: u64 = 1 << 24;
 
 /// Pages of the recorded address space, and their size.
 const RECORDED: Pages = Pages::X86_64;
@@ -41,7 +47,6 @@ const RECORDED: Pages = Pages::X86_64;
 struct Space {
     layout: Layout,
     relocation: Option<Relocation>,
-    users: u32,
 }
 
 /// The fold of one copy of a trace.
@@ -49,28 +54,50 @@ struct Space {
 pub struct Fold {
     /// Log2 of the 4 KiB pages in one of the engine's.
     shift: u32,
-    /// 4 KiB pages of an engine's space, where that is fewer than were recorded.
-    room: Option<u64>,
-    /// Space of each task.
-    tasks: Vec<Option<usize>>,
-    spaces: Vec<Space>,
-    /// Places in `spaces` that are free.
-    free: Vec<usize>,
+    room: Room,
+    spaces: Spaces<Space>,
+}
+
+/// What an engine's space has room for.
+#[derive(Clone, Debug)]
+enum Room {
+    /// All that a recorded one has.
+    Enough,
+    /// So many 4 KiB pages.
+    Pages(u64),
+    /// What there is a plan for.
+    Planned(Arc<Plan>),
+}
+
+/// 4 KiB pages of a space of `pages`, if these are fewer than were recorded.
+fn narrow(pages: Pages) -> Option<u64> {
+    let room = pages.user_end << pages.shift.saturating_sub(RECORDED.shift);
+    (room < RECORDED.user_end).then_some(room)
+}
+
+/// What has to read all events of a trace with `tasks` tasks before it is folded onto
+/// `pages`; `None` if there is room enough without a plan.
+pub fn planner(pages: Pages, tasks: usize) -> Option<Planner> {
+    let room = narrow(pages).filter(|&room| room < PLANNED)?;
+    Some(Planner::new(room, tasks))
 }
 
 impl Fold {
-    /// A fold onto `pages` for a trace with `tasks` tasks; `None` if the engine
-    /// has the pages of the recorded machine, and room for all of them.
-    pub fn new(pages: Pages, tasks: usize) -> Option<Fold> {
+    /// A fold onto `pages` for a trace with `tasks` tasks, by what [`planner`] found if
+    /// it was needed; `None` if the engine has the pages of the recorded machine, and
+    /// room for all of them.
+    pub fn new(pages: Pages, tasks: usize, plan: Option<&Arc<Plan>>) -> Option<Fold> {
         let shift = pages.shift.saturating_sub(RECORDED.shift);
-        let room = pages.user_end << shift;
-        let is_narrow = room < RECORDED.user_end;
+        let room = match (narrow(pages), plan) {
+            (None, _) => Room::Enough,
+            (Some(_), Some(plan)) => Room::Planned(Arc::clone(plan)),
+            (Some(room), None) => Room::Pages(room),
+        };
+        let is_narrow = !matches!(room, Room::Enough);
         (shift > 0 || is_narrow).then(|| Fold {
             shift,
-            room: is_narrow.then_some(room),
-            tasks: vec![None; tasks],
-            spaces: Vec::new(),
-            free: Vec::new(),
+            room,
+            spaces: Spaces::new(tasks),
         })
     }
 
@@ -94,98 +121,35 @@ impl Fold {
         kind: EventKind,
         out: &mut Vec<EventKind>,
     ) -> Result<(), DoesNotFit> {
-        let space = self.space_of(task);
-        match kind {
-            EventKind::Create { child, clone_flags } => {
-                if let Some(None) = self.tasks.get(child.0 as usize) {
-                    let place = self.create(space, clone_flags);
-                    self.tasks[child.0 as usize] = Some(place);
-                }
-                out.push(kind);
-            }
-            EventKind::Exec { .. } => {
-                self.leave(space);
-                let new = self.add(Space::new(self.room));
-                self.set(task, Some(new));
-                out.push(kind);
-            }
-            EventKind::Exit => {
-                self.leave(space);
-                self.set(task, None);
-                out.push(kind);
-            }
-            _ if self.room.is_some() => {
-                let mut moved = Vec::new();
-                let space = &mut self.spaces[space];
-                match &mut space.relocation {
-                    Some(relocation) => relocation.event(kind, &mut moved)?,
-                    None => moved.push(kind),
-                }
-                for kind in moved {
-                    fold(&mut space.layout, self.shift, kind, out);
-                }
-            }
-            _ => fold(&mut self.spaces[space].layout, self.shift, kind, out),
+        let room = &self.room;
+        let begin = |begun| Space::new(room, begun);
+        if self.spaces.follow(task, kind, begin) {
+            out.push(kind);
+            return Ok(());
+        }
+        let space = self.spaces.of(task, begin);
+        let Some(relocation) = &mut space.relocation else {
+            fold(&mut space.layout, self.shift, kind, out);
+            return Ok(());
+        };
+        let mut moved = Vec::new();
+        relocation.event(kind, &mut moved)?;
+        for kind in moved {
+            fold(&mut space.layout, self.shift, kind, out);
         }
         Ok(())
-    }
-
-    fn space_of(&mut self, task: TaskId) -> usize {
-        let known = self.tasks.get(task.0 as usize).copied().flatten();
-        known.unwrap_or_else(|| {
-            let place = self.add(Space::new(self.room));
-            self.set(task, Some(place));
-            place
-        })
-    }
-
-    fn set(&mut self, task: TaskId, space: Option<usize>) {
-        if let Some(entry) = self.tasks.get_mut(task.0 as usize) {
-            *entry = space;
-        }
-    }
-
-    fn create(&mut self, parent: usize, clone_flags: u64) -> usize {
-        if clone_flags & CLONE_VM != 0 {
-            self.spaces[parent].users += 1;
-            return parent;
-        }
-        let copy = Space {
-            users: 1,
-            ..self.spaces[parent].clone()
-        };
-        self.add(copy)
-    }
-
-    fn add(&mut self, space: Space) -> usize {
-        match self.free.pop() {
-            Some(place) => {
-                self.spaces[place] = space;
-                place
-            }
-            None => {
-                self.spaces.push(space);
-                self.spaces.len() - 1
-            }
-        }
-    }
-
-    fn leave(&mut self, place: usize) {
-        let space = &mut self.spaces[place];
-        space.users -= 1;
-        if space.users == 0 {
-            *space = Space::new(None);
-            self.free.push(place);
-        }
     }
 }
 
 impl Space {
-    fn new(room: Option<u64>) -> Space {
+    fn new(room: &Room, begun: Begun) -> Space {
         Space {
             layout: Layout::default(),
-            relocation: room.map(Relocation::new),
-            users: 1,
+            relocation: match room {
+                Room::Enough => None,
+                Room::Pages(pages) => Some(Relocation::new(*pages)),
+                Room::Planned(plan) => Some(plan.relocation(begun)),
+            },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Moving the parts of a recorded layout closer together, so that they fit a
 //! smaller address space.
 //!
-//! The recorded space is seen in chunks of 1 GiB. A chunk gets its place when
+//! The recorded space is seen in chunks of 1 GiB, or, if a plan was made for a very
+//! small space (`plan`), of 2 MiB that all have a place from the beginning. A chunk of
+//! 1 GiB gets its place when
 //! something in it is first mapped or touched: at the same distance from a
 //! neighbour that is near, else in the middle of the free places between the
 //! chunks below and above it. So the order of addresses stays, what adjoined
@@ -21,28 +23,47 @@ const CHUNK_SHIFT: u32 = 18;
 const NEAR: u64 = 32;
 const PAGE_SHIFT: u32 = 12;
 /// Pages of the recorded address space.
-const RECORDED_PAGES: u64 = super::RECORDED.user_end;
+pub(super) const RECORDED_PAGES: u64 = super::RECORDED.user_end;
 
 /// A recorded layout is too wide for the engine's address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error(
-    "the trace maps {:#x}..{:#x} in a space that does not fit {} GiB of addresses, however its \
-     parts are moved together; replay it with format=sv48, x86-64 or aarch64-4k, which have room \
-     for it",
-    start << PAGE_SHIFT, end << PAGE_SHIFT, places
-)]
-pub struct DoesNotFit {
-    /// First 4 KiB page of the range that found no room.
-    start: u64,
-    /// One past its last page.
-    end: u64,
-    /// Chunks that the space has.
-    places: u64,
+pub enum DoesNotFit {
+    /// A range found no room among the others.
+    #[error(
+        "the trace maps {:#x}..{:#x} in a space that does not fit {places} GiB of addresses, \
+         however its parts are moved together; replay it with format=sv48, x86-64 or \
+         aarch64-4k, which have room for it",
+        start << PAGE_SHIFT, end << PAGE_SHIFT
+    )]
+    Range {
+        /// First 4 KiB page of the range.
+        start: u64,
+        /// One past its last page.
+        end: u64,
+        /// Chunks that the space has.
+        places: u64,
+    },
+    /// A program uses more addresses than there are.
+    #[error(
+        "a program of the trace uses {megabytes} MiB of addresses in {parts} parts, which do \
+         not fit a space of {room} MiB; replay it with format=sv48, x86-64 or aarch64-4k, \
+         which have room for it"
+    )]
+    Program {
+        /// What it uses, in steps of 2 MiB.
+        megabytes: u64,
+        /// Parts that do not adjoin one another.
+        parts: usize,
+        /// MiB of the space.
+        room: u64,
+    },
 }
 
 /// Where the chunks of one space are.
 #[derive(Clone, Debug)]
 pub(super) struct Relocation {
+    /// Log2 of the 4 KiB pages of a chunk.
+    shift: u32,
     places: u64,
     /// New chunk by recorded chunk. Ascending in both.
     chunks: BTreeMap<u64, u64>,
@@ -52,8 +73,18 @@ impl Relocation {
     /// For a space with room for `pages` 4 KiB pages.
     pub(super) fn new(pages: u64) -> Relocation {
         Relocation {
+            shift: CHUNK_SHIFT,
             places: pages >> CHUNK_SHIFT,
             chunks: BTreeMap::new(),
+        }
+    }
+
+    /// With `places` places for chunks of `1 << shift` pages, those in `chunks` taken.
+    pub(super) fn planned(shift: u32, places: u64, chunks: Vec<(u64, u64)>) -> Relocation {
+        Relocation {
+            shift,
+            places,
+            chunks: BTreeMap::from_iter(chunks),
         }
     }
 
@@ -151,18 +182,18 @@ impl Relocation {
 
     /// The new address of `length` bytes at `address`, whose chunks get places
     /// if they have none. What is no address of a program stays as it is.
-    fn place(&mut self, address: u64, length: u64) -> Result<u64, DoesNotFit> {
+    pub(super) fn place(&mut self, address: u64, length: u64) -> Result<u64, DoesNotFit> {
         let end = address.saturating_add(length).div_ceil(1 << PAGE_SHIFT);
         if length == 0 || end > RECORDED_PAGES {
             return Ok(address);
         }
         let start = address >> PAGE_SHIFT;
-        let refusal = DoesNotFit {
+        let refusal = DoesNotFit::Range {
             start,
             end,
             places: self.places,
         };
-        let chunks = (start >> CHUNK_SHIFT)..=((end - 1) >> CHUNK_SHIFT);
+        let chunks = (start >> self.shift)..=((end - 1) >> self.shift);
         if chunks.end() - chunks.start() >= self.places {
             return Err(refusal);
         }
@@ -172,7 +203,7 @@ impl Relocation {
                 return Err(refusal);
             }
         }
-        Ok(moved(address, first))
+        Ok(self.moved(address, first))
     }
 
     /// The place of a chunk, given now if it has none.
@@ -203,7 +234,7 @@ impl Relocation {
     /// addresses and lengths. Elsewhere nothing is mapped.
     fn known(&self, address: u64, length: u64) -> Vec<(u64, u64)> {
         let end = address.saturating_add(length);
-        let chunk_bytes = 1u64 << (CHUNK_SHIFT + PAGE_SHIFT);
+        let chunk_bytes = 1u64 << (self.shift + PAGE_SHIFT);
         if length == 0 || end.div_ceil(1 << PAGE_SHIFT) > RECORDED_PAGES {
             return vec![(address, length)];
         }
@@ -214,7 +245,7 @@ impl Relocation {
         {
             let from = address.max(chunk * chunk_bytes);
             let to = end.min((chunk + 1) * chunk_bytes);
-            let new = moved(from, *place);
+            let new = self.moved(from, *place);
             match parts.last_mut() {
                 Some((start, length)) if *start + *length == new => *length += to - from,
                 _ => parts.push((new, to - from)),
@@ -222,12 +253,12 @@ impl Relocation {
         }
         parts
     }
-}
 
-/// `address` in the chunk at `place`.
-fn moved(address: u64, place: u64) -> u64 {
-    let within = (1 << (CHUNK_SHIFT + PAGE_SHIFT)) - 1;
-    place << (CHUNK_SHIFT + PAGE_SHIFT) | address & within
+    /// `address` in the chunk at `place`.
+    fn moved(&self, address: u64, place: u64) -> u64 {
+        let shift = self.shift + PAGE_SHIFT;
+        place << shift | address & ((1 << shift) - 1)
+    }
 }
 
 #[cfg(test)]

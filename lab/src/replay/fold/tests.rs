@@ -13,7 +13,7 @@ fn fold() -> Fold {
         shift: 14,
         user_end: 1 << 34,
     };
-    Fold::new(pages, 3).expect("the pages are others")
+    Fold::new(pages, 3, None).expect("the pages are others")
 }
 
 fn events(fold: &mut Fold, task: u32, kind: EventKind) -> Vec<EventKind> {
@@ -79,12 +79,12 @@ fn advise(start: u64, pages: u64, advice: u32) -> EventKind {
 
 #[test]
 fn the_recorded_pages_need_no_fold() {
-    assert!(Fold::new(Pages::X86_64, 1).is_none());
+    assert!(Fold::new(Pages::X86_64, 1, None).is_none());
     let wider = Pages {
         shift: 12,
         user_end: 1 << 44,
     };
-    assert!(Fold::new(wider, 1).is_none());
+    assert!(Fold::new(wider, 1, None).is_none());
 }
 
 #[test]

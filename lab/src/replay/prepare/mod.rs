@@ -17,10 +17,12 @@ mod tasks;
 mod together;
 mod translate;
 
+use std::sync::Arc;
+
 use thiserror::Error;
 use vellum_engine::Pages;
 
-use super::fold::DoesNotFit;
+use super::fold::{self, DoesNotFit, Plan};
 use super::workload::Workload;
 use merge::Merge;
 use survey::Survey;
@@ -67,6 +69,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// How often [`prepare`] reads the trace.
+    pub fn readings(&self) -> u64 {
+        let planned = fold::planner(self.pages, 0).is_some();
+        u64::from(self.copies) + u64::from(self.is_surveyed()) + u64::from(planned)
+    }
+
+    /// Whether the trace is read once for what several CPUs or copies have to know.
+    fn is_surveyed(&self) -> bool {
+        self.cpus > 1 || self.copies > 1
+    }
+}
+
 /// A trace could not be prepared.
 #[derive(Debug, Error)]
 pub enum PrepareError {
@@ -94,8 +109,8 @@ pub enum PrepareError {
     },
 }
 
-/// Prepares `trace`. It is read once for each copy, and once more if there are
-/// several copies or CPUs.
+/// Prepares `trace`. It is read once for each copy, once more if there are several
+/// copies or CPUs, and once more if the engine's address space is very small.
 ///
 /// # Errors
 /// The trace is damaged or an option is out of range.
@@ -117,17 +132,38 @@ where
     I: Iterator<Item = Result<Event, TraceError>>,
 {
     check(options)?;
-    let survey = match options.cpus > 1 || options.copies > 1 {
+    let survey = match options.is_surveyed() {
         true => Survey::of(header, events())?,
         false => Survey::skipped(),
     };
+    let plan = plan(header, &events, options.pages)?;
     let copies = (0..options.copies).map(|_| events()).collect();
     let mut merge = Merge::new(copies, header.duration_us, options.seed)?;
-    let mut translator = Translator::new(header, options, &survey);
+    let mut translator = Translator::new(header, options, &survey, plan.as_ref());
     while let Some(next) = merge.next()? {
         translator.event(&next)?;
     }
     Ok(translator.finish())
+}
+
+/// Reads the events once to plan where the parts of each program go, if `pages` are so
+/// few that this has to be known beforehand.
+fn plan<I>(
+    header: &Header,
+    events: impl Fn() -> I,
+    pages: Pages,
+) -> Result<Option<Arc<Plan>>, PrepareError>
+where
+    I: Iterator<Item = Result<Event, TraceError>>,
+{
+    let Some(mut planner) = fold::planner(pages, header.tasks.len()) else {
+        return Ok(None);
+    };
+    for event in events() {
+        let event = event?;
+        planner.event(event.task, event.kind);
+    }
+    Ok(Some(Arc::new(planner.finish()?)))
 }
 
 fn check(options: &Options) -> Result<(), PrepareError> {

@@ -11,17 +11,17 @@ use super::model::{Access, READ, WRITE, pristine};
 use super::ops::{Aim, Op, Place, What};
 use super::run::{PLATFORMS, arena, catch};
 use vellum::addr::{Prot, Vpn};
-use vellum::design::variants;
+use vellum::design::{TableFormat, variants};
 use vellum::frame::{FailAt, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::{Partial, ReverseMap};
 use vellum::space::{MapError, MapRequest, Placement};
-use vellum::table::X86_64;
-use vellum::{Design, Vm, with_rmap};
-use vellum_machine::mmu::X86_64 as X86_WALKER;
+use vellum::table::{Format, X86_64};
+use vellum::{Design, Vm};
+use vellum_machine::mmu::walker;
 use vellum_machine::{Arena, Machine, PatternStore};
 
-use crate::support::other_options;
+use crate::support::{other_options, variants_on_pae, with_instance};
 
 const RW: u8 = READ | WRITE;
 
@@ -78,7 +78,7 @@ const MEMORY: What = What::OpenMemory { pages: 30 };
 /// A name, what comes before, and the operation whose allocations fail.
 type Scenario = (&'static str, Vec<What>, What);
 
-fn scenarios() -> Vec<Scenario> {
+fn scenarios(far: u64) -> Vec<Scenario> {
     use Access::{Read, Write};
     use What::Create;
     let place = Place::At;
@@ -279,26 +279,14 @@ fn scenarios() -> Vec<Scenario> {
                 prot: 0,
             },
         ),
-        (
-            "a move across tables",
-            wide.clone(),
-            remap((1 << 27) - 3, 9, 9),
-        ),
-        (
-            "a move that grows",
-            wide.clone(),
-            remap((1 << 27) - 3, 9, 12),
-        ),
+        ("a move across tables", wide.clone(), remap(far - 3, 9, 9)),
+        ("a move that grows", wide.clone(), remap(far - 3, 9, 12)),
         (
             "a move of pages shared by fork",
             many_forks(wide.clone(), 2),
-            remap((1 << 27) - 3, 9, 9),
+            remap(far - 3, 9, 9),
         ),
-        (
-            "a move that shrinks",
-            wide.clone(),
-            remap((1 << 27) - 3, 9, 6),
-        ),
+        ("a move that shrinks", wide.clone(), remap(far - 3, 9, 6)),
         (
             "a move onto another region",
             wide.clone(),
@@ -406,9 +394,13 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<X86_64, R> {
+fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<F, R> {
     let store = Arc::new(PatternStore::new(4096, pristine));
-    let machine = Machine::new(PLATFORMS[0].config(&X86_WALKER, store), Arc::clone(arena)).unwrap();
+    let machine = Machine::new(
+        PLATFORMS[0].config(walker(F::NAME).unwrap(), store),
+        Arc::clone(arena),
+    )
+    .unwrap();
     let mut driver = Driver::new(Vm::new(machine, design).unwrap(), 3, true);
     driver.most = 12;
     driver
@@ -416,13 +408,13 @@ fn driver<R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<X86_64, R
 
 /// Has an allocation of the last operation fail, or none. Returns how many
 /// allocations there were at each site until then.
-fn fail_one<R: ReverseMap>(
+fn fail_one<F: Format, R: ReverseMap>(
     design: Design,
     arena: &Arc<Arena>,
     (_, before, last): &Scenario,
     failure: Option<FailAt>,
 ) -> Result<Vec<u64>, String> {
-    let mut driver = driver::<R>(design, arena);
+    let mut driver = driver::<F, R>(design, arena);
     driver.watches = false;
     let on = |cpu, what: &What| Op { cpu, what: *what };
     for (number, what) in before.iter().enumerate() {
@@ -472,11 +464,16 @@ fn every_allocation_may_fail() {
     for source in variants("ptepage") {
         designs.push(format!("rmap=partial,{source}"));
     }
+    designs.extend(variants_on_pae());
     for text in &designs {
         let design = Design::parse(text).unwrap();
-        for scenario in &scenarios() {
+        let far = match design.format {
+            TableFormat::X86Pae => 2 << 18,
+            _ => 1 << 27,
+        };
+        for scenario in &scenarios(far) {
             let run = |failure| {
-                let run = || with_rmap!(design.rmap, R => fail_one::<R>(design, &arena, scenario, failure));
+                let run = || with_instance!(design, F, R => fail_one::<F, R>(design, &arena, scenario, failure));
                 catch(run).map_err(|error| format!("{text}: {}: {failure:?}: {error}", scenario.0))
             };
             // Nothing fails at first: what the operation reaches can fail.
@@ -526,8 +523,11 @@ fn every_allocation_may_fail() {
 fn a_directory_that_cannot_grow_fails_one_mapping() {
     let arena = arena();
     let store = Arc::new(PatternStore::new(4096, pristine));
-    let machine =
-        Machine::new(PLATFORMS[0].config(&X86_WALKER, store), Arc::clone(&arena)).unwrap();
+    let machine = Machine::new(
+        PLATFORMS[0].config(walker(X86_64::NAME).unwrap(), store),
+        Arc::clone(&arena),
+    )
+    .unwrap();
     let vm = Vm::<Machine, X86_64, Partial>::new(machine, Design::default()).unwrap();
     vm.platform().run_on(CpuId(0), || {
         let space = vm.create_space().unwrap();

@@ -6,7 +6,7 @@
 //! `VELLUM_CASES` sets the number of cases, `VELLUM_SEED` the only case to
 //! run, `VELLUM_LENGTH` the operations of a case.
 
-use vellum::design::TableFormat;
+use vellum::design::{Rmap, TableFormat};
 
 use super::run::{run_cases, run_cases_of};
 use crate::support::number;
@@ -27,20 +27,26 @@ fn random_sequences_match_the_model() {
 }
 
 /// Fewer than on x86-64 with every design: what the formats share is tested there.
-fn random_sequences_of(format: TableFormat) {
+fn random_sequences_of(format: TableFormat, rmap: Rmap) {
     let length = number("VELLUM_LENGTH").unwrap_or(120) as usize;
     if let Some(seed) = number("VELLUM_SEED") {
-        run_cases_of(format, std::iter::once(seed), length);
+        run_cases_of(format, rmap, std::iter::once(seed), length);
         return;
     }
-    run_cases_of(format, 0..number("VELLUM_CASES").unwrap_or(20), length);
+    let cases = number("VELLUM_CASES").unwrap_or(20);
+    run_cases_of(format, rmap, 0..cases, length);
 }
 
 macro_rules! one_test_each {
     ($($(#[$about:meta])* $name:ident: $format:ident $value:literal;)*) => {
         mod random_sequences_match_the_model_on {
-            use super::{TableFormat, random_sequences_of};
-            $(#[test] fn $name() { random_sequences_of(TableFormat::$format); })*
+            use super::{Rmap, TableFormat, random_sequences_of};
+            $(#[test] fn $name() { random_sequences_of(TableFormat::$format, Rmap::Family); })*
+
+            #[test]
+            fn x86_pae_with_chains() {
+                random_sequences_of(TableFormat::X86Pae, Rmap::Chains);
+            }
         }
     };
 }

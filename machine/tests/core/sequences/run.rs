@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Once};
 use vellum::addr::Pfn;
 use vellum::design::{Rmap, TableFormat, variants};
 use vellum::platform::CpuId;
-use vellum::rmap::{Family, ReverseMap};
-use vellum::table::{Format, X86_64};
+use vellum::rmap::{Chains, Family, ReverseMap};
+use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, Vm, with_format, with_rmap};
 use vellum_machine::mmu::{Walker, X86_64 as X86_WALKER, walker};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
@@ -158,10 +158,11 @@ impl Case {
         Case::on(TableFormat::X86_64, design, round, seed, length)
     }
 
-    /// The case of a number on a format, with the default reverse-mapping design.
-    pub fn nth_of(format: TableFormat, seed: u64, length: usize) -> Case {
+    /// The case of a number on a format, with one reverse-mapping design.
+    pub fn nth_of(format: TableFormat, rmap: Rmap, seed: u64, length: usize) -> Case {
         let round = seed as usize;
-        let design = format!("{},{}", other_options(round), tables(seed));
+        let rmap = rmap.name();
+        let design = format!("rmap={rmap},{},{}", other_options(round), tables(seed));
         Case::on(format, design, round, seed, length)
     }
 
@@ -189,6 +190,9 @@ impl Case {
                 }
                 (format, Rmap::Family) => {
                     with_format!(format, F => self.run_on::<F, Family>(design, arena, &mut at))
+                }
+                (TableFormat::X86Pae, Rmap::Chains) => {
+                    self.run_on::<X86Pae, Chains>(design, arena, &mut at)
                 }
                 (format, rmap) => Err(format!("{format:?} is not tested with {rmap:?}")),
             }
@@ -293,13 +297,16 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
     run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena())
 }
 
-/// [`run_cases`] on a format, with the default reverse-mapping design.
-pub fn run_cases_of(format: TableFormat, seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
+/// [`run_cases`] on a format, with one reverse-mapping design.
+pub fn run_cases_of(
+    format: TableFormat,
+    rmap: Rmap,
+    seeds: impl Iterator<Item = u64>,
+    length: usize,
+) -> u32 {
     let arena = arena_for(walker(format.name()).expect("a walker"));
-    run_all(
-        seeds.map(|seed| (seed, Case::nth_of(format, seed, length))),
-        &arena,
-    )
+    let case = |seed| (seed, Case::nth_of(format, rmap, seed, length));
+    run_all(seeds.map(case), &arena)
 }
 
 fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> u32 {

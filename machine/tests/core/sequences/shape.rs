@@ -13,6 +13,8 @@ pub struct Shape {
     /// Log2 of the entries in a table.
     index_bits: u32,
     levels: u32,
+    /// The tables below the root are there from the beginning.
+    fixed_root: bool,
 }
 
 impl Shape {
@@ -22,6 +24,7 @@ impl Shape {
             page_shift: F::FRAME_SHIFT,
             index_bits: F::INDEX_BITS,
             levels: F::LEVELS,
+            fixed_root: F::FIXED_ROOT,
         }
     }
 
@@ -53,6 +56,11 @@ impl Shape {
     /// Bytes of the tables that lead to single pages, the root included.
     pub fn table_bytes(self, pages: impl Iterator<Item = u64>) -> u64 {
         let mut tables = std::collections::BTreeSet::from([(self.levels, 0)]);
+        if self.fixed_root {
+            let covered = self.table_pages(self.levels - 1);
+            let below = (0..self.user_end.div_ceil(covered)).map(|part| (self.levels - 1, part));
+            tables.extend(below);
+        }
         for page in pages {
             tables.extend((1..self.levels).map(|level| (level, page / self.table_pages(level))));
         }

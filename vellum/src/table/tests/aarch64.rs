@@ -26,18 +26,27 @@ fn leaf(prot: Prot, marks: Marks) -> u64 {
 #[test]
 fn a_table_entry_is_valid_and_never_executable_for_the_kernel() {
     let bits = 1 << 59 | 1 << 56 | 3;
-    assert_eq!(Aarch64_4K::table_entry(Pfn(0x12345)), bits | 0x1234_5000);
-    assert_eq!(Aarch64_16K::table_entry(Pfn(0x12345)), bits | 0x48d1_4000);
-    assert_eq!(Aarch64_64K::table_entry(Pfn(0x12345)), bits | 0x1_2345_0000);
+    assert_eq!(Aarch64_4K::table_entry(Pfn(0x12345), 2), bits | 0x1234_5000);
+    assert_eq!(
+        Aarch64_16K::table_entry(Pfn(0x12345), 2),
+        bits | 0x48d1_4000
+    );
+    assert_eq!(
+        Aarch64_64K::table_entry(Pfn(0x12345), 2),
+        bits | 0x1_2345_0000
+    );
     let last = Pfn(0xffff_fffe);
     assert_eq!(
-        Aarch64_64K::table_entry(last),
+        Aarch64_64K::table_entry(last, 2),
         bits | 0xffff_fffe_0000,
         "the highest frame fits below bit 48"
     );
-    assert_eq!(Aarch64_64K::frame(Aarch64_64K::table_entry(last), 2), last);
-    assert!(!Aarch64_4K::is_leaf(Aarch64_4K::table_entry(last), 2));
-    assert!(Aarch64_4K::is_mapped(Aarch64_4K::table_entry(Pfn(0))));
+    assert_eq!(
+        Aarch64_64K::frame(Aarch64_64K::table_entry(last, 2), 2),
+        last
+    );
+    assert!(!Aarch64_4K::is_leaf(Aarch64_4K::table_entry(last, 2), 2));
+    assert!(Aarch64_4K::is_mapped(Aarch64_4K::table_entry(Pfn(0), 2)));
 }
 
 #[test]

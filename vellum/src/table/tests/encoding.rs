@@ -11,8 +11,8 @@ const NX: u64 = 0x8000_0000_0000_0000;
 
 #[test]
 fn a_table_entry_is_present_writable_user_and_accessed() {
-    assert_eq!(X86_64::table_entry(Pfn(0x12345)), 0x1234_5227);
-    assert_eq!(X86_64::table_entry(Pfn(0xffff_fffe)), 0xfff_ffff_e227);
+    assert_eq!(X86_64::table_entry(Pfn(0x12345), 2), 0x1234_5227);
+    assert_eq!(X86_64::table_entry(Pfn(0xffff_fffe), 4), 0xfff_ffff_e227);
     assert!(X86_64::is_mapped(0x227) && !X86_64::is_leaf(0x227, 2));
     assert_eq!(X86_64::frame(0x1234_5227, 2), Pfn(0x12345));
 }
@@ -130,5 +130,5 @@ fn five_levels_add_nine_bits_and_change_no_entry() {
     assert_eq!((X86_64La57::LEVELS, X86_64La57::MAX_LEAF_LEVEL), (5, 3));
     let leaf = X86_64La57::leaf(Pfn(0x12345), 1, Prot::READ_WRITE, Marks::DIRTY);
     assert_eq!(leaf, NX | 0x1234_5267);
-    assert_eq!(X86_64La57::table_entry(Pfn(0x12345)), 0x1234_5227);
+    assert_eq!(X86_64La57::table_entry(Pfn(0x12345), 5), 0x1234_5227);
 }

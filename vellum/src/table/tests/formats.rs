@@ -20,6 +20,7 @@ macro_rules! tests_of {
 
 crate::every_format! { [tests_of] [
     tables_are_made_and_freed_from_the_leaf_to_the_root,
+    a_root_goes_as_it_was_made_and_whole,
     random_edits_match_a_map,
     leaves_stand_at_every_level_that_allows_them_and_split,
     edits_of_a_leaf_touch_nothing_else,
@@ -38,6 +39,11 @@ fn tables_of<'a, F: Format>(memory: &'a Memory, pin: &'a Pin<'_>) -> Of<'a, F> {
     let root = Of::<F>::make_root(memory, &Fresh, pin, 7).unwrap();
     // SAFETY: the root was made for the test, of this memory.
     unsafe { Tables::new(memory, &Fresh, pin, root, 7) }
+}
+
+/// Tables that a root has from the beginning.
+fn root_tables<F: Format>() -> u64 {
+    u64::from(Of::<F>::ROOT_TABLES)
 }
 
 fn leaf_of<F: Format>(frame: u32) -> u64 {
@@ -81,14 +87,11 @@ fn tables_are_made_and_freed_from_the_leaf_to_the_root<F: Format>() {
     let tables = tables_of::<F>(&memory, &pin);
     let last = F::USER_END.0 - 1;
     let entries = F::ENTRIES as u64;
-    assert_eq!(fill_of(&tables, 5, 1), F::LEVELS - 1);
+    let lower = Of::<F>::KEPT_FROM - 1;
+    assert_eq!(fill_of(&tables, 5, 1), lower);
     assert_eq!(fill_of(&tables, entries - 1, 2), 0, "the same table");
     assert_eq!(fill_of(&tables, entries, 3), 1, "the next one");
-    assert_eq!(
-        fill_of(&tables, last, 4),
-        F::LEVELS - 1,
-        "the last page there is"
-    );
+    assert_eq!(fill_of(&tables, last, 4), lower, "the last page there is");
     for (page, frame) in [(5, 1), (entries - 1, 2), (entries, 3), (last, 4)] {
         assert_eq!(tables.peek(Vpn(page)), (leaf_of::<F>(frame), 1));
     }
@@ -97,9 +100,30 @@ fn tables_are_made_and_freed_from_the_leaf_to_the_root<F: Format>() {
     assert_eq!((table.level(), table.live()), (1, 1));
     assert_eq!(table.page(F::ENTRIES - 1), Vpn(last));
     drop(table);
-    assert_eq!(used(&memory), 2 * u64::from(F::LEVELS));
+    assert_eq!(used(&memory), root_tables::<F>() + u64::from(2 * lower + 1));
     clear_of(&tables, &memory, &pin, everything::<F>());
-    assert_eq!(used(&memory), 1, "the root stays");
+    assert_eq!(used(&memory), root_tables::<F>(), "the root stays");
+}
+
+fn a_root_goes_as_it_was_made_and_whole<F: Format>() {
+    let memory = machine::<F>();
+    let pin = memory.pin();
+    let make = || Of::<F>::make_root(&memory, &Fresh, &pin, 7);
+    for after in 0..Of::<F>::ROOT_TABLES {
+        let site = Site::RootTable;
+        memory.inject(Some(FailAt { site, after }));
+        assert!(make().is_err());
+        assert_eq!(used(&memory), 0, "the allocation after {after} failed");
+    }
+    memory.inject(None);
+    let root = make().unwrap();
+    assert_eq!(used(&memory), root_tables::<F>());
+    assert_eq!(u64::from(memory.frame(root).live()) + 1, used(&memory));
+    // SAFETY: the root was made for the test, and nothing was mapped.
+    unsafe { Of::<F>::retire_root(&memory, &Fresh, &pin, root) };
+    assert_eq!(used(&memory), 0);
+    let words = table_words::<F, TestMachine>(&memory, root);
+    assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
 }
 
 /// Places around the borders of tables at each level.
@@ -136,14 +160,15 @@ fn random_edits_match_a_map<F: Format>() {
         let probe = bases[rng.below(bases.len())] + rng.below(560) as u64;
         let wanted = model.get(&probe).map_or(0, |&frame| leaf_of::<F>(frame));
         assert_eq!(tables.peek(Vpn(probe)).0, wanted);
-        let needed: BTreeSet<(u32, u64)> = (1..F::LEVELS)
+        let needed: BTreeSet<(u32, u64)> = (1..Of::<F>::KEPT_FROM)
             .flat_map(|level| {
                 model
                     .keys()
                     .map(move |page| (level, page / F::pages_at(level + 1)))
             })
             .collect();
-        assert_eq!(used(&memory), 1 + needed.len() as u64, "step {step}");
+        let needed = root_tables::<F>() + needed.len() as u64;
+        assert_eq!(used(&memory), needed, "step {step}");
     }
     let mut found = BTreeMap::new();
     for span in tables.spans(everything::<F>()) {
@@ -183,7 +208,7 @@ fn leaves_stand_at_every_level_that_allows_them_and_split<F: Format>() {
             assert_eq!(F::marks(entry), Marks::ACCESSED);
         }
         clear_of(&tables, &memory, &pin, everything::<F>());
-        assert_eq!(used(&memory), 1);
+        assert_eq!(used(&memory), root_tables::<F>());
     }
 }
 
@@ -227,8 +252,8 @@ fn edits_of_a_leaf_touch_nothing_else<F: Format>() {
             }
         }
     }
-    let table = F::table_entry(Pfn(0xabcdef));
     for level in 2..=F::LEVELS {
+        let table = F::table_entry(Pfn(0xabcdef), level);
         assert!(F::is_mapped(table) && !F::is_leaf(table, level));
         assert_eq!(F::frame(table, level), Pfn(0xabcdef));
     }
@@ -258,9 +283,9 @@ fn the_promises_of_the_trait_hold<F: Format>() {
     let rights = (0..=u8::MAX).map(Prot::from_bits);
     let rights: BTreeSet<u8> = rights.map(Prot::bits).collect();
     for frame in frames.map(Pfn) {
-        let entry = F::table_entry(frame);
-        assert_ne!(entry, 0);
         for level in 2..=F::LEVELS {
+            let entry = F::table_entry(frame, level);
+            assert_ne!(entry, 0);
             assert!(F::is_mapped(entry) && !F::is_leaf(entry, level));
             assert_eq!(F::frame(entry, level), frame);
         }

@@ -12,8 +12,8 @@ const FRAME: u64 = 0x48d_1400;
 
 #[test]
 fn a_table_entry_is_valid_and_has_no_rights_or_marks() {
-    assert_eq!(Sv39::table_entry(Pfn(0x12345)), FRAME | 0x101);
-    assert_eq!(Sv48::table_entry(Pfn(0xffff_fffe)), 0x3ff_ffff_f901);
+    assert_eq!(Sv39::table_entry(Pfn(0x12345), 2), FRAME | 0x101);
+    assert_eq!(Sv48::table_entry(Pfn(0xffff_fffe), 2), 0x3ff_ffff_f901);
     assert_eq!(Sv48::frame(0x3ff_ffff_f901, 3), Pfn(0xffff_fffe));
     assert!(Sv39::is_mapped(FRAME | 0x101) && !Sv39::is_leaf(FRAME | 0x101, 3));
 }

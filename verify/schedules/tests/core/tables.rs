@@ -1,12 +1,13 @@
 //! Page tables that are unlinked, listed and used anew beside walks, for every
-//! source of them (invariants 4 and 7).
+//! source of them (invariants 4 and 7); those of PAE under a root that stays as it is.
 
 use crate::world::{World, at, explore_one};
 use vellum::addr::Vpn;
 use vellum::design::variants;
 use vellum::platform::CpuId;
-use vellum::rmap::Partial;
+use vellum::rmap::{Chains, Family, Partial, ReverseMap};
 use vellum::space::Advice;
+use vellum::table::{Format, X86_64, X86Pae};
 
 const ZERO: CpuId = CpuId(0);
 /// Pages that one leaf table maps.
@@ -14,13 +15,22 @@ const TABLE: u64 = 512;
 const START: u64 = 8 * TABLE;
 
 /// Each source of page tables, with what changes how it works, under the
-/// schedules of `$body`.
+/// schedules of `$body`, on x86-64 and, fewer of them, on x86-pae.
 macro_rules! every_source {
     ($($name:ident: $count:expr => $body:ident;)*) => { $(
         #[test]
         fn $name() {
+            let bodies: [(&str, u64, fn(&str)); 3] = [
+                ("x86-64", $count, $body::<Partial, X86_64>),
+                ("x86-pae, family", $count / 4, $body::<Family, X86Pae>),
+                ("x86-pae, chains", $count / 4, $body::<Chains, X86Pae>),
+            ];
             for design in variants("ptepage") {
-                explore_one(&design.clone(), $count, move || $body(&design));
+                for (format, count, body) in bodies {
+                    let design = design.clone();
+                    let name = format!("{format}, {design}");
+                    explore_one(&name, count, move || body(&design));
+                }
             }
         }
     )* };
@@ -34,8 +44,8 @@ every_source! {
 /// Two CPUs make and drop the same tables, a third walks them with and without
 /// the hardware's help: all it ever sees is zeroes, through the zero page or
 /// through nothing.
-fn walk_and_unmap(design: &str) {
-    let world = World::<Partial>::new(3, 256, design);
+fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
+    let world = World::<R, F>::on(3, 256, design);
     let (space, zero_page) = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         world.anonymous(space, START, 3 * TABLE);
@@ -89,8 +99,8 @@ fn walk_and_unmap(design: &str) {
 }
 
 /// Children end on one CPU while others fault tables in and memory is given back.
-fn exit_and_fault(design: &str) {
-    let world = World::<Partial>::new(3, 400, design);
+fn exit_and_fault<R: ReverseMap, F: Format>(design: &str) {
+    let world = World::<R, F>::on(3, 400, design);
     let (parent, children) = world.alone(|| {
         let parent = world.vm.create_space().unwrap();
         world.anonymous(parent, START, 4 * TABLE);

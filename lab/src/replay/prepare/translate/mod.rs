@@ -10,6 +10,8 @@ mod family;
 mod faults;
 mod io;
 
+use std::sync::Arc;
+
 use vellum_engine::{FileSlot, Op, Prot, SpaceSlot};
 
 use super::balance::Balance;
@@ -22,7 +24,7 @@ use super::survey::Survey;
 use super::tasks::Task;
 use super::{Options, PrepareError};
 use crate::replay::explain::Expectation;
-use crate::replay::fold::Fold;
+use crate::replay::fold::{Fold, Plan};
 use crate::replay::repairs::Repairs;
 use crate::replay::workload::{Class, Workload};
 use vellum_trace::{EventKind, Header};
@@ -69,7 +71,12 @@ pub(super) struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
-    pub(super) fn new(header: &'a Header, options: &Options, survey: &Survey) -> Self {
+    pub(super) fn new(
+        header: &'a Header,
+        options: &Options,
+        survey: &Survey,
+        plan: Option<&Arc<Plan>>,
+    ) -> Self {
         let copies = options.copies as usize;
         Self {
             header,
@@ -87,7 +94,7 @@ impl<'a> Translator<'a> {
             origin: 0,
             copy: 0,
             folds: (0..copies)
-                .filter_map(|_| Fold::new(options.pages, header.tasks.len()))
+                .filter_map(|_| Fold::new(options.pages, header.tasks.len(), plan))
                 .collect(),
             folded: Vec::new(),
         }

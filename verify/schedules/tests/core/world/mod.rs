@@ -9,9 +9,9 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapRequest, Placement, SpaceId, Traits};
-use vellum::table::X86_64;
+use vellum::table::{Format, X86_64};
 use vellum::{Design, ObjectId, Vm};
-use vellum_machine::mmu::AccessError;
+use vellum_machine::mmu::{AccessError, walker};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
 use vellum_schedules::{Exploration, Preemption, SCHEDULER, Step, follow, undisturbed};
 
@@ -27,8 +27,8 @@ pub fn at(page: u64, word: u64) -> u64 {
     page << 12 | word << 3
 }
 
-pub struct World<R: ReverseMap> {
-    pub vm: Vm<Machine, X86_64, R>,
+pub struct World<R: ReverseMap, F: Format = X86_64> {
+    pub vm: Vm<Machine, F, R>,
     pub store: Arc<PatternStore>,
 }
 
@@ -54,8 +54,15 @@ fn arena(bytes: usize) -> Arc<Arena> {
 pub type Task<'a> = &'a (dyn Fn(CpuId) + Sync);
 
 impl<R: ReverseMap> World<R> {
-    /// `cpus` CPUs and `frames` frames under the scheduler.
+    /// `cpus` CPUs and `frames` frames under the scheduler, with tables of x86-64.
     pub fn new(cpus: usize, frames: u64, design: &str) -> Self {
+        World::on(cpus, frames, design)
+    }
+}
+
+impl<R: ReverseMap, F: Format> World<R, F> {
+    /// `cpus` CPUs and `frames` frames under the scheduler.
+    pub fn on(cpus: usize, frames: u64, design: &str) -> Self {
         let name = format!("rmap={},{},{design}", R::NAME, OPTIONS.get());
         let design = Design::parse(&name).unwrap();
         let store = Arc::new(PatternStore::new(4096, pristine));
@@ -63,7 +70,7 @@ impl<R: ReverseMap> World<R> {
             cpus,
             scheduler: Some(&SCHEDULER),
             store: store.clone(),
-            ..MachineConfig::new(frames * 4096)
+            ..MachineConfig::new(frames * 4096).with_walker(walker(F::NAME).unwrap())
         };
         let arena = arena(config.arena_bytes().unwrap());
         let machine = Machine::new(config, arena).unwrap();

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use vellum::ObjectId;
 use vellum::frame::{OutOfMemory, Request, Site};
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, FileError};
+use vellum::space::FaultError;
 use vellum::table::Format;
 
 use crate::core_engine::CoreEngine;
-use crate::execute::{DONE, Executed, fault_error, map_error};
+use crate::execute::{DONE, Executed, fault_error, file_error, map_error};
 use crate::op::{Call, FileSlot, OpError};
 
 /// The largest buffer.
@@ -19,16 +19,6 @@ const MOST_BLOCK: u64 = 1 << 28;
 thread_local! {
     /// Where data comes from and goes to, as in a program that uses one buffer.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-fn file_error(error: FileError) -> OpError {
-    match error {
-        FileError::NoObject | FileError::NoMount => OpError::BadFile,
-        FileError::TooLarge => OpError::Invalid,
-        FileError::NoData => OpError::PastEnd,
-        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
-        FileError::Io => OpError::Io,
-    }
 }
 
 /// Calls `each` with the buffer's first `block` bytes.

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use vellum::addr::{PageRange, Vpn};
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, MapError, MapRequest, Placement, Resolved, Source, Traits};
+use vellum::space::{
+    FaultError, FileError, MapError, MapRequest, Placement, Resolved, Source, Traits,
+};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
 
@@ -45,6 +47,16 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::PastEnd => OpError::PastEnd,
         FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
         FaultError::Io => OpError::Io,
+    }
+}
+
+pub(crate) fn file_error(error: FileError) -> OpError {
+    match error {
+        FileError::NoObject | FileError::NoMount => OpError::BadFile,
+        FileError::TooLarge => OpError::Invalid,
+        FileError::NoData => OpError::PastEnd,
+        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
+        FileError::Io => OpError::Io,
     }
 }
 
@@ -148,16 +160,20 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             Op::FileRead { file, page, pages } => {
                 self.vm
                     .read_pages(self.file(file)?, page, pages, |_, _| {})
-                    .map_err(fault_error)?;
+                    .map_err(file_error)?;
                 DONE
             }
             Op::FileWrite { file, page, pages } => {
-                let key = u64::from(file.0);
-                self.vm
-                    .write_pages(self.file(file)?, page, pages, |index, bytes| {
-                        bytes.fill(written_word(key, index));
-                    })
-                    .map_err(fault_error)?;
+                let (key, id) = (u64::from(file.0), self.file(file)?);
+                let mut written = 0;
+                while written < pages {
+                    written += self
+                        .vm
+                        .write_pages(id, page + written, pages - written, |index, bytes| {
+                            bytes.fill(written_word(key, index));
+                        })
+                        .map_err(file_error)?;
+                }
                 DONE
             }
             Op::Truncate { file, pages } => {

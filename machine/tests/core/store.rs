@@ -7,7 +7,7 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Chains, Partial, ReverseMap};
-use vellum::space::{FaultError, MapError, MapRequest, Placement};
+use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::store::Transfer;
@@ -89,7 +89,7 @@ fn failed_reads<R: ReverseMap>(design: &str) {
             assert_eq!(setup.cached(), 0, "the page is not kept half filled");
         }
         let read = setup.on(|| setup.vm.read_pages(setup.file, 2, 4, |_, _| {}));
-        assert_eq!(read, Err(FaultError::Io));
+        assert_eq!(read, Err(FileError::Io));
         assert_eq!(setup.cached(), 1, "the page before the bad one was read");
         assert_eq!(
             setup.access(4, Access::Read, 0),

@@ -36,6 +36,9 @@ pub struct Request {
     /// May use the reserve below the zones' minimum: for allocations that free
     /// memory in the end.
     pub urgent: bool,
+    /// For a page of a file that is written at once, so that it is newer than its store
+    /// (Linux's `__GFP_WRITE`): zones that limit such pages are asked last.
+    pub dirty: bool,
 }
 
 impl Request {
@@ -49,6 +52,7 @@ impl Request {
             zeroed: false,
             exact_node: false,
             urgent: false,
+            dirty: false,
         }
     }
 
@@ -87,6 +91,11 @@ impl Request {
             exact_node: true,
             ..self
         }
+    }
+
+    /// The same, for a page that is written at once if `dirty`.
+    pub const fn dirty(self, dirty: bool) -> Self {
+        Request { dirty, ..self }
     }
 
     /// The same, allowed to use the reserve.

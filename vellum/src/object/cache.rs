@@ -218,19 +218,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         (memory.frame(page).has(Flags::UPTODATE)).then_some(page)
     }
 
-    /// Asks the caches for the records of the cached pages at `range`, which the
-    /// caller is about to look up in turn: the waits for them overlap.
-    pub(crate) fn fetch_records<P: Platform>(
-        &self,
-        memory: &PhysicalMemory<P>,
-        _pin: &Pin<'_>,
-        object: &Object<S>,
-        range: core::ops::Range<u64>,
-    ) {
-        self.radix(object)
-            .each_in(range, |_, frame| bytes::prefetch(memory.frame(frame)));
-    }
-
     /// The page at `index` if it is cached, with a reference for the caller,
     /// in whatever state it is.
     #[inline]
@@ -391,7 +378,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         index: u64,
         page: Pfn,
     ) {
-        self.mark_clean(pin, object, index..index + 1);
+        self.mark_clean(memory, pin, object, index..index + 1);
         {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
             let removed = self.radix(object).remove(pin, index);

@@ -98,6 +98,7 @@
 mod cache;
 mod errors;
 mod lru;
+mod marks;
 mod mount;
 mod page_lock;
 mod radix;

@@ -107,15 +107,15 @@ impl RadixNode {
     }
 
     /// Marks the frames at `range`, which this node at height 1 holds, as newer than
-    /// their store, after what is new was stored to them. Returns how many were not
-    /// marked; writes nothing if all were.
-    pub(super) fn mark_dirty(&self, range: Range<u64>) -> u32 {
+    /// their store, after what is new was stored to them. Returns a bit, as
+    /// [`RadixNode::dirty`], for each that was not marked; writes nothing if all were.
+    pub(super) fn mark_dirty(&self, range: Range<u64>) -> u64 {
         self.dirty.mark_after_change(bits_of(&range))
     }
 
     /// Takes away the marks of the frames at `range`, which this node holds, before they
-    /// are copied. Returns how many were marked.
-    pub(super) fn mark_clean(&self, range: Range<u64>) -> u32 {
+    /// are copied. Returns a bit for each that was marked.
+    pub(super) fn mark_clean(&self, range: Range<u64>) -> u64 {
         self.dirty.take_before_copy(bits_of(&range))
     }
 

@@ -105,33 +105,13 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         run
     }
 
-    /// The first index in `range` whose page is marked as newer than its backing store.
-    pub(crate) fn next_marked(&self, object: &Object<S>, range: Range<u64>) -> Option<u64> {
-        let radix = self.radix(object);
-        let mut from = range.start;
-        loop {
-            let (index, _) = radix.next(from)?;
-            if index >= range.end {
-                return None;
-            }
-            let end = leaf_end(index);
-            let marks = radix.leaf(index).map_or(0, |leaf| leaf.dirty(index..end));
-            if marks != 0 {
-                let first = index - index % LEAF_PAGES;
-                let marked = first + u64::from(marks.trailing_zeros());
-                return (marked < range.end).then_some(marked);
-            }
-            from = end;
-        }
-    }
-
     /// The first index at or after `from` without a cached page.
     pub(crate) fn next_hole(&self, object: &Object<S>, from: u64) -> u64 {
         self.radix(object).next_hole(from)
     }
 
     /// Frames for up to `pages` pages that are about to be made, charged to the
-    /// object's mount, their bytes unspecified. At least one; the caller gives them to
+    /// object's mount, their bytes unspecified. They enter the cache as `new`. At least one; the caller gives them to
     /// [`Objects::insert_run`] or to [`Objects::drop_frames`].
     ///
     /// # Errors
@@ -142,14 +122,17 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         object: &Object<S>,
         pages: u64,
+        new: NewPages,
     ) -> Result<PageRun, CacheError> {
         let granted = self.charge(object, pages);
         if granted == 0 {
             return Err(CacheError::Full);
         }
         let mut run = PageRun::new();
+        let dirty = object.is_file() && new == NewPages::Written;
+        let request = Request::page(Site::CachePage).dirty(dirty);
         for _ in 0..granted {
-            match memory.alloc(pin, Request::page(Site::CachePage)) {
+            match memory.alloc(pin, request) {
                 Ok(frame) => run.push(frame),
                 Err(_) => break,
             }
@@ -220,6 +203,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         if inserted > 0 && dirty {
             object.dirty.fetch_add(inserted as u64, Ordering::Relaxed);
+            if memory.counts_dirty_pages() {
+                memory.count_dirty_pages(pin, frames[..inserted].iter().copied(), true);
+            }
         }
         let late = &frames[inserted..];
         for &page in late {
@@ -250,42 +236,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory.retire_pages(pin, gone);
     }
 
-    /// Marks the cached pages at `range`, which is one run, as newer than their backing
-    /// store, after bytes were stored to them. Writes nothing that is shared if all are
-    /// marked already.
-    pub(crate) fn mark_dirty(&self, _pin: &Pin<'_>, object: &Object<S>, range: Range<u64>) {
-        if let Some(leaf) = self.radix(object).leaf(range.start) {
-            let marked = leaf.mark_dirty(range);
-            if marked > 0 {
-                object.dirty.fetch_add(u64::from(marked), Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Takes away the marks of the pages at `range`, which is one run; what is then read
-    /// of them is at least as new. Returns whether any was marked.
-    pub(crate) fn mark_clean(&self, _pin: &Pin<'_>, object: &Object<S>, range: Range<u64>) -> bool {
-        if !object.is_file() {
-            return false;
-        }
-        let radix = self.radix(object);
-        let cleaned = radix
-            .leaf(range.start)
-            .map_or(0, |leaf| leaf.mark_clean(range));
-        if cleaned > 0 {
-            object
-                .dirty
-                .fetch_sub(u64::from(cleaned), Ordering::Relaxed);
-        }
-        cleaned > 0
-    }
-
-    /// Whether the cached page at `index` is marked as newer than its backing store.
-    pub(crate) fn is_marked_dirty(&self, object: &Object<S>, index: u64) -> bool {
-        let leaf = self.radix(object).leaf(index);
-        leaf.is_some_and(|leaf| leaf.dirty(index..index + 1) != 0)
-    }
-
     /// Takes `pages`, in the order of their places in `range`, which is one run, out of the
     /// cache. They are locked by the caller and mapped nowhere. Others there, which faults
     /// have made meanwhile, stay. The cache's references pass to the caller.
@@ -297,7 +247,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         range: Range<u64>,
         pages: &[Pfn],
     ) {
-        self.mark_clean(pin, object, range.clone());
+        self.mark_clean(memory, pin, object, range.clone());
         let mut gone = 0;
         {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);

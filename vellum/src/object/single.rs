@@ -96,7 +96,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(CacheError::Full);
         }
         let page = memory
-            .alloc(pin, Request::page(Site::CachePage))
+            .alloc(pin, Request::page(Site::CachePage).dirty(object.is_file()))
             .inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             self.drop_frames(memory, pin, object, &[page]);

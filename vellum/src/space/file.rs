@@ -4,20 +4,16 @@ use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
-use super::page::PageBytes;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{Flags, MappingsCounted, Request, Site};
-use crate::object::{CachedPage, INDEX_END, Inserted, Object, ObjectId, ObjectKind};
+use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::sync::{Pin, bytes};
+use crate::sync::bytes;
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
 const MAX_AROUND: usize = u64::BITS as usize;
-
-/// Pages whose records a read of several fetches at a time.
-const READ_BATCH: u64 = 16;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Which count a mapped page of an object belongs to.
@@ -334,27 +330,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A page of an object that is locked for nobody in particular and up to
-    /// date, with a reference. Sleeps and reads as needed. `overwrite`: the
-    /// caller replaces the whole content, so a new page is handed out
-    /// locked and not read (`true` in the answer).
-    pub(super) fn get_page(
-        &self,
-        handle: u32,
-        index: u64,
-        overwrite: bool,
-    ) -> Result<(Pfn, bool), FaultError> {
+    /// date, with a reference. Sleeps and reads as needed.
+    pub(super) fn get_page(&self, handle: u32, index: u64) -> Result<Pfn, FaultError> {
         loop {
             let found = {
                 let pin = self.pin();
                 self.objects.page(&self.memory, &pin, handle, index)?
             };
             match found {
-                CachedPage::Ready(frame) => return Ok((frame, false)),
+                CachedPage::Ready(frame) => return Ok(frame),
                 CachedPage::Made(frame) => {
                     self.note_inserted(&self.pin(), frame, Inserted::Cache);
-                    return Ok((frame, false));
+                    return Ok(frame);
                 }
-                CachedPage::Fill(frame) if overwrite => return Ok((frame, true)),
                 CachedPage::Fill(frame) => self.fill_page(frame)?,
                 CachedPage::Locked(frame) => self.wait_for_page(frame),
             }
@@ -387,120 +375,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Length of an object in pages.
     pub fn object_pages(&self, id: ObjectId) -> Option<u64> {
         Some(self.objects.find(id)?.pages())
-    }
-
-    /// Reads pages of an object through the page cache: calls `each` with the
-    /// index and bytes of each page in turn, pinned. Ends at the object's end;
-    /// returns how many pages were read.
-    ///
-    /// # Errors
-    /// [`FaultError`]; the pages before the failing one were read.
-    pub fn read_pages(
-        &self,
-        id: ObjectId,
-        first: u64,
-        pages: u64,
-        mut each: impl FnMut(u64, &PageBytes<'_, P>),
-    ) -> Result<u64, FaultError> {
-        let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
-        let end = first.saturating_add(pages).min(object.pages());
-        let mut index = first;
-        while index < end {
-            let batch = index..end.min(index + READ_BATCH);
-            let batch_end = batch.end;
-            index = self.read_ready(object, batch, &mut each);
-            if index < batch_end {
-                let (frame, _) = self.get_page(id.handle, index, false)?;
-                let pin = self.pin();
-                self.read_page(&pin, index, frame, &mut each);
-                self.memory.put(&pin, frame);
-                index += 1;
-            }
-        }
-        Ok(end.saturating_sub(first))
-    }
-
-    /// The part of [`Vm::read_pages`] that need not wait: as many of the pages at
-    /// `range` as are up to date, in turn. Returns the index after the last. Takes
-    /// no references: whatever becomes of a page, its frame is not used for anything
-    /// else while the CPU is pinned.
-    fn read_ready(
-        &self,
-        object: &Object<R::Object>,
-        range: core::ops::Range<u64>,
-        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
-    ) -> u64 {
-        let pin = self.pin();
-        if range.end - range.start > 1 {
-            self.objects
-                .fetch_records(&self.memory, &pin, object, range.clone());
-        }
-        for index in range.clone() {
-            let Some(frame) = self.objects.peek_ready(&self.memory, &pin, object, index) else {
-                return index;
-            };
-            self.read_page(&pin, index, frame, each);
-        }
-        range.end
-    }
-
-    /// Hands one page to the reader.
-    #[inline]
-    fn read_page(
-        &self,
-        pin: &Pin<'_>,
-        index: u64,
-        frame: Pfn,
-        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
-    ) {
-        each(index, &PageBytes::new(&self.memory, pin, frame));
-        self.note_touched(pin, frame);
-    }
-
-    /// Writes whole pages of an object through the page cache, extending it:
-    /// calls `each` with the index and bytes of each page in turn, pinned, to
-    /// fill the page.
-    ///
-    /// # Errors
-    /// [`FaultError`]; the pages before the failing one were written.
-    pub fn write_pages(
-        &self,
-        id: ObjectId,
-        first: u64,
-        pages: u64,
-        mut each: impl FnMut(u64, &PageBytes<'_, P>),
-    ) -> Result<(), FaultError> {
-        let object = self.objects.find(id).ok_or(FaultError::NoObject)?;
-        let end = first.saturating_add(pages);
-        if end > INDEX_END.min(self.pages_for(Self::MAX_SIZE)) {
-            return Err(FaultError::PastEnd);
-        }
-        self.with_object_held(object, || {
-            (first..end).try_for_each(|index| self.write_page_of(id, index, &mut each))
-        })
-    }
-
-    /// One page of [`Vm::write_pages`], the object's size locked.
-    fn write_page_of(
-        &self,
-        id: ObjectId,
-        index: u64,
-        each: &mut impl FnMut(u64, &PageBytes<'_, P>),
-    ) -> Result<(), FaultError> {
-        let (frame, is_new) = self.get_page(id.handle, index, true)?;
-        let pin = self.pin();
-        each(index, &PageBytes::new(&self.memory, &pin, frame));
-        let object = self.objects.get(id.handle);
-        if object.is_file() {
-            self.objects.mark_dirty(&pin, object, index..index + 1);
-        }
-        if is_new {
-            self.objects.filled(&self.memory, &pin, frame);
-            self.note_inserted(&pin, frame, Inserted::Cache);
-        }
-        let size = self.bytes_in(index + 1);
-        self.objects.extend_to(object, (size, index + 1));
-        self.memory.put(&pin, frame);
-        Ok(())
     }
 }

@@ -202,7 +202,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     self.wait_for_page(page);
                 }
                 NextPage::Page(index, page) => {
-                    self.objects.mark_dirty(&pin, object, index..index + 1);
+                    self.objects
+                        .mark_dirty(&self.memory, &pin, object, index..index + 1);
                     self.release_page(&pin, page);
                     range.start = index + 1;
                 }
@@ -293,7 +294,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.take_dirty_marks(&pin, page);
             let frame = self.memory.frame(page);
             let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
-            let written = self.objects.mark_clean(&pin, object, index..index + 1);
+            let written = self
+                .objects
+                .mark_clean(&self.memory, &pin, object, index..index + 1);
             if marked || written {
                 frame.set(Flags::WRITEBACK);
                 batch.push(index, page);
@@ -322,7 +325,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             // Whoever has pinned the page may go on writing to it.
             if written.is_err() || frame.counts().pins() > 0 {
-                self.objects.mark_dirty(&pin, object, index..index + 1);
+                self.objects
+                    .mark_dirty(&self.memory, &pin, object, index..index + 1);
             }
             match written {
                 Ok(()) => {

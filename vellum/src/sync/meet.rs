@@ -63,27 +63,27 @@ impl DirtyMarks {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Marks `bits`, after everything that the caller has changed there. Returns how many
-    /// were not marked; writes nothing if all were.
+    /// Marks `bits`, after everything that the caller has changed there. Returns those
+    /// that were not marked; writes nothing if all were.
     #[inline]
-    pub fn mark_after_change(&self, bits: u64) -> u32 {
+    pub fn mark_after_change(&self, bits: u64) -> u64 {
         fence(Ordering::SeqCst);
         if self.0.load(Ordering::Relaxed) & bits == bits {
             return 0;
         }
-        (bits & !self.0.fetch_or(bits, Ordering::AcqRel)).count_ones()
+        bits & !self.0.fetch_or(bits, Ordering::AcqRel)
     }
 
-    /// Takes the marks of `bits` away, before the caller copies what is there. Returns how
-    /// many there were.
+    /// Takes the marks of `bits` away, before the caller copies what is there. Returns those
+    /// there were.
     #[inline]
-    pub fn take_before_copy(&self, bits: u64) -> u32 {
+    pub fn take_before_copy(&self, bits: u64) -> u64 {
         if self.0.load(Ordering::Relaxed) & bits == 0 {
             return 0;
         }
         let taken = bits & self.0.fetch_and(!bits, Ordering::AcqRel);
         fence(Ordering::SeqCst);
-        taken.count_ones()
+        taken
     }
 }
 

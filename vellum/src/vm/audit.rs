@@ -381,15 +381,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Checks the objects; returns the frames in their caches.
     fn audit_objects(&self, report: &mut AuditReport) -> Result<u64, AuditFailure> {
         let mut result = Ok(());
-        let (mut objects, mut cached) = (0, 0);
+        let (mut objects, mut cached, mut dirty) = (0, 0, 0);
         self.objects.arena().each(|handle, object| {
             if result.is_ok() && object.users() > 0 {
                 objects += 1;
+                dirty += object.dirty();
                 result = self.audit_object(handle.raw()).map(|found| cached += found);
             }
         });
         result?;
         same("live objects", 0, report.objects, objects)?;
+        if let Some(counted) = self.memory.dirty_pages() {
+            same("dirty pages of zones", 0, counted, dirty)?;
+        }
         self.audit_mounts()?;
         Ok(cached)
     }

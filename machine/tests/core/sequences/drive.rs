@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vellum::addr::{self, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, Limits, MapError, Placement};
+use vellum::space::{FaultError, FileError, Limits, MapError, Placement};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
@@ -70,6 +70,14 @@ pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, Strin
         Err(FaultError::NoRegion) => Err(Some(Refusal::NoRegion)),
         Err(FaultError::Protection) => Err(Some(Refusal::Protection)),
         Err(FaultError::PastEnd) => Err(Some(Refusal::PastEnd)),
+        Err(other) => return Err(format!("unexpected refusal: {other}")),
+    })
+}
+
+pub fn file_answer<T>(result: Result<T, FileError>) -> Result<Answer<T>, String> {
+    Ok(match result {
+        Ok(value) => Ok(value),
+        Err(FileError::OutOfMemory) => Err(None),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -350,8 +358,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     bytes.write(16, &value.to_ne_bytes());
                     written.push(page);
                 });
-                let answer = fault_answer(result)?;
-                for &page in &written {
+                let answer = file_answer(result)?;
+                let end = index + answer.unwrap_or(0);
+                for &page in written.iter().filter(|&&page| page < end) {
                     let content = self.model.change(key, page);
                     *content = super::model::Content::of(value ^ page);
                     content.words.insert(2, value);
@@ -360,10 +369,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 match answer {
                     Err(None) => self.short(None)?,
-                    answer => {
-                        same(answer.map_err(|_| ()), Ok(()))?;
-                        same(written.len() as u64, pages)?;
-                    }
+                    Ok(count) if count < pages => self.short(None)?,
+                    answer => same(answer, Ok(pages))?,
                 }
             }
             What::Read { index, pages, .. } => self.read_object(key, index, pages)?,
@@ -416,7 +423,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
             });
         wrong?;
-        match fault_answer(result)? {
+        match file_answer(result)? {
             Err(None) => self.short(None),
             answer => {
                 let end = (index + pages).min(self.model.objects[&key].pages);

@@ -432,7 +432,14 @@ fn fail_one<F: Format, R: ReverseMap>(
     driver.watches = false;
     let counts = Site::ALL.iter().map(|&site| vm.memory().reached(site));
     let counts: Vec<u64> = counts.collect();
-    let failures = u32::from(failure.is_some());
+    // A frame that is missing within a run of pages only makes the run shorter.
+    let shortens = |plan: FailAt| plan.site == Site::CachePage && plan.after > 0;
+    let may_pass = matches!(last, What::Write { .. }) && failure.is_some_and(shortens);
+    let failures = if may_pass {
+        driver.shortages.min(1)
+    } else {
+        u32::from(failure.is_some())
+    };
     if driver.shortages != failures {
         return Err(format!("{} operations failed", driver.shortages));
     }

@@ -3,7 +3,8 @@
 //!
 //! The kernels of 2014 first marked a zone whenever it was found full, also when the
 //! cache had not been asked yet and on machines with one node (`zonecache=eager`); then
-//! only in a search that had asked it (`zonecache=lazy`). Linux forgot all marks after a
+//! only in a search that had asked it (`zonecache=lazy`), and not if it had frames but
+//! too many dirty pages for this request. Linux forgot all marks after a
 //! second; there is no clock here, and they are forgotten after [`LIFE`] searches that ask.
 
 use alloc::boxed::Box;
@@ -64,6 +65,12 @@ impl FullZones {
     pub(super) fn is_worth(&self, node: NodeId, place: usize) -> bool {
         let full = self.of(node).full.load(Ordering::Relaxed);
         place >= u64::BITS as usize || full >> place & 1 == 0
+    }
+
+    /// Whether a zone is marked for its dirty pages too, although it has frames for
+    /// others.
+    pub(super) fn marks_at_limit(&self) -> bool {
+        self.use_of == ZoneCache::Eager
     }
 
     /// A zone was found full, in a search that had `asked` or not.

@@ -12,6 +12,7 @@
 mod audit;
 mod blocks;
 mod buddy;
+mod dirty;
 mod full;
 mod list;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::platform::{NodeId, Platform, Zone};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 use blocks::BlockKinds;
 use buddy::TypedLists;
+use dirty::DirtyPages;
 use full::FullZones;
 use list::{List, Mobility};
 
@@ -64,6 +66,18 @@ pub(super) struct Linked {
     zones: Box<[LinkedZone]>,
     cpus: PerCpu<Box<[CpuLists]>>,
     full: FullZones,
+    dirty: DirtyPages,
+}
+
+/// How one pass over the zones is made.
+#[derive(Clone, Copy)]
+struct Pass {
+    /// The node whose order of zones it is.
+    node: NodeId,
+    /// Looks at zones that were found full, too.
+    all: bool,
+    /// Leaves out zones with as many dirty pages as they may have.
+    limited: bool,
 }
 
 /// The kind of page that a request is for.
@@ -129,6 +143,7 @@ impl<P: Platform> PhysicalMemory<P> {
             marks: design.mark_checks,
             cpus: PerCpu::new(self.platform.cpus(), |_| cpu_lists()),
             full: FullZones::new(design.zone_cache, self.platform.nodes()),
+            dirty: DirtyPages::new(zones.len(), self.platform.cpus()),
             zones,
         };
         self.linked = Some(Box::new(linked));
@@ -142,15 +157,22 @@ impl<P: Platform> PhysicalMemory<P> {
         request: &Request,
     ) -> Option<Pfn> {
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
-        self.search(linked, pin, request, (node, false))
-            .or_else(|| {
-                // All that the cache calls full is looked at again.
-                linked
-                    .full
-                    .is_asked()
-                    .then(|| self.search(linked, pin, request, (node, true)))
-                    .flatten()
-            })
+        let first = Pass {
+            node,
+            all: false,
+            limited: request.dirty,
+        };
+        // All that the cache calls full is looked at again; then it does not matter how
+        // much is dirty.
+        let again = Pass { all: true, ..first };
+        let last = Pass {
+            limited: false,
+            ..again
+        };
+        let (asked, limited) = (linked.full.is_asked(), request.dirty);
+        let passes = [(true, first), (asked, again), (limited, last)];
+        let mut passes = passes.iter().filter(|(wanted, _)| *wanted);
+        passes.find_map(|(_, pass)| self.search(linked, pin, request, *pass))
     }
 
     /// One pass over the zones (Linux's `get_page_from_freelist`).
@@ -159,7 +181,7 @@ impl<P: Platform> PhysicalMemory<P> {
         linked: &Linked,
         pin: &Pin<'_>,
         request: &Request,
-        (node, last): (NodeId, bool),
+        Pass { node, all, limited }: Pass,
     ) -> Option<Pfn> {
         let mut asks = false;
         let class = self.class_of(request);
@@ -177,14 +199,24 @@ impl<P: Platform> PhysicalMemory<P> {
             if !allowed {
                 continue;
             }
-            if self.may_take(linked, zone, request)
+            let limited = match linked.marks {
+                MarkChecks::Late => limited,
+                MarkChecks::Early => limited && self.is_dirtied(request),
+            };
+            if limited && linked.dirty.is_at_limit(number.into(), zone.info.total) {
+                // Not worth a mark, as others may have the zone's frames. But until 2014
+                // it was marked.
+                if !linked.full.marks_at_limit() {
+                    continue;
+                }
+            } else if self.may_take(linked, zone, request)
                 && let Some(pfn) = self.take_linked(linked, pin, number, request)
             {
                 self.note_linked(pin, zone, node);
                 return Some(pfn);
             }
             linked.full.mark(node, place, asks);
-            if !asks && !last && linked.full.is_asked() {
+            if !asks && !all && linked.full.is_asked() {
                 linked.full.begin(node);
                 asks = true;
             }
@@ -196,6 +228,12 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline(never)]
     fn class_of(&self, request: &Request) -> Zone {
         request.zone
+    }
+
+    /// Whether the page is written at once.
+    #[inline(never)]
+    fn is_dirtied(&self, request: &Request) -> bool {
+        request.dirty
     }
 
     /// Whether a zone has more frames than it has to keep from the request.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Design;
-use crate::design::variants;
+use crate::design::{ZoneCache, variants};
 
 /// Pages that may be moved, and nodes of the manager that may not.
 const SITES: [Site; 2] = [Site::AnonymousPage, Site::SlabFrame];
@@ -197,5 +197,70 @@ fn a_full_zone_is_used_again_when_it_has_room() {
             }
         }
         census(&memory);
+    }
+}
+
+/// Three nodes of one zone each. The first is full, and of the second as much is dirty as
+/// may be.
+fn one_full_and_one_dirty(design: &str) -> (Memory, Vec<Pfn>) {
+    let map = [0, 1, 2].map(|node| range(u32::from(node) * 1024, 1024, node, Zone::Low));
+    let memory = linked_on(design, TestMachine::new(&[0, 1, 2], &map));
+    let pin = memory.pin();
+    while memory.alloc(&pin, Request::page(SITE).exact()).is_ok() {}
+    let second = Request::page(SITE).on_node(NodeId(1)).exact();
+    let dirty: Vec<Pfn> = (0..300)
+        .filter_map(|_| memory.alloc(&pin, second).ok())
+        .collect();
+    assert_eq!(dirty.len(), 300, "{design}");
+    memory.count_dirty_pages(&pin, dirty.iter().copied(), true);
+    assert_eq!(memory.dirty_pages(), Some(300), "{design}");
+    drop(pin);
+    (memory, dirty)
+}
+
+fn node_of(memory: &Memory, request: Request) -> u32 {
+    let pin = memory.pin();
+    memory.alloc(&pin, request).expect("there is room").0 / 1024
+}
+
+/// The eager cache of full zones keeps others from a zone that has room for them, which
+/// patch 2 of the series of 2014 mended.
+#[test]
+fn dirty_pages_go_elsewhere_and_others_stay_unless_the_cache_is_eager() {
+    for design in designs() {
+        let (memory, dirty) = one_full_and_one_dirty(&design);
+        let page = Request::page(SITE);
+        assert_eq!(node_of(&memory, page), 1, "{design}: nothing is marked yet");
+        assert_eq!(node_of(&memory, page.dirty(true)), 2, "{design}");
+        let is_eager = Design::parse(&design).unwrap().zone_cache == ZoneCache::Eager;
+        let wanted = if is_eager { 2 } else { 1 };
+        assert_eq!(node_of(&memory, page), wanted, "{design}");
+        // What was written may be followed by more, as soon as no mark says otherwise.
+        memory.count_dirty_pages(&memory.pin(), dirty.into_iter(), false);
+        assert_eq!(memory.dirty_pages(), Some(0), "{design}");
+        let searches = if is_eager { 2000 } else { 1 };
+        let mut last = 2;
+        for _ in 0..searches {
+            let pin = memory.pin();
+            let pfn = memory.alloc(&pin, page.dirty(true)).unwrap();
+            last = pfn.0 / 1024;
+            memory.put(&pin, pfn);
+        }
+        assert_eq!(last, 1, "{design}");
+    }
+}
+
+#[test]
+fn a_page_is_had_although_every_zone_has_its_limit_of_dirty_pages() {
+    for design in designs() {
+        let (memory, _) = one_full_and_one_dirty(&design);
+        let third = Request::page(SITE).on_node(NodeId(2)).exact();
+        let pin = memory.pin();
+        for _ in 0..300 {
+            let pfn = memory.alloc(&pin, third.dirty(true)).unwrap();
+            memory.count_dirty_pages(&pin, [pfn].into_iter(), true);
+        }
+        let pfn = memory.alloc(&pin, Request::page(SITE).dirty(true)).unwrap();
+        assert_eq!(pfn.0 / 1024, 1, "{design}: the nearest that has room");
     }
 }

@@ -74,16 +74,20 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
         memory.inject(Some(FailAt { site, after }));
     };
     fail_after(3);
-    let run = objects.alloc_run(&memory, &pin, object, 10).unwrap();
+    let run = objects
+        .alloc_run(&memory, &pin, object, 10, NewPages::Written)
+        .unwrap();
     assert_eq!((run.frames().len(), used()), (3, 3));
     fail_after(0);
-    let none = objects.alloc_run(&memory, &pin, object, 10);
+    let none = objects.alloc_run(&memory, &pin, object, 10, NewPages::Written);
     assert!(matches!(none, Err(CacheError::OutOfMemory)));
     assert_eq!(used(), 3);
     memory.inject(None);
     objects.drop_frames(&memory, &pin, object, run.frames());
     assert_eq!(used(), 0);
-    let run = objects.alloc_run(&memory, &pin, object, 64).unwrap();
+    let run = objects
+        .alloc_run(&memory, &pin, object, 64, NewPages::Written)
+        .unwrap();
     assert_eq!((run.frames().len(), used()), (20, 20), "as many as it may");
 }
 

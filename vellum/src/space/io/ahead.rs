@@ -113,7 +113,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if pages > 1 {
             let pin = self.pin();
             let wanted = run_length(first, pages);
-            let run = self.objects.alloc_run(&self.memory, &pin, object, wanted)?;
+            let new = NewPages::ToFill;
+            let run = self
+                .objects
+                .alloc_run(&self.memory, &pin, object, wanted, new)?;
             let count = run.frames().len();
             frames[..count].copy_from_slice(run.frames());
             let run = NewRun {

@@ -25,6 +25,7 @@ mod read;
 mod resize;
 mod seek;
 mod tmpfs;
+mod whole;
 mod write;
 
 use core::ops::Range;

@@ -171,7 +171,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if put == 0 {
             // As it was.
         } else if object.is_file() {
-            self.objects.mark_dirty(pin, object, index..index + 1);
+            self.objects
+                .mark_dirty(&self.memory, pin, object, index..index + 1);
         } else {
             frame.set_if_clear(Flags::DIRTY);
         }

@@ -214,7 +214,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Has a page of a file read from its store, if nobody has done so meanwhile.
     pub(super) fn fetch_page(&self, handle: u32, index: u64) -> Result<(), FileError> {
-        let (frame, _) = self.get_page(handle, index, false)?;
+        let frame = self.get_page(handle, index)?;
         self.memory.put(&self.pin(), frame);
         Ok(())
     }

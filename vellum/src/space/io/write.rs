@@ -17,7 +17,7 @@ use crate::table::Format;
 
 /// Where a write begins.
 #[derive(Clone, Copy)]
-enum Start {
+pub(super) enum Start {
     At(u64),
     /// At the object's end, whatever that is when the write has it.
     End,
@@ -108,7 +108,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(written)
     }
 
-    fn write_from(
+    pub(super) fn write_from(
         &self,
         id: ObjectId,
         start: Start,
@@ -297,7 +297,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         if object.is_file() && pages > 0 {
             let first = self.page_of(rest.bytes.start);
-            self.objects.mark_dirty(pin, object, first..first + pages);
+            self.objects
+                .mark_dirty(&self.memory, pin, object, first..first + pages);
         }
         written
     }
@@ -326,7 +327,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
         let object = self.objects.get(handle);
-        let run = self.objects.alloc_run(&self.memory, pin, object, pages)?;
+        let new = NewPages::Written;
+        let run = self
+            .objects
+            .alloc_run(&self.memory, pin, object, pages, new)?;
         let (mut bytes, mut used, mut over) = (0, 0, false);
         for &frame in run.frames() {
             let place = rest.bytes.start + bytes as u64;
@@ -418,7 +422,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         for &frame in run.frames().iter().filter(|&&frame| frame != Pfn::NONE) {
             PageBytes::new(&self.memory, &pin, frame).zero(part.clone());
             if object.is_file() {
-                self.objects.mark_dirty(&pin, object, index..index + 1);
+                self.objects
+                    .mark_dirty(&self.memory, &pin, object, index..index + 1);
             }
         }
         Ok(())

@@ -367,7 +367,7 @@ fn places_that_no_object_has_are_refused() {
             |vm, _| vm.scan_object(file, first, pages),
         );
         if pages > 0 && first.saturating_add(pages) > INDEX_END {
-            let past = Err(FaultError::PastEnd);
+            let past = Err(FileError::TooLarge);
             world.refuses("write_pages", place, past, |vm, _| {
                 vm.write_pages(file, first, pages, |_, _| panic!("there is no page"))
             });

@@ -28,11 +28,13 @@ const PLACE: u64 = 1000;
 const STORE: u64 = 7;
 const MAX_SIZE: u64 = Vm::<TestMachine, X86_64, Partial>::MAX_SIZE;
 
-/// How files are read and written: in runs, and page by page as two kernels of 2014 did.
-const WAYS: [&str; 3] = [
+/// How files are read and written: in runs, and page by page as two kernels of 2014 did;
+/// and whether zones limit their dirty pages.
+const WAYS: [&str; 4] = [
     "fileio=runs",
+    "framelists=linked",
     "fileio=pages",
-    "fileio=pages,pagelock=hashed,accessed=atomic,flags=atomic",
+    "fileio=pages,framelists=linked,pagelock=hashed,accessed=atomic,flags=atomic",
 ];
 
 thread_local! {

@@ -4,7 +4,7 @@
 use vellum_engine::{Op, SpaceSlot};
 
 use super::families::{LOOKUPS, START, populate, private, scan, write};
-use super::run::{self, Machine};
+use super::run::{self, Part};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
@@ -152,10 +152,7 @@ fn one(
     let mut findings = Findings::default();
     run::add(
         &mut findings,
-        title,
-        facts,
-        script,
-        Machine::PLAIN,
+        Part::new(title, facts, script),
         request,
         interrupt,
     )?;

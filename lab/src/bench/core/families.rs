@@ -2,7 +2,7 @@
 
 use vellum_engine::{Access, Backing, Op, Prot, Sharing, SpaceSlot};
 
-use super::run::{self, Machine};
+use super::run::{self, Part};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
@@ -86,10 +86,7 @@ pub fn fork_family(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     let mut findings = Findings::default();
     run::add(
         &mut findings,
-        &title,
-        facts,
-        &family(children, pages, shared, visits),
-        Machine::PLAIN,
+        Part::new(&title, facts, &family(children, pages, shared, visits)),
         request,
         interrupt,
     )?;
@@ -153,10 +150,7 @@ pub fn mremap_after_fork(request: &Request, interrupt: &Interrupt) -> Result<Fin
     let mut findings = Findings::default();
     run::add(
         &mut findings,
-        &title,
-        facts,
-        &moves(children, pages),
-        Machine::PLAIN,
+        Part::new(&title, facts, &moves(children, pages)),
         request,
         interrupt,
     )?;

@@ -7,7 +7,7 @@
 
 use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot};
 
-use super::run::{self, Machine};
+use super::run::{self, Machine, Part};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::{Figure, Findings, Standing};
 use crate::bench::request::Request;
@@ -238,13 +238,10 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
         )];
         if run::add(
             &mut findings,
-            &title,
-            facts,
-            &shape.script(),
-            Machine {
+            Part::new(&title, facts, &shape.script()).on(Machine {
                 divergence_limit: 0.01,
                 ..Machine::PLAIN
-            },
+            }),
             request,
             interrupt,
         )? {
@@ -316,10 +313,7 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     let mut findings = Findings::default();
     run::add(
         &mut findings,
-        &title,
-        facts,
-        &regions.script(),
-        Machine::PLAIN,
+        Part::new(&title, facts, &regions.script()),
         request,
         interrupt,
     )?;

@@ -9,7 +9,7 @@
 
 use vellum_engine::{Access, Backing, Op, Prot, Sharing, SpaceSlot, pages_of};
 
-use super::run::{self, Machine};
+use super::run::{self, Machine, Part};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::Variant;
 use crate::bench::findings::Findings;
@@ -50,10 +50,12 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         let facts = facts(variant, request, stride);
         let ends = run::add(
             &mut findings,
-            &format!("{}: {}", variant.name, variant.summary),
-            facts,
-            &script,
-            machine,
+            Part::new(
+                &format!("{}: {}", variant.name, variant.summary),
+                facts,
+                &script,
+            )
+            .on(machine),
             request,
             interrupt,
         )?;

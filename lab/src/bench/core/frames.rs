@@ -6,7 +6,7 @@
 
 use vellum_engine::{Call, Op};
 
-use super::run::{self, Machine};
+use super::run::{self, Part};
 use super::script::{Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
@@ -47,13 +47,10 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         }
         let title = format!("order {order}: blocks of {} KiB", 4u64 << order);
         let facts = vec!["A batch is allocated, block by block, and freed again.".to_owned()];
-        let (script, plain) = (writer.finish(), Machine::PLAIN);
+        let script = writer.finish();
         if run::add(
             &mut findings,
-            &title,
-            facts,
-            &script,
-            plain,
+            Part::new(&title, facts, &script),
             request,
             interrupt,
         )? {

@@ -188,13 +188,9 @@ fn sweep(
             let title = sweep::title(what, cpus, of.shared);
             let script = script(&of);
             let facts = of.facts();
-            let plain = Machine::PLAIN;
             if run::add(
                 &mut findings,
-                &title,
-                facts,
-                &script,
-                plain,
+                Part::new(&title, facts, &script).on(Machine::PREFAULTED),
                 request,
                 interrupt,
             )? {
@@ -233,20 +229,17 @@ pub fn readonce(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fa
             writer.cut(SETUP);
         }
         let script = writer.finish();
-        let part = Part {
-            title: &plural(cpus, "CPU, a file for each", "CPUs, a file for each"),
-            facts: vec![format!(
-                "Files of {mebibytes} MiB, read in blocks of {}. They fit into memory: there is \
-                 no reclaim yet.",
-                size_name(block)
-            )],
-            script: &script,
-            machine: Machine::PLAIN,
-            needs: Some(
-                (mebibytes * cpus as u64 * MIB / 4 * 5 + 128 * MIB).next_multiple_of(64 * MIB),
-            ),
-        };
-        if run::add_part(&mut findings, part, request, interrupt, |_, _| ())? {
+        let title = plural(cpus, "CPU, a file for each", "CPUs, a file for each");
+        let facts = vec![format!(
+            "Files of {mebibytes} MiB, read in blocks of {}. They fit into memory: there is no \
+             reclaim yet.",
+            size_name(block)
+        )];
+        let needs = (mebibytes * cpus as u64 * MIB / 4 * 5 + 128 * MIB).next_multiple_of(64 * MIB);
+        let part = Part::new(&title, facts, &script)
+            .on(Machine::PREFAULTED)
+            .needing(needs);
+        if run::add(&mut findings, part, request, interrupt)? {
             break;
         }
     }

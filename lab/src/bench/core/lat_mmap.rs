@@ -27,16 +27,14 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let script = script(&sizes, samples, shift);
     let tenth = sizes.last().map_or(0, |size| size.bytes / 10);
     let mut findings = Findings::default();
-    let part = Part {
-        title: "twenty sizes",
-        facts: vec![format!(
-            "{samples} times each after one that is not timed: map the file shared, store a byte \
-             every 16 KiB in its first tenth, unmap the whole. That tenth is in memory."
-        )],
-        script: &script,
-        machine: Machine::PLAIN,
-        needs: Some((tenth / 4 * 5 + (128 << 20)).next_multiple_of(64 << 20)),
-    };
+    let facts = vec![format!(
+        "{samples} times each after one that is not timed: map the file shared, store a byte \
+         every 16 KiB in its first tenth, unmap the whole. That tenth is in memory."
+    )];
+    let needs = (tenth / 4 * 5 + (128 << 20)).next_multiple_of(64 << 20);
+    let part = Part::new("twenty sizes", facts, &script)
+        .on(Machine::PREFAULTED)
+        .needing(needs);
     run::add_part(&mut findings, part, request, interrupt, |run, measured| {
         let arms = 0..measured.designs.len();
         let figures = &run.figures;

@@ -40,16 +40,14 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let mut findings = Findings::default();
     for variant in &request.variants {
         let (script, phases) = script(variant, mebibytes, iterations);
-        let part = Part {
-            title: &format!("{}: {}", variant.name, variant.summary),
-            facts: vec![format!(
-                "{iterations} iterations of {mebibytes} MiB in blocks of 1 MiB; the file is \
-                 truncated by opening it again."
-            )],
-            script: &script,
-            machine: Machine::PLAIN,
-            needs: Some(ram.bytes),
-        };
+        let title = format!("{}: {}", variant.name, variant.summary);
+        let facts = vec![format!(
+            "{iterations} iterations of {mebibytes} MiB in blocks of 1 MiB; the file is \
+             truncated by opening it again."
+        )];
+        let part = Part::new(&title, facts, &script)
+            .on(Machine::PREFAULTED)
+            .needing(ram.bytes);
         let ends = run::add_part(&mut findings, part, request, interrupt, |run, measured| {
             let arms = (0..measured.designs.len()).map(|arm| each(measured, arm, phases));
             let arms: Vec<Vec<Iteration>> = arms.collect();

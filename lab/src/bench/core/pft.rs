@@ -5,7 +5,7 @@
 
 use vellum_engine::{Access, Advice, Backing, Op, Prot, Sharing, SpaceSlot};
 
-use super::run::{self, Machine};
+use super::run::{self, Part};
 use super::script::{SETUP, Script, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
@@ -39,13 +39,9 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
                 "{pages} pages each, stored to for the first time, in {}.",
                 plural(rounds as usize, "round", "rounds"),
             )];
-            let plain = Machine::PLAIN;
             if run::add(
                 &mut findings,
-                &title,
-                facts,
-                &script,
-                plain,
+                Part::new(&title, facts, &script),
                 request,
                 interrupt,
             )? {

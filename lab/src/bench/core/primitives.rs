@@ -7,7 +7,7 @@
 
 use vellum_engine::{Access, Advice, Backing, Op, Prot, Sharing};
 
-use super::run::{self, Machine};
+use super::run::{self, Part};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
@@ -29,10 +29,11 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let mut findings = Findings::default();
     run::add(
         &mut findings,
-        &format!("{pages} pages, {rounds} rounds"),
-        facts,
-        &script(pages, rounds),
-        Machine::PLAIN,
+        Part::new(
+            &format!("{pages} pages, {rounds} rounds"),
+            facts,
+            &script(pages, rounds),
+        ),
         request,
         interrupt,
     )?;

@@ -23,6 +23,9 @@ pub struct Machine {
     pub nodes: usize,
     /// Share of unexplained divergences above which the run is refused.
     pub divergence_limit: f64,
+    /// Takes all memory from the host before anything is timed: for scripts that go on
+    /// coming to frames that they have not used yet.
+    pub prefault: bool,
 }
 
 impl Machine {
@@ -30,6 +33,13 @@ impl Machine {
     pub const PLAIN: Machine = Machine {
         nodes: 1,
         divergence_limit: 0.0,
+        prefault: false,
+    };
+
+    /// The same, with all of its memory taken from the host.
+    pub const PREFAULTED: Machine = Machine {
+        prefault: true,
+        ..Machine::PLAIN
     };
 }
 
@@ -71,6 +81,10 @@ pub fn take(
         by_class: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes);
+    let arenas = match machine.prefault {
+        true => arenas.prefaulted(),
+        false => arenas,
+    };
     let arenas = arenas.on_nodes(machine.nodes);
     let clock = HostClock::new();
     let builder = attached(&arenas, request.profiler.as_deref());
@@ -97,36 +111,46 @@ pub fn take(
 /// A script with what is said about it.
 #[derive(Debug)]
 pub struct Part<'s> {
-    /// What it is called.
-    pub title: &'s str,
-    /// What it consists of, one sentence each.
-    pub facts: Vec<String>,
-    /// The operations.
-    pub script: &'s Script,
-    /// What they run on.
-    pub machine: Machine,
-    /// Memory that they need, in bytes, where the script cannot tell.
-    pub needs: Option<u64>,
+    title: &'s str,
+    facts: Vec<String>,
+    script: &'s Script,
+    machine: Machine,
+    needs: Option<u64>,
 }
 
-/// Measures a script and appends what it found as a run called `title`.
-/// Returns whether the user wants no more.
+impl<'s> Part<'s> {
+    /// A script called `title`, on a machine of one node; `facts` say what it consists of,
+    /// one sentence each.
+    pub fn new(title: &'s str, facts: Vec<String>, script: &'s Script) -> Self {
+        Part {
+            title,
+            facts,
+            script,
+            machine: Machine::PLAIN,
+            needs: None,
+        }
+    }
+
+    /// The same on another machine.
+    pub fn on(self, machine: Machine) -> Self {
+        Part { machine, ..self }
+    }
+
+    /// The same, where the script cannot tell how many bytes of memory it needs.
+    pub fn needing(self, bytes: u64) -> Self {
+        let needs = Some(bytes);
+        Part { needs, ..self }
+    }
+}
+
+/// Measures a part and appends what it found as a run. Returns whether the user wants no
+/// more.
 pub fn add(
     findings: &mut Findings,
-    title: &str,
-    facts: Vec<String>,
-    script: &Script,
-    machine: Machine,
+    part: Part<'_>,
     request: &Request,
     interrupt: &Interrupt,
 ) -> Result<bool, Failure> {
-    let part = Part {
-        title,
-        facts,
-        script,
-        machine,
-        needs: None,
-    };
     add_part(findings, part, request, interrupt, |_, _| ())
 }
 

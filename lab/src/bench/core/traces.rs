@@ -18,8 +18,8 @@ use vellum_trace::TraceReader;
 
 /// Share of unexplained divergences above which a run is refused.
 const REPLAYED: Machine = Machine {
-    nodes: 1,
     divergence_limit: 0.01,
+    ..Machine::PLAIN
 };
 
 /// What is printed beside every figure called after SDET.

@@ -12,6 +12,7 @@ pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod sampled;
+pub mod scale;
 mod shipped;
 pub mod stats;
 pub mod verify;

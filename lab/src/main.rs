@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// So that simulated managers lie where the host cannot be told from another.
+#[global_allocator]
+static HEAP: vellum_scale::PlacedHeap = vellum_scale::PlacedHeap;
+
 fn main() -> ExitCode {
     vellum_lab::cli::main()
 }

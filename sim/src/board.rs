@@ -9,6 +9,7 @@ use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
 
+use crate::names;
 use crate::places::{Homes, PlaceError};
 use crate::run::{Simulation, TooManyCpus, era, with_cpu};
 use crate::topology::{Level, Topology};
@@ -119,6 +120,7 @@ impl Board {
         let skip = mapping.as_ptr().align_offset(ALIGNMENT);
         // SAFETY: `skip` is less than `ALIGNMENT`, and the mapping is longer than that.
         let start = unsafe { mapping.add(skip) };
+        names::begin();
         Ok(Board {
             cpus,
             topology,

@@ -8,7 +8,7 @@
 use vellum::platform::NodeId;
 
 use crate::places::{PAGE_LINES, Places, Slot, Spot};
-use crate::profile::LineCosts;
+use crate::profile::{LineCosts, PricedLine};
 use crate::topology::{Level, Topology};
 use vellum_description::Description;
 
@@ -396,17 +396,22 @@ impl Directory {
         &mut page[id % PAGE_LINES]
     }
 
-    /// Every line with costs: name of its place, offset there, costs.
-    pub(crate) fn all_costs(&self) -> impl Iterator<Item = (&str, usize, LineCosts)> {
+    /// Every line with costs.
+    pub(crate) fn all_costs(&self) -> impl Iterator<Item = PricedLine<'_>> {
         let pages = self.spots.iter().zip(&self.costs);
         pages.flat_map(|(spot, costs)| {
-            let name = self.places.name(spot.place);
+            let (place, start) = self.places.named(spot.place);
             let lines = costs.iter().flat_map(|page| page.iter().enumerate());
             lines
                 .filter(|(_, costs)| **costs != LineCosts::default())
                 .map(move |(line, costs)| {
                     let offset = Places::offset(*spot) + line * crate::places::LINE;
-                    (name, offset, *costs)
+                    PricedLine {
+                        place,
+                        offset,
+                        address: start + offset,
+                        costs: *costs,
+                    }
                 })
         })
     }

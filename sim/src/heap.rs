@@ -9,8 +9,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Address space for all ranges of a process, which take up memory as they are used.
 const RESERVED: usize = 1 << 40;
@@ -36,13 +36,36 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedHeap;
 
-/// Memory that was filled in order. It stays for as long as the process.
+/// Memory that was filled in order. It stays for as long as the process, or until it is
+/// discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filled {
     /// Its first byte.
     pub start: *const u8,
     /// How many bytes were used.
     pub bytes: usize,
+    /// Bytes of its range.
+    room: usize,
+}
+
+/// Ranges that were discarded, by address and bytes.
+static DISCARDED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+impl Filled {
+    /// Gives the memory back to the host. The range may be filled anew.
+    ///
+    /// # Safety
+    /// Nothing that was allocated there is used any more, in whatever copy of this.
+    pub unsafe fn discard(self) {
+        let start: *mut libc::c_void = ptr::with_exposed_provenance_mut(self.start.addr());
+        // SAFETY: the range was mapped by `range` and is nobody else's; private memory
+        // without a file reads as zero afterwards.
+        let gone = unsafe { libc::madvise(start, self.room, libc::MADV_DONTNEED) } == 0;
+        if gone {
+            let mut ranges = DISCARDED.lock().unwrap_or_else(PoisonError::into_inner);
+            ranges.push((self.start.addr(), self.room));
+        }
+    }
 }
 
 /// Why nothing was filled.
@@ -68,14 +91,8 @@ impl PlacedHeap {
     /// # Errors
     /// [`HeapError`].
     pub fn fill<T>(bytes: usize, make: impl FnOnce() -> T) -> Result<(T, Filled), HeapError> {
-        struct Fill((usize, usize));
-        impl Drop for Fill {
-            fn drop(&mut self) {
-                FILLING.set(self.0);
-            }
-        }
         let start = range(bytes).map_err(|source| HeapError::NoSpace { bytes, source })?;
-        let before = Fill(FILLING.replace((start, start + bytes)));
+        let before = Filling::begin((start, start + bytes));
         let probe = Box::new([0u64; 8]);
         let installed = is_ours(ptr::from_ref(&*probe).addr());
         let made = installed.then(make);
@@ -85,9 +102,31 @@ impl PlacedHeap {
         let filled = Filled {
             start: ptr::with_exposed_provenance(start),
             bytes: next - start,
+            room: bytes.next_multiple_of(ALIGNMENT),
         };
         Ok((made, filled))
     }
+}
+
+/// What a thread filled before, until this is dropped.
+struct Filling((usize, usize));
+
+impl Filling {
+    fn begin(range: (usize, usize)) -> Filling {
+        Filling(FILLING.replace(range))
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        FILLING.set(self.0);
+    }
+}
+
+/// Does `work`, which allocates for itself, while a range may be being filled.
+pub(crate) fn beside_filling<T>(work: impl FnOnce() -> T) -> T {
+    let _before = Filling::begin((0, 0));
+    work()
 }
 
 /// A range that nobody else has, readable and writable, all zero.
@@ -114,6 +153,11 @@ fn range(bytes: usize) -> std::io::Result<usize> {
     });
     let start = reserved.map_err(std::io::Error::from_raw_os_error)?;
     let size = bytes.next_multiple_of(ALIGNMENT);
+    let mut discarded = DISCARDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(place) = discarded.iter().position(|(_, room)| *room == size) {
+        return Ok(discarded.swap_remove(place).0);
+    }
+    drop(discarded);
     let taken = TAKEN.fetch_add(size, Ordering::Relaxed);
     if taken + size > RESERVED - ALIGNMENT {
         TAKEN.fetch_sub(size, Ordering::Relaxed);

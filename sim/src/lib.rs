@@ -35,6 +35,7 @@ mod board;
 mod clocks;
 mod directory;
 mod heap;
+mod names;
 mod net;
 mod places;
 mod profile;
@@ -45,6 +46,7 @@ mod topology;
 
 pub use board::{Board, BoardError};
 pub use heap::{Filled, HeapError, PlacedHeap};
+pub use names::What;
 pub use places::{Homes, PlaceError};
 pub use profile::{LineCosts, LineProfile, ProfiledLine};
 pub use random::Random;

@@ -184,8 +184,10 @@ impl Places {
         self.all.iter().map(|place| (place.memory, place.bytes))
     }
 
-    pub(crate) fn name(&self, place: u16) -> &str {
-        &self.all[usize::from(place)].name
+    /// Name of a place, and where the host has it.
+    pub(crate) fn named(&self, place: u16) -> (&str, usize) {
+        let place = &self.all[usize::from(place)];
+        (&place.name, place.range.start)
     }
 
     pub(crate) fn home(&self, place: u16, offset: usize) -> NodeId {

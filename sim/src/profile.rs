@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::names::{What, what_is_at};
+
 /// What one line cost all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineCosts {
@@ -25,8 +27,28 @@ pub struct ProfiledLine {
     pub place: String,
     /// Its offset there in bytes.
     pub offset: usize,
+    /// What the core has there, if it has said so.
+    pub what: Option<What>,
     /// What it cost.
     pub costs: LineCosts,
+}
+
+/// A line with its place and where the host has it.
+pub(crate) struct PricedLine<'a> {
+    pub(crate) place: &'a str,
+    pub(crate) offset: usize,
+    pub(crate) address: usize,
+    pub(crate) costs: LineCosts,
+}
+
+impl fmt::Display for ProfiledLine {
+    /// What it is: what the core has there, or else its place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            Some(what) => what.fmt(f),
+            None => write!(f, "{}+{:#x}", self.place, self.offset),
+        }
+    }
 }
 
 /// The lines of a run that cost time, the most expensive first.
@@ -37,11 +59,12 @@ pub struct LineProfile {
 }
 
 impl LineProfile {
-    pub(crate) fn new<'a>(costs: impl Iterator<Item = (&'a str, usize, LineCosts)>) -> LineProfile {
-        let lines = costs.map(|(place, offset, costs)| ProfiledLine {
-            place: place.to_owned(),
-            offset,
-            costs,
+    pub(crate) fn new<'a>(costs: impl Iterator<Item = PricedLine<'a>>) -> LineProfile {
+        let lines = costs.map(|line| ProfiledLine {
+            place: line.place.to_owned(),
+            offset: line.offset,
+            what: what_is_at(line.address),
+            costs: line.costs,
         });
         let mut lines: Vec<ProfiledLine> = lines.collect();
         let time = |line: &ProfiledLine| line.costs.lost + line.costs.spun;
@@ -78,15 +101,11 @@ impl fmt::Display for LineProfile {
             "lost us", "spun us", "reads", "writes", "false"
         )?;
         let us = |ps: u64| ps as f64 / 1e6;
-        for ProfiledLine {
-            place,
-            offset,
-            costs,
-        } in self.lines.iter().take(SHOWN)
-        {
+        for line in self.lines.iter().take(SHOWN) {
+            let costs = &line.costs;
             writeln!(
                 f,
-                "{:>10.1} {:>10.1} {:>10} {:>10} {:>10}  {place}+{offset:#x}",
+                "{:>10.1} {:>10.1} {:>10} {:>10} {:>10}  {line}",
                 us(costs.lost),
                 us(costs.spun),
                 costs.read_misses,

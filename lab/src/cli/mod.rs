@@ -34,6 +34,7 @@ pub mod record;
 pub mod replay;
 pub mod reproduce;
 pub mod results;
+pub mod scale;
 pub mod size;
 pub mod stats;
 
@@ -91,6 +92,7 @@ commands! {
     Compare => compare::CompareArgs,
     Bench => bench::BenchArgs,
     Reproduce => reproduce::ReproduceArgs,
+    Scale => scale::ScaleArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
     Stats => stats::StatsArgs,
     Designs => designs::DesignsArgs,

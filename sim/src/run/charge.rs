@@ -81,7 +81,7 @@ impl Run {
     pub(super) fn unreported(&self, hole: Hole) -> RunError {
         let places = &self.state.borrow().directory.places;
         RunError::Unreported {
-            place: places.name(hole.place as u16).to_owned(),
+            place: places.named(hole.place as u16).0.to_owned(),
             offset: hole.offset,
             cpu: self.current(),
         }

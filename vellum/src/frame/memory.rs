@@ -25,6 +25,8 @@ use crate::addr::Pfn;
 use crate::platform::{CpuId, Platform};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
+#[cfg(vellum_instrumented)]
+use crate::sync::report::name;
 use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SleepLock};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
@@ -60,10 +62,11 @@ impl<P: Platform> PinHost for PhysicalMemory<P> {
 
     #[inline]
     fn relax(&self, cpu: CpuId, spins: u32) {
+        // First: a platform may wait for a change of what the caller loaded last.
+        self.platform.relax(spins);
         if spins == 0 {
             self.cpus.of(cpu).counters.waits.bump();
         }
-        self.platform.relax(spins);
     }
 }
 
@@ -83,6 +86,13 @@ impl<P: Platform> ChainLinks for PhysicalMemory<P> {
 }
 
 impl<P: Platform> PhysicalMemory<P> {
+    /// Names what lies in the memory's own parts.
+    #[cfg(vellum_instrumented)]
+    pub(crate) fn name_parts(&self) {
+        self.epochs.name_parts();
+        name("shortage", &[], &raw const self.shortage, 1);
+    }
+
     /// Takes over the memory of a platform, every frame free. This and the
     /// other constructors are where the global allocator is used.
     ///

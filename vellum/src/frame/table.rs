@@ -10,6 +10,7 @@ use super::report::SetupError;
 use crate::addr::Pfn;
 use crate::sync::bytes;
 use crate::sync::limbo::ChainLinks;
+use crate::sync::report::name;
 
 /// The records, indexed from the lowest frame.
 pub(super) struct FrameTable {
@@ -37,6 +38,7 @@ impl FrameTable {
         // `count` frames, and a frame is plain atomic words for which zero is
         // a value.
         let records = unsafe { Box::from_raw(slice_from_raw_parts_mut(memory, count)) };
+        name("Frame", &[], records.as_ptr(), count);
         Ok(FrameTable {
             base: first.0,
             records,

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
@@ -13,6 +14,7 @@ use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::report::{Fields, name};
 use crate::sync::{CachePadded, PerCpu, SpinLock};
 
 /// Part of the frames that only urgent requests may use.
@@ -50,6 +52,12 @@ pub(super) struct Published {
 }
 
 impl ZoneFrames {
+    const FIELDS: Fields = &[
+        ("info", offset_of!(ZoneFrames, info)),
+        ("lists", offset_of!(ZoneFrames, lists)),
+        ("published", offset_of!(ZoneFrames, published)),
+    ];
+
     /// Publishes the numbers of free frames, before the lock is given up.
     #[inline]
     pub(super) fn publish(&self, lists: &FreeLists) {
@@ -186,6 +194,7 @@ pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), Se
         .zip(lists)
         .map(|(&part, lists)| zone(part, lists));
     let all: Box<[ZoneFrames]> = zones.collect();
+    name("Zone", ZoneFrames::FIELDS, all.as_ptr(), all.len());
     let fallback = (0..platform.nodes() as u16)
         .map(|node| fallback_of(platform, NodeId(node), &all))
         .collect();

@@ -80,6 +80,18 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
+    /// Names what lies in the arenas' own parts.
+    #[cfg(vellum_instrumented)]
+    pub(crate) fn name_parts(&self) {
+        let arena = &self.arena;
+        arena.name_parts(["arena of objects: depot", "arena of objects: chunks"]);
+        let nodes = &self.nodes;
+        nodes.name_parts([
+            "arena of radix nodes: depot",
+            "arena of radix nodes: chunks",
+        ]);
+    }
+
     /// The arena of objects.
     pub(crate) fn arena(&self) -> &Arena<Object<S>> {
         &self.arena
@@ -337,7 +349,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         frame.init_counts(2, 0);
         let inserted = {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
-            self.radix(object).insert(pin, index, page)
+            let inserted = self.radix(object).insert(pin, index, page);
+            object.count_cached(i64::from(inserted.is_ok()));
+            inserted
         };
         if inserted.is_err() {
             frame.init_counts(1, 0);
@@ -346,7 +360,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             self.uncharge(object, 1);
             return false;
         }
-        object.cached.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -386,8 +399,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 removed == Some(page),
                 "page taken out of a cache it was not in"
             );
+            object.count_cached(-1);
         }
-        object.cached.fetch_sub(1, Ordering::Relaxed);
         self.uncharge(object, 1);
         memory.frame(page).set_owner(0);
     }

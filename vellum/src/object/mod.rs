@@ -123,9 +123,12 @@ pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
 pub(crate) use single::LockedPage;
 pub use two_lists::{ListLengths, TwoLists};
 
+use core::mem::offset_of;
+
 use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::Fields;
 use crate::sync::{Length, RangeLock, SeqCount};
 
 /// What an object's pages are made of before anything is written to them.
@@ -166,6 +169,9 @@ impl ObjectId {
 const STORE_BIT: u64 = 1 << 63;
 
 /// An object.
+///
+/// What every read and write looks at is in the first line; what a page changes that
+/// comes or goes, in the second: so who adds pages takes nothing but that from others.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Object<S> {
@@ -176,35 +182,47 @@ pub struct Object<S> {
     store: AtomicU64,
     /// Length in pages.
     pages: Length,
-    /// Root of the radix tree.
-    cache: AtomicU64,
-    /// Frames in the radix tree.
-    cached: AtomicU64,
-    cache_lock: AtomicU32,
-    /// The regions that map it.
-    regions: RegionRoots,
-    link: AtomicU32,
-    /// What the reverse-mapping design keeps here.
-    pub rmap: S,
     /// Length in bytes; `pages` is as many as these need.
     size: AtomicU64,
+    /// Root of the radix tree.
+    cache: AtomicU64,
     /// Advances when pages or parts of them are cut off or punched out.
     pub(crate) cuts: SeqCount,
     /// Handle of the mount whose limit its pages count against, or 0.
     mount: AtomicU32,
+    link: AtomicU32,
+    second_line: SecondLine,
+    /// Changed under `cache_lock`: frames in the radix tree.
+    cached: AtomicU64,
     /// Frames in the radix tree that are marked as newer than the backing store.
     dirty: AtomicU64,
+    cache_lock: AtomicU32,
     /// What its store refused.
     pub(crate) errors: WriteErrors,
     /// Index where the next background write-back begins.
     write_back_from: AtomicU64,
+    /// The regions that map it.
+    regions: RegionRoots,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: S,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
     /// the length holds everything from the old end on, or the new one if that is less.
     pub(crate) writers: RangeLock,
 }
 
+/// What follows begins a line of the cache.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct SecondLine;
+
 impl<S: Default + Send + Sync + 'static> Item for Object<S> {
     const SITE: Site = Site::Object;
+    const FIELDS: Fields = &[
+        ("name and length", 0),
+        ("cache", offset_of!(Object<S>, cached)),
+        ("regions", offset_of!(Object<S>, regions)),
+        ("writers", offset_of!(Object<S>, writers)),
+    ];
 
     fn vacant() -> Self {
         Object {
@@ -212,18 +230,19 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             users: AtomicU32::new(0),
             store: AtomicU64::new(0),
             pages: Length::default(),
-            cache: AtomicU64::new(0),
-            cached: AtomicU64::new(0),
-            cache_lock: AtomicU32::new(0),
-            regions: RegionRoots::default(),
-            link: AtomicU32::new(0),
-            rmap: S::default(),
             size: AtomicU64::new(0),
+            cache: AtomicU64::new(0),
             cuts: SeqCount::default(),
             mount: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            second_line: SecondLine,
+            cached: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
+            cache_lock: AtomicU32::new(0),
             errors: WriteErrors::default(),
             write_back_from: AtomicU64::new(0),
+            regions: RegionRoots::default(),
+            rmap: S::default(),
             writers: RangeLock::default(),
         }
     }
@@ -234,6 +253,13 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
 }
 
 impl<S> Object<S> {
+    /// So many pages more in the radix tree, whose lock the caller holds.
+    fn count_cached(&self, more: i64) {
+        let cached = self.cached.load(Ordering::Relaxed);
+        let cached = cached.wrapping_add_signed(more);
+        self.cached.store(cached, Ordering::Relaxed);
+    }
+
     /// What the pages are made of.
     pub fn kind(&self) -> ObjectKind {
         match self.store.load(Ordering::Relaxed) {

@@ -195,12 +195,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let dirty = object.is_file() && pages == NewPages::Written;
         let inserted = {
             let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
-            let radix = self.radix(object);
-            radix.insert_run(pin, first, frames, dirty)
+            let inserted = self.radix(object).insert_run(pin, first, frames, dirty);
+            object.count_cached(inserted as i64);
+            inserted
         };
-        if inserted > 0 {
-            object.cached.fetch_add(inserted as u64, Ordering::Relaxed);
-        }
         if inserted > 0 && dirty {
             object.dirty.fetch_add(inserted as u64, Ordering::Relaxed);
             if memory.counts_dirty_pages() {
@@ -256,12 +254,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 gone += usize::from(takes);
                 takes
             });
+            object.count_cached(-(gone as i64));
         }
         debug_assert!(gone == pages.len(), "a locked page left its object");
         for &page in pages {
             memory.frame(page).set_owner(0);
         }
-        object.cached.fetch_sub(gone as u64, Ordering::Relaxed);
         self.uncharge(object, gone as u64);
     }
 }

@@ -12,7 +12,7 @@ use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::limbo::{Chain, ChainLinks};
-use crate::sync::report::{Kind as Reported, report};
+use crate::sync::report::{Fields, Kind as Reported, name, report};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
@@ -25,6 +25,8 @@ const ADVANCE_INTERVAL: u32 = 64;
 pub trait Item: Sync + 'static {
     /// The number of the place that its allocations have.
     const SITE: Site;
+    /// Names of fields, with their offsets.
+    const FIELDS: Fields = &[];
 
     /// What a slot holds until it is used for the first time.
     fn vacant() -> Self;
@@ -424,6 +426,9 @@ impl<T: Item> Arena<T> {
             // SAFETY: as above.
             unsafe { place.write(value) };
         }
+        let values = chunk.cast::<T>().as_ptr();
+        let what = core::any::type_name::<T>();
+        name(what, T::FIELDS, values.cast_const(), self.slots as usize);
         if let Some(entry) = self.directory.entry(number) {
             entry.set_base(chunk);
         }
@@ -479,6 +484,13 @@ impl<T: Item> Arena<T> {
             memory.put(pin, frame);
         }
         result
+    }
+
+    /// Names the depot, and the number of chunks.
+    #[cfg(vellum_instrumented)]
+    pub(crate) fn name_parts(&self, [depot, chunks]: [&'static str; 2]) {
+        name(depot, &[], &raw const self.depot, 1);
+        name(chunks, &[], &raw const self.next_chunk, 1);
     }
 
     /// Gives this CPU's full batch, and what it retired and nobody can see any

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::ops::Deref;
 
 use super::account::{Account, Delta, LimitWords, Resident};
@@ -17,6 +18,7 @@ use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::Fields;
 use crate::sync::{
     ActiveCpus, Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
 };
@@ -92,6 +94,14 @@ pub struct Space<R: ReverseMap> {
 
 impl<R: ReverseMap> Item for Space<R> {
     const SITE: Site = Site::Space;
+    const FIELDS: Fields = &[
+        ("name and root", 0),
+        ("active", offset_of!(Space<R>, active)),
+        ("lock", offset_of!(Space<R>, lock)),
+        ("limits", offset_of!(Space<R>, limits)),
+        ("account", offset_of!(Space<R>, account)),
+        ("rmap", offset_of!(Space<R>, rmap)),
+    ];
 
     fn vacant() -> Self {
         Space {

@@ -13,6 +13,7 @@ use core::marker::PhantomData;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use super::percpu::CachePadded;
+use super::report::name;
 use super::{ActiveCpus, Pin};
 use crate::platform::CpuId;
 
@@ -64,9 +65,10 @@ pub struct Announcements {
 impl Announcements {
     /// Slots for `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
-        Announcements {
-            slots: (0..cpus).map(|_| CachePadded(AtomicU64::new(0))).collect(),
-        }
+        let slots = (0..cpus).map(|_| CachePadded(AtomicU64::new(0)));
+        let slots: Box<[CachePadded<AtomicU64>]> = slots.collect();
+        name("Announcements", &[], slots.as_ptr(), cpus);
+        Announcements { slots }
     }
 
     /// Enters as a reader of the region with this `gate`, unless it is closed.

@@ -36,6 +36,7 @@ use core::marker::PhantomData;
 
 use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
 use super::percpu::CachePadded;
+use super::report::name;
 use crate::platform::CpuId;
 
 /// What a pin asks of the platform. Implemented once, by the manager, for every platform.
@@ -87,12 +88,21 @@ pub struct Epochs {
 impl Epochs {
     /// Epochs for `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
+        let announced = (0..cpus).map(|_| CachePadded(AtomicU64::new(0)));
+        let announced: Box<[CachePadded<AtomicU64>]> = announced.collect();
+        name("Epochs.announced", &[], announced.as_ptr(), cpus);
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
-            announced: (0..cpus).map(|_| CachePadded(AtomicU64::new(0))).collect(),
+            announced,
             #[cfg(debug_assertions)]
             held: (0..cpus).map(|_| Default::default()).collect(),
         }
+    }
+
+    /// Names the epoch itself.
+    #[cfg(vellum_instrumented)]
+    pub(crate) fn name_parts(&self) {
+        name("Epochs.now", &[], &raw const self.now, 1);
     }
 
     /// Announces `cpu`, which the caller has pinned through `host`, and returns

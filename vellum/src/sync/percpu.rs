@@ -15,6 +15,7 @@
 use alloc::boxed::Box;
 use core::ops::Deref;
 
+use super::report::name;
 use super::{Counter, Pin};
 use crate::platform::CpuId;
 
@@ -53,11 +54,10 @@ pub struct PerCpu<T> {
 impl<T> PerCpu<T> {
     /// One value for each of `cpus` CPUs.
     pub fn new(cpus: usize, mut make: impl FnMut(CpuId) -> T) -> Self {
-        PerCpu {
-            slots: (0..cpus)
-                .map(|cpu| CachePadded(make(CpuId(cpu as u16))))
-                .collect(),
-        }
+        let slots = (0..cpus).map(|cpu| CachePadded(make(CpuId(cpu as u16))));
+        let slots: Box<[CachePadded<T>]> = slots.collect();
+        name(core::any::type_name::<T>(), &[], slots.as_ptr(), cpus);
+        PerCpu { slots }
     }
 
     /// The value of the CPU we are pinned to.

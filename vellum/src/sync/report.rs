@@ -64,6 +64,85 @@ pub enum Kind {
 #[inline(always)]
 pub(crate) fn report(_kind: Kind, _start: *const u8, _bytes: usize) {}
 
+/// Says what the `count` values are that lie from `first` on, and stay there for as long
+/// as the manager lives.
+#[cfg(not(vellum_instrumented))]
+#[inline(always)]
+pub(crate) fn name<T>(_what: &'static str, _fields: Fields, _first: *const T, _count: usize) {}
+
+/// Names of fields of a type with their offsets, ascending.
+pub type Fields = &'static [(&'static str, usize)];
+
+#[cfg(vellum_instrumented)]
+pub(crate) use self::names::name;
+#[cfg(vellum_instrumented)]
+pub use self::names::{Named, Namer, name_to};
+
+#[cfg(vellum_instrumented)]
+mod names {
+    use core::sync::atomic::{AtomicPtr, Ordering};
+
+    use super::Fields;
+
+    /// Values of one type in a row.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Named {
+        /// What each of them is.
+        pub what: &'static str,
+        /// Address of the first.
+        pub address: usize,
+        /// Bytes of all of them.
+        pub bytes: usize,
+        /// Bytes of each.
+        pub each: usize,
+        /// Its fields, as far as they have names.
+        pub fields: Fields,
+    }
+
+    impl Named {
+        /// What is at `address`: the number of the value, and the field if it has a name,
+        /// or else the offset in the value. `None` if the address is elsewhere.
+        pub fn at(&self, address: usize) -> Option<(usize, &'static str, usize)> {
+            let offset = address.checked_sub(self.address)?;
+            if offset >= self.bytes || self.each == 0 {
+                return None;
+            }
+            let within = offset % self.each;
+            let mut before = self.fields.iter().rev();
+            let field = before.find(|(_, start)| *start <= within);
+            let field = field.map_or("", |(name, _)| *name);
+            Some((offset / self.each, field, within))
+        }
+    }
+
+    /// Called with what lies where, when it has come to its place.
+    pub type Namer = fn(Named);
+
+    static NAMER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+    /// Has `namer` told what lies where in managers that are made from now on, instead of
+    /// whoever was told before.
+    pub fn name_to(namer: Namer) {
+        NAMER.store(namer as *mut (), Ordering::Release);
+    }
+
+    pub(crate) fn name<T>(what: &'static str, fields: Fields, first: *const T, count: usize) {
+        let pointer = NAMER.load(Ordering::Acquire);
+        if pointer.is_null() {
+            return;
+        }
+        // SAFETY: the only non-null values stored are namers.
+        let namer: Namer = unsafe { core::mem::transmute(pointer) };
+        namer(Named {
+            what,
+            address: first.addr(),
+            bytes: size_of::<T>() * count,
+            each: size_of::<T>(),
+            fields,
+        });
+    }
+}
+
 #[cfg(vellum_instrumented)]
 pub(crate) use self::listeners::report;
 #[cfg(vellum_instrumented)]

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 
 use super::atomic::{AtomicU32, Ordering};
+use super::report::name;
 use super::{CachePadded, Pin, SpinLock};
 use crate::platform::{Platform, TaskToken};
 
@@ -40,9 +41,10 @@ pub struct Waiter {
 impl WaitTable {
     /// An empty table.
     pub fn new() -> Self {
-        WaitTable {
-            buckets: (0..BUCKETS).map(|_| CachePadded::default()).collect(),
-        }
+        let buckets = (0..BUCKETS).map(|_| CachePadded::default());
+        let buckets: Box<[CachePadded<SpinLock<Bucket>>]> = buckets.collect();
+        name("WaitTable", &[], buckets.as_ptr(), BUCKETS);
+        WaitTable { buckets }
     }
 
     fn bucket(&self, key: u64) -> &SpinLock<Bucket> {

@@ -7,6 +7,8 @@
 mod allocation_tests;
 mod audit;
 mod idle;
+#[cfg(vellum_instrumented)]
+mod names;
 mod stats;
 
 pub use audit::{AuditFailure, AuditReport};

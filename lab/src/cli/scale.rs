@@ -1,0 +1,174 @@
+//! `vellum scale`: workloads on more and more simulated CPUs.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::thread;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, ValueHint};
+use vellum_description::Description;
+use vellum_output::PartialFile;
+use vellum_scale::{WORKLOADS, workload};
+
+use super::results::Results;
+use super::{Failure, OrFail};
+use crate::scale::{Kept, Plan, measure, picture, text};
+use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::table::Table;
+
+const EXAMPLES: &str = "\
+Every CPU does the same, over and over, in virtual time. The result is the same on every host. For
+each design it says what part of the machine's ceiling it reaches, where it stops scaling, and which
+cache line stops it. The ceiling is what one CPU does alone times the number of CPUs, less what
+threads that share a core, the bandwidth of the nodes and required shootdowns take.
+docs/many-cpus.md says what is simulated and what is not.
+
+Examples:
+  vellum scale --list
+  vellum machines
+  vellum scale faults --machine epyc-milan-2s
+  vellum scale fork-exit --cpus 1,8,64 --designs rmap=family --designs rmap=chains
+  vellum scale faults-one-space --machine mine.toml --cpus 1,2,4,8 --svg faults.svg
+  vellum scale map-unmap --machine generated-512 --cpus 1,512 --profile --keep done.jsonl
+
+Exit codes: 0 measured, 1 failed, 2 unusable arguments, 3 the same seed did not give the same
+result, 130 interrupted (numbers of CPUs that are complete are printed).";
+
+/// Run a workload on more and more simulated CPUs, and say what stops it
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ScaleArgs {
+    /// What each CPU does (`--list` describes them)
+    #[arg(required_unless_present = "list", value_parser = names())]
+    workload: Option<String>,
+    /// List the workloads, and end
+    #[arg(long)]
+    list: bool,
+    /// A machine of `vellum machines`, or a file that ends in .toml
+    #[arg(long, value_name = "MACHINE", default_value = "epyc-milan-2s",
+          value_hint = ValueHint::FilePath)]
+    machine: String,
+    /// Numbers of CPUs [default: 1, 2, 4 and so on up to 64, and no more than the machine has]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    cpus: Vec<usize>,
+    /// A design, as often as there are designs, the base first
+    #[arg(long, value_name = "DESIGN", default_value = "rmap=family")]
+    designs: Vec<String>,
+    /// Number of seeds: of start times, of who goes first, of random numbers
+    #[arg(long, value_name = "K", default_value_t = 6,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    seeds: u16,
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Virtual microseconds in which things are counted, after 100 without
+    #[arg(long, value_name = "US", default_value_t = 400,
+          value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    window: u64,
+    /// Simulations at a time [default: the host's CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Keep finished simulations in a file, and take from it those that are there
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    keep: Option<PathBuf>,
+    /// Print the cache lines that cost most with the largest number of CPUs
+    #[arg(long)]
+    profile: bool,
+    /// Draw throughput and time against CPUs
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
+}
+
+/// Measures, and prints what was found.
+pub fn run(args: ScaleArgs) -> Result<(), Failure> {
+    let Some(name) = args.workload.as_deref().filter(|_| !args.list) else {
+        io::stdout().lock().write_all(list().as_bytes())?;
+        return Ok(());
+    };
+    let plan = plan(name, &args)?;
+    let results = Results::open(args.json.as_deref())?;
+    let drawing = args
+        .svg
+        .as_deref()
+        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    let drawing = drawing.transpose()?;
+    let mut kept = match &args.keep {
+        Some(path) => Kept::open(path)?,
+        None => Kept::default(),
+    };
+    let interrupt = Interrupt::on_ctrl_c()?;
+    let findings = measure(&plan, &mut kept, Style::detect(args.quiet), &interrupt)?;
+    if let Some(file) = drawing {
+        let picture = picture::svg(&findings).map_err(Failure::failed)?;
+        file.commit(&picture)?;
+    }
+    results.print(
+        || text::render(&findings, args.profile),
+        || serde_json::to_string_pretty(&findings).map(|text| text + "\n"),
+    )?;
+    if findings.control != 1.0 {
+        return Err(Failure::refuted(
+            "the same seed did not give the same result: a defect of the simulator",
+        ));
+    }
+    match findings.interrupted {
+        true => Err(Failure::interrupted("")),
+        false => Ok(()),
+    }
+}
+
+fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
+    let machine =
+        Description::named(&args.machine).map_err(|error| Failure::usage(error.to_string()))?;
+    let workload =
+        workload(name).ok_or_else(|| Failure::usage(format!("no workload is {name}")))?;
+    let has = machine.cpus();
+    let mut cpus = match args.cpus.is_empty() {
+        true => (0..=6)
+            .map(|power| 1 << power)
+            .filter(|&cpus| cpus <= has)
+            .collect(),
+        false => args.cpus.clone(),
+    };
+    cpus.sort_unstable();
+    cpus.dedup();
+    if let Some(asked) = cpus.iter().find(|&&cpus| cpus == 0 || cpus > has) {
+        return Err(Failure::usage(format!(
+            "--cpus {asked}: {} has {has} CPUs; expected 1 to {has}, or another --machine",
+            args.machine
+        )));
+    }
+    let host = thread::available_parallelism().map_or(1, usize::from);
+    Ok(Plan {
+        machine_name: args.machine.clone(),
+        machine,
+        workload,
+        cpus,
+        designs: args.designs.clone(),
+        seeds: (0..u64::from(args.seeds))
+            .map(|seed| args.seed.wrapping_add(seed))
+            .collect(),
+        window_ns: args.window * 1000,
+        jobs: args.jobs.map_or(host, usize::from),
+    })
+}
+
+fn list() -> String {
+    let lines = WORKLOADS.iter().map(|workload| {
+        vec![
+            workload.name.to_owned(),
+            format!("each CPU {} ({})", workload.summary, workload.unit),
+        ]
+    });
+    Table::lines(lines)
+}

@@ -1,0 +1,96 @@
+//! What one simulation found, as far as anybody asks.
+
+use serde::{Deserialize, Serialize};
+use vellum_scale::{Measured, Needs};
+
+/// Lines that are kept of each simulation.
+const LINES: usize = 20;
+
+/// One simulation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// Things done in a second of virtual time by all CPUs together.
+    pub rate: f64,
+    /// Bytes zeroed, and copied, which count twice, for each.
+    pub bulk_bytes: f64,
+    /// Shootdowns for each.
+    pub shootdowns: f64,
+    /// Interrupts for those.
+    pub interrupts: f64,
+    /// Share of the CPUs' time that went to moving cache lines.
+    pub moving: f64,
+    /// Share that went to spinning.
+    pub spinning: f64,
+    /// Share that went to sleeping.
+    pub sleeping: f64,
+    /// Share that went to shootdowns, sent and received.
+    pub flushing: f64,
+    /// The lines that cost most.
+    pub lines: Vec<Line>,
+}
+
+/// What one cache line cost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// What is there.
+    pub name: String,
+    /// Share of the CPUs' time that it took to move it.
+    pub moving: f64,
+    /// Share for which CPUs spun on it.
+    pub spinning: f64,
+    /// Times that it was fetched to be read.
+    pub reads: u64,
+    /// Times that it was fetched to be written.
+    pub writes: u64,
+    /// Times among both that it was fetched for other words than were written there.
+    pub false_sharing: u64,
+}
+
+impl Line {
+    /// Share of the CPUs' time.
+    pub fn share(&self) -> f64 {
+        self.moving + self.spinning
+    }
+}
+
+impl Cell {
+    /// Of what was measured.
+    pub fn new(measured: &Measured) -> Cell {
+        let time = measured.cpu_time().max(1) as f64;
+        let total = measured.profile.total();
+        let sum = |value: fn(&vellum_scale::CpuTotals) -> u64| {
+            measured.cpus.iter().map(value).sum::<u64>() as f64 / time
+        };
+        let needs = measured.needs();
+        let lines = measured.profile.lines.iter().take(LINES);
+        Cell {
+            rate: measured.rate(),
+            bulk_bytes: needs.bulk_bytes,
+            shootdowns: needs.shootdowns,
+            interrupts: needs.interrupts,
+            moving: total.lost as f64 / time,
+            spinning: sum(|cpu| cpu.spun),
+            sleeping: sum(|cpu| cpu.slept),
+            flushing: sum(|cpu| cpu.flushing + cpu.interrupted),
+            lines: lines
+                .map(|line| Line {
+                    name: measured.name_of(line),
+                    moving: line.costs.lost as f64 / time,
+                    spinning: line.costs.spun as f64 / time,
+                    reads: line.costs.read_misses,
+                    writes: line.costs.write_misses,
+                    false_sharing: line.costs.false_misses,
+                })
+                .collect(),
+        }
+    }
+
+    /// What each thing done took of the machine.
+    pub fn needs(&self) -> Needs {
+        Needs {
+            bulk_bytes: self.bulk_bytes,
+            shootdowns: self.shootdowns,
+            interrupts: self.interrupts,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One workload on so many CPUs of a machine under one design.
+
+use std::collections::BTreeMap;
+
+use vellum::design::TableFormat;
+use vellum::frame::Kind;
+use vellum::platform::{NodeId, Platform};
+use vellum::rmap::ReverseMap;
+use vellum::{Design, with_rmap};
+use vellum_description::Description;
+use vellum_sim::{
+    Board, BoardError, CpuTotals, Filled, HeapError, Homes, LineProfile, PlaceError, PlacedHeap,
+    ProfiledLine, RunError, Simulation, TooManyCpus,
+};
+
+use crate::work::{Clock, Manager, Refused, Stage};
+use crate::workloads::Workload;
+
+/// CPUs start at different times, up to so many nanoseconds apart.
+const START_WITHIN_NS: u64 = 1000;
+/// Time before the window: for what each CPU does first, and until its caches are as they
+/// stay.
+const WARM_UP_NS: u64 = 100_000;
+/// Address space for what a manager allocates while it is made.
+const HEAP_BYTES: usize = 1 << 30;
+/// Memory of the machine for each CPU, and for all of them.
+const RAM: (u64, u64) = (32 << 20, 256 << 20);
+const NODE_UNIT: u64 = 64 << 20;
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// The machine.
+    pub machine: &'r Description,
+    /// How many of its CPUs.
+    pub cpus: usize,
+    /// The design in option syntax. Its format has to be that of x86-64.
+    pub design: &'r str,
+    /// What each CPU does.
+    pub workload: &'static Workload,
+    /// Draws when each CPU starts, who goes first at one time, and random numbers.
+    pub seed: u64,
+    /// How long things are counted, after 100 us without counting.
+    pub window_ns: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Things done within the window by all CPUs together.
+    pub count: u64,
+    /// Those by each CPU.
+    pub by_cpu: Vec<u64>,
+    /// The window in nanoseconds.
+    pub window_ns: u64,
+    /// What the CPUs did from the first access to the last, warming up included.
+    pub cpus: Vec<CpuTotals>,
+    /// Where they lost time.
+    pub profile: LineProfile,
+    /// What frames were at the end, by their place in the table, as far as their records
+    /// are in the profile.
+    kinds: BTreeMap<usize, &'static str>,
+}
+
+impl Measured {
+    /// Things done in a second of virtual time.
+    pub fn rate(&self) -> f64 {
+        self.count as f64 * 1e9 / self.window_ns as f64
+    }
+
+    /// What each thing done took of what the machine has.
+    pub fn needs(&self) -> Needs {
+        // Warming up and ending are as the rest, and are left out in proportion.
+        let window = self.window_ns as f64 * 1e3 * self.cpus.len() as f64;
+        let share = window / self.cpu_time().max(1) as f64;
+        let each = |value: fn(&CpuTotals) -> u64| {
+            let total: u64 = self.cpus.iter().map(value).sum();
+            total as f64 * share / self.count.max(1) as f64
+        };
+        Needs {
+            bulk_bytes: each(|cpu| cpu.bulk_bytes),
+            shootdowns: each(|cpu| cpu.flushes),
+            interrupts: each(|cpu| cpu.interrupts),
+        }
+    }
+
+    /// What a line of the profile is: for records of frames, of which frames.
+    pub fn name_of(&self, line: &ProfiledLine) -> String {
+        let frame = line.what.filter(|what| what.value == FRAME);
+        let kind = frame.and_then(|what| self.kinds.get(&what.index));
+        match kind {
+            Some(kind) => format!("records of {kind}"),
+            None => line.to_string(),
+        }
+    }
+
+    /// Time of all CPUs together, warming up included, in picoseconds.
+    pub fn cpu_time(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.ended_at).sum()
+    }
+}
+
+/// What one thing done takes, whoever else is at work.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Needs {
+    /// Bytes zeroed, and copied, which count twice.
+    pub bulk_bytes: f64,
+    /// Shootdowns sent.
+    pub shootdowns: f64,
+    /// Interrupts for them, each to one CPU.
+    pub interrupts: f64,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaleError {
+    /// The design does not exist, or not here.
+    #[error("{0}")]
+    Design(String),
+    /// The machine has fewer CPUs.
+    #[error("{0}")]
+    Cpus(#[from] TooManyCpus),
+    /// The memory of the machine.
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    /// The heap of the manager.
+    #[error("{0}")]
+    Heap(#[from] HeapError),
+    /// Its place.
+    #[error("{0}")]
+    Place(#[from] PlaceError),
+    /// The manager could not be made.
+    #[error("no manager for {cpus} CPUs: {why}")]
+    Manager {
+        /// How many CPUs it was for.
+        cpus: usize,
+        /// Why.
+        why: String,
+    },
+    /// The simulation failed.
+    #[error("{0}")]
+    Run(#[from] RunError),
+    /// The manager refused what a CPU asked for.
+    #[error("{workload} on CPU {cpu}: {why}")]
+    Refused {
+        /// The workload.
+        workload: &'static str,
+        /// The CPU.
+        cpu: usize,
+        /// What it was told.
+        why: String,
+    },
+    /// The manager's structures are not as they should be afterwards.
+    #[error("{workload} on {cpus} CPUs leaves the manager damaged: {why}")]
+    Damaged {
+        /// The workload.
+        workload: &'static str,
+        /// How many CPUs.
+        cpus: usize,
+        /// What the audit found.
+        why: String,
+    },
+}
+
+/// Runs a workload.
+///
+/// # Errors
+/// [`ScaleError`].
+pub fn run(request: &Request<'_>) -> Result<Measured, ScaleError> {
+    let design =
+        Design::parse(request.design).map_err(|error| ScaleError::Design(error.to_string()))?;
+    if design.format != TableFormat::X86_64 {
+        return Err(ScaleError::Design(format!(
+            "format={}: simulated CPUs have page tables of x86-64 only",
+            design.format.name()
+        )));
+    }
+    with_rmap!(design.rmap, R => simulate::<R>(request, design))
+}
+
+fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Measured, ScaleError> {
+    let Request { machine, cpus, .. } = *request;
+    let board = board(machine, cpus)?;
+    let made = PlacedHeap::fill(HEAP_BYTES, || {
+        Manager::<R>::new(board, design).map(Box::new)
+    });
+    let (vm, heap) = made?;
+    let vm = vm.map_err(|error| ScaleError::Manager {
+        cpus,
+        why: error.to_string(),
+    })?;
+    let workload = request.workload.name;
+    let refused = |cpu: usize| {
+        move |why: Refused| ScaleError::Refused {
+            workload,
+            cpu,
+            why: why.to_string(),
+        }
+    };
+    vm.name_parts();
+    let stage = Stage::new(&vm, request.workload.kind, cpus).map_err(refused(0))?;
+    let measured = on_all_cpus(request, &stage, heap)?;
+    stage.end().map_err(refused(0))?;
+    vm.audit().map_err(|error| ScaleError::Damaged {
+        workload,
+        cpus,
+        why: error.to_string(),
+    })?;
+    drop(vm);
+    // SAFETY: the manager, which is all that was allocated there, has been dropped.
+    unsafe { heap.discard() };
+    Ok(measured)
+}
+
+/// The memory of a machine, divided among the nodes of its first CPUs.
+fn board(machine: &Description, cpus: usize) -> Result<Board, ScaleError> {
+    let (each, common) = RAM;
+    let per_node = machine.cpus().div_ceil(machine.nodes()).min(cpus) as u64;
+    let bytes = (each * per_node + common).next_multiple_of(NODE_UNIT);
+    Ok(Board::new(machine, cpus, bytes)?)
+}
+
+fn on_all_cpus<R: ReverseMap>(
+    request: &Request<'_>,
+    stage: &Stage<'_, R>,
+    heap: Filled,
+) -> Result<Measured, ScaleError> {
+    let Request { machine, cpus, .. } = *request;
+    let mut simulation = Simulation::new(machine, cpus)?.seed(request.seed, START_WITHIN_NS);
+    stage.vm.platform().place(&mut simulation)?;
+    simulation.place("heap", heap.start, heap.bytes, Homes::Node(NodeId(0)))?;
+    let window_ps = request.window_ns * 1000;
+    let begin = WARM_UP_NS * 1000;
+    let outcome = simulation.run(|cpu| {
+        let mut clock = Clock {
+            cpu,
+            window: (begin, begin + window_ps),
+            count: 0,
+        };
+        stage.work(&mut clock).map(|()| clock.count)
+    })?;
+    let mut by_cpu = Vec::with_capacity(cpus);
+    for (cpu, result) in outcome.results.into_iter().enumerate() {
+        by_cpu.push(result.map_err(|why| ScaleError::Refused {
+            workload: request.workload.name,
+            cpu,
+            why: why.to_string(),
+        })?);
+    }
+    Ok(Measured {
+        count: by_cpu.iter().sum(),
+        by_cpu,
+        window_ns: request.window_ns,
+        cpus: outcome.cpus,
+        kinds: kinds(stage.vm, &outcome.profile),
+        profile: outcome.profile,
+    })
+}
+
+/// What the core calls records of frames.
+const FRAME: &str = "Frame";
+
+/// What the frames in a profile are, by their place in the table.
+fn kinds<R: ReverseMap>(vm: &Manager<R>, profile: &LineProfile) -> BTreeMap<usize, &'static str> {
+    let first = vm.platform().memory_map()[0].start;
+    let frames = profile.lines.iter().filter_map(|line| line.what);
+    let frames = frames.filter(|what| what.value == FRAME);
+    let kinds = frames.map(|what| {
+        let frame = vm.memory().frame(first.offset(what.index as u32));
+        let kind = match frame.kind() {
+            Kind::Anonymous => "private pages",
+            Kind::Object => "pages of files",
+            Kind::Table => "page tables",
+            Kind::Slab => "the manager's own frames",
+            Kind::Free | Kind::Cached => "free frames",
+            Kind::Reserved | Kind::Allocated => "other frames",
+        };
+        (what.index, kind)
+    });
+    kinds.collect()
+}

@@ -1,0 +1,298 @@
+//! What a CPU does in each workload.
+
+use vellum::addr::{Access, Prot, Vpn};
+use vellum::rmap::ReverseMap;
+use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement, Source, Traits};
+use vellum::table::X86_64;
+use vellum::{ObjectId, SpaceId, Vm};
+use vellum_sim::{Board, Cpu};
+
+use crate::workloads::{Files, Kind, Spaces};
+
+pub(crate) type Manager<R> = Vm<Board, X86_64, R>;
+
+/// Pages of a mapping that is faulted in page by page. Then it is made anew.
+const MAPPED: u64 = 4096;
+/// Pages of the file that all read or map.
+const FILE: u64 = 4096;
+/// Pages between what two CPUs have in a space that they share: a table of the second
+/// level each.
+const APART: u64 = 1 << 18;
+/// Where in a space the first CPU's part begins.
+const FIRST: u64 = 1 << 20;
+/// Pages of a CPU's part of a file that all write. Then it is cut away and begun anew.
+const PART: u64 = 1024;
+/// Pages of a process that forks, and those its child stores to.
+const FORKED: (u64, u64) = (64, 8);
+const PAGE: usize = 4096;
+
+/// Why a CPU could not go on.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{0}")]
+    Map(#[from] MapError),
+    #[error("{0}")]
+    Fault(#[from] FaultError),
+    #[error("{0}")]
+    File(#[from] FileError),
+}
+
+type Done = Result<(), Refused>;
+
+/// What the CPUs of a workload have in common.
+pub(crate) struct Stage<'v, R: ReverseMap> {
+    pub(crate) vm: &'v Manager<R>,
+    pub(crate) kind: Kind,
+    space: Option<SpaceId>,
+    file: Option<ObjectId>,
+}
+
+/// Counts what a CPU does until its time is up.
+pub(crate) struct Clock<'c, 'r> {
+    pub(crate) cpu: &'c Cpu<'r>,
+    /// The window within which things count, in picoseconds.
+    pub(crate) window: (u64, u64),
+    pub(crate) count: u64,
+}
+
+impl Clock<'_, '_> {
+    /// One more was done.
+    fn count(&mut self) {
+        let now = self.cpu.now();
+        self.count += u64::from(self.window.0 <= now && now < self.window.1);
+    }
+
+    fn is_over(&self) -> bool {
+        self.cpu.now() >= self.window.1
+    }
+}
+
+impl<'v, R: ReverseMap> Stage<'v, R> {
+    /// Makes what all share, outside of simulated time.
+    pub(crate) fn new(vm: &'v Manager<R>, kind: Kind, cpus: usize) -> Result<Self, Refused> {
+        let mut stage = Stage {
+            vm,
+            kind,
+            space: None,
+            file: None,
+        };
+        match kind {
+            Kind::Faults(Spaces::Shared) | Kind::MapUnmap(Spaces::Shared) => {
+                stage.space = Some(vm.create_space()?);
+            }
+            Kind::CachedFaults(spaces) => {
+                stage.file = Some(stage.cached_file()?);
+                if spaces == Spaces::Shared {
+                    stage.space = Some(vm.create_space()?);
+                }
+            }
+            Kind::Read => stage.file = Some(stage.cached_file()?),
+            Kind::Write(Files::Shared) => {
+                // As long as it will be: writes within a file do not wait for its end.
+                stage.file = Some(vm.create_shared_memory(PART * cpus as u64)?);
+            }
+            _ => {}
+        }
+        Ok(stage)
+    }
+
+    fn cached_file(&self) -> Result<ObjectId, Refused> {
+        let file = self.vm.create_shared_memory(FILE)?;
+        let mut next = 0;
+        while next < FILE {
+            let left = FILE - next;
+            next += self
+                .vm
+                .write_pages(file, next, left, |page, bytes| bytes.fill(page))?;
+        }
+        Ok(file)
+    }
+
+    /// Does the CPU's part until its time is up, and leaves nothing behind.
+    pub(crate) fn work(&self, clock: &mut Clock<'_, '_>) -> Done {
+        match self.kind {
+            Kind::Faults(_) => self.faults(clock, Source::Anonymous),
+            Kind::CachedFaults(_) => {
+                let id = self.file.expect("made in `new`");
+                self.faults(clock, Source::Object { id, page: 0 })
+            }
+            Kind::MapUnmap(_) => self.map_unmap(clock),
+            Kind::ForkExit => self.fork_exit(clock),
+            Kind::Read => self.read(clock),
+            Kind::Write(files) => self.write(clock, files),
+        }
+    }
+
+    /// The space that the CPU works in.
+    fn own_space(&self, cpu: &Cpu<'_>) -> Result<SpaceId, Refused> {
+        match self.space {
+            Some(space) => Ok(space),
+            None => {
+                cpu.syscall();
+                Ok(self.vm.create_space()?)
+            }
+        }
+    }
+
+    /// Ends the space, unless others are in it.
+    fn leave(&self, cpu: &Cpu<'_>, space: SpaceId) -> Done {
+        if self.space.is_none() {
+            cpu.syscall();
+            self.vm.exit(space)?;
+        }
+        Ok(())
+    }
+
+    /// Where the CPU's part of a space begins.
+    fn place(&self, cpu: &Cpu<'_>) -> Vpn {
+        Vpn(FIRST + u64::from(cpu.id().0) * APART)
+    }
+
+    fn map(&self, cpu: &Cpu<'_>, space: SpaceId, pages: u64, source: Source) -> Done {
+        cpu.syscall();
+        let is_file = source != Source::Anonymous;
+        let request = MapRequest {
+            prot: match is_file {
+                true => Prot::READ,
+                false => Prot::READ_WRITE,
+            },
+            traits: match is_file {
+                true => Traits::SHARED,
+                false => Traits::NONE,
+            },
+            source,
+            placement: Placement::FixedFree(self.place(cpu)),
+            ..MapRequest::anonymous(pages, Prot::READ_WRITE)
+        };
+        self.vm.map(space, &request)?;
+        Ok(())
+    }
+
+    fn fault(&self, cpu: &Cpu<'_>, space: SpaceId, page: Vpn, access: Access) -> Done {
+        cpu.trap();
+        self.vm.fault(space, page.address::<X86_64>(), access)?;
+        Ok(())
+    }
+
+    fn faults(&self, clock: &mut Clock<'_, '_>, source: Source) -> Done {
+        let cpu = clock.cpu;
+        let access = match source {
+            Source::Anonymous => Access::Write,
+            Source::Object { .. } => Access::Read,
+        };
+        let space = self.own_space(cpu)?;
+        let first = self.place(cpu);
+        // Not all at the same page of the file at the same time.
+        let start = cpu.random().below(MAPPED);
+        while !clock.is_over() {
+            self.map(cpu, space, MAPPED, source)?;
+            for page in 0..MAPPED {
+                if clock.is_over() {
+                    break;
+                }
+                let page = first.offset((start + page) % MAPPED);
+                self.fault(cpu, space, page, access)?;
+                clock.count();
+            }
+            cpu.syscall();
+            self.vm.unmap(space, first, MAPPED)?;
+        }
+        self.leave(cpu, space)
+    }
+
+    fn map_unmap(&self, clock: &mut Clock<'_, '_>) -> Done {
+        let cpu = clock.cpu;
+        let space = self.own_space(cpu)?;
+        let first = self.place(cpu);
+        while !clock.is_over() {
+            self.map(cpu, space, 1, Source::Anonymous)?;
+            self.fault(cpu, space, first, Access::Write)?;
+            cpu.syscall();
+            self.vm.unmap(space, first, 1)?;
+            clock.count();
+        }
+        self.leave(cpu, space)
+    }
+
+    fn fork_exit(&self, clock: &mut Clock<'_, '_>) -> Done {
+        let cpu = clock.cpu;
+        let space = self.own_space(cpu)?;
+        let first = self.place(cpu);
+        let (pages, stores) = FORKED;
+        self.map(cpu, space, pages, Source::Anonymous)?;
+        for page in 0..pages {
+            self.fault(cpu, space, first.offset(page), Access::Write)?;
+        }
+        while !clock.is_over() {
+            cpu.syscall();
+            // The parent runs when it forks.
+            self.vm.load(space).ok_or(MapError::NoSpace)?;
+            let child = self.vm.fork(space)?;
+            for page in 0..stores {
+                self.fault(cpu, child, first.offset(page), Access::Write)?;
+            }
+            cpu.syscall();
+            self.vm.exit(child)?;
+            clock.count();
+        }
+        self.leave(cpu, space)
+    }
+
+    fn read(&self, clock: &mut Clock<'_, '_>) -> Done {
+        let cpu = clock.cpu;
+        let file = self.file.expect("made in `new`");
+        let mut random = cpu.random();
+        let mut buffer = [0; PAGE];
+        while !clock.is_over() {
+            cpu.syscall();
+            let place = random.below(FILE) * PAGE as u64;
+            self.vm.read_at(file, place, &mut [&mut buffer])?;
+            clock.count();
+        }
+        Ok(())
+    }
+
+    fn write(&self, clock: &mut Clock<'_, '_>, files: Files) -> Done {
+        let cpu = clock.cpu;
+        let buffer = [7; PAGE];
+        let (file, first) = match files {
+            Files::Shared => {
+                let file = self.file.expect("made in `new`");
+                (file, u64::from(cpu.id().0) * PART)
+            }
+            Files::Own => {
+                cpu.syscall();
+                (self.vm.create_shared_memory(PART)?, 0)
+            }
+        };
+        let bytes = |page: u64| page * PAGE as u64;
+        while !clock.is_over() {
+            for page in first..first + PART {
+                if clock.is_over() {
+                    break;
+                }
+                cpu.syscall();
+                self.vm.write_at(file, bytes(page), &[&buffer])?;
+                clock.count();
+            }
+            cpu.syscall();
+            self.vm.punch_hole(file, bytes(first), bytes(PART))?;
+        }
+        if files == Files::Own {
+            cpu.syscall();
+            self.vm.release_object(file)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what all shared, outside of simulated time.
+    pub(crate) fn end(self) -> Done {
+        if let Some(space) = self.space {
+            self.vm.exit(space)?;
+        }
+        if let Some(file) = self.file {
+            self.vm.release_object(file)?;
+        }
+        Ok(())
+    }
+}

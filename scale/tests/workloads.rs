@@ -1,0 +1,110 @@
+//! Every workload on simulated CPUs: it does something, leaves nothing behind, and comes
+//! out the same for the same seed.
+
+use vellum_scale::{Ceiling, Limit, Measured, PlacedHeap, Request, ScaleError, WORKLOADS, run};
+use vellum_scale::{Workload, workload};
+
+#[global_allocator]
+static HEAP: PlacedHeap = PlacedHeap;
+
+fn machine(name: &str) -> vellum_description::Description {
+    vellum_description::Description::named(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn measured(workload: &'static Workload, cpus: usize, design: &str, seed: u64) -> Measured {
+    let machine = machine("epyc-milan-1s");
+    let request = Request {
+        machine: &machine,
+        cpus,
+        design,
+        workload,
+        seed,
+        window_ns: 60_000,
+    };
+    run(&request).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_workload_does_something_on_every_cpu_and_is_repeatable() {
+    for workload in &WORKLOADS {
+        let first = measured(workload, 3, "rmap=family", 5);
+        assert!(
+            first.by_cpu.iter().all(|&count| count > 0),
+            "{}: {:?}",
+            workload.name,
+            first.by_cpu
+        );
+        let again = measured(workload, 3, "rmap=family", 5);
+        assert_eq!(first.by_cpu, again.by_cpu, "{}", workload.name);
+        assert_eq!(first.profile, again.profile, "{}", workload.name);
+    }
+}
+
+#[test]
+fn every_design_runs_and_seeds_differ() {
+    let workload = workload("fork-exit").expect("it exists");
+    for design in vellum::design::variants("rmap") {
+        let one = measured(workload, 2, &design, 1);
+        let other = measured(workload, 2, &design, 2);
+        assert!(one.count > 0, "{design}");
+        assert_ne!(one.cpus, other.cpus, "{design}");
+    }
+}
+
+/// CPUs that have nothing in common do as much as each does alone; CPUs that interrupt one
+/// another do not.
+#[test]
+fn what_has_nothing_in_common_scales_and_shootdowns_do_not() {
+    let machine = machine("epyc-milan-1s");
+    let share = |name: &str| {
+        let workload = workload(name).expect("it exists");
+        let alone = measured(workload, 1, "rmap=family", 1);
+        let many = measured(workload, 8, "rmap=family", 1);
+        let ceiling = Ceiling::new(&machine, 8, alone.rate(), &many.needs());
+        (many.rate() / alone.rate() / 8.0, ceiling.by)
+    };
+    let (apart, limit) = share("fork-exit");
+    assert!(apart > 0.9 && limit == Limit::Cores, "{apart} {limit:?}");
+    let (together, limit) = share("map-unmap-one-space");
+    assert!(
+        together < 0.8 && limit == Limit::Shootdowns,
+        "{together} {limit:?}"
+    );
+}
+
+#[test]
+fn lines_are_known_by_what_the_core_has_there() {
+    for (name, wanted) in [
+        ("write-one-file", "Object[0].writers"),
+        ("faults", "Zone.lists"),
+        ("cached-faults", "records of pages of files"),
+    ] {
+        let found = measured(workload(name).expect("it exists"), 4, "rmap=family", 1);
+        let lines = found.profile.lines.iter();
+        let names: Vec<String> = lines.map(|line| found.name_of(line)).collect();
+        assert!(
+            names.iter().any(|name| name == wanted),
+            "{name}: {:?}",
+            &names[..20.min(names.len())]
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let machine = machine("epyc-milan-1s");
+    let request = |design, cpus| Request {
+        machine: &machine,
+        cpus,
+        design,
+        workload: &WORKLOADS[0],
+        seed: 1,
+        window_ns: 10_000,
+    };
+    let error = run(&request("format=sv39", 2)).expect_err("there is no such instance");
+    assert!(matches!(error, ScaleError::Design(_)), "{error}");
+    let error = run(&request("rmap=nothing", 2)).expect_err("there is no such design");
+    assert!(matches!(error, ScaleError::Design(_)), "{error}");
+    let error = run(&request("rmap=family", 97)).expect_err("it has 96");
+    assert!(error.to_string().contains("96"), "{error}");
+}

@@ -22,10 +22,10 @@ const START_WITHIN_NS: u64 = 1000;
 /// stay.
 const WARM_UP_NS: u64 = 100_000;
 /// Address space for what a manager allocates while it is made.
-const HEAP_BYTES: usize = 1 << 30;
-/// Memory of the machine for each CPU, and for all of them.
-const RAM: (u64, u64) = (32 << 20, 256 << 20);
-const NODE_UNIT: u64 = 64 << 20;
+const HEAP_BYTES: usize = 8 << 30;
+/// Memory of the machine for each of its CPUs: what decides how many frames a CPU takes
+/// at a time. The host provides what is used of it.
+const RAM_PER_CPU: u64 = 1 << 30;
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -212,12 +212,10 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
     Ok(measured)
 }
 
-/// The memory of a machine, divided among the nodes of its first CPUs.
+/// The first CPUs of a machine, with the memory of the nodes that they are on.
 fn board(machine: &Description, cpus: usize) -> Result<Board, ScaleError> {
-    let (each, common) = RAM;
-    let per_node = machine.cpus().div_ceil(machine.nodes()).min(cpus) as u64;
-    let bytes = (each * per_node + common).next_multiple_of(NODE_UNIT);
-    Ok(Board::new(machine, cpus, bytes)?)
+    let per_node = machine.cpus().div_ceil(machine.nodes()) as u64;
+    Ok(Board::new(machine, cpus, RAM_PER_CPU * per_node)?)
 }
 
 fn on_all_cpus<R: ReverseMap>(

@@ -198,6 +198,16 @@ unsafe impl GlobalAlloc for PlacedHeap {
         ptr::with_exposed_provenance_mut(at)
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        match FILLING.get() {
+            // SAFETY: the caller's promise.
+            (_, 0) => unsafe { System.alloc_zeroed(layout) },
+            // SAFETY: the caller's promise. What a range has not handed out yet is zero,
+            // and it hands out nothing twice.
+            _ => unsafe { self.alloc(layout) },
+        }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if !is_ours(pointer.addr()) {
             // SAFETY: the caller's promise; not from a range, so the system's.

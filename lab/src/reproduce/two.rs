@@ -6,8 +6,10 @@ use super::model::{Comparison, Section};
 use super::published::{self, KERNELS_2014, LAT_MMAP, LOOPDD, LOOPDD_ITERATIONS, Loopdd};
 use super::shares;
 use super::zero::{Entry, Task};
+use crate::bench::findings::Standing;
 use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
+use crate::compare::Verdict;
 use crate::failure::Failure;
 use crate::report::published::{Arm, Block};
 use vellum_tables::mmtests::Edition;
@@ -138,18 +140,32 @@ fn loopdd(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         change_of_mean(&LOOPDD[1]),
         bench::change(&elapsed[1]),
     ));
-    for (what, change, arm) in [
-        ("throughput", bench::throughput_change(&dd[2]), &dd[2]),
-        ("elapsed time", bench::change(&elapsed[2]), &elapsed[2]),
+    let rate = of_rate(dd[2].standing);
+    for (what, change, standing) in [
+        ("throughput", bench::throughput_change(&dd[2]), rate),
+        (
+            "elapsed time",
+            bench::change(&elapsed[2]),
+            elapsed[2].standing,
+        ),
     ] {
         section.comparisons.push(Comparison::beside(
             format!("{what}, ours against vanilla"),
             "-".to_owned(),
             change.to_string(),
-            &format!("{}; came later", said(arm.standing)),
+            &format!("{}; came later", said(standing)),
         ));
     }
     Ok(())
+}
+
+/// What is said of a rate where this is said of the time.
+fn of_rate(of_time: Standing) -> Standing {
+    match of_time {
+        Standing::Judged(Verdict::Less) => Standing::Judged(Verdict::More),
+        Standing::Judged(Verdict::More) => Standing::Judged(Verdict::Less),
+        other => other,
+    }
 }
 
 /// What the second kernel sets otherwise than the first: an option and its value each.
@@ -279,6 +295,13 @@ fn host(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn less_time_is_a_higher_rate() {
+        let less = Standing::Judged(Verdict::Less);
+        assert_eq!(said(of_rate(less)), "more");
+        assert_eq!(of_rate(of_rate(less)), less);
+    }
 
     #[test]
     fn the_published_changes_are_those_of_the_tables() {

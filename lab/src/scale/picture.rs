@@ -48,7 +48,7 @@ fn draw(findings: &Findings, text: &mut String) -> Result<(), String> {
     panel(
         findings,
         &right,
-        &format!("us of CPU time for each of the {unit}"),
+        &format!("CPU time of one of the {unit}, us"),
         |point| point.cpus as f64 * 1e6 / point.rate.median,
         |_| None,
     )?;
@@ -98,26 +98,28 @@ fn panel(
         let colour = COLOURS[number % COLOURS.len()];
         let (size, spacing) = DASHES[number % DASHES.len()];
         let places = places(curve, &value);
-        let series = DashedLineSeries::new(places.clone(), size, spacing, colour.stroke_width(2));
-        chart
-            .draw_series(series)
-            .map_err(told)?
-            .label(format!("{} {}", letter(number), curve.design))
-            .legend(move |(x, y)| {
-                PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
-            });
-        // A mark of its own for each design.
-        let marks = places.into_iter();
         let thick = colour.stroke_width(2);
-        let drawn = match number % 4 {
-            0 => chart.draw_series(marks.map(|place| Circle::new(place, 4, colour.filled()))),
-            1 => {
-                chart.draw_series(marks.map(|place| TriangleMarker::new(place, 5, colour.filled())))
-            }
-            2 => chart.draw_series(marks.map(|place| Cross::new(place, 4, thick))),
-            _ => chart.draw_series(marks.map(|place| Circle::new(place, 4, thick))),
+        let series = DashedLineSeries::new(places.clone(), size, spacing, thick);
+        chart.draw_series(series).map_err(told)?;
+        // A mark of its own for each design, which the legend shows.
+        let marks = places.into_iter();
+        let name = format!("{} {}", letter(number), curve.design);
+        let full = colour.filled();
+        macro_rules! draw {
+            ($shape:ident, $size:expr, $style:expr) => {
+                chart
+                    .draw_series(marks.map(|place| $shape::new(place, $size, $style)))
+                    .map_err(told)?
+                    .label(name)
+                    .legend(move |(x, y)| $shape::new((x + 9, y), $size, $style))
+            };
+        }
+        match number % 4 {
+            0 => draw!(Circle, 4, full),
+            1 => draw!(TriangleMarker, 5, full),
+            2 => draw!(Cross, 4, thick),
+            _ => draw!(Circle, 4, thick),
         };
-        drawn.map_err(told)?;
         let limits = curve.points.iter();
         let limits = limits.filter_map(|point| Some((point.cpus as f64, ceiling(point)?)));
         chart

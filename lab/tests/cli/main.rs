@@ -15,5 +15,6 @@ mod machines;
 mod record;
 mod replay;
 mod reproduce;
+mod scale;
 mod shipped;
 mod stats;

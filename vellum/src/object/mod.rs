@@ -170,8 +170,9 @@ const STORE_BIT: u64 = 1 << 63;
 
 /// An object.
 ///
-/// What every read and write looks at is in the first line; what a page changes that
-/// comes or goes, in the second: so who adds pages takes nothing but that from others.
+/// The first line changes rarely. What a page changes that comes or goes is in the second,
+/// and with it the length: who adds pages at the end takes that line from others, and no
+/// other.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Object<S> {
@@ -180,10 +181,6 @@ pub struct Object<S> {
     users: AtomicU32,
     /// [`STORE_BIT`] and the store's number, or 0.
     store: AtomicU64,
-    /// Length in pages.
-    pages: Length,
-    /// Length in bytes; `pages` is as many as these need.
-    size: AtomicU64,
     /// Root of the radix tree.
     cache: AtomicU64,
     /// Advances when pages or parts of them are cut off or punched out.
@@ -192,6 +189,10 @@ pub struct Object<S> {
     mount: AtomicU32,
     link: AtomicU32,
     second_line: SecondLine,
+    /// Length in pages.
+    pages: Length,
+    /// Length in bytes; `pages` is as many as these need.
+    size: AtomicU64,
     /// Changed under `cache_lock`: frames in the radix tree.
     cached: AtomicU64,
     /// Frames in the radix tree that are marked as newer than the backing store.
@@ -218,8 +219,8 @@ struct SecondLine;
 impl<S: Default + Send + Sync + 'static> Item for Object<S> {
     const SITE: Site = Site::Object;
     const FIELDS: Fields = &[
-        ("name and length", 0),
-        ("cache", offset_of!(Object<S>, cached)),
+        ("name and root", 0),
+        ("length and cache", offset_of!(Object<S>, pages)),
         ("regions", offset_of!(Object<S>, regions)),
         ("writers", offset_of!(Object<S>, writers)),
     ];
@@ -229,13 +230,13 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             generation: AtomicU32::new(0),
             users: AtomicU32::new(0),
             store: AtomicU64::new(0),
-            pages: Length::default(),
-            size: AtomicU64::new(0),
             cache: AtomicU64::new(0),
             cuts: SeqCount::default(),
             mount: AtomicU32::new(0),
             link: AtomicU32::new(0),
             second_line: SecondLine,
+            pages: Length::default(),
+            size: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
             cache_lock: AtomicU32::new(0),

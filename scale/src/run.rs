@@ -23,9 +23,9 @@ const START_WITHIN_NS: u64 = 1000;
 const WARM_UP_NS: u64 = 100_000;
 /// Address space for what a manager allocates while it is made.
 const HEAP_BYTES: usize = 8 << 30;
-/// Memory of the machine for each of its CPUs: what decides how many frames a CPU takes
-/// at a time. The host provides what is used of it.
-const RAM_PER_CPU: u64 = 1 << 30;
+/// Memory of the machine for each CPU: so much that a CPU takes as many frames at a time
+/// as it ever does. The host provides what is used of it.
+const RAM_PER_CPU: u64 = 256 << 20;
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -214,8 +214,8 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
 
 /// The first CPUs of a machine, with the memory of the nodes that they are on.
 fn board(machine: &Description, cpus: usize) -> Result<Board, ScaleError> {
-    let per_node = machine.cpus().div_ceil(machine.nodes()) as u64;
-    Ok(Board::new(machine, cpus, RAM_PER_CPU * per_node)?)
+    let on_a_node = machine.cpus().div_ceil(machine.nodes()).min(cpus) as u64;
+    Ok(Board::new(machine, cpus, RAM_PER_CPU * on_a_node)?)
 }
 
 fn on_all_cpus<R: ReverseMap>(

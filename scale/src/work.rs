@@ -26,6 +26,15 @@ const PART: u64 = 1024;
 const FORKED: (u64, u64) = (64, 8);
 const PAGE: usize = 4096;
 
+/// Where a CPU's part of a space begins.
+fn place(cpu: usize) -> Vpn {
+    Vpn(FIRST + cpu as u64 * APART)
+}
+
+fn place_of(cpu: &Cpu<'_>) -> Vpn {
+    place(usize::from(cpu.id().0))
+}
+
 /// Why a CPU could not go on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Refused {
@@ -77,13 +86,13 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             file: None,
         };
         match kind {
-            Kind::Faults(Spaces::Shared) | Kind::MapUnmap(Spaces::Shared) => {
-                stage.space = Some(vm.create_space()?);
-            }
+            Kind::MapUnmap(Spaces::Shared) => stage.space = Some(vm.create_space()?),
+            Kind::Faults(Spaces::Shared) => stage.map_for_all(cpus, Source::Anonymous)?,
             Kind::CachedFaults(spaces) => {
-                stage.file = Some(stage.cached_file()?);
+                let id = stage.cached_file()?;
+                stage.file = Some(id);
                 if spaces == Spaces::Shared {
-                    stage.space = Some(vm.create_space()?);
+                    stage.map_for_all(cpus, Source::Object { id, page: 0 })?;
                 }
             }
             Kind::Read => stage.file = Some(stage.cached_file()?),
@@ -94,6 +103,14 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             _ => {}
         }
         Ok(stage)
+    }
+
+    /// Makes a space in which each CPU has its mapping already: they would all wait for
+    /// each other to make them.
+    fn map_for_all(&mut self, cpus: usize, source: Source) -> Done {
+        let space = self.vm.create_space()?;
+        self.space = Some(space);
+        (0..cpus).try_for_each(|cpu| self.map_at(space, place(cpu), MAPPED, source))
     }
 
     fn cached_file(&self) -> Result<ObjectId, Refused> {
@@ -143,13 +160,12 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         Ok(())
     }
 
-    /// Where the CPU's part of a space begins.
-    fn place(&self, cpu: &Cpu<'_>) -> Vpn {
-        Vpn(FIRST + u64::from(cpu.id().0) * APART)
-    }
-
     fn map(&self, cpu: &Cpu<'_>, space: SpaceId, pages: u64, source: Source) -> Done {
         cpu.syscall();
+        self.map_at(space, place_of(cpu), pages, source)
+    }
+
+    fn map_at(&self, space: SpaceId, place: Vpn, pages: u64, source: Source) -> Done {
         let is_file = source != Source::Anonymous;
         let request = MapRequest {
             prot: match is_file {
@@ -161,7 +177,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
                 false => Traits::NONE,
             },
             source,
-            placement: Placement::FixedFree(self.place(cpu)),
+            placement: Placement::FixedFree(place),
             ..MapRequest::anonymous(pages, Prot::READ_WRITE)
         };
         self.vm.map(space, &request)?;
@@ -181,14 +197,16 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             Source::Object { .. } => Access::Read,
         };
         let space = self.own_space(cpu)?;
-        let first = self.place(cpu);
+        let first = place_of(cpu);
         // Not all at the same page of the file at the same time.
         let start = cpu.random().below(MAPPED);
-        while !clock.is_over() {
+        if self.space.is_none() {
             self.map(cpu, space, MAPPED, source)?;
+        }
+        loop {
             for page in 0..MAPPED {
                 if clock.is_over() {
-                    break;
+                    return self.leave(cpu, space);
                 }
                 let page = first.offset((start + page) % MAPPED);
                 self.fault(cpu, space, page, access)?;
@@ -196,14 +214,14 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             }
             cpu.syscall();
             self.vm.unmap(space, first, MAPPED)?;
+            self.map(cpu, space, MAPPED, source)?;
         }
-        self.leave(cpu, space)
     }
 
     fn map_unmap(&self, clock: &mut Clock<'_, '_>) -> Done {
         let cpu = clock.cpu;
         let space = self.own_space(cpu)?;
-        let first = self.place(cpu);
+        let first = place_of(cpu);
         while !clock.is_over() {
             self.map(cpu, space, 1, Source::Anonymous)?;
             self.fault(cpu, space, first, Access::Write)?;
@@ -217,7 +235,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     fn fork_exit(&self, clock: &mut Clock<'_, '_>) -> Done {
         let cpu = clock.cpu;
         let space = self.own_space(cpu)?;
-        let first = self.place(cpu);
+        let first = place_of(cpu);
         let (pages, stores) = FORKED;
         self.map(cpu, space, pages, Source::Anonymous)?;
         for page in 0..pages {

@@ -14,6 +14,8 @@
 mod build;
 #[path = "../../engine/src/calls.rs"]
 mod calls;
+#[path = "../../engine/src/core_counters.rs"]
+mod core_counters;
 #[path = "../../engine/src/core_engine.rs"]
 #[expect(
     dead_code,
@@ -24,6 +26,8 @@ mod core_engine;
 mod counters;
 #[path = "../../engine/src/execute.rs"]
 mod execute;
+#[path = "../../engine/src/executor.rs"]
+mod executor;
 mod meter;
 #[path = "../../engine/src/slots.rs"]
 mod slots;
@@ -50,6 +54,7 @@ pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
         cpus: config.cpus,
         nodes: config.nodes,
         ram_bytes: config.ram_bytes,
+        low_bytes: config.low_bytes,
     };
     build::build(&config, arena)
 }

@@ -23,6 +23,7 @@ fn config(design: &str) -> Config {
         cpus: 2,
         nodes: 1,
         ram_bytes: 64 << 20,
+        low_bytes: None,
     }
 }
 
@@ -160,6 +161,7 @@ fn what_cannot_be_built_is_refused_by_name() {
     assert!(text.contains("chains"), "{text}");
     let vast = Config {
         ram_bytes: u64::MAX,
+        low_bytes: None,
         ..config("rmap=chains")
     };
     let refused = build_counting(&vast).err();

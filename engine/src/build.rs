@@ -23,6 +23,9 @@ pub struct Config {
     pub nodes: usize,
     /// RAM of the simulated machine in bytes.
     pub ram_bytes: u64,
+    /// How much of it is low memory; the rest is reached through windows. All that
+    /// the format can have, if it is not said.
+    pub low_bytes: Option<u64>,
 }
 
 /// The hosted machine that engines run on, with the pages and the MMU of the
@@ -38,6 +41,10 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
         EngineError::Machine(format!("the simulated MMU cannot walk {format} tables"))
     })?;
     let mut machine = MachineConfig::new(config.ram_bytes).with_walker(walker);
+    if let Some(low) = config.low_bytes {
+        let low = machine.low_memory(low);
+        machine.high_from = Some(machine.high_from.map_or(low, |most| most.min(low)));
+    }
     machine.cpus = config.cpus;
     machine.nodes = config.nodes;
     machine.store = Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));

@@ -10,7 +10,7 @@ use vellum::space::FaultError;
 use vellum::table::Format;
 
 use crate::core_engine::CoreEngine;
-use crate::execute::{DONE, Executed, fault_error, file_error, map_error};
+use crate::executor::{DONE, Executed, fault_error, file_error, map_error};
 use crate::op::{Call, FileSlot, OpError};
 
 /// The largest buffer.
@@ -119,7 +119,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     }
 
     fn new_file(&self, slot: FileSlot) -> Executed {
-        let word = self.files.word(slot.0).ok_or(OpError::BadFile)?;
+        let word = self.names.files.word(slot.0).ok_or(OpError::BadFile)?;
         let id = self.vm.create_shared_memory(0).map_err(map_error)?;
         let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
@@ -132,7 +132,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     fn close(&self, slot: FileSlot) -> Executed {
         let id = self.file(slot)?;
         self.vm.release_object(id).map_err(map_error)?;
-        if let Some(word) = self.files.word(slot.0) {
+        if let Some(word) = self.names.files.word(slot.0) {
             word.store(0, Ordering::Release);
         }
         DONE

@@ -1,6 +1,6 @@
 //! A core of one design on a hosted machine, as an [`Engine`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
@@ -11,9 +11,10 @@ use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 
+use crate::executor::Executor;
 use crate::meter::Meter;
 use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, Pages, SpaceSlot};
-use crate::slots::Slots;
+use crate::slots::Names;
 
 /// Times that an access is tried anew, with the host's other threads run in
 /// between, before it counts as one that faults for ever.
@@ -22,8 +23,7 @@ const PATIENCE: usize = 64;
 /// The engine for page-table format `F` and reverse-mapping design `R`.
 pub struct CoreEngine<F: Format, R: ReverseMap> {
     pub(crate) vm: Vm<Machine, F, R>,
-    pub(crate) spaces: Slots,
-    pub(crate) files: Slots,
+    pub(crate) names: Names,
     pub(crate) peaks: Peaks,
     meter: Meter,
 }
@@ -45,8 +45,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             Vm::new(machine, design).map_err(|error| EngineError::Machine(error.to_string()))?;
         Ok(CoreEngine {
             vm,
-            spaces: Slots::new(),
-            files: Slots::new(),
+            names: Names::new(),
             peaks: Peaks::default(),
             meter: Meter::new(),
         })
@@ -66,18 +65,20 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         self.machine().run_on(CpuId(cpu as u16), work)
     }
 
-    pub(crate) fn space(&self, slot: SpaceSlot) -> Result<SpaceId, OpError> {
-        match self.spaces.get(slot.0) {
-            0 => Err(OpError::BadSpace),
-            bits => Ok(SpaceId::from_bits(bits)),
+    #[inline]
+    pub(crate) fn executor(&self) -> Executor<'_, Machine, F, R> {
+        Executor {
+            vm: &self.vm,
+            names: &self.names,
         }
     }
 
+    pub(crate) fn space(&self, slot: SpaceSlot) -> Result<SpaceId, OpError> {
+        self.executor().space(slot)
+    }
+
     pub(crate) fn file(&self, slot: FileSlot) -> Result<ObjectId, OpError> {
-        match self.files.get(slot.0) {
-            0 => Err(OpError::BadFile),
-            bits => Ok(ObjectId::from_bits(bits)),
-        }
+        self.executor().file(slot)
     }
 
     fn mmu(&self, cpu: usize) -> Mmu<'_> {
@@ -99,7 +100,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         self.on(cpu, || {
             let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
             let mmu = self.mmu(cpu);
-            let access = crate::execute::access(access);
+            let access = crate::executor::access(access);
             let mut handle =
                 |fault: MmuFault| self.vm.fault(id, fault.address, fault.access).map(|_| ());
             // Between the unlinking of a table and its flush a CPU that has the
@@ -110,7 +111,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 match mmu.access(tag, root, address, access, value, &mut handle) {
                     Ok(word) => return Ok(word),
                     Err(AccessError::Refused(error)) => {
-                        return Err(crate::execute::fault_error(error));
+                        return Err(crate::executor::fault_error(error));
                     }
                     Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
                 }
@@ -179,7 +180,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
 
     fn sync(&self, cpu: usize) -> Result<(), OpError> {
         self.on(cpu, || {
-            for (_, bits) in self.files.each() {
+            for (_, bits) in self.names.files.each() {
                 match self.vm.sync(ObjectId::from_bits(bits)) {
                     Ok(_) => {}
                     Err(FaultError::Io) => return Err(OpError::Io),
@@ -197,20 +198,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn clear(&self, cpu: usize) {
-        self.on(cpu, || {
-            for (slot, bits) in self.spaces.each() {
-                while self.vm.exit(SpaceId::from_bits(bits)) == Ok(false) {}
-                if let Some(word) = self.spaces.word(slot) {
-                    word.store(0, Ordering::Release);
-                }
-            }
-            for (slot, bits) in self.files.each() {
-                let _ = self.vm.release_object(ObjectId::from_bits(bits));
-                if let Some(word) = self.files.word(slot) {
-                    word.store(0, Ordering::Release);
-                }
-            }
-        });
+        self.on(cpu, || self.executor().clear());
     }
 
     fn audit(&self) -> Result<(), String> {

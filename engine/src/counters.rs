@@ -6,6 +6,7 @@ use vellum::rmap::ReverseMap;
 use vellum::table::{Format, Tables};
 use vellum_machine::Machine;
 
+use crate::core_counters::core_counters;
 use crate::core_engine::CoreEngine;
 
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
@@ -27,63 +28,23 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     }
 
     pub(crate) fn list_counters(&self) -> Vec<(&'static str, u64)> {
-        let stats = self.vm.stats();
         let machine = self.machine().stats();
-        let (events, rmap, frames) = (stats.events, stats.rmap, stats.frames);
-        vec![
-            ("faults", events.faults),
-            ("spurious faults", events.spurious_faults),
-            ("fault retries", events.fault_retries),
-            ("zero-page maps", events.zero_maps),
-            ("zero fills", events.zero_fills),
-            ("file maps", events.file_maps),
-            ("fault-around maps", events.around_maps),
-            ("copies on write", events.cow_copies),
-            ("exclusive reuses", events.cow_reuses),
-            ("tables made", events.tables_made),
-            ("tables freed", events.tables_freed),
-            ("table pages taken", stats.tables.taken),
-            ("table pages not zeroed", stats.tables.hits),
-            ("bytes zeroed for tables", stats.tables.bytes_zeroed),
-            ("table pages freed remotely", stats.tables.remote_frees),
-            ("table pages trimmed", stats.tables.trimmed),
-            ("table pages trapped", stats.tables.trapped),
-            ("forks", events.forks),
-            ("entries copied by fork", events.fork_entries),
-            ("maps", events.maps),
-            ("unmaps", events.unmaps),
-            ("entries cleared", events.zapped_entries),
-            ("exits", events.exits),
-            ("pages read", events.page_reads),
-            ("pages written", events.page_writes),
-            ("pages looked up", events.lookups),
-            ("lookup hits", events.lookup_hits),
-            ("lookup false probes", events.lookup_misses),
-            ("lookup lock failures", events.lookup_retries),
-            ("rmap adds", rmap.adds),
-            ("rmap duplicates", rmap.duplicates),
-            ("rmap removes", rmap.removes),
-            ("rmap moves", rmap.moves),
-            ("rmap turns", rmap.turns),
-            ("rmap node allocations", rmap.node_allocs),
-            ("rmap node frees", rmap.node_frees),
-            ("rmap nodes searched", rmap.nodes_searched),
-            ("rmap locks", rmap.locks),
-            ("waits for another CPU", frames.waits),
-            ("frame allocations", frames.allocs),
-            ("frame frees", frames.frees),
-            ("bytes zeroed", frames.bytes_zeroed),
-            ("bytes zeroed in idle time", frames.idle_bytes_zeroed),
-            ("zero frames handed out", frames.zero_hits),
-            ("bytes copied", frames.bytes_copied),
+        let mut counters = core_counters(&self.vm.stats());
+        counters.extend([
             ("flushes", machine.flush_requests),
             ("flushes of whole spaces", machine.flush_full),
             ("flushes with tables", machine.flush_tables),
             ("flushes of other CPUs", machine.flush_remote),
-            ("windows opened", machine.windows_opened),
+            ("windows to pages", machine.windows_opened),
+            ("windows to page tables", machine.table_windows),
+            (
+                "windows to second page tables",
+                machine.table_windows_nested,
+            ),
             ("TLB hits", machine.tlb_hits),
             ("TLB misses", machine.tlb_misses),
-        ]
+        ]);
+        counters
     }
 
     pub(crate) fn list_memory(&self) -> Vec<(&'static str, u64, u64)> {

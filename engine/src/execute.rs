@@ -1,74 +1,14 @@
-//! One operation after another.
+//! One operation after another, and those that only an engine has.
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use vellum::addr::{PageRange, Vpn};
 use vellum::rmap::ReverseMap;
-use vellum::space::{
-    FaultError, FileError, MapError, MapRequest, Placement, Resolved, Source, Traits,
-};
 use vellum::table::Format;
-use vellum::{ObjectId, SpaceId};
 
 use crate::core_engine::CoreEngine;
-use crate::op::{
-    Access, Advice, Backing, Divergence, FileSlot, Op, OpError, Outcome, Prot, Sharing, SpaceSlot,
-    written_word,
-};
-
-pub(crate) fn access(access: Access) -> vellum::addr::Access {
-    match access {
-        Access::Read => vellum::addr::Access::Read,
-        Access::Write => vellum::addr::Access::Write,
-        Access::Execute => vellum::addr::Access::Execute,
-    }
-}
-
-fn prot(prot: Prot) -> vellum::addr::Prot {
-    use vellum::addr::Prot as P;
-    [
-        (prot.read, P::READ),
-        (prot.write, P::WRITE),
-        (prot.execute, P::EXECUTE),
-    ]
-    .into_iter()
-    .filter(|(allowed, _)| *allowed)
-    .fold(P::NONE, |all, (_, right)| all.union(right))
-}
-
-pub(crate) fn fault_error(error: FaultError) -> OpError {
-    match error {
-        FaultError::NoSpace => OpError::BadSpace,
-        FaultError::NoObject => OpError::BadFile,
-        FaultError::NoRegion => OpError::NoRegion,
-        FaultError::Protection => OpError::Protection,
-        FaultError::PastEnd => OpError::PastEnd,
-        FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
-        FaultError::Io => OpError::Io,
-    }
-}
-
-pub(crate) fn file_error(error: FileError) -> OpError {
-    match error {
-        FileError::NoObject | FileError::NoMount => OpError::BadFile,
-        FileError::TooLarge => OpError::Invalid,
-        FileError::NoData => OpError::PastEnd,
-        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
-        FileError::Io => OpError::Io,
-    }
-}
-
-pub(crate) fn map_error(error: MapError) -> OpError {
-    match error {
-        MapError::NoSpace => OpError::BadSpace,
-        MapError::NoObject => OpError::BadFile,
-        MapError::NotMapped => OpError::NoRegion,
-        MapError::BadRange | MapError::Occupied | MapError::NoGap => OpError::Invalid,
-        MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
-    }
-}
+use crate::executor::DONE;
+use crate::op::{Divergence, Op, Outcome};
 
 /// Bytes read to empty the host's caches: more than the last level of most.
 const CACHES_BYTES: usize = 128 << 20;
@@ -82,254 +22,27 @@ fn empty_caches() {
     std::hint::black_box(sum);
 }
 
-/// Whether the page was mapped already.
-pub(crate) type Executed = Result<bool, OpError>;
-
-pub(crate) const DONE: Executed = Ok(false);
-
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     pub(crate) fn execute_all(&self, ops: &[Op], outcome: &mut Outcome) {
         for (index, op) in ops.iter().enumerate() {
-            if let Op::Lap { phase } = *op {
-                outcome.laps.push((phase, Instant::now()));
-                continue;
-            }
-            let divergence = match self.execute(op) {
+            let executed = match op {
+                Op::Lap { phase } => {
+                    outcome.laps.push((*phase, Instant::now()));
+                    continue;
+                }
+                Op::Call(call) => self.call(call),
+                Op::EmptyCaches => {
+                    empty_caches();
+                    DONE
+                }
+                _ => self.executor().execute(op),
+            };
+            let divergence = match executed {
                 Ok(false) => continue,
                 Ok(true) => Divergence::AlreadyMapped,
                 Err(error) => Divergence::Failed(error),
             };
             outcome.divergences.push((index as u32, divergence));
         }
-    }
-
-    #[inline]
-    fn execute(&self, op: &Op) -> Executed {
-        match *op {
-            Op::Touch {
-                space,
-                page,
-                access: kind,
-            } => {
-                let id = self.space(space)?;
-                let address = Vpn(page).address::<F>();
-                match self.vm.fault(id, address, access(kind)) {
-                    Ok(resolved) => Ok(resolved == Resolved::Spurious),
-                    Err(error) => Err(fault_error(error)),
-                }
-            }
-            Op::Create { space } => {
-                let id = self.vm.create_space().map_err(map_error)?;
-                self.name_space(space, id)
-            }
-            Op::Fork { parent, child } => {
-                let id = self.vm.fork(self.space(parent)?).map_err(map_error)?;
-                self.name_space(child, id)
-            }
-            Op::Share { space } => {
-                let shared = self.vm.share_space(self.space(space)?);
-                if shared { DONE } else { Err(OpError::BadSpace) }
-            }
-            Op::Exec { old, new } => {
-                let id = self.vm.create_space().map_err(map_error)?;
-                self.leave(old)?;
-                self.name_space(new, id)
-            }
-            Op::Exit { space } => self.leave(space),
-            Op::Map { .. } | Op::Unmap { .. } | Op::Protect { .. } | Op::Remap { .. } => {
-                self.change(op)
-            }
-            Op::Brk { space, start, end } => self.set_heap(space, Vpn(start), Vpn(end)),
-            Op::Advise {
-                space,
-                page,
-                pages,
-                advice,
-            } => {
-                let advice = match advice {
-                    Advice::DontNeed => vellum::space::Advice::DontNeed,
-                    Advice::Free => vellum::space::Advice::Free,
-                };
-                let id = self.space(space)?;
-                self.vm
-                    .advise(id, Vpn(page), pages, advice)
-                    .map_err(map_error)?;
-                DONE
-            }
-            Op::FileOpen { file, pages } => self.open_file(file, pages),
-            Op::FileRead { file, page, pages } => {
-                self.vm
-                    .read_pages(self.file(file)?, page, pages, |_, _| {})
-                    .map_err(file_error)?;
-                DONE
-            }
-            Op::FileWrite { file, page, pages } => {
-                let (key, id) = (u64::from(file.0), self.file(file)?);
-                let mut written = 0;
-                while written < pages {
-                    written += self
-                        .vm
-                        .write_pages(id, page + written, pages - written, |index, bytes| {
-                            bytes.fill(written_word(key, index));
-                        })
-                        .map_err(file_error)?;
-                }
-                DONE
-            }
-            Op::Truncate { file, pages } => {
-                self.vm
-                    .truncate(self.file(file)?, pages)
-                    .map_err(map_error)?;
-                DONE
-            }
-            Op::ScanSpace { space, page, pages } => {
-                let range = PageRange::new(Vpn(page), pages);
-                let scanned = self.vm.scan_space(self.space(space)?, range);
-                scanned.map(|_| false).ok_or(OpError::BadSpace)
-            }
-            Op::ScanFile { file, page, pages } => {
-                let scanned = self.vm.scan_object(self.file(file)?, page, pages);
-                scanned.map(|_| false).ok_or(OpError::BadFile)
-            }
-            Op::EmptyCaches => {
-                empty_caches();
-                DONE
-            }
-            Op::Idle { frames } => {
-                for _ in 0..frames {
-                    if !self.vm.idle() {
-                        break;
-                    }
-                }
-                self.vm.zero_idle(frames);
-                DONE
-            }
-            Op::Call(ref call) => self.call(call),
-            // `execute_all` knows what time it is about.
-            Op::Lap { .. } => DONE,
-        }
-    }
-
-    /// The calls that change regions.
-    fn change(&self, op: &Op) -> Executed {
-        match *op {
-            Op::Map {
-                space,
-                page,
-                pages,
-                prot: rights,
-                sharing,
-                backing,
-                grows_down,
-            } => {
-                let mut traits = Traits::NONE;
-                if sharing == Sharing::Shared {
-                    traits = traits.union(Traits::SHARED);
-                }
-                if grows_down {
-                    traits = traits.union(Traits::GROWS_DOWN);
-                }
-                let source = match backing {
-                    Backing::Anonymous => Source::Anonymous,
-                    Backing::File { file, page } => Source::Object {
-                        id: self.file(file)?,
-                        page,
-                    },
-                };
-                let request = MapRequest {
-                    pages,
-                    prot: prot(rights),
-                    traits,
-                    source,
-                    placement: Placement::Fixed(Vpn(page)),
-                };
-                self.vm
-                    .map(self.space(space)?, &request)
-                    .map_err(map_error)?;
-            }
-            Op::Unmap { space, page, pages } => {
-                self.vm
-                    .unmap(self.space(space)?, Vpn(page), pages)
-                    .map_err(map_error)?;
-            }
-            Op::Protect {
-                space,
-                page,
-                pages,
-                prot: rights,
-            } => {
-                self.vm
-                    .protect(self.space(space)?, Vpn(page), pages, prot(rights))
-                    .map_err(map_error)?;
-            }
-            Op::Remap {
-                space,
-                page,
-                pages,
-                new_page,
-                new_pages,
-            } => {
-                let placement = if new_page == page {
-                    Placement::FixedFree(Vpn(page))
-                } else {
-                    Placement::Fixed(Vpn(new_page))
-                };
-                self.vm
-                    .remap(self.space(space)?, Vpn(page), pages, new_pages, placement)
-                    .map_err(map_error)?;
-            }
-            _ => return Err(OpError::Invalid),
-        }
-        DONE
-    }
-
-    fn name_space(&self, slot: SpaceSlot, id: SpaceId) -> Executed {
-        let Some(word) = self.spaces.word(slot.0) else {
-            let _ = self.vm.exit(id);
-            return Err(OpError::BadSpace);
-        };
-        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
-        if taken.is_err() {
-            let _ = self.vm.exit(id);
-            return Err(OpError::BadSpace);
-        }
-        DONE
-    }
-
-    /// A task leaves the space in a slot, which is empty after the last one.
-    fn leave(&self, slot: SpaceSlot) -> Executed {
-        let id = self.space(slot)?;
-        if self.vm.exit(id).map_err(map_error)?
-            && let Some(word) = self.spaces.word(slot.0)
-        {
-            word.store(0, Ordering::Release);
-        }
-        DONE
-    }
-
-    fn set_heap(&self, space: SpaceSlot, start: Vpn, end: Vpn) -> Executed {
-        let id = self.space(space)?;
-        let heap = self.vm.heap(id).ok_or(OpError::BadSpace)?;
-        if heap.start != start {
-            self.vm.set_heap_start(id, start).map_err(map_error)?;
-        }
-        self.vm.set_heap_end(id, end).map_err(map_error)?;
-        DONE
-    }
-
-    fn open_file(&self, slot: FileSlot, pages: u64) -> Executed {
-        let word = self.files.word(slot.0).ok_or(OpError::BadFile)?;
-        if word.load(Ordering::Acquire) != 0 {
-            return DONE;
-        }
-        let id: ObjectId = self
-            .vm
-            .create_file(u64::from(slot.0), pages)
-            .map_err(map_error)?;
-        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
-        if taken.is_err() {
-            let _ = self.vm.release_object(id);
-        }
-        DONE
     }
 }

@@ -15,12 +15,15 @@
 //!
 //! `vellum-engine-counted` compiles every file of this crate but `op.rs` and
 //! `meter.rs` once more, over a core that reports its atomic operations.
+//! `vellum-scale` compiles those that need no hosted machine, for simulated CPUs.
 
 mod build;
 mod calls;
+mod core_counters;
 mod core_engine;
 mod counters;
 mod execute;
+mod executor;
 mod meter;
 pub mod op;
 mod pages;

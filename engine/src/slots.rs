@@ -7,6 +7,22 @@ const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNKS: usize = 1 << 12;
 
+/// The core's names for the spaces and files of a workload, by their slots.
+pub struct Names {
+    pub spaces: Slots,
+    pub files: Slots,
+}
+
+impl Names {
+    /// No names.
+    pub fn new() -> Names {
+        Names {
+            spaces: Slots::new(),
+            files: Slots::new(),
+        }
+    }
+}
+
 /// A growing array of names (0: none) that many threads read and write.
 pub struct Slots {
     chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,

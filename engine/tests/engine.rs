@@ -27,6 +27,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
             cpus: 2,
             nodes: 1,
             ram_bytes: 64 << 20,
+            low_bytes: None,
         };
         build(&config, Arena::new(96 << 20).unwrap()).unwrap()
     })
@@ -123,6 +124,7 @@ fn tables_that_spaces_have_from_their_beginning_are_reported() {
             cpus: 1,
             nodes: 1,
             ram_bytes: 64 << 20,
+            low_bytes: None,
         };
         let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
         let engine = engine.as_ref();

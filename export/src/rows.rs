@@ -30,6 +30,7 @@ pub struct Row<'a> {
     pub advice: Option<u64>,
     /// The file's path, or the program of an exec.
     pub name: Option<&'a str>,
+    pub ran_us: Option<u64>,
 }
 
 /// A value of a row.
@@ -96,6 +97,7 @@ columns! {
     clone_flags Number sometimes;
     advice Number sometimes;
     name Text sometimes;
+    ran_us Number sometimes;
 }
 
 fn rights(prot: Prot) -> &'static str {
@@ -112,6 +114,7 @@ impl<'a> Row<'a> {
             task: u64::from(event.task.0),
             pid: u64::from(task.pid),
             process: u64::from(task.process),
+            ran_us: event.ran_us,
             ..Row::default()
         };
         row.fill(header, &event.kind);

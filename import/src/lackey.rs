@@ -124,6 +124,7 @@ impl Process {
                 time_us,
                 task,
                 kind,
+                ran_us: None,
             })
         };
         put(begin_us, EventKind::Exec { name })?;

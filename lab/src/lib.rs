@@ -7,13 +7,16 @@ pub mod compare;
 mod designs;
 mod excerpt;
 pub mod failure;
+mod jobs;
 pub mod linux;
+pub mod plan;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod sampled;
 pub mod scale;
 mod shipped;
+pub mod simulate;
 pub mod stats;
 pub mod verify;
 

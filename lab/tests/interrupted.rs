@@ -96,6 +96,9 @@ const TRACE: &str = concat!(
     "/../traces/snapshot-server.vellum"
 );
 
+/// A shipped trace that is soon simulated.
+const SHORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/sdet-like-1.vellum");
+
 #[test]
 fn a_cut_that_is_interrupted_stops_and_leaves_nothing() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -124,6 +127,29 @@ fn signals_that_no_command_obeys_leave_nothing_either() {
         let status = child.wait().expect("it ends");
         assert_eq!(status.signal(), Some(signal), "{status}");
         assert_eq!(scratch.files(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_simulation_that_is_interrupted_leaves_nothing_or_whole_seeds() {
+    let scratch = Scratch::new("interrupted-simulation");
+    let output = scratch.path("out.json");
+    let mut child = shell(r#"exec "$0" "$@""#)
+        .args([env!("CARGO_BIN_EXE_vellum"), "replay", SHORT, "--on", "sim"])
+        .args(["--machine", "numa-q-16", "--seeds", "1000", "--jobs", "1"])
+        .args(["--json", &output])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell can be started");
+    wait_until(&mut child, || !scratch.files().is_empty());
+    send(&child, libc::SIGINT);
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{status}");
+    if scratch.files() != Vec::<String>::new() {
+        let written = std::fs::read(output).expect("nothing else is left");
+        let found: serde_json::Value = serde_json::from_slice(&written).expect("whole JSON");
+        assert_eq!(found["interrupted"], true);
     }
 }
 

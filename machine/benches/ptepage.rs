@@ -19,7 +19,7 @@ use std::time::Instant;
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::design::{Design, TableSource};
 use vellum::frame::{Kind, PhysicalMemory, Site};
-use vellum::platform::{CpuId, CpuSet, Platform, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, Platform, SpaceTag, Zone};
 use vellum::rmap::Partial;
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{
@@ -47,6 +47,7 @@ const INSIDE: u64 = 77;
 const WANTED: Wanted = Wanted {
     site: Site::TablePage,
     level: 1,
+    zone: Zone::Low,
     entry: INSIDE as usize,
 };
 /// Tables of a burst of the source alone: those of 32 faults and an exit.

@@ -6,6 +6,7 @@
 //! asks the host for large pages unless told otherwise.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -32,9 +33,11 @@ impl Default for ArenaOptions {
     }
 }
 
-/// A private mapping of the host, all zero at first.
+/// A mapping of the host, all zero at first.
 #[derive(Debug)]
 pub struct Arena {
+    /// The memory as a file, if it is shared memory.
+    file: Option<OwnedFd>,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
     start: NonNull<u8>,
@@ -91,6 +94,7 @@ impl Arena {
         // SAFETY: `skip` is less than ALIGNMENT, and the mapping is longer than that.
         let start = unsafe { mapping.add(skip) };
         let arena = Arena {
+            file: None,
             mapping,
             mapping_bytes,
             start,
@@ -108,6 +112,58 @@ impl Arena {
             arena.prefault()?;
         }
         Ok(Arc::new(arena))
+    }
+
+    /// An arena of `bytes` bytes of shared memory, which can be mapped at other
+    /// addresses too: for windows that bite ([`MachineConfig::biting_windows`]).
+    ///
+    /// [`MachineConfig::biting_windows`]: crate::MachineConfig::biting_windows
+    ///
+    /// # Errors
+    /// The host refused the memory or the mapping.
+    pub fn shared(bytes: usize) -> io::Result<Arc<Arena>> {
+        let options = ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+        };
+        let mut arena = Arena::with_options(bytes, options)?;
+        // SAFETY: the name is a string with a zero at its end.
+        let file = unsafe { libc::memfd_create(c"vellum-arena".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made in the line before and is nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        // SAFETY: `ftruncate` on a descriptor that is ours.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: replaces a part of the arena's own mapping, in which nobody has
+        // anything yet.
+        let mapped = unsafe {
+            libc::mmap(
+                arena.start.as_ptr().cast(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Nobody else has the arena yet.
+        if let Some(arena) = Arc::get_mut(&mut arena) {
+            arena.file = Some(file);
+        }
+        Ok(arena)
+    }
+
+    /// The memory as a file that begins with the arena's first byte, if it is shared
+    /// memory.
+    pub(crate) fn file(&self) -> Option<&OwnedFd> {
+        self.file.as_ref()
     }
 
     /// Bytes of the arena.
@@ -151,12 +207,15 @@ impl Arena {
                 "the arena is in use by a machine",
             ));
         };
-        self.advise(libc::MADV_DONTNEED)
+        self.advise(match self.file {
+            Some(_) => libc::MADV_REMOVE,
+            None => libc::MADV_DONTNEED,
+        })
     }
 
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         // SAFETY: the range is this arena's mapping. The only advice that
-        // changes bytes is MADV_DONTNEED, given while the arena is claimed by
+        // changes bytes is MADV_DONTNEED or MADV_REMOVE, given while the arena is claimed by
         // `discard` and so by no machine.
         let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) };
         if result == 0 {

@@ -36,6 +36,9 @@ pub struct MachineConfig {
     pub base_pfn: Pfn,
     /// Frames from here on are high memory, reached through windows only.
     pub high_from: Option<Pfn>,
+    /// Windows are mappings of their own, so that a pointer that was kept beyond one
+    /// faults. Takes system calls, and an arena made by [`crate::Arena::shared`].
+    pub biting_windows: bool,
     /// Gaps in the frame numbers, ascending, not overlapping. RAM continues
     /// after each.
     pub holes: Vec<Hole>,
@@ -60,6 +63,7 @@ impl MachineConfig {
             frame_shift: 12,
             base_pfn: Pfn(0x100),
             high_from: None,
+            biting_windows: false,
             holes: Vec::new(),
             tlb: TlbGeometry::default(),
             walker: &X86_64,
@@ -76,6 +80,14 @@ impl MachineConfig {
         self.high_from = walker.roots_end();
         self.store = Arc::new(PatternStore::new(1 << self.frame_shift, |_, _| 0));
         self
+    }
+
+    /// The end of the first `bytes` bytes of memory, rounded up to a frame: where high
+    /// memory begins if there is so much low memory.
+    pub fn low_memory(&self, bytes: u64) -> Pfn {
+        let frames = bytes.div_ceil(1 << self.frame_shift);
+        let end = u64::from(self.base_pfn.0).saturating_add(frames);
+        Pfn(u32::try_from(end).unwrap_or(u32::MAX))
     }
 
     /// Bytes that an arena for this machine must have. Holes count: they take
@@ -97,6 +109,7 @@ impl fmt::Debug for MachineConfig {
             .field("frame_shift", &self.frame_shift)
             .field("base_pfn", &self.base_pfn)
             .field("high_from", &self.high_from)
+            .field("biting_windows", &self.biting_windows)
             .field("holes", &self.holes)
             .field("tlb", &self.tlb)
             .field("walker", &self.walker.name())
@@ -185,6 +198,9 @@ pub enum MachineError {
         /// Bytes of the arena.
         found: usize,
     },
+    /// There are no windows that bite.
+    #[error("windows of their own mappings cannot be had: {0}")]
+    Windows(String),
     /// Another machine uses the arena.
     #[error("another machine uses the arena; drop that machine first")]
     ArenaInUse,

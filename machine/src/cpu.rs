@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vellum::addr::Pfn;
-use vellum::platform::CpuId;
+use vellum::platform::{CpuId, WindowSlot};
 use vellum::sync::CachePadded;
 
 use crate::lock::RawLock;
@@ -49,7 +49,7 @@ pub(crate) struct Cpu {
     /// Depth of pins; written by whoever is on the CPU.
     pins: AtomicU32,
     /// The frame behind each open window plus one, 0 for a closed one.
-    windows: [AtomicU32; 2],
+    windows: [AtomicU32; WindowSlot::COUNT],
     pub(crate) counters: CpuCounters,
 }
 
@@ -241,12 +241,8 @@ impl Cpus {
     }
 
     /// Opens window `slot` of `cpu` on `frame`.
-    pub(crate) fn open_window(&self, cpu: CpuId, slot: usize, frame: Pfn, ram: &Ram) {
+    pub(crate) fn open_window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn, ram: &Ram) {
         let state = self.get(cpu);
-        assert!(
-            slot < 2,
-            "there is no window {slot}: a CPU has windows 0 and 1"
-        );
         assert!(
             ram.contains(frame),
             "a window was asked for {frame:?}, which does not exist"
@@ -256,30 +252,43 @@ impl Cpus {
             "a window of CPU {} was opened without a pin",
             cpu.0
         );
-        let before = state.windows[slot].load(Ordering::Relaxed);
+        let of = |slot: WindowSlot| &state.windows[slot.index()];
+        let before = of(slot).load(Ordering::Relaxed);
         assert!(
             before == 0,
-            "window {slot} of CPU {} was opened on {frame:?} while open on {:?}",
+            "{slot:?} of CPU {} was opened on {frame:?} while open on {:?}",
             cpu.0,
             Pfn(before.wrapping_sub(1))
         );
-        state.windows[slot].store(frame.0 + 1, Ordering::Relaxed);
-        state.counters.windows_opened.bump();
-        if state.windows[1 - slot].load(Ordering::Relaxed) != 0 {
-            state.counters.windows_nested.bump();
+        of(slot).store(frame.0 + 1, Ordering::Relaxed);
+        let counters = &state.counters;
+        let (kind, opened, nested) = match slot.is_for_tables() {
+            true => (
+                WindowSlot::TABLES,
+                &counters.table_windows,
+                &counters.table_windows_nested,
+            ),
+            false => (
+                WindowSlot::PAGES,
+                &counters.windows_opened,
+                &counters.windows_nested,
+            ),
+        };
+        opened.bump();
+        if kind
+            .iter()
+            .any(|&other| other != slot && of(other).load(Ordering::Relaxed) != 0)
+        {
+            nested.bump();
         }
     }
 
     /// Closes window `slot` of `cpu`.
-    pub(crate) fn close_window(&self, cpu: CpuId, slot: usize) {
-        assert!(
-            slot < 2,
-            "there is no window {slot}: a CPU has windows 0 and 1"
-        );
-        let window = &self.get(cpu).windows[slot];
+    pub(crate) fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
+        let window = &self.get(cpu).windows[slot.index()];
         assert!(
             window.load(Ordering::Relaxed) != 0,
-            "window {slot} of CPU {} was closed while not open",
+            "{slot:?} of CPU {} was closed while not open",
             cpu.0
         );
         window.store(0, Ordering::Relaxed);

@@ -43,6 +43,7 @@ mod ram;
 mod stats;
 pub mod store;
 mod task;
+mod window;
 
 pub use arena::{Arena, ArenaOptions};
 pub use config::{Hole, MachineConfig, MachineError};

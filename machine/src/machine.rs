@@ -17,6 +17,7 @@ use crate::ram::Ram;
 use crate::stats::{CpuStats, MachineStats};
 use crate::store::BackingStore;
 use crate::task::Scheduler;
+use crate::window::BitingWindows;
 
 /// Called in the middle of every access of the MMU, after translation and
 /// before the load or store, with the CPU and the byte address. It must not
@@ -31,6 +32,8 @@ static NEXT_MACHINE: AtomicU64 = AtomicU64::new(1);
 /// CPU of its own ([`Machine::enter`]).
 pub struct Machine {
     pub(crate) ram: Ram,
+    /// If they bite.
+    pub(crate) windows: Option<BitingWindows>,
     pub(crate) cpus: Cpus,
     pub(crate) walker: &'static dyn Walker,
     pub(crate) tlb_geometry: TlbGeometry,
@@ -56,8 +59,12 @@ impl Machine {
             return Err(MachineError::Cpus(config.cpus));
         }
         config.tlb.check()?;
+        let shared = config.biting_windows.then(|| Arc::clone(&arena));
         let ram = Ram::new(&config, arena)?;
         let frame_bytes = 1 << config.frame_shift;
+        let windows = shared.map(|arena| BitingWindows::new(arena, config.cpus, frame_bytes));
+        let windows = windows.transpose();
+        let windows = windows.map_err(|error| MachineError::Windows(error.to_string()))?;
         if config.walker.frame_shift() != config.frame_shift {
             return Err(MachineError::WalkerFrames {
                 walker: config.walker.name(),
@@ -74,6 +81,7 @@ impl Machine {
         let number = NEXT_MACHINE.fetch_add(1, Ordering::Relaxed);
         Ok(Machine {
             ram,
+            windows,
             cpus: Cpus::new(number, config.cpus, config.scheduler),
             walker: config.walker,
             tlb_geometry: config.tlb,

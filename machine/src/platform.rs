@@ -5,7 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use vellum::platform::{
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, WindowSlot,
+};
 use vellum::sync::bytes::FrameBytes;
 
 use crate::flush::FlushRecord;
@@ -83,14 +85,20 @@ unsafe impl Platform for Machine {
     }
 
     #[inline]
-    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+    fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
         self.cpus.open_window(cpu, slot, frame, &self.ram);
-        self.ram.address(frame)
+        match &self.windows {
+            Some(windows) => windows.open(cpu, slot, self.ram.offset(frame)),
+            None => self.ram.address(frame),
+        }
     }
 
     #[inline]
-    fn close_window(&self, cpu: CpuId, slot: usize) {
+    fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
         self.cpus.close_window(cpu, slot);
+        if let Some(windows) = &self.windows {
+            windows.close(cpu, slot);
+        }
     }
 
     fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {

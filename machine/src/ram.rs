@@ -196,6 +196,11 @@ impl Ram {
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }
 
+    /// Where a frame begins in the arena, in bytes.
+    pub(crate) fn offset(&self, frame: Pfn) -> usize {
+        (frame.0.wrapping_sub(self.layout.base) as usize) << self.layout.shift
+    }
+
     /// The bytes of `frame`; `None` if there is no such frame.
     pub(crate) fn bytes(&self, frame: Pfn) -> Option<FrameBytes<'_>> {
         if !self.contains(frame) {

@@ -36,6 +36,8 @@ pub(crate) struct CpuCounters {
     pub(crate) flush_dropped: Counter,
     pub(crate) windows_opened: Counter,
     pub(crate) windows_nested: Counter,
+    pub(crate) table_windows: Counter,
+    pub(crate) table_windows_nested: Counter,
     pub(crate) pages_read: Counter,
     pub(crate) pages_written: Counter,
     pub(crate) io_errors: Counter,
@@ -79,10 +81,14 @@ pub struct CpuStats {
     pub flush_remote: u64,
     /// Flush requests ignored by a seeded defect.
     pub flush_dropped: u64,
-    /// Windows to frames opened.
+    /// Windows to pages opened.
     pub windows_opened: u64,
-    /// Of these, those opened while the CPU's other window was open.
+    /// Of these, those opened while the CPU's other one was open.
     pub windows_nested: u64,
+    /// Windows to page tables opened.
+    pub table_windows: u64,
+    /// Of these, those opened while the CPU's other one was open.
+    pub table_windows_nested: u64,
     /// Pages read from the backing store.
     pub pages_read: u64,
     /// Pages written to the backing store.
@@ -132,6 +138,8 @@ fields!(
     flush_dropped,
     windows_opened,
     windows_nested,
+    table_windows,
+    table_windows_nested,
     pages_read,
     pages_written,
     io_errors,
@@ -149,6 +157,8 @@ impl CpuCounters {
         stats.flush_dropped = self.flush_dropped.get();
         stats.windows_opened = self.windows_opened.get();
         stats.windows_nested = self.windows_nested.get();
+        stats.table_windows = self.table_windows.get();
+        stats.table_windows_nested = self.table_windows_nested.get();
         stats.pages_read = self.pages_read.get();
         stats.pages_written = self.pages_written.get();
         stats.io_errors = self.io_errors.get();

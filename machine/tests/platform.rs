@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::*;
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
+use vellum::platform::{CpuId, MemoryRange, NodeId, Platform, WindowSlot, Zone};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, MachineError};
 
 const MIB: u64 = 1 << 20;
@@ -206,29 +206,99 @@ fn windows_reach_high_memory_and_are_checked_and_counted() {
     });
     let guard = machine.enter(CpuId(0));
     let cpu = machine.pin();
-    let first = machine.window(cpu, 0, Pfn(0x180));
-    let second = machine.window(cpu, 1, Pfn(0x181));
+    let [zero, one] = WindowSlot::PAGES;
+    let first = machine.window(cpu, zero, Pfn(0x180));
+    let second = machine.window(cpu, one, Pfn(0x181));
     // SAFETY: two whole frames of the machine, which nobody else uses.
     unsafe {
         first.cast::<u64>().write(11);
         second.cast::<u64>().write(22);
     }
-    assert!(panic_of(|| machine.window(cpu, 0, Pfn(0x182))).contains("while open on pfn:0x180"));
-    machine.close_window(cpu, 0);
-    machine.window(cpu, 0, Pfn(0x1ff));
-    machine.close_window(cpu, 1);
+    assert!(panic_of(|| machine.window(cpu, zero, Pfn(0x182))).contains("while open on pfn:0x180"));
+    machine.close_window(cpu, zero);
+    machine.window(cpu, zero, Pfn(0x1ff));
+    machine.close_window(cpu, one);
     #[cfg(debug_assertions)]
     assert!(panic_of(|| machine.unpin(cpu)).contains("window open"));
-    machine.close_window(cpu, 0);
-    assert!(panic_of(|| machine.close_window(cpu, 0)).contains("not open"));
-    assert!(panic_of(|| machine.window(cpu, 2, Pfn(0x180))).contains("no window 2"));
-    assert!(panic_of(|| machine.window(cpu, 0, Pfn(0x200))).contains("does not exist"));
+    machine.close_window(cpu, zero);
+    assert!(panic_of(|| machine.close_window(cpu, zero)).contains("not open"));
+    assert!(panic_of(|| machine.window(cpu, zero, Pfn(0x200))).contains("does not exist"));
+    let [table, other] = WindowSlot::TABLES;
+    machine.window(cpu, table, Pfn(0x180));
+    machine.window(cpu, one, Pfn(0x181));
+    machine.window(cpu, other, Pfn(0x182));
+    for slot in [table, one, other] {
+        machine.close_window(cpu, slot);
+    }
     machine.unpin(cpu);
     drop(guard);
     assert_eq!(machine.ram_word(Pfn(0x180), 0), Some(11));
     assert_eq!(machine.ram_word(Pfn(0x181), 0), Some(22));
     let stats = machine.stats();
-    assert_eq!((stats.windows_opened, stats.windows_nested), (3, 2));
+    assert_eq!((stats.windows_opened, stats.windows_nested), (4, 2));
+    assert_eq!((stats.table_windows, stats.table_windows_nested), (2, 1));
+}
+
+/// What the host lets this process do at an address, as `/proc/self/maps` has it.
+fn rights_at(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let found = maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        (number(start)?..number(end)?)
+            .contains(&address)
+            .then_some(&rest[..4])
+    });
+    found.unwrap_or("none").to_owned()
+}
+
+#[test]
+fn a_window_that_bites_is_there_only_while_it_is_open() {
+    let config = MachineConfig {
+        cpus: 2,
+        high_from: Some(Pfn(0x180)),
+        biting_windows: true,
+        ..MachineConfig::new(MIB)
+    };
+    let refused = Machine::new(config.clone(), Arena::new(MIB as usize).unwrap());
+    assert!(refused.err().unwrap().to_string().contains("Arena::shared"));
+    let arena = Arena::shared(config.arena_bytes().unwrap()).unwrap();
+    let machine = Machine::new(config, Arc::clone(&arena)).unwrap();
+    let mut addresses = Vec::new();
+    for cpu in [CpuId(0), CpuId(1)] {
+        machine.run_on(cpu, || {
+            machine.pin();
+            for (slot, frame) in WindowSlot::PAGES
+                .into_iter()
+                .chain(WindowSlot::TABLES)
+                .zip(0x180..)
+            {
+                let bytes = machine.window(cpu, slot, Pfn(frame));
+                assert_eq!(rights_at(bytes.as_ptr() as usize), "rw-s");
+                assert_ne!(bytes, machine.frame(Pfn(0x100)));
+                let word = u64::from(frame) << 8 | u64::from(cpu.0);
+                // SAFETY: a whole frame of the machine, which nobody else uses.
+                unsafe { bytes.cast::<u64>().write(word) };
+                assert_eq!(machine.ram_word(Pfn(frame), 0), Some(word));
+                addresses.push(bytes.as_ptr() as usize);
+            }
+            for slot in WindowSlot::TABLES.into_iter().chain(WindowSlot::PAGES) {
+                machine.close_window(cpu, slot);
+            }
+            machine.unpin(cpu);
+        });
+    }
+    for address in &addresses {
+        assert_eq!(rights_at(*address), "---p");
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 8, "a place for each window of each CPU");
+    drop(machine);
+    arena.discard().unwrap();
+    let machine = Machine::new(MachineConfig::new(MIB), arena).unwrap();
+    assert_eq!(machine.ram_word(Pfn(0x180), 0), Some(0));
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub enum Body<'a> {
     Fork { ptid: u32 },
     /// The task ended.
     Exit,
+    /// The task was put on a CPU.
+    SwitchIn,
+    /// The task left its CPU.
+    SwitchOut,
     /// The ring was full.
     Lost { count: u64 },
     /// A tracepoint: its number and its fields.
@@ -67,6 +71,8 @@ const EXIT: u32 = 4;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
+const SWITCH_CPU_WIDE: u32 = 15;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 /// `tid` and `time`, which end every record that is not a sample.
@@ -160,6 +166,8 @@ fn parse_side_band(record: &[u8], kind: u32) -> Option<Record<'_>> {
             tid = u32_at(bytes, 16)?;
             Body::Exit
         }
+        SWITCH_CPU_WIDE if misc & MISC_SWITCH_OUT != 0 => Body::SwitchOut,
+        SWITCH_CPU_WIDE => Body::SwitchIn,
         LOST => Body::Lost {
             count: u64_at(bytes, 16)?,
         },
@@ -179,6 +187,25 @@ fn parse_side_band(record: &[u8], kind: u32) -> Option<Record<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_switch_tells_its_task_and_which_way_it_went() {
+        let mut record = vec![0u8; 32];
+        record[0] = SWITCH_CPU_WIDE as u8;
+        record[6] = 32;
+        record[16..20].copy_from_slice(&40u32.to_le_bytes());
+        record[20..24].copy_from_slice(&41u32.to_le_bytes());
+        record[24..].copy_from_slice(&5000u64.to_le_bytes());
+        let switch = |body| Record {
+            time_ns: 5000,
+            pid: 40,
+            tid: 41,
+            body,
+        };
+        assert_eq!(parse(&record).unwrap(), switch(Body::SwitchIn));
+        record[5] = (MISC_SWITCH_OUT >> 8) as u8;
+        assert_eq!(parse(&record).unwrap(), switch(Body::SwitchOut));
+    }
 
     #[test]
     fn records_that_end_early_are_refused_not_read_past() {

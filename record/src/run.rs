@@ -54,6 +54,8 @@ pub struct Recording {
     /// Tracefs was not mounted; the kernel's events were looked up in a mount
     /// for this process alone, which is gone.
     pub own_tracefs: bool,
+    /// Why the trace has no CPU times, if it has none.
+    pub without_cpu_times: Option<String>,
 }
 
 /// One run of the command.
@@ -75,6 +77,8 @@ pub(super) struct Recorded {
     pub cpus: usize,
     /// Why reads and writes on tmpfs do not show, if they do not.
     pub without_transfers: Option<String>,
+    /// Why context switches were not recorded, if they were not.
+    pub without_switches: Option<String>,
 }
 
 /// Checks that this process may record, opening every event once.
@@ -105,7 +109,9 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     let recorded = run.recorded.as_ref().expect("the run was recorded");
     let (spool, cpus) = (&recorded.spool, recorded.cpus);
     let mut writer = TraceWriter::create(&options.output, options.level)?;
-    writer.header_mut().environment = environment(&options.command, cpus);
+    let header = writer.header_mut();
+    header.environment = environment(&options.command, cpus);
+    header.cpu_times = recorded.without_switches.is_none();
     let label = "writing the trace";
     let mut progress = Progress::new(options.style, label, spool.record_bytes(), "bytes");
     let mut translator = Translator::new(&layouts, &mut writer, run.root);
@@ -123,7 +129,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     }
     let header = writer.header_mut();
     header.lost = noticed.lost;
-    header.invisible = invisible(&noticed, recorded.without_transfers.as_deref());
+    header.invisible = invisible(&noticed, recorded);
     let (events, bytes) = writer.finish()?;
     Ok(Recording {
         exit_code: run.ending.exit_code(),
@@ -133,6 +139,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         seconds: run.seconds,
         record_bytes: spool.record_bytes(),
         own_tracefs,
+        without_cpu_times: recorded.without_switches.clone(),
     })
 }
 
@@ -167,6 +174,7 @@ pub(super) fn run_recorded(
     let session = Session::open(layouts, buffer_bytes(buffer))?;
     let cpus = session.cpus();
     let without_transfers = session.without_transfers().map(str::to_owned);
+    let without_switches = session.without_switches().map(str::to_owned);
     session
         .enable()
         .map_err(RecordError::io("cannot enable the events"))?;
@@ -183,6 +191,7 @@ pub(super) fn run_recorded(
             spool,
             cpus,
             without_transfers,
+            without_switches,
         }),
         ..run?
     })
@@ -265,8 +274,8 @@ fn environment(command: &[OsString], cpus: usize) -> Environment {
 }
 
 /// What could not be seen, one sentence each.
-fn invisible(noticed: &Noticed, without_transfers: Option<&str>) -> Vec<String> {
-    let tmpfs = match without_transfers {
+fn invisible(noticed: &Noticed, recorded: &Recorded) -> Vec<String> {
+    let tmpfs = match &recorded.without_transfers {
         Some(why) => format!(
             "Reads and writes of tmpfs files by system call do not show ({why}); mappings of them \
              do."
@@ -283,6 +292,12 @@ fn invisible(noticed: &Noticed, without_transfers: Option<&str>) -> Vec<String> 
         "Writes to a file's page that is dirty already do not show.".to_owned(),
         "Waits other than wait4 (waitid, pidfd, signals) do not show.".to_owned(),
     ];
+    if let Some(why) = &recorded.without_switches {
+        notes.push(format!(
+            "How long tasks ran between their events does not show: the kernel gave no records of \
+             context switches ({why})."
+        ));
+    }
     let unseen = &noticed.unseen;
     for (count, what) in [
         (

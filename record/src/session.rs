@@ -1,8 +1,8 @@
 //! Events on every CPU, and the thread that drains them.
 //!
 //! Each CPU has one ring. A dummy event owns it and brings the side-band
-//! records (maps, names, forks, exits); the tracepoints write into the same
-//! ring, so one CPU's records are in order without sorting.
+//! records (maps, names, forks, exits, context switches); the tracepoints write
+//! into the same ring, so one CPU's records are in order without sorting.
 //!
 //! The events are those of the CPU, whatever task it runs, and not of the
 //! command with all its descendants inheriting them: a task that inherits
@@ -34,6 +34,8 @@ pub struct Session {
     rings: Vec<(Ring, libc::c_int)>,
     /// What shows reads and writes on tmpfs, or why nothing does.
     transfers: Result<Watch, String>,
+    /// Why context switches are not recorded, if they are not.
+    without_switches: Option<String>,
 }
 
 impl Session {
@@ -47,6 +49,7 @@ impl Session {
             events: Vec::new(),
             rings: Vec::new(),
             transfers: Watch::load(layouts, &cpus),
+            without_switches: None,
         };
         for cpu in cpus {
             session.open_cpu(cpu, layouts, buffer)?;
@@ -55,12 +58,9 @@ impl Session {
     }
 
     fn open_cpu(&mut self, cpu: u32, layouts: &[Layout], buffer: usize) -> Result<(), RecordError> {
-        let side_band =
-            flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
-        let owner = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, side_band, buffer);
         let needed = (layouts.len() + 2) * self.cpus.len() + 34;
         let refused = |error| open_error(error, needed);
-        let owner = perf::open(&owner, cpu).map_err(refused)?;
+        let owner = self.open_owner(cpu, buffer).map_err(refused)?;
         let ring = Ring::map(&owner, buffer).map_err(|error| map_error(error, buffer))?;
         for (layout, wanted) in layouts.iter().zip(WANTED) {
             let attr = attr(perf::TYPE_TRACEPOINT, u64::from(layout.id), 0, buffer);
@@ -97,6 +97,22 @@ impl Session {
         Ok(())
     }
 
+    /// Opens the event that brings the side-band records, with those of
+    /// context switches if the kernel has them.
+    fn open_owner(&mut self, cpu: u32, buffer: usize) -> io::Result<OwnedFd> {
+        let side_band =
+            flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
+        let open = |flags| {
+            let attr = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, flags, buffer);
+            perf::open(&attr, cpu)
+        };
+        open(side_band | flag::CONTEXT_SWITCH).or_else(|error| {
+            let owner = open(side_band)?;
+            self.without_switches = Some(error.to_string());
+            Ok(owner)
+        })
+    }
+
     /// Begins to record.
     pub fn enable(&self) -> io::Result<()> {
         self.events.iter().try_for_each(perf::enable)
@@ -105,6 +121,11 @@ impl Session {
     /// Why reads and writes on tmpfs do not show, if they do not.
     pub fn without_transfers(&self) -> Option<&str> {
         self.transfers.as_ref().err().map(String::as_str)
+    }
+
+    /// Why context switches are not recorded, if they are not.
+    pub fn without_switches(&self) -> Option<&str> {
+        self.without_switches.as_deref()
     }
 
     /// Number of CPUs that are observed.

@@ -6,6 +6,8 @@
 //! are passed over; or, if the records come from elsewhere, every task counts.
 
 mod io;
+mod maps;
+mod stopwatch;
 mod tasks;
 
 use std::collections::HashMap;
@@ -13,13 +15,14 @@ use std::time::SystemTime;
 
 use crate::error::RecordError;
 use crate::files::Files;
-use crate::raw::{Body, Mmap, Record};
+use crate::raw::{Body, Record};
 use crate::sample::{Identity, Sample, Transfer};
 use crate::sink::Sink;
-use crate::syscalls::{self, Call, Segment, Unseen, number};
+use crate::syscalls::{self, Call, Unseen, number};
 use crate::tracepoint::Layout;
 use crate::transfers;
-use vellum_trace::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
+use stopwatch::Stopwatch;
+use vellum_trace::{Access, Event, EventKind, FileId, TaskId};
 
 const PAGE: u64 = 4096;
 /// User addresses end here, with four or five levels of page tables.
@@ -103,8 +106,11 @@ pub struct Translator<'a> {
     files: Files,
     /// Lengths of attached shared-memory segments, by process and address.
     attached: HashMap<(u32, u64), u64>,
+    /// How long tasks run, if the trace is to have CPU times.
+    stopwatch: Option<Stopwatch>,
     began_ns: Option<u64>,
-    last_us: u64,
+    /// Nanoseconds from the beginning to the last record.
+    now_ns: u64,
     unseen: Unseen,
     lost: u64,
     late: u64,
@@ -120,7 +126,9 @@ pub struct Noticed {
 }
 
 impl<'a> Translator<'a> {
-    /// A translator for the command whose process id is `root`.
+    /// A translator for the command whose process id is `root`. If the sink's
+    /// header announces CPU times, it takes them from the records of context
+    /// switches.
     pub fn new(layouts: &'a [Layout], sink: &'a mut dyn Sink, root: u32) -> Self {
         let mut translator = Self::with_scope(layouts, sink, Scope::Command(root));
         translator.adopt(root, root);
@@ -137,6 +145,7 @@ impl<'a> Translator<'a> {
     }
 
     fn with_scope(layouts: &'a [Layout], sink: &'a mut dyn Sink, scope: Scope) -> Self {
+        let stopwatch = sink.header_mut().cpu_times.then(Stopwatch::default);
         Translator {
             layouts,
             sink,
@@ -148,8 +157,9 @@ impl<'a> Translator<'a> {
             names: HashMap::new(),
             files: Files::default(),
             attached: HashMap::new(),
+            stopwatch,
             began_ns: None,
-            last_us: 0,
+            now_ns: 0,
             unseen: Unseen::default(),
             lost: 0,
             late: 0,
@@ -197,6 +207,10 @@ impl<'a> Translator<'a> {
             let begins = matches!(record.body, Body::Comm { exec: true, .. });
             if begins && record.tid == root && self.began_ns.is_none() {
                 self.began_ns = Some(record.time_ns);
+                let live = self.live.get(&root);
+                if let (Some(stopwatch), Some(live)) = (&mut self.stopwatch, live) {
+                    stopwatch.runs_from_the_start(live.id);
+                }
             }
         }
         if let Body::Lost { count } = record.body {
@@ -205,12 +219,12 @@ impl<'a> Translator<'a> {
         let Some(began) = self.began_ns else {
             return Ok(());
         };
-        let now = record.time_ns.saturating_sub(began) / 1000;
-        self.last_us = self.last_us.max(now);
+        self.now_ns = self.now_ns.max(record.time_ns.saturating_sub(began));
         if self.scope == Scope::Everyone && !self.welcome(record) {
             self.late += 1;
             return Ok(());
         }
+        self.keep_time(record);
         match &record.body {
             Body::Fork { ptid } => self.fork(record.pid, record.tid, *ptid),
             Body::Comm { name, exec: true } => {
@@ -230,7 +244,28 @@ impl<'a> Translator<'a> {
                 }
             }
             Body::Event(sample) => self.sample(record.tid, sample),
-            Body::Comm { .. } | Body::Lost { .. } | Body::Other => Ok(()),
+            Body::Comm { .. } | Body::SwitchIn | Body::SwitchOut => Ok(()),
+            Body::Lost { .. } | Body::Other => Ok(()),
+        }
+    }
+
+    /// Tells the stopwatch what the record says about its task.
+    fn keep_time(&mut self, record: &Record<'_>) {
+        let Some(stopwatch) = &mut self.stopwatch else {
+            return;
+        };
+        if let Body::Lost { .. } = record.body {
+            stopwatch.lost();
+        }
+        let Some(task) = self.live.get(&record.tid).map(|live| live.id) else {
+            return;
+        };
+        match record.body {
+            Body::SwitchIn => stopwatch.switched_in(task, self.now_ns),
+            Body::SwitchOut => stopwatch.switched_out(task, self.now_ns),
+            // The creator made the first; the second can be on any CPU.
+            Body::Fork { .. } | Body::Lost { .. } | Body::Other => {}
+            _ => stopwatch.acts(task, self.now_ns),
         }
     }
 
@@ -239,6 +274,7 @@ impl<'a> Translator<'a> {
         let (pid, tid) = (record.pid, record.tid);
         match record.body {
             Body::Fork { .. } | Body::Lost { .. } | Body::Other => return true,
+            Body::SwitchIn | Body::SwitchOut => return true,
             Body::Comm { exec: false, .. } => return true,
             _ if self.live.contains_key(&tid) => return true,
             // A thread takes over its process's first id.
@@ -279,59 +315,13 @@ impl<'a> Translator<'a> {
     }
 
     fn write(&mut self, task: TaskId, kind: EventKind) -> Result<(), RecordError> {
+        let stopwatch = self.stopwatch.as_mut();
         self.sink.push(&Event {
-            time_us: self.last_us,
+            time_us: self.now_ns / 1000,
             task,
             kind,
+            ran_us: stopwatch.and_then(|stopwatch| stopwatch.read(task, self.now_ns)),
         })?;
-        Ok(())
-    }
-
-    /// The file of a reported mapping; `None` for memory without one.
-    fn mapped_file(&mut self, mmap: &Mmap<'_>) -> Option<FileId> {
-        if mmap.inode == 0 || !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//anon") {
-            return None;
-        }
-        let table = &mut self.sink.header_mut().files;
-        let file = self
-            .files
-            .identify(table, syscalls::device(mmap), mmap.inode);
-        let entry = &mut table[file.0 as usize];
-        if entry.name.is_empty() {
-            entry.name = String::from_utf8_lossy(mmap.name).into_owned();
-        }
-        Some(file)
-    }
-
-    fn mmap(&mut self, tid: u32, mmap: &Mmap<'_>) -> Result<(), RecordError> {
-        // Growing stacks and heaps and changes of rights are reported here too,
-        // and known from elsewhere.
-        let Some(call) = self.live.get(&tid).map(|live| live.call) else {
-            return Ok(());
-        };
-        if !matches!(call, Call::Exec | Call::Map { .. } | Call::Attach { .. }) {
-            return Ok(());
-        }
-        let file = self.mapped_file(mmap);
-        if let Some(file) = file {
-            self.files.mapped(file, mmap.offset + mmap.length);
-        }
-        let live = self.live.get_mut(&tid).expect("looked up above");
-        match (&mut live.call, file) {
-            (Call::Exec, _) => {
-                let event = exec_map(mmap, file);
-                return self.emit(tid, event);
-            }
-            (Call::Map { file: slot, .. }, _) => *slot = file,
-            (Call::Attach { segment }, Some(file)) => {
-                *segment = Some(Segment {
-                    length: mmap.length,
-                    prot: Prot(mmap.prot as u8 & 7),
-                    file,
-                });
-            }
-            _ => {}
-        }
         Ok(())
     }
 
@@ -449,19 +439,5 @@ impl<'a> Translator<'a> {
                 }
             }
         }
-    }
-}
-
-/// A mapping that the kernel made while it executed a program.
-fn exec_map(mmap: &Mmap<'_>, file: Option<FileId>) -> EventKind {
-    EventKind::Map {
-        address: mmap.address,
-        length: mmap.length,
-        prot: Prot(mmap.prot as u8 & 7),
-        shared: mmap.flags & libc::MAP_SHARED as u32 != 0,
-        grows_down: mmap.flags & libc::MAP_GROWSDOWN as u32 != 0 || mmap.name == b"[stack]",
-        file,
-        offset: if file.is_some() { mmap.offset } else { 0 },
-        origin: MapOrigin::Exec,
     }
 }

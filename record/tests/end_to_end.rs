@@ -220,6 +220,55 @@ fn helper_that_starts_a_thread_and_a_program() {
 }
 
 #[test]
+fn cpu_times_count_computing_and_not_sleeping() {
+    if !recording_permitted(check_permission()) {
+        return;
+    }
+    let scratch = Scratch::new("record-cpu-time");
+    let output = scratch.path("t.vellum");
+    let own = std::env::current_exe().unwrap();
+    let helper = "helper_that_computes_and_sleeps";
+    let command = [own.to_str().unwrap(), "--ignored", "--exact", helper];
+    let recording = record_to(&output, &command);
+    let (header, events) = read(&output);
+    if let Some(why) = recording.without_cpu_times {
+        eprintln!("SKIPPED: no records of context switches: {why}");
+        assert!(!header.cpu_times && events.iter().all(|event| event.ran_us.is_none()));
+        return;
+    }
+    assert!(header.cpu_times);
+    let mut ran = vec![0; header.tasks.len()];
+    for event in &events {
+        // Nothing was lost, so every time is known.
+        ran[event.task.0 as usize] += event.ran_us.unwrap();
+    }
+    let busiest = *ran.iter().max().unwrap();
+    assert!(busiest >= COMPUTES_US * 9 / 10, "{ran:?}");
+    let awake = header.duration_us - SLEEPS_US;
+    assert!(busiest <= awake, "{ran:?} of {} us", header.duration_us);
+}
+
+const COMPUTES_US: u64 = 50_000;
+const SLEEPS_US: u64 = 200_000;
+
+#[test]
+#[ignore = "a workload for the test above"]
+fn helper_that_computes_and_sleeps() {
+    let computed = || {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the struct outlives the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+        time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+    };
+    let begin = computed();
+    while computed() < begin + COMPUTES_US {}
+    std::thread::sleep(std::time::Duration::from_micros(SLEEPS_US));
+}
+
+#[test]
 fn a_failed_recording_leaves_nothing_behind() {
     if !recording_permitted(check_permission()) {
         return;

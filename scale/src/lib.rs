@@ -5,15 +5,28 @@
 //! done in a window of virtual time, and which cache lines cost how much. [`Ceiling`] is
 //! what the machine would allow if no CPU ever waited for another.
 //!
+//! [`replay::replay`] runs a workload of tasks instead, which compute, wait for each other and
+//! share the CPUs: how long it takes, and what the CPUs did meanwhile.
+//!
 //! The program has to have [`vellum_sim::PlacedHeap`] as its global allocator.
 #![deny(missing_docs)]
 
 mod ceiling;
+#[path = "../../engine/src/core_counters.rs"]
+mod core_counters;
+#[path = "../../engine/src/executor.rs"]
+mod executor;
+mod kinds;
+pub mod replay;
 mod run;
+#[path = "../../engine/src/slots.rs"]
+mod slots;
 mod work;
 mod workloads;
 
+use vellum_engine::op;
+
 pub use ceiling::{Ceiling, Limit};
 pub use run::{Measured, Needs, Request, ScaleError, run};
-pub use vellum_sim::{CpuTotals, PlacedHeap};
+pub use vellum_sim::{CpuTotals, LineCosts, LineProfile, PlacedHeap, ProfiledLine};
 pub use workloads::{WORKLOADS, Workload, workload};

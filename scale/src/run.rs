@@ -1,10 +1,7 @@
 //! One workload on so many CPUs of a machine under one design.
 
-use std::collections::BTreeMap;
-
 use vellum::design::TableFormat;
-use vellum::frame::Kind;
-use vellum::platform::{NodeId, Platform};
+use vellum::platform::NodeId;
 use vellum::rmap::ReverseMap;
 use vellum::{Design, with_rmap};
 use vellum_description::Description;
@@ -13,19 +10,21 @@ use vellum_sim::{
     ProfiledLine, RunError, Simulation, TooManyCpus,
 };
 
+use crate::kinds::FrameKinds;
+use crate::replay::{Flaw, Stop};
 use crate::work::{Clock, Manager, Refused, Stage};
 use crate::workloads::Workload;
 
 /// CPUs start at different times, up to so many nanoseconds apart.
-const START_WITHIN_NS: u64 = 1000;
+pub(crate) const START_WITHIN_NS: u64 = 1000;
 /// Time before the window: for what each CPU does first, and until its caches are as they
 /// stay.
 const WARM_UP_NS: u64 = 100_000;
 /// Address space for what a manager allocates while it is made.
-const HEAP_BYTES: usize = 8 << 30;
+pub(crate) const HEAP_BYTES: usize = 8 << 30;
 /// Memory of the machine for each CPU: so much that a CPU takes as many frames at a time
 /// as it ever does. The host provides what is used of it.
-const RAM_PER_CPU: u64 = 256 << 20;
+pub(crate) const RAM_PER_CPU: u64 = 256 << 20;
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +56,7 @@ pub struct Measured {
     pub cpus: Vec<CpuTotals>,
     /// Where they lost time.
     pub profile: LineProfile,
-    /// What frames were at the end, by their place in the table, as far as their records
-    /// are in the profile.
-    kinds: BTreeMap<usize, &'static str>,
+    kinds: FrameKinds,
 }
 
 impl Measured {
@@ -86,12 +83,7 @@ impl Measured {
 
     /// What a line of the profile is: for records of frames, of which frames.
     pub fn name_of(&self, line: &ProfiledLine) -> String {
-        let frame = line.what.filter(|what| what.value == FRAME);
-        let kind = frame.and_then(|what| self.kinds.get(&what.index));
-        match kind {
-            Some(kind) => format!("records of {kind}"),
-            None => line.to_string(),
-        }
+        self.kinds.name_of(line)
     }
 
     /// Time of all CPUs together, warming up included, in picoseconds.
@@ -150,6 +142,12 @@ pub enum ScaleError {
         /// What it was told.
         why: String,
     },
+    /// The program of tasks is malformed.
+    #[error("{0}")]
+    Program(#[from] Flaw),
+    /// The replay of a program stopped before its end.
+    #[error("{0}")]
+    Stopped(#[from] Stop),
     /// The manager's structures are not as they should be afterwards.
     #[error("{workload} on {cpus} CPUs leaves the manager damaged: {why}")]
     Damaged {
@@ -167,15 +165,20 @@ pub enum ScaleError {
 /// # Errors
 /// [`ScaleError`].
 pub fn run(request: &Request<'_>) -> Result<Measured, ScaleError> {
-    let design =
-        Design::parse(request.design).map_err(|error| ScaleError::Design(error.to_string()))?;
-    if design.format != TableFormat::X86_64 {
-        return Err(ScaleError::Design(format!(
-            "format={}: simulated CPUs have page tables of x86-64 only",
-            design.format.name()
-        )));
-    }
+    let design = parse(request.design)?;
     with_rmap!(design.rmap, R => simulate::<R>(request, design))
+}
+
+/// A design that simulated CPUs can have.
+pub(crate) fn parse(design: &str) -> Result<Design, ScaleError> {
+    let design = Design::parse(design).map_err(|error| ScaleError::Design(error.to_string()))?;
+    match design.format {
+        TableFormat::X86_64 => Ok(design),
+        format => Err(ScaleError::Design(format!(
+            "format={}: simulated CPUs have page tables of x86-64 only",
+            format.name()
+        ))),
+    }
 }
 
 fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Measured, ScaleError> {
@@ -250,30 +253,7 @@ fn on_all_cpus<R: ReverseMap>(
         by_cpu,
         window_ns: request.window_ns,
         cpus: outcome.cpus,
-        kinds: kinds(stage.vm, &outcome.profile),
+        kinds: FrameKinds::new(stage.vm, &outcome.profile),
         profile: outcome.profile,
     })
-}
-
-/// What the core calls records of frames.
-const FRAME: &str = "Frame";
-
-/// What the frames in a profile are, by their place in the table.
-fn kinds<R: ReverseMap>(vm: &Manager<R>, profile: &LineProfile) -> BTreeMap<usize, &'static str> {
-    let first = vm.platform().memory_map()[0].start;
-    let frames = profile.lines.iter().filter_map(|line| line.what);
-    let frames = frames.filter(|what| what.value == FRAME);
-    let kinds = frames.map(|what| {
-        let frame = vm.memory().frame(first.offset(what.index as u32));
-        let kind = match frame.kind() {
-            Kind::Anonymous => "private pages",
-            Kind::Object => "pages of files",
-            Kind::Table => "page tables",
-            Kind::Slab => "the manager's own frames",
-            Kind::Free | Kind::Cached => "free frames",
-            Kind::Reserved | Kind::Allocated => "other frames",
-        };
-        (what.index, kind)
-    });
-    kinds.collect()
 }

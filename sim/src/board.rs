@@ -8,6 +8,7 @@ use vellum::addr::Pfn;
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
+use vellum::sync::bytes::FrameBytes;
 
 use crate::names;
 use crate::places::{Homes, PlaceError};
@@ -24,7 +25,8 @@ const FIRST: u32 = ALIGNMENT as u32 >> FRAME_SHIFT;
 /// CPUs and memory of a described machine, for one manager.
 ///
 /// There is no MMU: programs call the manager's `fault` themselves, and a flush costs
-/// time but forgets nothing. There is no backing store: reading and writing pages fails.
+/// time but forgets nothing. There is no backing store, so that reading and writing pages
+/// fails, but [`with_files`](Board::with_files).
 ///
 /// It can be used by the thread that made it only, outside of a run as CPU 0, and not
 /// after a run of that thread has failed.
@@ -37,6 +39,7 @@ pub struct Board {
     /// Where frame [`FIRST`] is.
     start: NonNull<u8>,
     ranges: Vec<MemoryRange>,
+    has_files: bool,
     era: u64,
 }
 
@@ -78,12 +81,8 @@ impl Board {
         cpus: usize,
         bytes_per_node: u64,
     ) -> Result<Board, BoardError> {
-        Simulation::new(machine, cpus)?;
+        let nodes = Board::nodes_of(machine, cpus)?;
         let topology = Topology::new(machine);
-        let last = (0..cpus as u32)
-            .map(|cpu| topology.node_of(topology.core_of(cpu)).0)
-            .max();
-        let nodes = usize::from(last.unwrap_or(0)) + 1;
         let total = bytes_per_node.checked_mul(nodes as u64);
         let whole = bytes_per_node.is_multiple_of(1 << FRAME_SHIFT);
         let total = total
@@ -128,8 +127,41 @@ impl Board {
             mapping_bytes,
             start,
             ranges,
+            has_files: false,
             era: era(),
         })
+    }
+
+    /// The nodes that the first `cpus` CPUs of a machine are on.
+    ///
+    /// # Errors
+    /// [`TooManyCpus`] if it has fewer.
+    pub fn nodes_of(machine: &Description, cpus: usize) -> Result<usize, TooManyCpus> {
+        Simulation::new(machine, cpus)?;
+        let topology = Topology::new(machine);
+        let last = (0..cpus as u32)
+            .map(|cpu| topology.node_of(topology.core_of(cpu)).0)
+            .max();
+        Ok(usize::from(last.unwrap_or(0)) + 1)
+    }
+
+    /// With a device that reads and writes pages of files in no time, as one would that has
+    /// read them ahead. It does not keep what is written: what a page holds has no effect on
+    /// time.
+    #[must_use]
+    pub fn with_files(mut self) -> Board {
+        self.has_files = true;
+        self
+    }
+
+    /// How far two CPUs are from each other.
+    pub fn level(&self, one: CpuId, other: CpuId) -> Level {
+        let core = |cpu: CpuId| self.topology.core_of(u32::from(cpu.0));
+        self.topology.between(core(one), core(other))
+    }
+
+    fn transfer(&self) -> Result<(), IoError> {
+        self.has_files.then_some(()).ok_or(IoError)
     }
 
     /// Places the memory in a simulation, as `ram`, each node's at that node.
@@ -162,7 +194,7 @@ impl Drop for Board {
 //    each CPU has one coroutine, and nothing outside runs until all coroutines have ended.
 //    If they could not end, the era is over, and nobody is pinned any more.
 // 4. Nobody translates, so there are no translations to forget.
-// 5. Nothing here touches frames.
+// 5. What touches frames here is `read_page`, through `FrameBytes`, and only its own.
 unsafe impl Platform for Board {
     fn cpus(&self) -> usize {
         self.cpus
@@ -246,11 +278,20 @@ unsafe impl Platform for Board {
         with_cpu(|cpu| cpu.wake(CpuId(task.0 as u16)));
     }
 
-    unsafe fn read_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
-        Err(IoError)
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.transfer()?;
+        // SAFETY: a frame of the mapping, which nobody else uses until this returns.
+        let bytes = unsafe { FrameBytes::new(self.frame(frame), 1 << FRAME_SHIFT) };
+        let fill = || bytes.fill(store.rotate_left(u32::BITS) ^ index);
+        // No CPU does this.
+        match with_cpu(|cpu| cpu.unreported(fill)) {
+            Some(()) => {}
+            None => fill(),
+        }
+        Ok(())
     }
 
     fn write_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
-        Err(IoError)
+        self.transfer()
     }
 }

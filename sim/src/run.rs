@@ -447,6 +447,12 @@ impl Cpu<'_> {
         self.run.state.borrow_mut().me().clock
     }
 
+    /// What it did so far. All times are part of what its clock shows; that of its end is
+    /// not known yet.
+    pub fn totals(&self) -> CpuTotals {
+        self.run.state.borrow_mut().me().totals
+    }
+
     /// Computes for a time without touching memory that is shared.
     pub fn compute_ns(&self, ns: u64) {
         self.run.state.borrow_mut().compute(ns * 1000);

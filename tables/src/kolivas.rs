@@ -2,7 +2,8 @@
 //! several loads, as a mean and a standard deviation for each.
 //!
 //! Numbers are printed as awk prints them: whole ones in full, others with six
-//! significant digits. A load of one run has no deviation.
+//! significant digits. A load of one run has no deviation, and one without runs has
+//! `No data`.
 //!
 //! With `compat` the figures are the script's, mistakes included:
 //!
@@ -43,6 +44,19 @@ impl fmt::Display for Load {
             Load::Optimal(jobs) => write!(f, "Optimal load -j {jobs}"),
             Load::Custom(jobs) => write!(f, "Custom load -j {jobs}"),
             Load::Maximal => write!(f, "Maximal load -j"),
+        }
+    }
+}
+
+impl Load {
+    /// What [`FromStr`] reads: `single`, `half-2`, `optimal-16`, `custom-8`, `maximal`.
+    pub fn name(self) -> String {
+        match self {
+            Load::Single => "single".to_owned(),
+            Load::Half(jobs) => format!("half-{jobs}"),
+            Load::Optimal(jobs) => format!("optimal-{jobs}"),
+            Load::Custom(jobs) => format!("custom-{jobs}"),
+            Load::Maximal => "maximal".to_owned(),
         }
     }
 }
@@ -90,6 +104,30 @@ pub const LINES: [&str; 6] = [
 /// voluntary context switches.
 pub type Run = [f64; 6];
 
+/// `run` to the precision of GNU time, which cuts digits off: seconds to hundredths,
+/// and percent, which it has from milliseconds, to whole ones.
+pub fn cut_as_time(run: &Run) -> Run {
+    let [elapsed, user, system, _, switches, sleeps] = *run;
+    let hundredths = |seconds| (microseconds(seconds) / 10_000) as f64 / 100.0;
+    let milliseconds = |seconds| microseconds(seconds) / 1000;
+    let busy = milliseconds(user) + milliseconds(system);
+    // Of no time it prints a question mark, which awk takes for 0.
+    let percent = (busy * 100).checked_div(milliseconds(elapsed)).unwrap_or(0);
+    [
+        hundredths(elapsed),
+        hundredths(user),
+        hundredths(system),
+        percent as f64,
+        switches,
+        sleeps,
+    ]
+}
+
+/// Times come from the kernel in microseconds; as seconds they are a little off.
+fn microseconds(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}
+
 /// The builds under one load.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Group {
@@ -99,7 +137,23 @@ pub struct Group {
     pub runs: Vec<Run>,
 }
 
-/// A block for each load that has runs, each with an empty line after it.
+/// A row for each run, as [`Columns::kernbench`](crate::read::Columns::kernbench)
+/// reads it: the load, then what GNU time prints, with all digits that there are.
+pub fn rows(groups: &[Group]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let load = group.load.name();
+        for [elapsed, user, system, percent, switches, sleeps] in &group.runs {
+            let _ = writeln!(
+                text,
+                "{load} {elapsed} {user} {system} {percent}% {switches} {sleeps}"
+            );
+        }
+    }
+    text
+}
+
+/// A block for each load, each with an empty line after it.
 pub fn blocks(groups: &[Group], compat: bool) -> String {
     let mut text = String::new();
     let mut pooled: [Sums; 6] = Default::default();
@@ -109,9 +163,6 @@ pub fn blocks(groups: &[Group], compat: bool) -> String {
             for (sums, value) in pooled.iter_mut().zip(run) {
                 sums.add(*value);
             }
-        }
-        if group.runs.is_empty() {
-            continue;
         }
         let _ = writeln!(text, "Average {} Run (std deviation):", group.load);
         for (index, line) in LINES.iter().enumerate() {
@@ -129,11 +180,14 @@ pub fn blocks(groups: &[Group], compat: bool) -> String {
     text
 }
 
+/// What stands in a line about no runs.
+const NO_DATA: &str = "No data";
+
 fn figures(values: &[f64]) -> String {
-    let mean = awk(summary::mean(values).unwrap_or(0.0));
-    match summary::deviation(values) {
-        Some(deviation) => format!("{mean} ({})", awk(deviation)),
-        None => mean,
+    match (summary::mean(values), summary::deviation(values)) {
+        (None, _) => NO_DATA.to_owned(),
+        (Some(mean), None) => awk(mean),
+        (Some(mean), Some(deviation)) => format!("{} ({})", awk(mean), awk(deviation)),
     }
 }
 
@@ -154,8 +208,10 @@ impl Sums {
 
     fn figures(&self) -> String {
         let count = f64::from(self.count);
-        if self.count == 1 {
-            return format!("{:.6}", self.sum);
+        match self.count {
+            0 => return NO_DATA.to_owned(),
+            1 => return format!("{:.6}", self.sum),
+            _ => {}
         }
         let mean = awk(self.sum / count);
         let variance = (self.squares - self.sum * self.sum / count) / (count - 1.0);
@@ -248,8 +304,45 @@ Sleeps 2000 (0)
     }
 
     #[test]
+    fn a_load_without_runs_has_no_data() {
+        let half = group(Load::Half(2), [196.0; 5]);
+        let none = Group {
+            load: Load::Maximal,
+            runs: Vec::new(),
+        };
+        let right = blocks(&[half.clone(), none.clone()], false);
+        for name in LINES {
+            let expected = format!("{name} No data");
+            assert_eq!(line(&right, "Maximal", name), expected);
+        }
+        // The script's other lines are about the load before.
+        let compat = blocks(&[half, none], true);
+        let of = |name| line(&compat, "Maximal", name).to_owned();
+        assert_eq!(of("Elapsed"), "Elapsed Time No data");
+        assert_eq!(of("User"), "User Time 200 (0)");
+    }
+
+    #[test]
+    fn digits_that_time_does_not_print_are_cut_off() {
+        let run = [1.239999, 2.999999, 0.29, 265.322, 7.0, 8.0];
+        let expected = [1.23, 2.99, 0.29, 265.0, 7.0, 8.0];
+        assert_eq!(cut_as_time(&run), expected);
+        let too_short = [0.0004, 0.0001, 0.0, 25.0, 0.0, 0.0];
+        assert_eq!(cut_as_time(&too_short), [0.0; 6]);
+    }
+
+    #[test]
     fn names_of_loads() {
         assert_eq!("half-2".parse(), Ok(Load::Half(2)));
+        for load in [
+            Load::Single,
+            Load::Half(3),
+            Load::Optimal(16),
+            Load::Custom(8),
+            Load::Maximal,
+        ] {
+            assert_eq!(load.name().parse(), Ok(load));
+        }
         assert_eq!("maximal".parse(), Ok(Load::Maximal));
         for wrong in [
             "half", "half-0", "half-x", "single-1", "maximal-", "full-3", "",

@@ -10,7 +10,21 @@ pub const PAGE: u64 = 4096;
 /// Writes a trace of task 0 and `children` children of it, whose `events` come in
 /// this order, each of the task before it.
 pub fn write_trace(path: &str, children: u32, events: &[(u32, EventKind)]) {
+    let events = events.iter().map(|&(task, kind)| (task, kind, None));
+    write_all(path, children, &events.collect::<Vec<_>>());
+}
+
+/// The same, with how long the task computed before each event, in microseconds.
+pub fn write_timed_trace(path: &str, children: u32, events: &[(u32, EventKind, u64)]) {
+    let events = events
+        .iter()
+        .map(|&(task, kind, us)| (task, kind, Some(us)));
+    write_all(path, children, &events.collect::<Vec<_>>());
+}
+
+fn write_all(path: &str, children: u32, events: &[(u32, EventKind, Option<u64>)]) {
     let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
+    writer.header_mut().cpu_times = events.iter().any(|(_, _, ran)| ran.is_some());
     for pid in 1..=1 + children {
         writer.header_mut().tasks.push(Task {
             pid,
@@ -18,12 +32,14 @@ pub fn write_trace(path: &str, children: u32, events: &[(u32, EventKind)]) {
             parent: (pid > 1).then_some(TaskId(0)),
         });
     }
-    for (time_us, &(task, kind)) in (1..).zip(events) {
-        let task = TaskId(task);
+    let mut time_us = 0;
+    for &(task, kind, ran_us) in events {
+        time_us += ran_us.unwrap_or(0).max(1);
         let event = Event {
             time_us,
-            task,
+            task: TaskId(task),
             kind,
+            ran_us,
         };
         writer.push(&event).expect("a consistent event");
     }

@@ -76,6 +76,7 @@ impl Recording {
                 time_us: time as u64,
                 task: TaskId(*task),
                 kind: *kind,
+                ran_us: None,
             })
             .collect();
         Self { header, events }
@@ -168,6 +169,7 @@ impl Generator {
             time_us: self.time,
             task: TaskId(task as u32),
             kind,
+            ran_us: None,
         });
     }
 

@@ -20,6 +20,7 @@ use crate::varint::{self, Cursor};
 pub const MAX_EVENTS: usize = 1 << 18;
 const TASKS: u16 = 1;
 const TIME: u16 = 2;
+const CPU_TIME: u16 = 16;
 /// Events, time of the first and of the last.
 pub const SUMMARY_BYTES: usize = 4 + 8 + 8;
 
@@ -72,6 +73,8 @@ pub fn encode(events: &[Event], level: i32) -> std::io::Result<Vec<u8>> {
     let mut by_task: Vec<&Event> = events.iter().collect();
     by_task.sort_by_key(|event| event.task);
     let (mut tasks, mut times) = (Vec::new(), Vec::new());
+    let mut cpu_times = Vec::new();
+    let any_ran = events.iter().any(|event| event.ran_us.is_some());
     let mut kinds = KindColumns::default();
     let mut last_task = 0;
     for run in by_task.chunk_by(|a, b| a.task == b.task) {
@@ -82,7 +85,11 @@ pub fn encode(events: &[Event], level: i32) -> std::io::Result<Vec<u8>> {
         let mut time = summary.first_us;
         let mut state = TaskState::default();
         for event in run {
-            varint::put(&mut times, event.time_us - time);
+            let step = event.time_us - time;
+            varint::put(&mut times, step);
+            if any_ran {
+                varint::put(&mut cpu_times, cpu_time_code(step, event.ran_us));
+            }
             time = event.time_us;
             kinds.push(&mut state, task, &event.kind);
         }
@@ -91,10 +98,30 @@ pub fn encode(events: &[Event], level: i32) -> std::io::Result<Vec<u8>> {
     columns.add(TASKS, true, &tasks, level)?;
     columns.add(TIME, true, &times, level)?;
     kinds.add_to(&mut columns, level)?;
+    columns.add(CPU_TIME, false, &cpu_times, level)?;
     let mut payload = Vec::new();
     summary.put(&mut payload);
     columns.finish(&mut payload);
     Ok(payload)
+}
+
+/// Code of the CPU time of an event that lies `step` after the task's event
+/// before: 0 if it is not known. Tasks mostly run from one event to the next,
+/// so the code is of the difference between the two. It can be negative: a
+/// task's first event in a block counts from the block's first event, and the
+/// writer raises times.
+fn cpu_time_code(step: u64, ran_us: Option<u64>) -> u64 {
+    match ran_us {
+        // The addition wraps only for times that no clock reaches.
+        Some(ran) => varint::zigzag(step.wrapping_sub(ran) as i64).wrapping_add(1),
+        None => 0,
+    }
+}
+
+/// The inverse of [`cpu_time_code`].
+fn cpu_time(step: u64, code: u64) -> Option<u64> {
+    let difference = varint::unzigzag(code.checked_sub(1)?);
+    Some(step.wrapping_sub(difference as u64))
 }
 
 fn damaged(reason: impl Into<String>) -> ColumnError {
@@ -111,7 +138,7 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Event>, ColumnError> {
             summary.events
         )));
     }
-    let mut known = vec![TASKS, TIME];
+    let mut known = vec![TASKS, TIME, CPU_TIME];
     known.extend(KindReader::COLUMNS);
     let columns = Columns::decode(&payload[SUMMARY_BYTES..], &known)?;
     let (events, runs) = decode_runs(&columns, summary)?;
@@ -130,6 +157,8 @@ type Run = (usize, usize);
 fn decode_runs(columns: &Columns, summary: Summary) -> Result<(Vec<Event>, Vec<Run>), ColumnError> {
     let mut tasks = columns.get(TASKS);
     let mut times = columns.get(TIME);
+    let mut cpu_times = columns.get(CPU_TIME);
+    let any_ran = !cpu_times.is_empty();
     let mut kinds = KindReader::new(columns);
     let total = summary.events as usize;
     let mut events: Vec<Event> = Vec::new();
@@ -157,16 +186,27 @@ fn decode_runs(columns: &Columns, summary: Summary) -> Result<(Vec<Event>, Vec<R
             time_us = time_us
                 .checked_add(step)
                 .ok_or_else(|| damaged("a time overflows"))?;
+            let ran_us = if any_ran {
+                let code = cpu_times.varint();
+                cpu_time(
+                    step,
+                    code.ok_or_else(|| damaged("the CPU time column is cut short"))?,
+                )
+            } else {
+                None
+            };
             let kind = kinds.next(&mut state, TaskId(task)).map_err(damaged)?;
             events.push(Event {
                 time_us,
                 task: TaskId(task),
                 kind,
+                ran_us,
             });
         }
         runs.push((begin, events.len()));
     }
-    if events.len() != total || !times.is_empty() || !kinds.is_empty() {
+    let rest = !times.is_empty() || !cpu_times.is_empty() || !kinds.is_empty();
+    if events.len() != total || rest {
         return Err(damaged(
             "the columns do not hold the number of events stated",
         ));
@@ -194,4 +234,80 @@ fn merge(events: &[Event], runs: &[Run]) -> Vec<Event> {
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventKind;
+
+    fn events(cpu_times: [Option<u64>; 3]) -> Vec<Event> {
+        let times = [100, 250, 400].into_iter().zip(cpu_times);
+        let event = |(time_us, ran_us)| Event {
+            time_us,
+            task: TaskId(2),
+            kind: EventKind::Brk { end: 0 },
+            ran_us,
+        };
+        times.map(event).collect()
+    }
+
+    /// The block of [`events`] with other bytes in its column of CPU times.
+    fn with_cpu_times(bytes: &[u8]) -> Vec<u8> {
+        let payload = encode(&events([None; 3]), 3).unwrap();
+        let ids: Vec<u16> = (TASKS..CPU_TIME).collect();
+        let columns = Columns::decode(&payload[SUMMARY_BYTES..], &ids).unwrap();
+        let mut set = ColumnWriter::default();
+        for id in ids {
+            let mut cursor = columns.get(id);
+            let column: Vec<u8> = std::iter::from_fn(|| cursor.byte()).collect();
+            set.add(id, true, &column, 3).unwrap();
+        }
+        set.add(CPU_TIME, false, bytes, 3).unwrap();
+        let mut changed = payload[..SUMMARY_BYTES].to_vec();
+        set.finish(&mut changed);
+        changed
+    }
+
+    #[test]
+    fn cpu_times_come_back_whatever_they_are() {
+        for cpu_times in [
+            [Some(100), Some(150), Some(150)],
+            [Some(0), None, Some(300)],
+            [Some(u64::MAX), Some(1 << 63), Some(1 << 62)],
+            [None; 3],
+        ] {
+            let events = events(cpu_times);
+            assert_eq!(decode(&encode(&events, 3).unwrap()).unwrap(), events);
+        }
+    }
+
+    #[test]
+    fn a_task_that_ran_all_the_time_takes_a_byte_an_event() {
+        let events = events([Some(0), Some(150), Some(150)]);
+        assert_eq!(encode(&events, 3).unwrap(), with_cpu_times(&[1, 1, 1]));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_know_cpu_times_skips_them() {
+        let payload = encode(&events([Some(0), Some(1), None]), 3).unwrap();
+        let mut known = vec![TASKS, TIME];
+        known.extend(KindReader::COLUMNS);
+        assert!(Columns::decode(&payload[SUMMARY_BYTES..], &known).is_ok());
+    }
+
+    #[test]
+    fn a_column_of_cpu_times_of_another_length_is_refused() {
+        for (bytes, reason) in [
+            (&[1, 1][..], "CPU time column is cut short"),
+            (&[1, 1, 0x80], "CPU time column is cut short"),
+            (&[0xff; 30], "CPU time column is cut short"),
+            (&[1, 1, 1, 1], "number of events stated"),
+        ] {
+            match decode(&with_cpu_times(bytes)) {
+                Err(ColumnError::Damaged(text)) => assert!(text.contains(reason), "{text}"),
+                other => panic!("{bytes:?}: {other:?}"),
+            }
+        }
+    }
 }

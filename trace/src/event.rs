@@ -45,6 +45,10 @@ pub struct Event {
     pub task: TaskId,
     /// What it was.
     pub kind: EventKind,
+    /// Microseconds for which the task was on a CPU since its event before, or
+    /// since it began; user and kernel mode together. `None`: not known, as
+    /// everywhere in a trace without [`Header::cpu_times`](crate::Header).
+    pub ran_us: Option<u64>,
 }
 
 /// What a task did. Addresses and lengths are bytes, as the kernel saw them.

@@ -19,6 +19,9 @@ pub struct Header {
     pub lost: u64,
     /// What the recorder could not see, one sentence each.
     pub invisible: Vec<String>,
+    /// Events say how long their task ran before them
+    /// ([`Event::ran_us`](crate::Event)).
+    pub cpu_times: bool,
     /// Number of events in the trace. Set by the writer.
     pub events: u64,
     /// Time of the last event in microseconds. Set by the writer.

@@ -16,6 +16,8 @@
 //!    [`EventKind::Exit`]. A task without `parent` was there from the start,
 //!    with an empty address space of its own.
 //! 4. `address + length` does not overflow; fault addresses are page-aligned.
+//! 5. A task's CPU times up to an event add up to no more than the event's
+//!    time, and there are none unless [`Header::cpu_times`] says so.
 //!
 //! ```
 //! use vellum_trace::{Access, Event, EventKind, MapOrigin, Prot, Task, TaskId};
@@ -51,7 +53,8 @@
 //! };
 //! for (time_us, kind) in [(10, map), (12, store), (90, EventKind::Exit)] {
 //!     let task = TaskId(0);
-//!     writer.push(&Event { time_us, task, kind })?;
+//!     let ran_us = None; // nobody measured how long the task ran
+//!     writer.push(&Event { time_us, task, kind, ran_us })?;
 //! }
 //! writer.finish()?; // until here there is no file of this name
 //!

@@ -111,7 +111,7 @@ impl TraceReader {
         }
     }
 
-    /// Loads every event, task by task. Takes 64 bytes of memory an event.
+    /// Loads every event, task by task. Takes 72 bytes of memory an event.
     pub fn streams(&self) -> Result<Streams, TraceError> {
         Streams::load(self)
     }

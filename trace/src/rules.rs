@@ -21,6 +21,8 @@ enum Life {
 #[derive(Default)]
 pub struct Rules {
     tasks: Vec<Life>,
+    /// CPU time of each task so far.
+    ran_us: Vec<u64>,
     last_us: u64,
 }
 
@@ -49,7 +51,33 @@ impl Rules {
             Some(Life::Over) => return Err(format!("task {} has ended", task.0)),
             Some(Life::Running) => {}
         }
+        self.check_cpu_time(header, event)?;
         self.check_kind(header, task, &event.kind)
+    }
+
+    /// A task cannot have run for longer than the trace lasted.
+    fn check_cpu_time(&mut self, header: &Header, event: &Event) -> Result<(), String> {
+        let Some(ran) = event.ran_us else {
+            return Ok(());
+        };
+        if !header.cpu_times {
+            return Err("a CPU time, although the header says that there are none".into());
+        }
+        let task = event.task.0 as usize;
+        if self.ran_us.len() <= task {
+            self.ran_us.resize(self.tasks.len(), 0);
+        }
+        let total = self.ran_us[task].checked_add(ran);
+        match total.filter(|total| *total <= event.time_us) {
+            Some(total) => self.ran_us[task] = total,
+            None => {
+                return Err(format!(
+                    "task {task} ran for {} us and {ran} us, but it is only {} us since the start",
+                    self.ran_us[task], event.time_us
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_kind(
@@ -186,4 +214,32 @@ pub fn check_header(header: &Header) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Task;
+
+    #[test]
+    fn a_cpu_time_that_the_header_does_not_announce_is_refused() {
+        let mut header = Header {
+            tasks: vec![Task {
+                pid: 1,
+                process: 1,
+                parent: None,
+            }],
+            ..Header::default()
+        };
+        let event = Event {
+            time_us: 5,
+            task: TaskId(0),
+            kind: EventKind::Brk { end: 0 },
+            ran_us: Some(5),
+        };
+        let mut rules = Rules::default();
+        assert!(rules.check(&header, &event).is_err());
+        header.cpu_times = true;
+        assert_eq!(rules.check(&header, &event), Ok(()));
+    }
 }

@@ -14,7 +14,8 @@ const STRINGS: u16 = 6;
 const TASKS: u16 = 7;
 const FILES: u16 = 8;
 const FILE_NAMES: u16 = 9;
-const KNOWN: [u16; 9] = [
+const CPU_TIMES: u16 = 10;
+const KNOWN: [u16; 10] = [
     ENVIRONMENT,
     COMMAND,
     CUTS,
@@ -24,6 +25,7 @@ const KNOWN: [u16; 9] = [
     TASKS,
     FILES,
     FILE_NAMES,
+    CPU_TIMES,
 ];
 
 fn strings<'a>(items: impl IntoIterator<Item = &'a String>) -> Vec<u8> {
@@ -77,6 +79,9 @@ pub fn encode(header: &Header, level: i32) -> std::io::Result<Vec<u8>> {
     columns.add(FILES, true, &files, level)?;
     let names = strings(header.files.iter().map(|file| &file.name));
     columns.add(FILE_NAMES, true, &names, level)?;
+    if header.cpu_times {
+        columns.add(CPU_TIMES, false, &[1], level)?;
+    }
     let mut payload = Vec::new();
     columns.finish(&mut payload);
     Ok(payload)
@@ -100,6 +105,7 @@ pub fn decode(payload: &[u8]) -> Result<Header, ColumnError> {
         events: total()?,
         duration_us: total()?,
         invisible: list(INVISIBLE, "list of what was invisible")?,
+        cpu_times: columns.get(CPU_TIMES).byte().is_some_and(|byte| byte != 0),
         strings: list(STRINGS, "strings")?,
         tasks: read_tasks(columns.get(TASKS)).ok_or_else(|| part("task table"))?,
         files: read_files(columns.get(FILES), columns.get(FILE_NAMES))

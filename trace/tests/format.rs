@@ -61,6 +61,7 @@ fn header() -> Header {
         strings: vec!["cc".into(), "sh".into()],
         lost: 3,
         invisible: vec!["Pinned pages do not show.".into()],
+        cpu_times: true,
         events: 0,
         duration_us: 0,
     }
@@ -143,6 +144,7 @@ fn random_events(seed: u64, count: usize) -> Vec<Event> {
         .map(|index| (TaskId((index - 1) / 2), TaskId(index)))
         .collect();
     let mut time_us = 0;
+    let mut spent = [0; 40];
     let mut events = Vec::new();
     while events.len() < count {
         time_us += random.below(4) * random.below(2);
@@ -167,10 +169,14 @@ fn random_events(seed: u64, count: usize) -> Vec<Event> {
             },
             _ => random_kind(&mut random),
         };
+        let spent = &mut spent[task.0 as usize];
+        let ran_us = (random.below(4) > 0).then(|| random.below(time_us - *spent + 1));
+        *spent += ran_us.unwrap_or(0);
         events.push(Event {
             time_us,
             task,
             kind,
+            ran_us,
         });
     }
     events
@@ -205,7 +211,7 @@ fn a_trace_reads_back_in_the_order_it_was_written() {
         let count = if seed == 0 { 300_000 } else { 5_000 };
         let written = random_events(seed, count);
         let (read_header, read) = read_all(write(&format!("order-{seed}"), &written)).unwrap();
-        let what = |event: &Event| (event.task, event.kind);
+        let what = |event: &Event| (event.task, event.kind, event.ran_us);
         assert!(
             written.iter().map(what).eq(read.iter().map(what)),
             "seed {seed}: order or contents differ"
@@ -259,6 +265,11 @@ fn the_writer_refuses_what_breaks_a_rule_and_leaves_no_file() {
         time_us,
         task: TaskId(task),
         kind,
+        ran_us: None,
+    };
+    let ran = |time_us, ran_us| Event {
+        ran_us: Some(ran_us),
+        ..at(time_us, 0, fault_at(0))
     };
     let fault = EventKind::Fault {
         address: 17,
@@ -282,6 +293,8 @@ fn the_writer_refuses_what_breaks_a_rule_and_leaves_no_file() {
             "has not ended",
             vec![at(0, 0, EventKind::Wait { child: TaskId(1) })],
         ),
+        ("ran for 6 us and 4 us", vec![ran(6, 6), ran(9, 4)]),
+        ("ran for 1 us", vec![ran(6, 1), ran(9, u64::MAX)]),
     ];
     for (reason, events) in cases {
         let path = path("refused");

@@ -28,6 +28,33 @@ pub enum Zone {
     High,
 }
 
+/// One of the windows of a CPU. There are two for the bytes of pages and two for page
+/// tables, so that a page can be copied while two tables are in use, and nothing waits
+/// for a window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WindowSlot(u8);
+
+impl WindowSlot {
+    /// Windows of a CPU.
+    pub const COUNT: usize = 4;
+    /// Those for bytes of pages.
+    pub const PAGES: [WindowSlot; 2] = [WindowSlot(0), WindowSlot(1)];
+    /// Those for page tables.
+    pub const TABLES: [WindowSlot; 2] = [WindowSlot(2), WindowSlot(3)];
+
+    /// Its number, less than [`WindowSlot::COUNT`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether it is one for page tables.
+    #[inline]
+    pub const fn is_for_tables(self) -> bool {
+        self.index() >= Self::PAGES.len()
+    }
+}
+
 /// A run of usable page frames of one node and zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRange {
@@ -134,8 +161,9 @@ pub struct TaskToken(pub u64);
 ///    for as long as the platform lives; the ranges do not overlap. They, and the
 ///    other figures called constant, do not change.
 /// 2. [`Platform::frame`] and [`Platform::window`] return an address, aligned
-///    to the frame size, at which the whole frame can be read and written, and
-///    distinct frames do not overlap.
+///    to the frame size, at which the whole frame can be read and written, for good or
+///    until the window is closed. What is reached at one time through addresses of
+///    distinct frames does not overlap.
 /// 3. Between [`Platform::pin`] and the matching [`Platform::unpin`] the
 ///    caller stays on the CPU that `pin` named, one of the first
 ///    [`Platform::cpus`], and no other caller is pinned to that CPU. Pins of one
@@ -180,15 +208,16 @@ pub unsafe trait Platform: Sync {
     /// Address of a frame of the [`Zone::Low`] zone.
     fn frame(&self, frame: Pfn) -> NonNull<u8>;
 
-    /// Makes a [`Zone::High`] frame reachable through window `slot` (0 or 1)
-    /// of the pinned `cpu` until [`Platform::close_window`].
-    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+    /// Makes a [`Zone::High`] frame reachable through window `slot` of the pinned `cpu`
+    /// until [`Platform::close_window`]. The window is closed; nothing sleeps or unpins
+    /// while one is open.
+    fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
         let _ = (cpu, slot);
         self.frame(frame)
     }
 
     /// Ends a window.
-    fn close_window(&self, cpu: CpuId, slot: usize) {
+    fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
         let _ = (cpu, slot);
     }
 
@@ -328,10 +357,10 @@ macro_rules! forward {
             fn frame(&self, frame: Pfn) -> NonNull<u8> {
                 (**self).frame(frame)
             }
-            fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
+            fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
                 (**self).window(cpu, slot, frame)
             }
-            fn close_window(&self, cpu: CpuId, slot: usize) {
+            fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
                 (**self).close_window(cpu, slot);
             }
             fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {

@@ -15,7 +15,7 @@ use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -107,7 +107,7 @@ fn this_task() -> u64 {
 struct Cpu {
     pins: AtomicU64,
     owner: AtomicU64,
-    windows: [AtomicU64; 2],
+    windows: [AtomicU64; WindowSlot::COUNT],
 }
 
 /// The machine. Its memory starts out as garbage, not as zeroes.
@@ -382,19 +382,19 @@ unsafe impl Platform for TestMachine {
         self.address(frame)
     }
 
-    fn window(&self, cpu: CpuId, slot: usize, frame: Pfn) -> NonNull<u8> {
-        let window = &self.cpus[usize::from(cpu.0)].windows[slot];
+    fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
+        let window = &self.cpus[usize::from(cpu.0)].windows[slot.index()];
         let before = window.swap(u64::from(frame.0) + 1, Ordering::Relaxed);
-        assert_eq!(before, NO_FRAME, "window {slot} was open");
+        assert_eq!(before, NO_FRAME, "{slot:?} was open");
         self.address(frame)
     }
 
-    fn close_window(&self, cpu: CpuId, slot: usize) {
-        let window = &self.cpus[usize::from(cpu.0)].windows[slot];
+    fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
+        let window = &self.cpus[usize::from(cpu.0)].windows[slot.index()];
         assert_ne!(
             window.swap(NO_FRAME, Ordering::Relaxed),
             NO_FRAME,
-            "window {slot} was closed"
+            "{slot:?} was closed"
         );
     }
 

@@ -33,6 +33,8 @@ pub struct Request {
     pub cpus: usize,
     /// Memory of each simulated machine, in bytes; none: what the workload needs.
     pub ram_bytes: Option<u64>,
+    /// How much of it is low memory, if not all that a format can have.
+    pub low_bytes: Option<u64>,
     /// Length of a slice, in microseconds of CPU time.
     pub slice_us: u64,
     /// How intervals are drawn; its seed decides orders and shuffles, too.

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 
+use super::kolivas::{self, KolivasArgs};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::Results;
 use super::{Failure, OrFail, size};
@@ -15,9 +16,12 @@ use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
 use crate::report::json;
-use crate::report::published::Format;
+use crate::report::published;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
+
+/// Passes if no number is given.
+const PASSES: u16 = 6;
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -38,6 +42,7 @@ Examples:
   vellum bench rmap-test --profile-out where-it-goes
   vellum bench fork-family -n 12 --format ministat
   vellum bench kernbench --on linux --tree ~/linux
+  vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4 --compat
   vellum bench write --cpus 2 --variant shared --size most=1048576
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
@@ -85,13 +90,14 @@ pub struct BenchArgs {
     /// Kernel source tree to build, for kernbench on the host
     #[arg(long, value_name = "DIRECTORY")]
     tree: Option<PathBuf>,
-    /// What `make` builds in it [default: vmlinux]
+    /// What `make` builds in it [default: vmlinux; with --format kolivas what it builds by itself]
     #[arg(long, value_name = "TARGET", requires = "tree")]
     target: Option<String>,
     /// Passes over the workload; multiples of twice the arms balance the order of execution
-    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
+    /// [default: 6; with --format kolivas 5, and 3 if it is to be fast]
+    #[arg(short = 'n', long, value_name = "PASSES",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
-    passes: u16,
+    passes: Option<u16>,
     /// Simulated CPUs, where the benchmark replays traces; the most, where it goes from one to
     /// several
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -100,6 +106,10 @@ pub struct BenchArgs {
     /// has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     ram: Option<u64>,
+    /// How much of that memory is low memory, which can be addressed directly [default: all
+    /// of it, up to what the format can have]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    lowmem: Option<u64>,
     /// Length of a slice in microseconds of CPU time
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
@@ -122,6 +132,19 @@ pub struct BenchArgs {
     resamples: u32,
     #[command(flatten)]
     profiling: ProfileArgs,
+    #[command(flatten)]
+    kolivas: KolivasArgs,
+}
+
+/// Formats of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// Statistics of the passes against those of A, in percent, as mmtests has them
+    Mmtests,
+    /// Whether the means of the passes differ, by Student's t
+    Ministat,
+    /// Con Kolivas's kernbench: his loads, and averages of each, of kernbench on the host
+    Kolivas,
 }
 
 fn names() -> PossibleValuesParser {
@@ -134,9 +157,18 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         io::stdout().lock().write_all(list().as_bytes())?;
         return Ok(());
     };
+    let format = match args.format {
+        None => None,
+        Some(Format::Mmtests) => Some(published::Format::Mmtests),
+        Some(Format::Ministat) => Some(published::Format::Ministat),
+        Some(Format::Kolivas) => return kolivas(name, &args),
+    };
+    if let Some(option) = args.kolivas.given() {
+        return Err(Failure::usage(format!("{option} is for --format kolivas")));
+    }
     let mut request = request(name, &args)?;
     let results = Results::open(args.json.as_deref())?;
-    if let Some(format) = args.format {
+    if let Some(format) = format {
         results.with(format, request.designs.len() + 1, request.passes)?;
     }
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
@@ -152,7 +184,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&request, &findings, profile.as_ref(), args.format, results)?;
+    print(&request, &findings, profile.as_ref(), format, results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -162,6 +194,40 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         )),
         false => Ok(()),
     }
+}
+
+/// Kernbench with the loads and in the format of Con Kolivas.
+fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
+    if name != "kernbench" || args.on != On::Linux {
+        return Err(Failure::usage(
+            "--format kolivas is for `vellum bench kernbench --on linux`",
+        ));
+    }
+    // It has loads of its own, and no designs.
+    designs(bench::find(name).map_err(Failure::usage)?, args)?;
+    let strangers = [
+        (!args.sizes.is_empty(), "--size"),
+        (args.scale != 1.0, "--scale"),
+        (!args.variants.is_empty(), "--variant"),
+        (!args.traces.is_empty(), "--trace"),
+        (args.cpus != 1, "--cpus"),
+        (args.ram.is_some(), "--ram"),
+        (args.profiling.wanted(), "--profile"),
+    ];
+    if let Some((_, option)) = strangers.iter().find(|option| option.0) {
+        return Err(Failure::usage(format!(
+            "{option} is not for --format kolivas: its loads are chosen by --single, --no-half, \
+             --no-optimal, --optimal-jobs and --no-maximal"
+        )));
+    }
+    let build = kolivas::Build {
+        tree: args.tree.as_deref(),
+        target: args.target.as_deref(),
+        passes: args.passes,
+        json: args.json.as_deref(),
+        style: Style::detect(args.quiet),
+    };
+    kolivas::run(&args.kolivas, &build)
 }
 
 fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
@@ -194,9 +260,10 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
         benchmark,
         on: args.on,
         designs: designs(benchmark, args)?,
-        passes: usize::from(args.passes),
+        passes: usize::from(args.passes.unwrap_or(PASSES)),
         cpus: args.cpus,
         ram_bytes: args.ram,
+        low_bytes: args.lowmem,
         slice_us: args.slice,
         method: Method {
             confidence: CONFIDENCE,
@@ -279,7 +346,7 @@ fn print(
     request: &Request,
     findings: &Findings,
     profile: Option<&ProfileReport>,
-    format: Option<Format>,
+    format: Option<published::Format>,
     results: Results,
 ) -> Result<(), Failure> {
     let as_json = || {

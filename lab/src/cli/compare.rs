@@ -7,6 +7,7 @@ use clap::Args;
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::Results;
+use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, size};
 
 use crate::compare::{
@@ -15,16 +16,23 @@ use crate::compare::{
 };
 use crate::designs::load;
 use crate::replay::ram::{self, Starved};
-use crate::replay::{Options, Workload};
+use crate::replay::{Options, Streams, Workload};
 use crate::report::published::Format;
 use crate::report::{About, Report, json, text};
 use crate::shipped::shipped_trace;
+use crate::simulate::Purpose;
 use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 
 /// The shipped trace compared on if none is named.
 const DEFAULT_TRACE: &str = "kernel-build.vellum";
+
+/// Passes unless it is said how many.
+const PASSES: u16 = 6;
+
+/// Length of a slice unless it is said how long, in microseconds.
+const SLICE_US: u64 = 1000;
 
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -45,6 +53,7 @@ Examples:
   vellum compare traces/kernel-build.vellum --copies 4 --json report.json
   vellum compare traces/kernel-build.vellum --profile-out where-it-goes
   vellum compare traces/kernel-build.vellum -n 12 --format ministat
+  vellum compare traces/sdet-like.vellum --on sim --cpus 8   elapsed time of a whole machine
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
   vellum compare traces/kernel-build.vellum --a linux --b rmap=chains         this machine's kernel
   vellum compare --a linux:6.12.json --b linux:6.18.json     results saved by `replay --on linux`
@@ -58,6 +67,10 @@ Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or
 pub struct CompareArgs {
     /// Trace to replay [default: traces/kernel-build.vellum of the source tree]
     trace: Option<PathBuf>,
+    /// Where designs run: on the core, or on a simulated machine (docs/many-cpus.md); this
+    /// machine's kernel is named as a design
+    #[arg(long, value_enum, default_value_t = On::Core)]
+    on: On,
     /// Design A (`vellum designs` lists the options); `linux` is this machine's own kernel,
     /// `linux:FILE` a saved result of one (docs/host-kernel.md)
     #[arg(long, value_name = "DESIGN", default_value = "rmap=chains")]
@@ -69,13 +82,13 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
     /// Passes over the workload; multiples of 6 balance the order of execution
-    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = 6,
+    #[arg(short = 'n', long, value_name = "PASSES", default_value_t = PASSES,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     passes: u16,
     /// Copies of the recorded process family that run at once
     #[arg(long, value_name = "K", default_value_t = 1)]
     copies: u32,
-    /// Simulated CPUs, each a host thread
+    /// Simulated CPUs, each a host thread; with `--on sim`, as many as the machine has at most
     #[arg(long, value_name = "N", default_value_t = 1)]
     cpus: usize,
     /// Memory of each of the three simulated machines [default: what the trace and its copies
@@ -87,7 +100,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     idle: Option<u64>,
     /// Length of a slice in microseconds of CPU time
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = SLICE_US,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     slice: u64,
     /// Leave out the pass that counts atomic operations
@@ -102,7 +115,8 @@ pub struct CompareArgs {
     /// No progress
     #[arg(long, short)]
     quiet: bool,
-    /// Seed of the order of execution, the bootstrap and the shifts between copies
+    /// Seed of the order of execution, the bootstrap and the shifts between copies; with
+    /// `--on sim`, the first of the seeds
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Bootstrap resamples
@@ -111,17 +125,25 @@ pub struct CompareArgs {
     resamples: u32,
     #[command(flatten)]
     profiling: ProfileArgs,
+    #[command(flatten)]
+    sim: SimArgs,
 }
 
 /// Prepares the trace, measures, prints.
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
+    if args.on == On::Sim {
+        return on_sim(args);
+    }
+    args.sim.refuse(false)?;
+    if args.on == On::Linux {
+        return Err(Failure::usage(
+            "--on linux: name this machine's kernel as a design, as in `--a linux --b rmap=chains`",
+        ));
+    }
     if let Some(done) = with_host(&args) {
         return done;
     }
-    let path = match &args.trace {
-        Some(path) => path.clone(),
-        None => shipped_trace(DEFAULT_TRACE)?,
-    };
+    let path = args.trace()?;
     let results = Results::open(args.json.as_deref())?;
     if let Some(format) = args.format {
         results.with(format, ARMS, usize::from(args.passes))?;
@@ -129,7 +151,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
     let options = Options {
-        cpus: args.cpus,
+        streams: Streams::ByCpu(args.cpus),
         copies: args.copies,
         seed: args.seed,
         idle_us: args.idle,
@@ -168,6 +190,57 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     }
 }
 
+impl CompareArgs {
+    /// The trace that is named, or the shipped one.
+    fn trace(&self) -> Result<PathBuf, Failure> {
+        match &self.trace {
+            Some(path) => Ok(path.clone()),
+            None => shipped_trace(DEFAULT_TRACE),
+        }
+    }
+}
+
+/// Compares on a simulated machine.
+fn on_sim(args: CompareArgs) -> Result<(), Failure> {
+    let designs = [&args.a, &args.b];
+    let others = [
+        (args.scratch.is_some(), "--scratch"),
+        (args.passes != PASSES, "--passes"),
+        (args.idle.is_some(), "--idle"),
+        (args.slice != SLICE_US, "--slice"),
+        (args.no_atomics, "--no-atomics"),
+        (args.format.is_some(), "--format"),
+        (args.profiling.has_output(), "--profile-out"),
+        (
+            designs.iter().any(|side| Side::of(side) != Side::Design),
+            "`linux`",
+        ),
+    ];
+    refuse(
+        &others,
+        "cannot be had on a simulated machine: leave it out with --on sim",
+    )?;
+    let trace = args.trace()?;
+    let (machine, seeds, jobs) = args.sim.values();
+    simulated::run(simulated::Request {
+        trace,
+        designs: vec![args.a, args.b],
+        machine,
+        cpus: vec![args.cpus],
+        purpose: Purpose::Compare {
+            resamples: args.resamples as usize,
+        },
+        copies: args.copies,
+        ram: args.ram,
+        seeds,
+        seed: args.seed,
+        jobs,
+        profile: args.profiling.wanted(),
+        json: args.json,
+        quiet: args.quiet,
+    })
+}
+
 /// Carries out a comparison in which a host's kernel takes part; `None` if none does.
 fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
     let method = Method {
@@ -196,12 +269,8 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
                     --cpus, --copies and --profile with --a linux";
         return Err(Failure::usage(text));
     }
-    let trace = match &args.trace {
-        Some(path) => path.clone(),
-        None => shipped_trace(DEFAULT_TRACE)?,
-    };
     let request = host::Request {
-        trace,
+        trace: args.trace()?,
         passes: usize::from(args.passes),
         scratch: args.scratch.clone(),
         json: args.json.clone(),

@@ -14,6 +14,8 @@ use vellum_trace::{
 
 const EXAMPLES: &str = "\
 A line is: time in seconds, task number, process id, event, and what the event says.
+If the trace has CPU times, the microseconds that the task ran since its event before
+follow the process id (- if they are not known).
 Numbers are decimal, addresses hexadecimal, lengths in bytes.
 
 Examples:
@@ -184,6 +186,9 @@ fn print_perf_script(trace: &TraceReader) -> Result<(), Failure> {
         writer.take(&event.blame_input()?)?;
     }
     let losses = writer.finish()?;
+    if trace.header().cpu_times {
+        eprintln!("vellum: perf script has no words for CPU times; they will not come back");
+    }
     if losses.events > 0 {
         let count = losses.events;
         eprintln!(
@@ -211,11 +216,14 @@ fn print(out: &mut impl Write, header: &Header, event: &Event) -> io::Result<()>
     let pid = header.tasks[event.task.0 as usize].pid;
     let seconds = event.time_us as f64 / 1e6;
     let kind = Kind::of(&event.kind).name();
-    write!(
-        out,
-        "{seconds:>12.6} {:>6} {pid:>7} {kind:<8}",
-        event.task.0
-    )?;
+    write!(out, "{seconds:>12.6} {:>6} {pid:>7} ", event.task.0)?;
+    if header.cpu_times {
+        match event.ran_us {
+            Some(ran_us) => write!(out, "{ran_us:>8} ")?,
+            None => write!(out, "{:>8} ", "-")?,
+        }
+    }
+    write!(out, "{kind:<8}")?;
     detail(out, header, &event.kind)?;
     writeln!(out)
 }

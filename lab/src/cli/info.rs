@@ -1,5 +1,6 @@
 //! `vellum info`: what a trace holds.
 
+mod cpu_time;
 mod survey;
 mod text;
 

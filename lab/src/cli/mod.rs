@@ -28,13 +28,16 @@ pub mod export;
 pub mod host_forkfault;
 pub mod import;
 pub mod info;
+pub mod kolivas;
 pub mod machines;
+pub mod plan;
 pub mod profiling;
 pub mod record;
 pub mod replay;
 pub mod reproduce;
 pub mod results;
 pub mod scale;
+pub mod simulated;
 pub mod size;
 pub mod stats;
 
@@ -93,6 +96,7 @@ commands! {
     Bench => bench::BenchArgs,
     Reproduce => reproduce::ReproduceArgs,
     Scale => scale::ScaleArgs,
+    Plan => plan::PlanArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
     Stats => stats::StatsArgs,
     Designs => designs::DesignsArgs,

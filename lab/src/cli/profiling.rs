@@ -30,7 +30,8 @@ pub type Outcome = Option<Result<ProfileReport, Failure>>;
 /// Options of a command that can profile what it measures
 #[derive(Args, Clone, Debug)]
 pub struct ProfileArgs {
-    /// Sample where the designs spend their time, and print the difference by function
+    /// Sample where the designs spend their time, and print the difference by function; on a
+    /// simulated machine, print the cache lines that cost most
     #[arg(long)]
     profile: bool,
 
@@ -48,6 +49,11 @@ impl ProfileArgs {
     /// Whether the user asked for a profile.
     pub fn wanted(&self) -> bool {
         self.profile || self.profile_out.is_some()
+    }
+
+    /// Whether the user asked for files of it.
+    pub fn has_output(&self) -> bool {
+        self.profile_out.is_some()
     }
 
     /// Gets ready to profile, if the user asked for it.

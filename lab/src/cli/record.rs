@@ -96,6 +96,12 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
                  look up the kernel's events"
             );
         }
+        if let Some(why) = &recording.without_cpu_times {
+            eprintln!(
+                "vellum: the trace has no CPU times: the kernel gave no records of context \
+                 switches ({why})"
+            );
+        }
         let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
         eprintln!(
             "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",

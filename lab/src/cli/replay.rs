@@ -8,12 +8,13 @@ use clap::builder::ValueHint;
 use vellum_engine::{Engine, EngineError};
 
 use super::results::Results;
+use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
-use crate::bench::request::On;
 use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};
-use crate::replay::{self, MAX_COPIES, MAX_CPUS, Options, Workload, prepare_events, ram};
+use crate::replay::{self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram};
 use crate::report::replay::Report;
+use crate::simulate::Purpose;
 use crate::verify::{self, Verified};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::TraceReader;
@@ -34,6 +35,8 @@ Examples:
   vellum replay build.vellum --json - | jq .divergences
   vellum replay build.vellum --on linux                      real processes on this machine's kernel
   vellum replay build.vellum --on linux -n 6 --save 6.18.json
+  vellum replay traces/sdet-like.vellum --on sim --cpus 8    elapsed, user and system time of 8 CPUs
+  vellum replay build.vellum --on sim --machine xeon-104 --cpus 52 --copies 8 --profile
 
 Exit codes: 0 replayed, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
 recording, or its verification or audit failed, 130 interrupted.";
@@ -45,7 +48,8 @@ pub struct ReplayArgs {
     /// The trace
     #[arg(value_hint = ValueHint::FilePath)]
     trace: PathBuf,
-    /// Where it runs: on the core, or on this machine's own kernel (docs/host-kernel.md)
+    /// Where it runs: on the core, on this machine's own kernel (docs/host-kernel.md), or on a
+    /// simulated machine (docs/many-cpus.md)
     #[arg(long, value_enum, default_value_t = On::Core)]
     on: On,
     /// With `--on linux`: passes
@@ -61,9 +65,9 @@ pub struct ReplayArgs {
     /// The design (`vellum designs` lists the options)
     #[arg(long, value_name = "DESIGN", default_value = "")]
     design: String,
-    /// Simulated CPUs, each a host thread
+    /// Simulated CPUs, each a host thread; with `--on sim`, as many as the machine has at most
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=MAX_CPUS as i64))]
+          value_parser = clap::value_parser!(u16).range(1..))]
     cpus: u16,
     /// Copies of the recorded process family that run at once
     #[arg(long, value_name = "K", default_value_t = 1,
@@ -73,6 +77,10 @@ pub struct ReplayArgs {
     /// as the host has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     ram: Option<u64>,
+    /// How much of that memory is low memory, which can be addressed directly; the rest is
+    /// reached through windows [default: all of it, up to what the format can have]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    lowmem: Option<u64>,
     /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
     /// recording
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -86,16 +94,25 @@ pub struct ReplayArgs {
     /// Write everything as JSON to a file; `-` prints it instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Seed of the shifts between copies
+    /// Seed of the shifts between copies; with `--on sim`, the first of the seeds
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    sim: SimArgs,
+    /// Print the cache lines that cost most
+    #[arg(long, help_heading = "With --on sim")]
+    profile: bool,
 }
 
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
+    match args.on {
+        On::Sim => return on_sim(args),
+        On::Linux | On::Core => args.sim.refuse(args.profile)?,
+    }
     if args.on == On::Linux {
         return on_linux(args);
     }
@@ -111,7 +128,9 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     let workload = load(&args, &trace, style)?;
     let ram = ram::choose(args.ram, workload.ram_bytes(), 1);
     let session = Session {
-        arenas: Arenas::new(1, usize::from(args.cpus), ram).prefaulted(),
+        arenas: Arenas::new(1, usize::from(args.cpus), ram)
+            .with_low(args.lowmem)
+            .prefaulted(),
         ram,
         style,
         interrupt,
@@ -131,7 +150,7 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         return Err(Failure::usage(text));
     }
     let options = Options {
-        cpus: usize::from(args.cpus),
+        streams: Streams::ByCpu(usize::from(args.cpus)),
         copies: args.copies,
         seed: args.seed,
         fault_around: fault_around(&args.design)?,
@@ -146,6 +165,39 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
     Ok(workload)
 }
 
+/// Replays on a simulated machine.
+fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
+    let others = [
+        (args.passes > 1, "--passes"),
+        (args.scratch.is_some(), "--scratch"),
+        (args.save.is_some(), "--save"),
+        (args.verify, "--verify"),
+        (args.audit, "--audit"),
+        (args.lowmem.is_some(), "--lowmem"),
+        (args.idle.is_some(), "--idle"),
+    ];
+    refuse(
+        &others,
+        "cannot be had on a simulated machine: leave it out with --on sim",
+    )?;
+    let (machine, seeds, jobs) = args.sim.values();
+    simulated::run(simulated::Request {
+        trace: args.trace,
+        designs: vec![args.design],
+        machine,
+        cpus: vec![usize::from(args.cpus)],
+        purpose: Purpose::Alone,
+        copies: args.copies,
+        ram: args.ram,
+        seeds,
+        seed: args.seed,
+        jobs,
+        profile: args.profile,
+        json: args.json,
+        quiet: args.quiet,
+    })
+}
+
 /// Replays on the host's kernel.
 fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
     let core_only = [
@@ -155,19 +207,13 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         (args.verify, "--verify"),
         (args.audit, "--audit"),
         (args.ram.is_some(), "--ram"),
+        (args.lowmem.is_some(), "--lowmem"),
         (args.idle.is_some(), "--idle"),
     ];
-    let given: Vec<&str> = core_only
-        .iter()
-        .filter(|(given, _)| *given)
-        .map(|(_, name)| *name)
-        .collect();
-    if !given.is_empty() {
-        return Err(Failure::usage(format!(
-            "{} cannot be had on the host's kernel: leave it out with --on linux",
-            given.join(", ")
-        )));
-    }
+    refuse(
+        &core_only,
+        "cannot be had on the host's kernel: leave it out with --on linux",
+    )?;
     let request = host::Request {
         trace: args.trace,
         passes: usize::from(args.passes),
@@ -209,7 +255,14 @@ impl Session {
         progress.finish();
         if let Some(starved) = replayed.divergences.starved {
             let events = self.trace.events();
-            return Err(Failure::failed(starved.message(workload, self.ram, events)));
+            let mut text = starved.message(workload, self.ram, events);
+            if let Some(low) = args.lowmem {
+                text += &format!(
+                    ", or more low memory: it has {} MiB (--lowmem)",
+                    low.min(self.ram) >> 20
+                );
+            }
+            return Err(Failure::failed(text));
         }
         let path = args.trace.display().to_string();
         let mut report = Report::new(path, workload, engine.as_ref(), self.ram, &replayed);

@@ -5,16 +5,21 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, ValueHint};
+use clap::builder::ValueHint;
 use vellum_description::Description;
 use vellum_output::PartialFile;
 use vellum_scale::{WORKLOADS, workload};
 
 use super::results::Results;
+use super::simulated::{self, refuse};
 use super::{Failure, OrFail};
 use crate::scale::{Kept, Plan, measure, picture, text};
+use crate::simulate::Purpose;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
+
+/// Virtual microseconds in which things are counted unless it is said how many.
+const WINDOW_US: u64 = 400;
 
 const EXAMPLES: &str = "\
 Every CPU does the same, over and over, in virtual time. The result is the same on every host. For
@@ -23,23 +28,27 @@ cache line stops it. The ceiling is what one CPU does alone times the number of 
 threads that share a core, the bandwidth of the nodes and required shootdowns take.
 docs/many-cpus.md says what is simulated and what is not.
 
+With a trace in place of a workload's name, its tasks run under a scheduler: elapsed, user and
+system time by number of CPUs.
+
 Examples:
   vellum scale --list
   vellum machines
   vellum scale faults --machine epyc-milan-2s
   vellum scale fork-exit --cpus 1,8,64 --designs rmap=family --designs rmap=chains
   vellum scale faults-one-space --machine mine.toml --cpus 1,2,4,8 --svg faults.svg
+  vellum scale traces/sdet-like.vellum --copies 8 --cpus 1,2,4,8     a recorded workload
   vellum scale map-unmap --machine generated-512 --cpus 1,512 --profile --keep done.jsonl
 
 Exit codes: 0 measured, 1 failed, 2 unusable arguments, 3 the same seed did not give the same
 result, 130 interrupted (numbers of CPUs that are complete are printed).";
 
-/// Run a workload on more and more simulated CPUs, and say what stops it
+/// Run a workload or a trace on more and more simulated CPUs, and say what stops it
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ScaleArgs {
-    /// What each CPU does (`--list` describes them)
-    #[arg(required_unless_present = "list", value_parser = names())]
+    /// What each CPU does (`--list` describes them), or a trace, a path with a dot or slash in it
+    #[arg(required_unless_present = "list", value_hint = ValueHint::FilePath)]
     workload: Option<String>,
     /// List the workloads, and end
     #[arg(long)]
@@ -61,10 +70,12 @@ pub struct ScaleArgs {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Virtual microseconds in which things are counted, after 100 without
-    #[arg(long, value_name = "US", default_value_t = 400,
-          value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
-    window: u64,
+    /// Virtual microseconds in which things are counted, after 100 without [default: 400]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    window: Option<u64>,
+    /// With a trace: copies of the recorded process family that run at once
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    copies: Option<u32>,
     /// Simulations at a time [default: the host's CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -85,16 +96,20 @@ pub struct ScaleArgs {
     quiet: bool,
 }
 
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
-}
-
 /// Measures, and prints what was found.
 pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     let Some(name) = args.workload.as_deref().filter(|_| !args.list) else {
         io::stdout().lock().write_all(list().as_bytes())?;
         return Ok(());
     };
+    if name.contains(['.', '/']) {
+        return trace(name.into(), args);
+    }
+    if args.copies.is_some() {
+        return Err(Failure::usage(
+            "--copies only with a trace: each CPU does the same as the others anyway",
+        ));
+    }
     let plan = plan(name, &args)?;
     let results = Results::open(args.json.as_deref())?;
     let drawing = args
@@ -127,13 +142,40 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     }
 }
 
-fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
-    let machine =
-        Description::named(&args.machine).map_err(|error| Failure::usage(error.to_string()))?;
-    let workload =
-        workload(name).ok_or_else(|| Failure::usage(format!("no workload is {name}")))?;
+/// A trace on more and more CPUs.
+fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
+    let others = [
+        (args.window.is_some(), "--window"),
+        (args.keep.is_some(), "--keep"),
+        (args.svg.is_some(), "--svg"),
+    ];
+    refuse(&others, "cannot be had with a trace: leave it out")?;
+    let machine = machine(&args)?;
+    simulated::run(simulated::Request {
+        trace: path,
+        cpus: numbers(&args, &machine)?,
+        designs: args.designs,
+        machine: args.machine,
+        purpose: Purpose::Sweep,
+        copies: args.copies.unwrap_or(1),
+        ram: None,
+        seeds: args.seeds,
+        seed: args.seed,
+        jobs: args.jobs,
+        profile: args.profile,
+        json: args.json,
+        quiet: args.quiet,
+    })
+}
+
+fn machine(args: &ScaleArgs) -> Result<Description, Failure> {
+    Description::named(&args.machine).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The numbers of CPUs, ascending.
+fn numbers(args: &ScaleArgs, machine: &Description) -> Result<Vec<usize>, Failure> {
     let has = machine.cpus();
-    let mut cpus = match args.cpus.is_empty() {
+    let mut cpus: Vec<usize> = match args.cpus.is_empty() {
         true => (0..=6)
             .map(|power| 1 << power)
             .filter(|&cpus| cpus <= has)
@@ -148,6 +190,19 @@ fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
             args.machine
         )));
     }
+    Ok(cpus)
+}
+
+fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
+    let workload = workload(name).ok_or_else(|| {
+        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        Failure::usage(format!(
+            "no workload is `{name}`; expected a trace, with its path, or one of {}",
+            names.join(", ")
+        ))
+    })?;
+    let machine = machine(args)?;
+    let cpus = numbers(args, &machine)?;
     let host = thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {
         machine_name: args.machine.clone(),
@@ -158,7 +213,7 @@ fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
         seeds: (0..u64::from(args.seeds))
             .map(|seed| args.seed.wrapping_add(seed))
             .collect(),
-        window_ns: args.window * 1000,
+        window_ns: args.window.unwrap_or(WINDOW_US) * 1000,
         jobs: args.jobs.map_or(host, usize::from),
     })
 }

@@ -17,6 +17,7 @@ pub struct Arenas {
     cpus: usize,
     nodes: usize,
     ram_bytes: u64,
+    low_bytes: Option<u64>,
     count_atomics: bool,
     prefault: bool,
     arenas: Vec<OnceCell<Arc<Arena>>>,
@@ -30,6 +31,7 @@ impl Arenas {
             cpus,
             nodes: 1,
             ram_bytes,
+            low_bytes: None,
             count_atomics: false,
             prefault: false,
             arenas: vec![OnceCell::new(); arms],
@@ -39,6 +41,11 @@ impl Arenas {
     /// The same with the CPUs and the memory spread over `nodes` nodes.
     pub fn on_nodes(self, nodes: usize) -> Self {
         Self { nodes, ..self }
+    }
+
+    /// The same with so much low memory, if it is said; the rest is high memory.
+    pub fn with_low(self, low_bytes: Option<u64>) -> Self {
+        Self { low_bytes, ..self }
     }
 
     /// Whether there are to be engines that count atomic operations, too.
@@ -65,6 +72,7 @@ impl Arenas {
             cpus: self.cpus,
             nodes: self.nodes,
             ram_bytes: self.ram_bytes,
+            low_bytes: self.low_bytes,
         }
     }
 

@@ -118,7 +118,7 @@ impl Progress {
     pub(crate) fn holds(&self, waits: &[Wait]) -> bool {
         waits
             .iter()
-            .all(|wait| self.done[wait.cpu as usize].0.load(Ordering::Acquire) >= wait.ops)
+            .all(|wait| self.done[wait.stream as usize].0.load(Ordering::Acquire) >= wait.ops)
     }
 
     pub(crate) fn wait(&self, waits: &[Wait]) {

@@ -15,7 +15,9 @@ pub mod run;
 pub mod workload;
 
 pub use explain::Expectation;
-pub use prepare::{MAX_COPIES, MAX_CPUS, Options, PrepareError, Together, prepare, prepare_events};
+pub use prepare::{
+    MAX_COPIES, MAX_CPUS, Options, PrepareError, Streams, Together, prepare, prepare_events,
+};
 pub use repairs::Repairs;
 pub use run::{Divergences, Replayed, Sample, run, run_slice};
 pub use workload::{Class, FileOrigin, Segment, Slice, Stream, Wait, Workload};

@@ -1,4 +1,4 @@
-//! A trace made ready to run: operations, in order, CPU by CPU.
+//! A trace made ready to run: operations, in order, CPU by CPU or task by task.
 //!
 //! Guarantees: [`super::prepare()`] did everything that costs time. A
 //! [`Stream`] is a plain slice of [`Op`]s with two bytes about each in parallel
@@ -9,6 +9,9 @@
 //! when every [`Wait`] of it holds. Waits only ever point backwards in one
 //! global order (the order of the recording), so they cannot form a circle.
 //! With one CPU there is one segment without waits.
+//!
+//! Streams by task are for simulated CPUs, whose scheduler chooses where each task
+//! runs. Their segments say how long the task computed, too.
 
 use std::ops::Range;
 
@@ -93,16 +96,17 @@ impl Class {
     }
 }
 
-/// "CPU `cpu` has completed its first `ops` operations."
+/// "Stream `stream` has completed its first `ops` operations."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// Which CPU must have got there.
-    pub cpu: u32,
+    /// Which CPU or task must have got there.
+    pub stream: u32,
     /// How many operations it must have completed.
     pub ops: u32,
 }
 
-/// Operations of one CPU that run without waiting.
+/// Operations of one stream that run without waiting. Only streams by task have segments
+/// without operations, for what the task computed before it waited again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// First operation.
@@ -114,7 +118,7 @@ pub struct Segment {
     pub first_wait: u32,
 }
 
-/// What one CPU does.
+/// What one CPU or one task does.
 #[derive(Debug, Default)]
 pub struct Stream {
     pub(super) ops: Vec<Op>,
@@ -123,6 +127,8 @@ pub struct Stream {
     pub(super) origins: Vec<u32>,
     pub(super) segments: Vec<Segment>,
     pub(super) waits: Vec<Wait>,
+    /// For each segment; empty for a stream of a CPU.
+    pub(super) user_us: Vec<u64>,
 }
 
 impl Stream {
@@ -150,6 +156,17 @@ impl Stream {
     /// The segments, in order, covering every operation once.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// The operations, to be kept without the rest.
+    pub fn into_ops(self) -> Vec<Op> {
+        self.ops
+    }
+
+    /// How long the task computed between the waits of segment `index` and its
+    /// operations, in microseconds, if the recording knows.
+    pub fn user_us(&self, index: usize) -> u64 {
+        self.user_us.get(index).copied().unwrap_or(0)
     }
 
     /// What must hold before segment `index` may start.
@@ -199,7 +216,7 @@ pub struct FileOrigin {
     pub copy: Option<u32>,
 }
 
-/// A trace as sequences of operations, one for each simulated CPU.
+/// A trace as sequences of operations, one for each simulated CPU or each task.
 #[derive(Debug)]
 pub struct Workload {
     pub(super) streams: Vec<Stream>,
@@ -214,20 +231,26 @@ pub struct Workload {
     pub(super) pages: Pages,
     pub(super) repairs: Repairs,
     pub(super) peak_pages: u64,
+    pub(super) cpu_times: bool,
 }
 
 impl Workload {
-    /// Number of CPUs.
+    /// Number of CPUs, if there is a stream for each.
     pub fn cpus(&self) -> usize {
         self.streams.len()
     }
 
-    /// What each CPU does.
+    /// What each CPU, or each task of one copy after the other, does.
     pub fn streams(&self) -> &[Stream] {
         &self.streams
     }
 
-    /// Operations on all CPUs.
+    /// The same, to be kept without the rest.
+    pub fn into_streams(self) -> Vec<Stream> {
+        self.streams
+    }
+
+    /// Operations of all streams.
     pub fn ops(&self) -> u64 {
         self.streams.iter().map(|s| s.ops.len() as u64).sum()
     }
@@ -267,13 +290,23 @@ impl Workload {
         &self.repairs
     }
 
+    /// Whether the recording knows how long tasks computed.
+    pub fn has_cpu_times(&self) -> bool {
+        self.cpu_times
+    }
+
+    /// Memory that a simulated machine with a CPU for each stream needs for it, in bytes.
+    pub fn ram_bytes(&self) -> u64 {
+        self.ram_bytes_on(self.cpus())
+    }
+
     /// Memory that a simulated machine needs for it, in bytes: the most that the
     /// trace shows in use at one time, all copies together, and a quarter more,
-    /// beside what the memory manager and each CPU keep at hand. A multiple of
-    /// 64 MiB.
-    pub fn ram_bytes(&self) -> u64 {
+    /// beside what the memory manager and each of `cpus` CPUs keep at hand. A multiple
+    /// of 64 MiB.
+    pub fn ram_bytes_on(&self, cpus: usize) -> u64 {
         let pages = self.peak_pages << self.pages.shift;
-        let at_hand = (64 << 20) + self.cpus() as u64 * (4 << 20);
+        let at_hand = (64 << 20) + cpus as u64 * (4 << 20);
         let bytes = pages.saturating_add(pages / 4).saturating_add(at_hand);
         bytes.max(LEAST_RAM).next_multiple_of(64 << 20)
     }

@@ -56,8 +56,12 @@ pub struct Job<'j> {
     pub variants: Vec<String>,
     /// Traces to replay.
     pub traces: Vec<PathBuf>,
+    /// Simulated CPUs, where the benchmark can use several.
+    pub cpus: usize,
     /// Memory of each simulated machine, if not the benchmark's own.
     pub ram_bytes: Option<u64>,
+    /// How much of it is low memory, if not all that the format can have.
+    pub low_bytes: Option<u64>,
 }
 
 impl<'j> Job<'j> {
@@ -70,7 +74,9 @@ impl<'j> Job<'j> {
             scale: 1.0,
             variants: Vec::new(),
             traces: Vec::new(),
+            cpus: 1,
             ram_bytes: None,
+            low_bytes: None,
         }
     }
 }
@@ -104,8 +110,9 @@ impl Setting {
             on,
             designs: job.designs.clone(),
             passes: self.passes,
-            cpus: 1,
+            cpus: job.cpus,
             ram_bytes: job.ram_bytes,
+            low_bytes: job.low_bytes,
             slice_us: SLICE_US,
             method: Method {
                 confidence: CONFIDENCE,
@@ -192,7 +199,8 @@ pub fn evidence(arm: &ArmFigure) -> Evidence {
     }
 }
 
-fn resolution(arm: &ArmFigure) -> f64 {
+/// The largest change of an arm that could not have been told from none, as a share.
+pub fn resolution(arm: &ArmFigure) -> f64 {
     arm.resolution.map_or(0.0, |resolution| resolution.total())
 }
 

@@ -15,7 +15,9 @@ mod one;
 mod profiles;
 pub mod published;
 mod shares;
+mod three;
 mod two;
+pub mod window;
 mod zero;
 
 use std::path::PathBuf;
@@ -49,7 +51,7 @@ const QUICK_SERVER: Selection = Selection {
 };
 
 /// Sources that can be reproduced.
-pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=2;
+pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=3;
 
 /// Reproduces source `source`. An interruption keeps the sections that are
 /// complete. Sections that fail are kept with the reason.
@@ -62,6 +64,7 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
         0 => zero::SECTIONS,
         1 => one::SECTIONS,
         2 => two::SECTIONS,
+        3 => three::SECTIONS,
         other => {
             return Err(Failure::usage(format!(
                 "source {other} cannot be reproduced; those from {} to {} can",

@@ -1,10 +1,10 @@
 //! What one simulation found, as far as anybody asks.
 
 use serde::{Deserialize, Serialize};
-use vellum_scale::{Measured, Needs};
+use vellum_scale::{LineCosts, Measured, Needs};
 
 /// Lines that are kept of each simulation.
-const LINES: usize = 20;
+pub const LINES: usize = 20;
 
 /// One simulation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Cell {
 pub struct Line {
     /// What is there.
     pub name: String,
-    /// Share of the CPUs' time that it took to move it.
+    /// Share of the time that it took to move it.
     pub moving: f64,
     /// Share for which CPUs spun on it.
     pub spinning: f64,
@@ -47,6 +47,18 @@ pub struct Line {
 }
 
 impl Line {
+    /// A line and what it cost, as a share of `time` in picoseconds.
+    pub fn new(name: String, costs: &LineCosts, time: f64) -> Line {
+        Line {
+            name,
+            moving: costs.lost as f64 / time,
+            spinning: costs.spun as f64 / time,
+            reads: costs.read_misses,
+            writes: costs.write_misses,
+            false_sharing: costs.false_misses,
+        }
+    }
+
     /// Share of the CPUs' time.
     pub fn share(&self) -> f64 {
         self.moving + self.spinning
@@ -73,14 +85,7 @@ impl Cell {
             sleeping: sum(|cpu| cpu.slept),
             flushing: sum(|cpu| cpu.flushing + cpu.interrupted),
             lines: lines
-                .map(|line| Line {
-                    name: measured.name_of(line),
-                    moving: line.costs.lost as f64 / time,
-                    spinning: line.costs.spun as f64 / time,
-                    reads: line.costs.read_misses,
-                    writes: line.costs.write_misses,
-                    false_sharing: line.costs.false_misses,
-                })
+                .map(|line| Line::new(measured.name_of(line), &line.costs, time))
                 .collect(),
         }
     }

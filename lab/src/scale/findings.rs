@@ -89,7 +89,8 @@ pub struct Knee {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Spread {
+    /// Of these values, of which there is one at least.
+    pub fn of(values: impl Iterator<Item = f64>) -> Spread {
         let mut sorted: Vec<f64> = values.collect();
         sorted.sort_by(f64::total_cmp);
         Spread {

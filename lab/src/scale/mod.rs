@@ -7,20 +7,15 @@ mod kept;
 pub mod picture;
 pub mod text;
 
-use std::panic::resume_unwind;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::mpsc;
-use std::thread;
-
 use vellum_description::Description;
 use vellum_scale::Workload;
 
-pub use cell::{Cell, Line};
-pub use findings::{Curve, Findings, Knee, Point};
+pub use cell::{Cell, LINES, Line};
+pub use findings::{Curve, Findings, Knee, Point, Spread};
 pub use kept::Kept;
 
 use crate::failure::Failure;
+use crate::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What is to be measured.
@@ -127,49 +122,15 @@ pub fn measure(
     }
     let label = format!("{} on {}", plan.workload.name, plan.machine_name);
     let mut progress = Progress::new(style, label, open.len() as u64, "simulations");
-    let mut failed = None;
-    let next = Mutex::new(open.into_iter());
-    let take = || {
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-        next.next().filter(|_| !interrupt.requested())
-    };
-    thread::scope(|scope| {
-        let (send, receive) = mpsc::channel();
-        let workers: Vec<_> = (0..plan.jobs.max(1))
-            .map(|_| {
-                let (send, take) = (send.clone(), &take);
-                scope.spawn(move || {
-                    while let Some(task) = take() {
-                        // Nobody listens after a failure.
-                        if send.send((task, plan.run(task))).is_err() {
-                            break;
-                        }
-                    }
-                })
-            })
-            .collect();
-        drop(send);
-        for (task, result) in receive {
-            progress.advance(1);
-            let kept = result.and_then(|cell| kept.add(plan, task, &cell).map(|()| cell));
-            match kept {
-                Ok(cell) => done.push((task, cell)),
-                Err(failure) => {
-                    failed = Some(failure);
-                    break;
-                }
-            }
-        }
-        for worker in workers {
-            if let Err(panic) = worker.join() {
-                resume_unwind(panic);
-            }
-        }
+    let run = |task: &Task| plan.run(*task);
+    let finished = run_all(open, plan.jobs, interrupt, run, |task, cell| {
+        progress.advance(1);
+        kept.add(plan, task, &cell)?;
+        done.push((task, cell));
+        Ok(())
     });
     progress.finish();
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
+    finished?;
     Findings::new(plan, &done).ok_or_else(|| {
         Failure::interrupted("interrupted before all designs were through with one number of CPUs")
     })

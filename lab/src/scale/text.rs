@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::Line;
 use super::findings::{Curve, Findings, Knee, Point, Spread};
 use crate::report::text::plural;
 use vellum_terminal::table::Table;
@@ -64,7 +65,8 @@ fn window(ns: u64) -> String {
     format!("{} us", ns as f64 / 1e3)
 }
 
-fn spread_is(seeds: usize) -> String {
+/// What a median and the range beside it are, of so many seeds.
+pub fn spread_is(seeds: usize) -> String {
     match seeds {
         1 => "one seed".to_owned(),
         few if few < SEEDS_OF_INTERVAL => format!("the median and the range of {few} seeds"),
@@ -194,8 +196,7 @@ fn lines(curve: &Curve) -> String {
         return String::new();
     };
     let cell = &last.cell;
-    let percent = |share: f64| format!("{:.2}", share * 100.0);
-    let mut text = format!(
+    let text = format!(
         "With {}, of their time: {} % moving lines, {} % spinning, {} % asleep, {} % shootdowns\n",
         plural(last.cpus, "CPU", "CPUs"),
         percent(cell.moving),
@@ -203,8 +204,18 @@ fn lines(curve: &Curve) -> String {
         percent(cell.sleeping),
         percent(cell.flushing),
     );
+    text + &lines_table(&cell.lines)
+}
+
+/// A share, as a figure in percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.2}", share * 100.0)
+}
+
+/// The lines that cost most.
+pub fn lines_table(lines: &[Line]) -> String {
     let mut table = Table::new(&["line", "moving %", "spinning %", "reads", "writes", "false"]);
-    for line in cell.lines.iter().take(LINES) {
+    for line in lines.iter().take(LINES) {
         table.row(vec![
             line.name.clone(),
             percent(line.moving),
@@ -214,6 +225,5 @@ fn lines(curve: &Curve) -> String {
             line.false_sharing.to_string(),
         ]);
     }
-    text += &table.render(2);
-    text
+    table.render(2)
 }

@@ -71,13 +71,16 @@ impl Clocks {
                 let stream = &workload.streams()[cpu];
                 while !todo[cpu].is_empty() {
                     let waits = stream.waits(todo[cpu].start);
-                    if waits.iter().any(|wait| done[wait.cpu as usize] < wait.ops) {
+                    if waits
+                        .iter()
+                        .any(|wait| done[wait.stream as usize] < wait.ops)
+                    {
                         break;
                     }
                     for wait in waits {
-                        let theirs = self.row(wait.cpu, wait.ops - 1).to_vec();
+                        let theirs = self.row(wait.stream, wait.ops - 1).to_vec();
                         join(&mut latest[cpu], &theirs);
-                        let other = wait.cpu as usize;
+                        let other = wait.stream as usize;
                         latest[cpu][other] = latest[cpu][other].max(wait.ops);
                     }
                     let segment = stream.segments()[todo[cpu].start];

@@ -123,6 +123,7 @@ fn sample(path: &Path) {
                 time_us,
                 task,
                 kind,
+                ran_us: None,
             })
             .unwrap();
     }

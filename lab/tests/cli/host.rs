@@ -9,7 +9,7 @@ use serde_json::Value;
 use vellum_lab::bench::host::scratch::Scratch;
 use vellum_lab::bench::host::{sdet, tools};
 
-fn command(arguments: &[&str]) -> Command {
+pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
     command.args(arguments);
     command
@@ -143,7 +143,7 @@ fn kernbench_refuses_what_is_no_configured_kernel_tree() {
 }
 
 /// A tree that looks like a kernel's and builds in no time.
-fn toy_tree(scratch: &Scratch, recipe: &str) -> String {
+pub fn toy_tree(scratch: &Scratch, recipe: &str) -> String {
     let path = scratch.path();
     let makefile = format!(
         "# KERNELRELEASE\nvmlinux:\n\t{recipe}\n\techo built > vmlinux\nclean:\n\trm -f vmlinux\n"
@@ -200,7 +200,7 @@ fn a_failing_build_is_reported_with_its_last_words() {
 }
 
 /// Sends SIGINT once `ready` holds, and returns the exit code.
-fn interrupt_when(mut command: Command, ready: impl Fn() -> bool) -> Option<i32> {
+pub fn interrupt_when(mut command: Command, ready: impl Fn() -> bool) -> Option<i32> {
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -7,14 +7,18 @@ mod bench_tmpfs;
 #[path = "../command/mod.rs"]
 mod command;
 mod compare;
+mod cpu_time;
 mod cut;
 mod diffprofile;
 mod host;
 mod import_export;
+mod kolivas;
 mod machines;
+mod plan;
 mod record;
 mod replay;
 mod reproduce;
 mod scale;
 mod shipped;
+mod simulated;
 mod stats;

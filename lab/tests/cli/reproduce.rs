@@ -244,3 +244,35 @@ fn source_2_has_the_tables_of_2014_and_each_patch() {
         assert!(printed.contains(line), "{line:?} in\n{printed}");
     }
 }
+
+#[test]
+fn source_3_has_both_blocks_and_charges_windows() {
+    let (printed, report) = quick("3");
+    assert_eq!(titles(&report), ["kernbench, February 2010"]);
+    let rows = report["sections"][0]["comparisons"].as_array();
+    let rows = rows.expect("a list");
+    let row = |what: &str| {
+        let mut found = rows.iter().filter(|row| row["what"] == what);
+        found
+            .next()
+            .unwrap_or_else(|| panic!("no {what} in {rows:#?}"))
+    };
+    let system = row("system time, nohigh against high");
+    assert_eq!(system["published"], "-6.4 % (-8.1 to -4.7)");
+    let a_fault: f64 = row("windows a fault")["ours"]
+        .as_str()
+        .and_then(|count| count.parse().ok())
+        .expect("a number");
+    assert!((1.5..3.0).contains(&a_fault), "{a_fault}");
+    let elapsed = row("elapsed time");
+    assert_eq!(elapsed["published"], "-0.6 %");
+    assert!(elapsed["ours"].is_null(), "no user code: {elapsed}");
+    for line in [
+        "System Time 59.737 (1.26727)\n",
+        "System Time 55.9 (1.07799)\n",
+        "ours: page tables, userpte=auto",
+        "addresses flushed",
+    ] {
+        assert!(printed.contains(line), "{line:?} in\n{printed}");
+    }
+}

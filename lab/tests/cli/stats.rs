@@ -195,6 +195,11 @@ fn what_is_wrong_is_told_by_file_line_and_column() {
     let said = refused("--format ministat -C 2", &[&wrong]);
     let expected = format!("{wrong}, line 3: column 2 is `2x`; expected a number, as in 12.5");
     assert!(said.contains(&expected), "{said}");
+    let rows = "single 1.5 2.5 3.5 400% 5 6\nsingle 1.5 -2.5 3.5 400% 5 6\n";
+    let negative = scratch.write("negative", rows);
+    let said = refused("--format kolivas", &[&negative]);
+    let expected = "line 2: column 3 is `-2.5`; expected user seconds, as in 515.98";
+    assert!(said.contains(expected), "{said}");
     let few = scratch.write("few", "1\n2\n");
     let said = refused("--format ministat", &[&few]);
     assert!(

@@ -267,8 +267,8 @@ impl PingPong {
             page,
             access: Access::Write,
         };
-        let wait = |cpu, segments: usize| Wait {
-            cpu,
+        let wait = |stream, segments: usize| Wait {
+            stream,
             ops: (segments * SEGMENT) as u32,
         };
         let count = segments * SEGMENT;

@@ -59,6 +59,7 @@ impl Story {
             time_us: self.time_us,
             task: TaskId(task),
             kind,
+            ran_us: None,
         };
         self.writer.push(&event).expect("a consistent event");
         self

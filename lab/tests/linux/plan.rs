@@ -38,6 +38,7 @@ fn planned(test: &str, second_from_first: bool, events: &[(u32, EventKind)]) -> 
             time_us,
             task: TaskId(*task),
             kind: *kind,
+            ran_us: None,
         };
         writer.push(&event).expect("a consistent event");
     }

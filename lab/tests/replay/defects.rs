@@ -68,6 +68,7 @@ unsafe impl Geometry for Defective {
 // machine is simulated.
 unsafe impl Format for Defective {
     const NAME: &'static str = "defective";
+    type Reach = <X86_64 as Format>::Reach;
     const LEVELS: u32 = X86_64::LEVELS;
     const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
     const USER_END: Vpn = X86_64::USER_END;
@@ -355,6 +356,7 @@ fn engine<F: Format, R: ReverseMap>(
         cpus: 1,
         nodes: 1,
         ram_bytes: RAM,
+        low_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     let machine = machine(&config, arena).expect("a machine");

@@ -3,14 +3,18 @@
 
 use std::path::Path;
 
-use vellum_engine::{Arena, Config, Engine, build};
+use vellum_engine::{Arena, Config, Divergence, Engine, OpError, build};
 use vellum_lab::replay::fold::planner;
-use vellum_lab::replay::{Options, Workload, prepare_events, run};
+use vellum_lab::replay::{Options, Streams, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
 use vellum_testing::generate;
 use vellum_trace::TraceReader;
 
 const RAM: u64 = 256 << 20;
+/// Low memory that is enough for all page tables of a workload below.
+const ENOUGH_LOW: u64 = 1 << 20;
+/// Low memory that is not, and is enough for everything else.
+const LITTLE_LOW: u64 = 512 << 10;
 
 /// The values of `format=`.
 fn formats() -> &'static [&'static str] {
@@ -20,12 +24,13 @@ fn formats() -> &'static [&'static str] {
     option.expect("there is such an option").values
 }
 
-fn core(format: &str, cpus: usize) -> Box<dyn Engine> {
+fn core(format: &str, low_bytes: Option<u64>, cpus: usize) -> Box<dyn Engine> {
     let config = Config {
         design: format!("format={format}"),
         cpus,
         nodes: 1,
         ram_bytes: RAM,
+        low_bytes,
     };
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     build(&config, arena).expect("the format exists")
@@ -34,7 +39,7 @@ fn core(format: &str, cpus: usize) -> Box<dyn Engine> {
 fn options(format: &str, cpus: usize, copies: u32) -> Options {
     let pages = vellum_engine::pages_of(&format!("format={format}")).expect("the format exists");
     Options {
-        cpus,
+        streams: Streams::ByCpu(cpus),
         copies,
         pages,
         ..Options::default()
@@ -45,8 +50,19 @@ fn options(format: &str, cpus: usize, copies: u32) -> Options {
 /// goes otherwise than recorded without an explanation. Returns the number of
 /// operations.
 fn check(workload: &Workload, format: &str, what: &str) -> u64 {
+    check_with(workload, (format, None), what, |_| ())
+}
+
+/// The same on a machine with so much low memory, and with a look at the engine that
+/// was verified.
+fn check_with(
+    workload: &Workload,
+    (format, low_bytes): (&str, Option<u64>),
+    what: &str,
+    look: impl Fn(&dyn Engine),
+) -> u64 {
     let cpus = workload.cpus();
-    let engine = core(format, cpus);
+    let engine = core(format, low_bytes, cpus);
     assert_eq!(engine.pages(), workload.pages());
     let replayed = run(workload, engine.as_ref(), |_| true);
     let first = replayed.divergences.samples.first().map(|sample| {
@@ -60,12 +76,14 @@ fn check(workload: &Workload, format: &str, what: &str) -> u64 {
         .unwrap_or_else(|text| panic!("{what}: {text}"));
     let left = end_state(workload, engine.as_ref());
     drop(engine);
-    let verified = verify(workload, core(format, cpus).as_ref(), |_| true)
+    let engine = core(format, low_bytes, cpus);
+    let verified = verify(workload, engine.as_ref(), |_| true)
         .unwrap_or_else(|refutation| panic!("{what}: {refutation}"))
         .expect("not interrupted");
     if cpus == 1 {
         assert_eq!(verified.end_state, left, "{what}");
     }
+    look(engine.as_ref());
     workload.ops()
 }
 
@@ -166,6 +184,53 @@ fn x86_pae_replays_verified_with_chains() {
     check(&workload, "x86-pae,rmap=chains", "x86-pae with chains");
 }
 
+/// Windows to page tables that a verified replay opens.
+fn windows_of(workload: &Workload, format: &str, low_bytes: u64) -> u64 {
+    let windows = std::cell::Cell::new(0);
+    check_with(workload, (format, Some(low_bytes)), format, |engine| {
+        let counters = engine.counters();
+        let found = counters
+            .iter()
+            .find(|(name, _)| *name == "windows to page tables");
+        windows.set(found.expect("there is such a count").1);
+    });
+    windows.get()
+}
+
+#[test]
+fn tables_in_high_memory_replay_verified() {
+    let recording = generate::workload(11, 2000);
+    let workload = prepare_events(
+        &recording.header,
+        || recording.events(),
+        &options("x86-pae", 1, 2),
+    )
+    .expect("a valid recording");
+    for rmap in ["family", "chains"] {
+        let design = |userpte: &str| format!("x86-pae,rmap={rmap},userpte={userpte}");
+        let windows = |userpte, low| windows_of(&workload, &design(userpte), low);
+        let all = windows("high", ENOUGH_LOW);
+        assert!(all > 0, "{rmap}");
+        assert_eq!(windows("nohigh", ENOUGH_LOW), 0, "{rmap}");
+        assert_eq!(windows("auto", ENOUGH_LOW), 0, "{rmap}");
+
+        // Now tables of both kinds occur, and who may not use high memory has too little.
+        let some = windows("auto", LITTLE_LOW);
+        assert!(0 < some && some < all, "{rmap}: {some} of {all}");
+        let nohigh = run(
+            &workload,
+            core(&design("nohigh"), Some(LITTLE_LOW), 1).as_ref(),
+            |_| true,
+        );
+        let first = nohigh.divergences.samples.first().map(|s| s.divergence);
+        assert_eq!(
+            first,
+            Some(Divergence::Failed(OpError::OutOfMemory)),
+            "{rmap}"
+        );
+    }
+}
+
 #[test]
 fn formats_beside_x86_64_exist_with_one_reverse_mapping_design() {
     let config = |design: &str| Config {
@@ -173,6 +238,7 @@ fn formats_beside_x86_64_exist_with_one_reverse_mapping_design() {
         cpus: 1,
         nodes: 1,
         ram_bytes: RAM,
+        low_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     let error = build(&config("format=sv39,rmap=chains"), arena.clone())

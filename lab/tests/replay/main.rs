@@ -1,5 +1,6 @@
 //! Replays: what is prepared, verified, found wrong, and left behind.
 
+mod by_task;
 mod defects;
 mod formats;
 mod prepare;

@@ -3,7 +3,7 @@
 use crate::support::reference::Reference;
 use vellum_engine::{Access, Op, SpaceSlot};
 use vellum_lab::replay::{
-    Class, Expectation, Options, PrepareError, Workload, prepare_events, run,
+    Class, Expectation, Options, PrepareError, Streams, Workload, prepare_events, run,
 };
 use vellum_testing::generate::{self, Recording};
 use vellum_trace::{EventKind, FileId, MapOrigin, Prot, TaskId};
@@ -22,7 +22,7 @@ fn plain(recording: &Recording) -> Workload {
 
 fn on_cpus(cpus: usize) -> Options {
     Options {
-        cpus,
+        streams: Streams::ByCpu(cpus),
         ..Options::default()
     }
 }
@@ -397,7 +397,7 @@ fn waits_point_backwards_in_the_recording() {
             for (index, segment) in stream.segments().iter().enumerate() {
                 let own = stream.origins()[segment.start as usize];
                 for wait in stream.waits(index) {
-                    let other = &workload.streams()[wait.cpu as usize];
+                    let other = &workload.streams()[wait.stream as usize];
                     let awaited = other.origins()[wait.ops as usize - 1];
                     assert!(
                         awaited <= own,
@@ -448,7 +448,7 @@ fn slices_cover_every_operation_once_in_order() {
 fn the_same_trace_and_seed_give_the_same_workload() {
     let recording = generate::workload(9, 1500);
     let options = |seed| Options {
-        cpus: 3,
+        streams: Streams::ByCpu(3),
         copies: 2,
         seed,
         ..Options::default()

@@ -2,7 +2,7 @@
 //! audited, with every reverse-mapping scheme.
 
 use vellum_engine::{Arena, Config, Engine, build};
-use vellum_lab::replay::{Options, Workload, prepare_events, run};
+use vellum_lab::replay::{Options, Streams, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
 use vellum_testing::generate::{self, seeds};
 
@@ -14,6 +14,7 @@ fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
         cpus,
         nodes: 1,
         ram_bytes: RAM,
+        low_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     build(&config, arena).expect("the design exists")
@@ -22,7 +23,7 @@ fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
 fn prepared(seed: u64, cpus: usize, copies: u32) -> Workload {
     let recording = generate::workload(seed, 1200);
     let options = Options {
-        cpus,
+        streams: Streams::ByCpu(cpus),
         copies,
         ..Options::default()
     };

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex};
 
 use crate::support::reference::{Defect, Moment, Reference};
 use vellum_engine::{Engine, Op};
-use vellum_lab::replay::{Options, Workload, prepare_events, run};
+use vellum_lab::replay::{Options, Streams, Workload, prepare_events, run};
 use vellum_lab::verify::{Refutation, Symptom, Verified, end_state, verify};
 use vellum_testing::generate::{self, Recording, seeds};
 use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 
 fn prepared(recording: &Recording, cpus: usize, copies: u32) -> Workload {
     let options = Options {
-        cpus,
+        streams: Streams::ByCpu(cpus),
         copies,
         ..Options::default()
     };

@@ -271,6 +271,9 @@ impl<'m> Mmu<'m> {
             tlb.stats.faults += 1;
             // As processors do: what has faulted is looked up in the tables next time.
             tlb.drop_leaf(request.space, request.address, self.machine.walker);
+            if self.machine.walker.forgets_tables_at_faults() {
+                tlb.drop_tables(request.space, request.address, self.machine.walker);
+            }
             MmuFault {
                 address: request.address,
                 access: request.access,

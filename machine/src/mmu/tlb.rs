@@ -166,6 +166,17 @@ impl Tlb {
         });
     }
 
+    /// Drops the cached entries on the way to `address`, after a fault.
+    pub(super) fn drop_tables(&mut self, space: SpaceTag, address: u64, walker: &dyn Walker) {
+        for (level, entries) in (2..).zip(&mut self.upper) {
+            let part = address >> walker.coverage_shift(level);
+            let index = part as usize & (entries.len() - 1);
+            if entries[index].is_some_and(|upper| (upper.space, upper.part) == (space, part)) {
+                entries[index] = None;
+            }
+        }
+    }
+
     /// The deepest cached table for `address` and the level it is at.
     pub(super) fn find_upper(
         &self,

@@ -150,6 +150,12 @@ pub trait Walker: Send + Sync {
         None
     }
 
+    /// Whether a fault makes the processor forget where the tables of the address are, and
+    /// not only what the leaf said.
+    fn forgets_tables_at_faults(&self) -> bool {
+        false
+    }
+
     /// Whether an address of this size can be translated: for programs, or, where the
     /// format does not divide addresses, for the kernel.
     fn is_canonical(&self, address: u64) -> bool;

@@ -69,6 +69,12 @@ impl Walker for X86Pae {
         Some(Pfn(1 << (32 - 12)))
     }
 
+    /// Section 4.10.4.1 of the manual: a page fault invalidates what the paging-structure
+    /// caches have for the address. The manager moves tables of this format and relies on it.
+    fn forgets_tables_at_faults(&self) -> bool {
+        true
+    }
+
     fn is_canonical(&self, address: u64) -> bool {
         address < 1 << 32
     }

@@ -49,6 +49,11 @@ fn manager<F: Format, R: ReverseMap>(design: &str, arena: &Arc<Arena>) -> Manage
     let walker = walker(F::NAME).unwrap();
     let mut config = MachineConfig::new(FRAMES * 4096).with_walker(walker);
     config.cpus = usize::from(CPUS);
+    if F::FIXED_ROOT {
+        // Low memory for tables to use up half of, with `userpte=auto`.
+        config.high_from = Some(Pfn(0x100 + 400));
+        config.biting_windows = true;
+    }
     config.store = Arc::new(PatternStore::new(4096, |store, page| store << 32 | page));
     let machine = Machine::new(config, Arc::clone(arena)).unwrap();
     Vm::new(machine, Design::parse(design).unwrap()).unwrap()
@@ -57,7 +62,7 @@ fn manager<F: Format, R: ReverseMap>(design: &str, arena: &Arc<Arena>) -> Manage
 fn arena() -> Arc<Arena> {
     let mut config = MachineConfig::new(FRAMES * 4096);
     config.cpus = usize::from(CPUS);
-    Arena::new(config.arena_bytes().unwrap()).unwrap()
+    Arena::shared(config.arena_bytes().unwrap()).unwrap()
 }
 
 impl<F: Format, R: ReverseMap> World<F, R> {

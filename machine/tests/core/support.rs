@@ -1,7 +1,7 @@
 //! What tests of the core on the machine have in common.
 
 use vellum::addr::Access;
-use vellum::design::OPTIONS;
+use vellum::design::{OPTIONS, variants};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::FaultError;
@@ -36,12 +36,19 @@ macro_rules! with_instance {
 }
 pub(crate) use with_instance;
 
-/// The reverse mappings that [`with_instance`] has on x86-pae, with their options.
+/// The reverse mappings that [`with_instance`] has on x86-pae, with their options, and
+/// page tables in high memory, in low memory, and in both, in turn.
 pub fn variants_on_pae() -> impl Iterator<Item = String> {
-    let variants = vellum::design::variants("rmap").into_iter();
-    let exist =
-        variants.filter(|rmap| rmap.starts_with("rmap=family") || rmap.starts_with("rmap=chains"));
-    exist.map(|rmap| format!("format=x86-pae,{rmap}"))
+    let exist = |rmap: &String| {
+        ["rmap=family", "rmap=chains"]
+            .iter()
+            .any(|of| rmap.starts_with(of))
+    };
+    let rmaps = variants("rmap").into_iter().filter(exist);
+    let tables = ["userpte=high", "userpte=nohigh", "userpte=auto"];
+    rmaps
+        .zip(tables.into_iter().cycle())
+        .map(|(rmap, tables)| format!("format=x86-pae,{rmap},{tables}"))
 }
 
 /// Numbers that are the same for the same seed on every machine (SplitMix64).

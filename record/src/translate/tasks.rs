@@ -42,7 +42,11 @@ impl Translator<'_> {
             process,
             parent,
         });
-        TaskId(tasks.len() as u32 - 1)
+        let task = TaskId(tasks.len() as u32 - 1);
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.born(task);
+        }
+        task
     }
 
     /// Takes in a task whose creation was not seen: one that was there from the

@@ -46,6 +46,9 @@ impl Reader<'_> {
                 _ => field,
             };
             run[index] = self.number_in(field, row, column, what)?;
+            if run[index] < 0.0 {
+                return Err(self.no_number(field, row, column, what));
+            }
         }
         Ok((load, run))
     }

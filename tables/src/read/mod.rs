@@ -265,16 +265,26 @@ impl Reader<'_> {
         field: &str,
         row: &Row<'_>,
         column: usize,
-        (what, example): (&'static str, &'static str),
+        expected: (&'static str, &'static str),
     ) -> Result<f64, Error> {
         let number = field.parse().ok().filter(|number: &f64| number.is_finite());
-        let wrong = || Wrong::NoNumber {
+        number.ok_or_else(|| self.no_number(field, row, column, expected))
+    }
+
+    fn no_number(
+        &self,
+        field: &str,
+        row: &Row<'_>,
+        column: usize,
+        (what, example): (&'static str, &'static str),
+    ) -> Error {
+        let wrong = Wrong::NoNumber {
             column,
             text: field.to_owned(),
             what,
             example,
         };
-        number.ok_or_else(|| self.error(Some(row.line), wrong()))
+        self.error(Some(row.line), wrong)
     }
 
     /// The number of a column; `names` is the row that names columns.

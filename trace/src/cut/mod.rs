@@ -6,6 +6,7 @@
 //! Every event of the trace goes through the model, the selected ones also into
 //! the cut. Tasks, files and names are numbered anew as they appear.
 
+mod cpu_time;
 mod state;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::Model;
 use crate::{Event, EventKind, File, FileId, Header, Task, TaskId, TraceError, TraceWriter};
 
+use cpu_time::CpuTimes;
 use state::rebuild;
 
 const PAGE: u64 = 4096;
@@ -58,6 +60,7 @@ pub struct Copier<'a> {
     names: HashMap<u32, u32>,
     /// Length of each file of the trace now.
     sizes: Vec<u64>,
+    cpu_times: CpuTimes,
     events: u64,
 }
 
@@ -75,6 +78,7 @@ impl<'a> Copier<'a> {
         header.environment = source.environment.clone();
         header.environment.cuts.push(describe(source, selection));
         header.lost = source.lost;
+        header.cpu_times = source.cpu_times;
         header.invisible = source.invisible.clone();
         header.invisible.push(
             "Pages that tasks shared by fork before the cut are separate pages in it; the page \
@@ -99,6 +103,7 @@ impl<'a> Copier<'a> {
             files: HashMap::new(),
             names: HashMap::new(),
             sizes: source.files.iter().map(|file| file.size).collect(),
+            cpu_times: CpuTimes::new(source.cpu_times, source.tasks.len()),
             events: 0,
         }
     }
@@ -109,14 +114,16 @@ impl<'a> Copier<'a> {
             self.reached = true;
             self.begin(event.time_us.min(self.selection.from_us))?;
         }
-        let copy = self.began_us.is_some() && self.tasks.contains_key(&event.task);
-        if copy {
+        let began_us = self.began_us;
+        let began_us = began_us.filter(|_| self.tasks.contains_key(&event.task));
+        if let Some(began_us) = began_us {
+            self.cpu_times.count(event, began_us);
             self.copy(event)?;
         }
         self.follow(event);
         let created_root = matches!(event.kind, EventKind::Create { child, .. }
             if self.selection.root == Some(child));
-        if created_root && self.reached && !copy {
+        if created_root && self.reached && began_us.is_none() {
             self.begin(event.time_us)?;
         }
         Ok(())
@@ -130,8 +137,10 @@ impl<'a> Copier<'a> {
     /// Keeps up with the trace outside and inside the cut.
     fn follow(&mut self, event: &Event) {
         self.model.take(event);
+        self.cpu_times.pass(event.task.0 as usize, event.time_us);
         match event.kind {
             EventKind::Create { child, clone_flags } => {
+                self.cpu_times.pass(child.0 as usize, event.time_us);
                 self.flags.insert(child, clone_flags);
                 self.running[child.0 as usize] = true;
             }
@@ -316,10 +325,12 @@ impl<'a> Copier<'a> {
             _ => {}
         }
         self.events += 1;
+        let time_us = time_us - self.began_us.unwrap_or(0);
         self.writer.push(&Event {
-            time_us: time_us - self.began_us.unwrap_or(0),
+            time_us,
             task: self.tasks[&task],
             kind,
+            ran_us: self.cpu_times.give(task.0 as usize, time_us),
         })
     }
 }

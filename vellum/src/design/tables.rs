@@ -190,6 +190,18 @@ choices! {
 }
 
 choices! {
+    /// Where the lowest page tables lie: `userpte=`.
+    UserTables;
+    /// In low memory while some is free, and then in high memory, where they also move
+    /// when something else needs the low.
+    Auto "auto";
+    /// In high memory.
+    High "high";
+    /// In low memory.
+    NoHigh "nohigh";
+}
+
+choices! {
     /// How an object keeps the regions that map it: `regions=`.
     RegionIndex;
     /// An interval tree.
@@ -399,6 +411,9 @@ options! {
     "format" format: TableFormat = "x86-64";
         "page tables of which architecture; replays fold pages onto larger ones";
         "table pages of 16 KiB on ia64 (Miller 2007); the architectures' manuals";
+    "userpte" user_tables: UserTables = "auto", only with "format" = ["x86-pae"];
+        "whether page tables lie in high memory, on machines that have some";
+        "userpte=nohigh (Campbell 2010): high tables cost a window each time";
     /// A power of two.
     "faultaround" fault_around: u32 = "16";
         "pages of a file that one read fault maps if they are cached";

@@ -168,6 +168,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let Some(pfn) = found else {
             self.shortage.fetch_add(1, Ordering::Relaxed);
             counters.failed.bump();
+            if request.zone == Zone::Low {
+                self.note_low_missed();
+            }
             return Err(OutOfMemory);
         };
         counters.allocs.bump();

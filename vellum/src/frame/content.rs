@@ -1,5 +1,4 @@
-//! The bytes of frames: reached directly, or through one of the CPU's two
-//! windows.
+//! The bytes of frames: reached directly, or through one of the CPU's windows.
 
 use core::ptr::NonNull;
 
@@ -7,51 +6,13 @@ use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::record::Frame;
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Platform, Zone};
+use crate::platform::{Platform, WindowSlot, Zone};
 use crate::sync::Pin;
-use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::bytes::FrameBytes;
 
-/// Windows of one CPU.
-const WINDOWS: u32 = 2;
-
-/// An open window. Windows close in the reverse of the order they opened in.
-struct Window<'a, P: Platform> {
-    platform: &'a P,
-    open: &'a AtomicU32,
-    cpu: CpuId,
-    slot: u32,
-    bytes: NonNull<u8>,
-}
-
-impl<'a, P: Platform> Window<'a, P> {
-    fn open(platform: &'a P, open: &'a AtomicU32, cpu: CpuId, pfn: Pfn) -> Self {
-        let slot = open.load(Ordering::Relaxed);
-        assert!(
-            slot < WINDOWS,
-            "a CPU has {WINDOWS} windows, and both are open"
-        );
-        open.store(slot + 1, Ordering::Relaxed);
-        Window {
-            bytes: platform.window(cpu, slot as usize, pfn),
-            platform,
-            open,
-            cpu,
-            slot,
-        }
-    }
-}
-
-impl<P: Platform> Drop for Window<'_, P> {
-    fn drop(&mut self) {
-        self.platform.close_window(self.cpu, self.slot as usize);
-        self.open.store(self.slot, Ordering::Relaxed);
-    }
-}
-
 impl<P: Platform> PhysicalMemory<P> {
-    /// Calls `f` with the frame's bytes. High memory takes a window meanwhile; a
-    /// CPU has two.
+    /// Calls `f` with the frame's bytes. High memory takes a window for pages
+    /// meanwhile.
     #[inline]
     pub(crate) fn with_bytes<T>(
         &self,
@@ -62,13 +23,14 @@ impl<P: Platform> PhysicalMemory<P> {
         if self.is_direct(pfn) {
             return f(self.direct_bytes(pfn));
         }
-        let open = &self.cpus.get(pin).windows;
-        let window = Window::open(&self.platform, open, pin.cpu(), pfn);
+        let (window, bytes) = self.open_window(pin, WindowSlot::PAGES, pfn);
         // SAFETY: the address is that of a whole frame, aligned to its size, until
         // the window closes (condition 2 of `Platform`), and whoever touches it
         // without a lock does so through `FrameBytes` or from outside of the program
         // (condition 5).
-        f(unsafe { FrameBytes::new(window.bytes, self.frame_size()) })
+        let result = f(unsafe { FrameBytes::new(bytes, self.frame_size()) });
+        drop(window);
+        result
     }
 
     /// The bytes of a low frame.
@@ -91,7 +53,13 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Whether the frame is in the direct map.
     #[inline]
     pub fn is_direct(&self, pfn: Pfn) -> bool {
-        !self.zones.any_high || self.zones.all[self.head_of(pfn).1.zone()].info.zone == Zone::Low
+        pfn < self.zones.first_high || self.is_low(pfn)
+    }
+
+    /// The same of a frame that lies among those of high memory, or after them.
+    #[inline(never)]
+    fn is_low(&self, pfn: Pfn) -> bool {
+        self.zones.all[self.head_of(pfn).1.zone()].info.zone == Zone::Low
     }
 
     /// First frame of the block that `pfn` is in, and its record. A frame that

@@ -103,7 +103,7 @@ impl ZoneLists {
 /// What one CPU has of its own.
 pub(super) struct CpuFrames {
     pub(super) node: NodeId,
-    /// Windows open on this CPU.
+    /// Windows that are open on this CPU, a bit for each.
     pub(super) windows: AtomicU32,
     /// The shortage up to which the lists were given back.
     pub(super) seen_shortage: AtomicU32,

@@ -19,6 +19,7 @@ use super::report::SetupError;
 use super::request::FailAt;
 use super::site::Site;
 use super::table::FrameTable;
+use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
@@ -42,6 +43,10 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) advance_interval: u32,
     pub(super) injection: Injection,
     pub(super) epochs: Epochs,
+    /// Where page tables of the lowest level are taken from.
+    pub(super) table_zone: TableZone,
+    /// Whether others than tables lack low memory.
+    pub(super) low_need: LowNeed,
     /// What is known of a freed page table.
     pub(super) freed_tables: FreedTables,
     /// Free frames in linked lists, if the design has them; the other lists are then
@@ -107,6 +112,8 @@ impl<P: Platform> PhysicalMemory<P> {
             advance_interval: ADVANCE_INTERVAL.max(platform.cpus() as u32),
             injection: Injection::new(),
             epochs: Epochs::new(platform.cpus()),
+            table_zone: TableZone::Low,
+            low_need: LowNeed::default(),
             freed_tables: FreedTables::Plain,
             linked: None,
             keeper: None,

@@ -151,7 +151,9 @@ mod reserve;
 mod ring;
 mod site;
 mod table;
+mod table_zone;
 mod view;
+mod window;
 mod zeroed;
 mod zones;
 
@@ -166,7 +168,9 @@ pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, Zo
 pub use request::{FailAt, OutOfMemory, Request};
 pub(crate) use ring::Ring;
 pub use site::Site;
+pub(crate) use table_zone::TableZone;
 pub use view::{FrameView, MemoryView};
+pub(crate) use window::Window;
 pub use zeroed::FreedTables;
 
 /// Log2 of the frames in the largest block.

@@ -74,6 +74,9 @@ impl Flags {
     /// Of a page table, whose page is not written anywhere: it stays linked even
     /// if it is empty, because entries are about to move there.
     pub const KEPT: Flags = Flags(1 << 5);
+    /// Of a page table, which reclaim does not look at: its entries are in another table
+    /// now ([`Frame::moved_to`]). Set together with [`Flags::DEAD`].
+    pub const MOVED: Flags = Flags(1 << 6);
     /// The page was used since reclaim looked last.
     pub const REFERENCED: Flags = Flags(1 << 6);
     /// The page is among those that are used often.
@@ -298,6 +301,19 @@ impl Frame {
         let live = self.live() + count;
         self.rmap.store(u64::from(live), Ordering::Relaxed);
         live
+    }
+
+    /// Says where the entries of a table went that is empty now. Under its lock.
+    #[inline]
+    pub fn set_moved_to(&self, table: Pfn) {
+        // The table has no owner any more; its other words link the list that it gets on.
+        self.owner.store(table.0, Ordering::Relaxed);
+    }
+
+    /// Where the entries went, of a table with [`Flags::MOVED`].
+    #[inline]
+    pub fn moved_to(&self) -> Pfn {
+        Pfn(self.owner.load(Ordering::Relaxed))
     }
 
     /// Subtracts from the live count; returns the new count. Under the table's lock.

@@ -115,7 +115,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Frees a page table that nobody can see any more. All its entries are zero.
     pub(crate) fn free_table(&self, pin: &Pin<'_>, table: Pfn) {
-        if !self.is_home(pin, table) {
+        if !self.is_home(pin, table) && !self.is_high_home(pin, table) {
             self.table_counters(pin).remote_frees.bump();
         }
         let plain = self.freed_tables == FreedTables::Plain;
@@ -145,6 +145,13 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline]
     pub fn is_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
         self.frame(pfn).zone() == usize::from(self.cpus.get(pin).low.zone)
+    }
+
+    /// The same for a high frame.
+    #[cold]
+    fn is_high_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
+        let high = &self.cpus.get(pin).high;
+        high.exist() && self.frame(pfn).zone() == usize::from(high.zone)
     }
 
     /// The zone that a CPU's low frames come from, by number.

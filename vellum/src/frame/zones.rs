@@ -98,6 +98,8 @@ pub(super) struct Zones {
     /// memory before low.
     fallback: Box<[Box<[u16]>]>,
     pub(super) any_high: bool,
+    /// The lowest frame of high memory: all before it are low.
+    pub(super) first_high: Pfn,
 }
 
 impl Zones {
@@ -198,13 +200,16 @@ pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), Se
     let fallback = (0..platform.nodes() as u16)
         .map(|node| fallback_of(platform, NodeId(node), &all))
         .collect();
-    let any_high = parts.iter().any(|part| part.1 == Zone::High);
+    let high = |range: &&MemoryRange| range.zone == Zone::High;
+    let first_high = platform.memory_map().iter().find(high);
+    let first_high = first_high.map_or(Pfn::NONE, |range| range.start);
     Ok((
         table,
         Zones {
             all,
             fallback,
-            any_high,
+            any_high: !first_high.is_none(),
+            first_high,
         },
     ))
 }

@@ -37,34 +37,6 @@ pub(crate) struct NewRun<'a> {
     pub(crate) pages: NewPages,
 }
 
-/// Frames of pages in a row, those of one node of the radix tree at most.
-pub(crate) struct PageRun {
-    frames: [Pfn; RUN_PAGES],
-    len: usize,
-}
-
-impl PageRun {
-    /// Without pages.
-    pub fn new() -> PageRun {
-        PageRun {
-            frames: [Pfn::NONE; RUN_PAGES],
-            len: 0,
-        }
-    }
-
-    /// The frames; [`Pfn::NONE`] where there is none.
-    #[inline]
-    pub fn frames(&self) -> &[Pfn] {
-        &self.frames[..self.len]
-    }
-
-    #[inline]
-    fn push(&mut self, frame: Pfn) {
-        self.frames[self.len] = frame;
-        self.len += 1;
-    }
-}
-
 /// How many of the pages from `first` on, `pages` in all, one run holds.
 #[inline]
 pub(crate) fn run_length(first: u64, pages: u64) -> u64 {
@@ -72,37 +44,39 @@ pub(crate) fn run_length(first: u64, pages: u64) -> u64 {
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
-    /// The pages at `range`, which is one run, that are cached and up to date, without
-    /// references, as [`Objects::peek_ready`]. Needs no range of the object.
+    /// The pages at `first` and the indices after it, which are one run and as many as
+    /// `frames` has room for: those that are cached and up to date, without references,
+    /// as [`Objects::peek_ready`], and [`Pfn::NONE`] for the others. Needs no range of
+    /// the object.
+    #[inline]
     pub(crate) fn peek_run<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         _pin: &Pin<'_>,
         object: &Object<S>,
-        range: Range<u64>,
-    ) -> PageRun {
-        let mut run = PageRun::new();
-        let Some(leaf) = self.radix(object).leaf(range.start) else {
-            run.len = (range.end - range.start) as usize;
-            return run;
+        first: u64,
+        frames: &mut [Pfn],
+    ) {
+        let Some(leaf) = self.radix(object).leaf(first) else {
+            frames.fill(Pfn::NONE);
+            return;
         };
-        for index in range {
-            run.push(leaf.frame(index).unwrap_or(Pfn::NONE));
+        for (index, frame) in (first..).zip(&mut *frames) {
+            *frame = leaf.frame(index).unwrap_or(Pfn::NONE);
         }
         // Shared memory is up to date as long as it is cached: its records need not
         // be looked at.
         if object.is_file() {
             let cached = |frame: &&mut Pfn| **frame != Pfn::NONE;
-            for frame in run.frames[..run.len].iter_mut().filter(cached) {
+            for frame in frames.iter_mut().filter(cached) {
                 bytes::prefetch(memory.frame(*frame));
             }
-            for frame in run.frames[..run.len].iter_mut().filter(cached) {
+            for frame in frames.iter_mut().filter(cached) {
                 if !memory.frame(*frame).has(Flags::UPTODATE) {
                     *frame = Pfn::NONE;
                 }
             }
         }
-        run
     }
 
     /// The first index at or after `from` without a cached page.
@@ -110,9 +84,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.radix(object).next_hole(from)
     }
 
-    /// Frames for up to `pages` pages that are about to be made, charged to the
-    /// object's mount, their bytes unspecified. They enter the cache as `new`. At least one; the caller gives them to
-    /// [`Objects::insert_run`] or to [`Objects::drop_frames`].
+    /// Frames for pages that are about to be made, as many as `frames` has room for at
+    /// the most: charged to the object's mount, their bytes unspecified. They enter the
+    /// cache as `new`. Returns how many there are, which is at least one; the caller
+    /// gives them to [`Objects::insert_run`] or to [`Objects::drop_frames`].
     ///
     /// # Errors
     /// [`CacheError`] if there is not one.
@@ -121,26 +96,27 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         object: &Object<S>,
-        pages: u64,
         new: NewPages,
-    ) -> Result<PageRun, CacheError> {
-        let granted = self.charge(object, pages);
+        frames: &mut [Pfn],
+    ) -> Result<usize, CacheError> {
+        let granted = self.charge(object, frames.len() as u64);
         if granted == 0 {
             return Err(CacheError::Full);
         }
-        let mut run = PageRun::new();
+        let mut count = 0;
         let dirty = object.is_file() && new == NewPages::Written;
         let request = Request::page(Site::CachePage).dirty(dirty);
-        for _ in 0..granted {
-            match memory.alloc(pin, request) {
-                Ok(frame) => run.push(frame),
-                Err(_) => break,
-            }
+        for place in &mut frames[..granted as usize] {
+            let Ok(frame) = memory.alloc(pin, request) else {
+                break;
+            };
+            *place = frame;
+            count += 1;
         }
-        self.uncharge(object, granted - run.len as u64);
-        match run.len {
+        self.uncharge(object, granted - count as u64);
+        match count {
             0 => Err(CacheError::OutOfMemory),
-            _ => Ok(run),
+            _ => Ok(count),
         }
     }
 

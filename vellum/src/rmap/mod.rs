@@ -239,8 +239,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// A run of `1 << order` frames is now mapped by one larger leaf at `leaf`
-    /// instead of by the entries of `run`. Never fails, never allocates.
-    /// Nothing is to do for a design that keeps nothing for single entries.
+    /// instead of by the entries of `run`; or a run of one frame by the entry `leaf` of
+    /// another table, because its table was moved, which shows at the same address as
+    /// before. Both tables are locked. Never fails, never allocates. Nothing is to do for a
+    /// design that keeps nothing for single entries.
     fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef) {
         let _ = (env, ctx, run, leaf);
     }

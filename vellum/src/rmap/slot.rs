@@ -5,10 +5,12 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::sync::bytes;
-use crate::table::{Contended, Format, LockedTable, Marks, PteRef, Users, table_words};
+use crate::table::{
+    Contended, Format, LockedTable, Marks, PteRef, Users, table_words, uses_windows,
+};
 
 /// A page-table entry that maps the visited frame. Whoever edits it does so here.
-pub struct Slot<'a, F> {
+pub struct Slot<'a, F: Format> {
     table: LockedTable<'a, F>,
     index: usize,
 }
@@ -19,6 +21,10 @@ impl<'a, F: Format> Slot<'a, F> {
     #[inline]
     pub(super) fn prefetch<P: Platform>(memory: &'a PhysicalMemory<P>, pte: PteRef) {
         bytes::prefetch(memory.frame(pte.table));
+        if uses_windows::<F>() {
+            // Opening a window would cost more than is gained.
+            return;
+        }
         bytes::prefetch(&table_words::<F, P>(memory, pte.table)[pte.index as usize]);
     }
 

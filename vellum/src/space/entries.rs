@@ -17,10 +17,10 @@ const AHEAD: usize = 2;
 /// line lead to. Most tables hold few entries: nothing is looked at after the
 /// last. The table is locked, so that only the caller changes entries meanwhile,
 /// and none but the one it is at.
-pub(super) struct LiveEntries<'s, 'a, P: Platform, F: Format, R: ReverseMap> {
+pub(super) struct LiveEntries<'s, 'a, 't, P: Platform, F: Format, R: ReverseMap> {
     vm: &'s Vm<P, F, R>,
     env: &'s Env<'a, P>,
-    span: &'s Span<'a, F>,
+    span: &'s Span<'t, F>,
     /// First entry of the line the caller is at.
     line: usize,
     /// Live entries of that line still to come, and those of the lines ahead.
@@ -32,11 +32,11 @@ pub(super) struct LiveEntries<'s, 'a, P: Platform, F: Format, R: ReverseMap> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The entries of `span` that are not empty, what they lead to brought near.
     #[inline]
-    pub(super) fn live_entries<'s, 'a>(
+    pub(super) fn live_entries<'s, 'a, 't>(
         &'s self,
         env: &'s Env<'a, P>,
-        span: &'s Span<'a, F>,
-    ) -> LiveEntries<'s, 'a, P, F, R> {
+        span: &'s Span<'t, F>,
+    ) -> LiveEntries<'s, 'a, 't, P, F, R> {
         let mut entries = LiveEntries {
             vm: self,
             env,
@@ -53,7 +53,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> LiveEntries<'_, '_, P, F, R> {
+impl<P: Platform, F: Format, R: ReverseMap> LiveEntries<'_, '_, '_, P, F, R> {
     /// Which entries of the span are live in the line that begins at `line`; the
     /// records of their frames are fetched.
     #[inline]
@@ -90,7 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> LiveEntries<'_, '_, P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Iterator for LiveEntries<'_, '_, P, F, R> {
+impl<P: Platform, F: Format, R: ReverseMap> Iterator for LiveEntries<'_, '_, '_, P, F, R> {
     type Item = usize;
 
     #[inline]

@@ -154,10 +154,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Resolved, FaultError> {
         // No region holds a page behind the user's.
         let page = Vpn::of::<F>(address);
-        match self.attempt(space, page, access)? {
+        self.with_room(|| match self.attempt(space, page, access)? {
             FaultStep::Done(resolved) => Ok(resolved),
             step => self.fault_further(space, page, access, step),
-        }
+        })
     }
 
     /// What follows an attempt that was not the last.

@@ -3,9 +3,10 @@
 use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
+use super::lift::Shortage;
 use super::manager::Vm;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
-use crate::frame::{Flags, MappingsCounted, Request, Site};
+use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -355,10 +356,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::OutOfMemory`].
     pub fn create_file(&self, store: u64, pages: u64) -> Result<ObjectId, MapError> {
-        let pin = self.pin();
-        let kind = ObjectKind::File { store };
         let size = self.bytes_in(pages);
-        Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
+        self.create_object(ObjectKind::File { store }, size)
     }
 
     /// Makes an object of `pages` pages of shared memory, all zero.
@@ -366,10 +365,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::OutOfMemory`].
     pub fn create_shared_memory(&self, pages: u64) -> Result<ObjectId, MapError> {
-        let pin = self.pin();
-        let kind = ObjectKind::SharedMemory;
-        let size = self.bytes_in(pages);
-        Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
+        self.create_object(ObjectKind::SharedMemory, self.bytes_in(pages))
+    }
+
+    /// Makes an object of `size` bytes that is on no mount.
+    pub(super) fn create_object<E: Shortage + From<OutOfMemory>>(
+        &self,
+        kind: ObjectKind,
+        size: u64,
+    ) -> Result<ObjectId, E> {
+        self.with_room(|| {
+            let pin = self.pin();
+            Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
+        })
     }
 
     /// Length of an object in pages.

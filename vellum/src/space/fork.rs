@@ -48,15 +48,15 @@ struct Copying<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 /// A table's entries on their way into the child's table. Both are locked.
-struct TableCopy<'a, P: Platform, F: Format, R: ReverseMap> {
+struct TableCopy<'c, 'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
-    copying: &'a Copying<'a, P, F, R>,
-    source: &'a Span<'a, F>,
-    target: &'a LockedTable<'a, F>,
+    copying: &'c Copying<'a, P, F, R>,
+    source: &'c Span<'a, F>,
+    target: &'c LockedTable<'a, F>,
     /// Where the copies are.
     place: Place<'a, R::Region, R::Space>,
-    ctx: &'a mut R::Ctx,
+    ctx: &'c mut R::Ctx,
     copied: Copied,
 }
 
@@ -67,6 +67,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::OutOfMemory`]; there is no child, and the parent shows the
     /// same memory as before (it may fault on stores where it did not).
     pub fn fork(&self, id: SpaceId) -> Result<SpaceId, MapError> {
+        self.with_room(|| self.fork_once(id))
+    }
+
+    fn fork_once(&self, id: SpaceId) -> Result<SpaceId, MapError> {
         let mut dead = DeadObjects::default();
         let result = self.with_locked(id, |pin, parent| {
             self.events(pin).forks.bump();
@@ -203,7 +207,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             if live == 0 {
                 continue;
             }
-            drop(span);
+            // All of this under the lock of the parent's table: it need not be counted
+            // again. Nobody waits for that lock who has one of the child's, and the gates
+            // are closed, so that no fault waits for it.
             let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
             let prepared = vm.rmap.prepare(&env, &mut ctx, live);
@@ -213,37 +219,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             let target = match found {
                 Ok(target) => target,
                 Err(error) => {
+                    drop(span);
                     vm.rmap.finish(&env, ctx);
                     return Err(error);
                 }
-            };
-            // The space's lock is ours and the gates are closed: only truncation
-            // may have emptied the table meanwhile, and then unlinked it.
-            let Some(table) = from.lock(first) else {
-                vm.leave_table(pin, child, target);
-                vm.rmap.finish(&env, ctx);
-                continue;
-            };
-            let end =
-                self.view.range.end.min(Vpn(first.0
-                    + (F::ENTRIES as u64 - F::index(first, level) as u64) * F::pages_at(level)));
-            let source = Span {
-                first: F::index(first, level),
-                count: (end.0 - first.0).div_ceil(F::pages_at(level)) as usize,
-                table,
             };
             let copy = TableCopy {
                 vm,
                 pin,
                 copying: self,
-                source: &source,
+                source: &span,
                 target: &target,
                 place: self.region.place(child),
                 ctx: &mut ctx,
                 copied: Copied::default(),
             };
             let result = copy.run(gather);
-            drop(source);
+            drop(span);
             if target.live() == 0 {
                 vm.leave_table(pin, child, target);
             } else {
@@ -279,7 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, P, F, R> {
+impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
     /// Copies the entries, those before the first that cannot be copied if one
     /// cannot, and counts them.
     fn run(mut self, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {

@@ -43,6 +43,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if
     /// something is in the way or a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
     pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+        self.with_room(|| self.set_heap_end_once(id, end))
+    }
+
+    fn set_heap_end_once(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
         let mut dead = DeadObjects::default();
         let result = self.with_locked(id, |pin, space| {
             let start = Vpn(space.heap_start.load(Ordering::Relaxed));

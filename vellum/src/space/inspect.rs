@@ -85,6 +85,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.cow_reuses += events.cow_reuses.get();
             stats.tables_made += events.tables_made.get();
             stats.tables_freed += events.tables_freed.get();
+            stats.tables_moved += events.tables_moved.get();
             stats.forks += events.forks.get();
             stats.fork_entries += events.fork_entries.get();
             stats.maps += events.maps.get();

@@ -18,6 +18,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::OutOfMemory`].
     pub fn create_space(&self) -> Result<SpaceId, MapError> {
+        self.with_room(|| self.create_space_once())
+    }
+
+    fn create_space_once(&self) -> Result<SpaceId, MapError> {
         let pin = self.pin();
         let space = self.make_space(&pin)?;
         let env = self.env(&pin);

@@ -225,6 +225,7 @@ pub(super) struct Events {
     pub(super) fault_retries: Counter,
     pub(super) tables_made: Counter,
     pub(super) tables_freed: Counter,
+    pub(super) tables_moved: Counter,
     pub(super) forks: Counter,
     pub(super) fork_entries: Counter,
     pub(super) maps: Counter,
@@ -410,11 +411,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
+        self.tables_under(pin, space, space.root())
+    }
+
+    /// The tables of whatever space is in this place, if there is one: it may be ending.
+    pub(super) fn tables_if_any<'a>(
+        &'a self,
+        pin: &'a Pin<'_>,
+        space: Live<'_, R>,
+    ) -> Option<Tables<'a, P, F>> {
+        let root = space.root();
+        (!root.is_none()).then(|| self.tables_under(pin, space, root))
+    }
+
+    fn tables_under<'a>(
+        &'a self,
+        pin: &'a Pin<'_>,
+        space: Live<'_, R>,
+        root: Pfn,
+    ) -> Tables<'a, P, F> {
         let (memory, source) = (&self.memory, &*self.table_pages);
         // SAFETY: `create_space` made the root, and a root is retired only when the
         // space cannot be found any more (invariant 7). What the core puts into tables
         // beside other tables are leaves.
-        unsafe { Tables::new(memory, source, pin, space.root(), space.handle()) }
+        unsafe { Tables::new(memory, source, pin, root, space.handle()) }
     }
 
     /// Loads `space` on this CPU: the context switch of the embedder. Faults

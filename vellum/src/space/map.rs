@@ -103,6 +103,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError`]; the space is as it was.
     pub fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+        self.with_room(|| self.map_once(id, request))
+    }
+
+    fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
         let result = self.with_locked(id, |pin, space| {

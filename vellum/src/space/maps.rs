@@ -97,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let pin = self.pin();
         let space = self.find_space(id)?;
-        let (entry, level) = self.tables(&pin, space).peek(page);
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
         let within = page.0 & (F::pages_at(level) - 1);
         F::is_mapped(entry).then(|| {
             let frame = F::frame(entry, level).offset(within as u32);

@@ -28,6 +28,7 @@ mod heap;
 mod inspect;
 mod io;
 mod life;
+mod lift;
 mod lock;
 mod lookup;
 mod manager;

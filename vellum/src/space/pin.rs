@@ -141,7 +141,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let tables = self.tables(&pin, space);
         (range.start.0..range.end.0).all(|page| {
-            let (entry, level) = tables.peek(Vpn(page));
+            let (entry, level) = tables.peek_settled(Vpn(page));
             F::is_mapped(entry) && F::prot(entry, level).allows(access)
         })
     }

@@ -16,8 +16,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// if a region cannot be cut; nothing changed.
     pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
-        self.with_locked(id, |pin, space| {
-            self.protect_locked(pin, space, range, prot)
+        self.with_room(|| {
+            self.with_locked(id, |pin, space| {
+                self.protect_locked(pin, space, range, prot)
+            })
         })
     }
 

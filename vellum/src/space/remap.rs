@@ -64,6 +64,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: Placement,
     ) -> Result<Remapped, MapError> {
         let range = Self::checked_range(start, pages)?;
+        self.with_room(|| self.remap_once(id, range, new_pages, placement))
+    }
+
+    fn remap_once(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        new_pages: u64,
+        placement: Placement,
+    ) -> Result<Remapped, MapError> {
         let mut dead = DeadObjects::default();
         let result = self.with_locked(id, |pin, space| {
             // Where it goes is checked when it is known.

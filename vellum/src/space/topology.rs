@@ -64,16 +64,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
             // A region that is not yet, or no longer, in a space.
             return None;
         }
-        let space = self.live_at(space);
-        if space.root().is_none() {
-            return None;
-        }
-        self.tables(pin, space)
-            .leaf_table(page)
-            .map(|table| PteRef {
-                table,
-                index: F::index(page, 1) as u16,
-            })
+        let tables = self.tables_if_any(pin, self.live_at(space))?;
+        tables.leaf_table(page).map(|table| PteRef {
+            table,
+            index: F::index(page, 1) as u16,
+        })
     }
 
     fn region(&self, handle: u32) -> RegionRef<'_, R::Region> {

@@ -113,13 +113,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot.
     pub fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
-        let mut dead = DeadObjects::default();
-        let result = self.with_locked(id, |pin, space| {
-            self.events(pin).unmaps.bump();
-            self.unmap_locked(pin, space, range, &mut dead)
-        });
-        self.destroy_objects(dead);
-        result
+        self.with_room(|| {
+            let mut dead = DeadObjects::default();
+            let result = self.with_locked(id, |pin, space| {
+                self.events(pin).unmaps.bump();
+                self.unmap_locked(pin, space, range, &mut dead)
+            });
+            self.destroy_objects(dead);
+            result
+        })
     }
 
     /// [`Vm::unmap`] for the holder of the space's lock.

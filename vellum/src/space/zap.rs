@@ -170,7 +170,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// caller may have made the table, which must not stay linked if it is empty
     /// (invariant 5).
     #[cold]
-    pub(super) fn leave_table(&self, pin: &Pin<'_>, space: Live<'_, R>, table: LockedTable<'_, F>) {
+    pub(super) fn leave_table<'a>(
+        &'a self,
+        pin: &'a Pin<'a>,
+        space: Live<'_, R>,
+        table: LockedTable<'a, F>,
+    ) {
         if table.live() > 0 {
             return;
         }

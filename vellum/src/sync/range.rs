@@ -52,38 +52,39 @@ pub struct HeldRange(usize);
 
 impl RangeLock {
     /// Takes `range`, when nobody holds a part of it. `pin` pins the caller's CPU
-    /// for as long as its result lives.
+    /// for as long as its result lives. The one that the range was taken with is
+    /// returned, too: most callers need one at once.
     pub fn lock<'p, P: Platform>(
         &self,
         range: Range<u64>,
         waits: &WaitTable,
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
-    ) -> HeldRange {
+    ) -> (HeldRange, Pin<'p>) {
         let mut place = None;
         let mut spins = 0;
         while spins < SPINS {
             let pin = pin();
             if let Some(held) = self.enter(&mut place, &range, false, &pin) {
-                return held;
+                return (held, pin);
             }
             // Most ranges are let go of sooner than anybody could be woken.
             spins = self.watch(spins, &pin);
         }
         loop {
             let mut held = None;
-            let waiting = {
-                let pin = pin();
-                let task = platform.current_task();
-                waits.prepare(self.key(), task, &pin, || {
-                    held = self.enter(&mut place, &range, true, &pin);
-                    held.is_none()
-                })
-            };
-            match (waiting, held) {
-                (Some(waiting), _) => waits.sleep(waiting, platform),
-                (None, Some(held)) => return held,
-                (None, None) => {}
+            let pin = pin();
+            let task = platform.current_task();
+            let waiting = waits.prepare(self.key(), task, &pin, || {
+                held = self.enter(&mut place, &range, true, &pin);
+                held.is_none()
+            });
+            if let Some(held) = held {
+                return (held, pin);
+            }
+            drop(pin);
+            if let Some(waiting) = waiting {
+                waits.sleep(waiting, platform);
             }
         }
     }

@@ -120,6 +120,7 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
         14 => "aarch64-16k",
         _ => "aarch64-64k",
     };
+    type Reach = super::Direct;
     const LEVELS: u32 = (ADDRESS_BITS - GRANULE).div_ceil(GRANULE - 3);
     // Blocks stand at the manual's levels 1 and 2 with 4 KiB, at 2 with the others.
     const MAX_LEAF_LEVEL: u32 = if GRANULE == 12 { 3 } else { 2 };

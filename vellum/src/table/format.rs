@@ -1,5 +1,6 @@
 //! How an architecture writes a page-table entry.
 
+use super::reach::Reach;
 use crate::addr::{Geometry, Pfn, Prot, Vpn};
 
 /// What a leaf entry says beside its frame and rights.
@@ -59,6 +60,7 @@ impl Marks {
 /// // SAFETY: everything but the name is that of x86-64.
 /// unsafe impl Format for Renamed {
 ///     const NAME: &'static str = "renamed";
+/// #   type Reach = <X86_64 as Format>::Reach;
 /// #   const LEVELS: u32 = X86_64::LEVELS;
 /// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
 /// #   const USER_END: Vpn = X86_64::USER_END;
@@ -85,6 +87,7 @@ impl Marks {
 /// // Everything but the name is that of x86-64.
 /// impl Format for Renamed {
 ///     const NAME: &'static str = "renamed";
+/// #   type Reach = <X86_64 as Format>::Reach;
 /// #   const LEVELS: u32 = X86_64::LEVELS;
 /// #   const MAX_LEAF_LEVEL: u32 = X86_64::MAX_LEAF_LEVEL;
 /// #   const USER_END: Vpn = X86_64::USER_END;
@@ -105,6 +108,9 @@ impl Marks {
 pub unsafe trait Format: Geometry + Sized + Send + Sync {
     /// Name in reports.
     const NAME: &'static str;
+    /// Where the lowest tables may lie: [`super::Direct`], or [`super::Windowed`] if
+    /// machines have more memory than they can address directly.
+    type Reach: Reach;
     /// Levels of tables.
     const LEVELS: u32;
     /// Highest level at which a leaf may stand.

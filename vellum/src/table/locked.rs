@@ -7,10 +7,9 @@
 //! ([`Users::None`]) by plain stores. Readers without the lock see each
 //! entry whole.
 
-use core::marker::PhantomData;
-
 use super::format::Format;
 use super::pte::PteRef;
+use super::reach::{WindowOf, locked_words, uses_windows};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, PhysicalMemory};
 use crate::platform::Platform;
@@ -29,33 +28,21 @@ pub enum Users {
     None,
 }
 
-/// A locked page table.
-pub struct LockedTable<'a, F> {
+/// A locked page table. If it lies in high memory, a window of the CPU is open on it.
+pub struct LockedTable<'a, F: Format> {
     table: Pfn,
     frame: &'a Frame,
+    /// Reachable while `window` lives, and so never handed out.
     words: &'a [AtomicU64],
+    /// Closed before the lock is given up.
+    #[expect(dead_code, reason = "is there to be dropped")]
+    window: WindowOf<'a, F>,
     guard: BitGuard<'a, AtomicU32>,
-    format: PhantomData<F>,
-}
-
-/// The entries of a table, for readers that hold no lock. The caller is pinned
-/// since before it found the table, so the frame is not used anew.
-#[inline]
-pub(crate) fn table_words<F: Format, P: Platform>(
-    memory: &PhysicalMemory<P>,
-    table: Pfn,
-) -> &[AtomicU64] {
-    const { assert!(F::ENTRIES * size_of::<AtomicU64>() == 1 << F::FRAME_SHIFT) };
-    // SAFETY: frames of kind `Table` are accessed through atomic words only,
-    // from `TablePages::take` to the end of their epoch (invariant 4); the
-    // address is that of a whole frame, aligned to its size (condition 2 of
-    // `Platform`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
-    unsafe { bytes::FrameBytes::new(memory.direct(table), F::ENTRIES * size_of::<u64>()) }.words()
 }
 
 impl<'a, F: Format> LockedTable<'a, F> {
-    /// Locks `table`; `None` if it was unlinked in the meantime. The caller is
-    /// pinned since before it found the table.
+    /// Locks `table`, or the one that its entries were moved to; `None` if it was
+    /// unlinked in the meantime. The caller is pinned since before it found the table.
     #[inline]
     pub(crate) fn lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
@@ -64,10 +51,21 @@ impl<'a, F: Format> LockedTable<'a, F> {
     ) -> Option<Self> {
         let frame = memory.frame(table);
         let guard = frame.flag_word().lock_bit(Flags::TABLE_LOCK.bit(), pin);
-        Self::locked(memory, table, frame, guard)
+        match Self::locked(memory, pin, (table, frame), guard) {
+            None => Self::moved_to(frame).and_then(|to| Self::lock(memory, pin, to)),
+            locked => locked,
+        }
     }
 
-    /// Locks `table` if that needs no waiting. `Err` if it does.
+    /// Where the entries of a table went that was unlinked when it was locked, if they
+    /// went anywhere: formats without windows have no reason to move any. Whoever is
+    /// pinned finds the answer still there.
+    #[inline]
+    fn moved_to(frame: &Frame) -> Option<Pfn> {
+        (uses_windows::<F>() && frame.has(Flags::MOVED)).then(|| frame.moved_to())
+    }
+
+    /// [`LockedTable::lock`] if that needs no waiting. `Err` if it does.
     #[inline]
     pub(crate) fn try_lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
@@ -79,25 +77,33 @@ impl<'a, F: Format> LockedTable<'a, F> {
             .flag_word()
             .try_lock_bit(Flags::TABLE_LOCK.bit(), pin)
             .ok_or(super::Contended)?;
-        Ok(Self::locked(memory, table, frame, guard))
+        match (
+            Self::locked(memory, pin, (table, frame), guard),
+            Self::moved_to(frame),
+        ) {
+            (None, Some(to)) => Self::try_lock(memory, pin, to),
+            (locked, _) => Ok(locked),
+        }
     }
 
     #[inline]
     fn locked<P: Platform>(
         memory: &'a PhysicalMemory<P>,
-        table: Pfn,
-        frame: &'a Frame,
+        pin: &'a Pin<'_>,
+        (table, frame): (Pfn, &'a Frame),
         guard: BitGuard<'a, AtomicU32>,
     ) -> Option<Self> {
         if guard.value() & Flags::DEAD.0 != 0 {
             return None;
         }
+        // SAFETY: the window lives as long as the value that alone uses the entries.
+        let (words, window) = unsafe { locked_words::<F, P>(memory, pin, table) };
         Some(LockedTable {
             table,
             frame,
-            words: table_words::<F, P>(memory, table),
+            words,
+            window,
             guard,
-            format: PhantomData,
         })
     }
 
@@ -241,5 +247,15 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub(super) fn mark_dead(&self) {
         self.guard.set(Flags::DEAD.0);
+    }
+
+    /// Marks the table, which is empty, unlinked in favour of `to`, which has its entries:
+    /// whoever locks it next gets that one.
+    pub(super) fn mark_moved(&self, to: &LockedTable<'_, F>) {
+        if self.frame.has(Flags::KEPT) {
+            to.keep();
+        }
+        self.frame.set_moved_to(to.table);
+        self.guard.set(Flags::DEAD.0 | Flags::MOVED.0);
     }
 }

@@ -6,7 +6,8 @@
 //! says so). Where two tables of one space are locked, the lower level comes
 //! first: unlinking an empty table locks it and then its parent. A table that
 //! is unlinked is marked dead under its lock, flushed, and freed when its
-//! epoch has passed.
+//! epoch has passed. One whose entries were moved to another is marked that way, and
+//! whoever locks it gets the other (`lift.rs`).
 //!
 //! The CPU that empties a table frees it. It finds the table empty by its count
 //! of live entries and not by a scan.
@@ -16,9 +17,12 @@ mod cursor;
 mod flush;
 mod format;
 mod gather;
+mod lift;
 mod locked;
+mod make;
 mod pages;
 mod pte;
+mod reach;
 mod riscv;
 mod root;
 mod walk;
@@ -35,12 +39,15 @@ pub use gather::{FlushTarget, Gather};
 pub use locked::{LockedTable, Users};
 pub use pages::{Chain, Fresh, Quicklist, TablePageStats, TablePages, Wanted, Warm, source_of};
 pub use pte::PteRef;
+pub use reach::{Direct, Reach, Windowed};
 pub use riscv::{RiscV, Sv39, Sv48};
 pub use walk::{Span, Spans, Tables};
 pub use x86_64::{X86, X86_64, X86_64La57};
 pub use x86_pae::X86Pae;
 
-pub(crate) use locked::{LINE_ENTRIES, table_words};
+pub(crate) use lift::MovedEntry;
+pub(crate) use locked::LINE_ENTRIES;
+pub(crate) use reach::{table_words, uses_windows, with_table_words};
 
 /// A lock that could only be had by waiting.
 #[derive(Clone, Copy, Debug)]

@@ -69,6 +69,7 @@ unsafe impl<const TABLES: u32> Geometry for RiscV<TABLES> {
 // an entry; `the_promises_of_the_trait_hold` checks all conditions.
 unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     const NAME: &'static str = if TABLES == 3 { "sv39" } else { "sv48" };
+    type Reach = super::Direct;
     const LEVELS: u32 = {
         assert!(TABLES == 3 || TABLES == 4, "Sv39 has 3 levels, Sv48 has 4");
         TABLES

@@ -6,12 +6,12 @@
 //! empty or not, until it goes.
 
 use super::format::Format;
-use super::locked::table_words;
 use super::pages::{Chain, TablePages, Wanted};
+use super::reach::table_words;
 use super::walk::Tables;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
-use crate::platform::Platform;
+use crate::platform::{Platform, Zone};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -47,6 +47,7 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
             let wanted = Wanted {
                 site: Site::RootTable,
                 level,
+                zone: Zone::Low,
                 entry: 0,
             };
             let table = source.take(memory, pin, wanted)?;

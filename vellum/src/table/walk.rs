@@ -1,24 +1,26 @@
 //! Finding, making and freeing the tables of one space.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use super::format::Format;
 use super::gather::Gather;
-use super::locked::{LockedTable, table_words};
-use super::pages::{TablePages, Wanted};
+use super::locked::LockedTable;
+use super::pages::TablePages;
+use super::reach::{uses_windows, with_table_words};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The tables of one space, for a pinned caller.
 pub struct Tables<'a, P: Platform, F> {
-    memory: &'a PhysicalMemory<P>,
-    source: &'a dyn TablePages<P>,
-    pin: &'a Pin<'a>,
-    root: Pfn,
-    owner: u32,
+    pub(super) memory: &'a PhysicalMemory<P>,
+    pub(super) source: &'a dyn TablePages<P>,
+    pub(super) pin: &'a Pin<'a>,
+    pub(super) root: Pfn,
+    pub(super) owner: u32,
     format: PhantomData<F>,
 }
 
@@ -65,7 +67,14 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
 
     #[inline]
     fn word(&self, table: Pfn, level: u32, page: Vpn) -> u64 {
-        table_words::<F, P>(self.memory, table)[F::index(page, level)].load(Ordering::Acquire)
+        self.with_words((table, level), |words| {
+            words[F::index(page, level)].load(Ordering::Acquire)
+        })
+    }
+
+    #[inline]
+    pub(super) fn with_words<T>(&self, table: (Pfn, u32), f: impl FnOnce(&[AtomicU64]) -> T) -> T {
+        with_table_words::<F, P, T>(self.memory, self.pin, table, f)
     }
 
     /// The lowest table on the way to `page`, its level, and its entry.
@@ -89,9 +98,23 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
     }
 
+    /// [`Tables::descend_to`] for callers that need no entry of a table at `lowest`:
+    /// reading it might take a window.
+    #[inline]
+    pub(super) fn way_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32, u64) {
+        if !uses_windows::<F>() || lowest > 1 {
+            return self.descend_to(page, lowest);
+        }
+        let (table, level, entry) = self.descend_to(page, 2);
+        if level == 2 && F::is_mapped(entry) && !F::is_leaf(entry, level) {
+            return (F::frame(entry, level), 1, 0);
+        }
+        (table, level, entry)
+    }
+
     /// The level-1 table that holds the entry for `page`, if there is one.
     pub fn leaf_table(&self, page: Vpn) -> Option<Pfn> {
-        let (table, level, _) = self.descend(page);
+        let (table, level, _) = self.way_to(page, 1);
         (level == 1).then_some(table)
     }
 
@@ -101,7 +124,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     pub fn has_leaves(&self, range: PageRange) -> bool {
         let mut next = range.start;
         while next < range.end {
-            let (table, level, entry) = self.descend(next);
+            let (table, level, entry) = self.way_to(next, 1);
             if level > 1 {
                 if F::is_mapped(entry) {
                     return true;
@@ -111,8 +134,12 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             }
             let first = F::index(next, level);
             let count = (F::ENTRIES - first).min((range.end.0 - next.0) as usize);
-            let words = &table_words::<F, P>(self.memory, table)[first..first + count];
-            if words.iter().any(|word| word.load(Ordering::Acquire) != 0) {
+            let is_used = |word: &AtomicU64| word.load(Ordering::Acquire) != 0;
+            let words = first..first + count;
+            if self.with_words((table, level), |all| all[words].iter().any(is_used)) {
+                return true;
+            }
+            if uses_windows::<F>() && self.has_leaves_below(next, first..first + count) {
                 return true;
             }
             next = next.offset(count as u64);
@@ -120,12 +147,20 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         false
     }
 
+    /// Whether an entry of those at `indices` of the lowest table for `page` is used, under
+    /// its lock: without it, the entries of a table that is being moved are nowhere.
+    #[cold]
+    fn has_leaves_below(&self, page: Vpn, mut indices: Range<usize>) -> bool {
+        let table = self.lock(page);
+        table.is_some_and(|table| table.level() > 1 || indices.any(|index| table.load(index) != 0))
+    }
+
     /// Locks the table that holds the leaf for `page`, or would hold it at
     /// level 1; `None` if there is no such table.
     #[inline]
     pub fn lock(&self, page: Vpn) -> Option<LockedTable<'a, F>> {
         loop {
-            let (table, level, _) = self.descend(page);
+            let (table, level, _) = self.way_to(page, 1);
             let Some(locked) = LockedTable::lock(self.memory, self.pin, table) else {
                 continue;
             };
@@ -136,152 +171,6 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             if !F::is_mapped(entry) {
                 return None;
             }
-        }
-    }
-
-    /// Locks the table for a leaf at `page`, making the tables that are
-    /// missing. A larger leaf that covers the page already stands in the table
-    /// returned, whose level tells. Adds to `made` how many tables were made and
-    /// linked.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]. Tables may have been linked that others have unlinked
-    /// since: they were freed by those, who counted that, so `made` counts them
-    /// here as well.
-    #[inline]
-    pub fn lock_or_make(
-        &self,
-        page: Vpn,
-        made: &mut u32,
-    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
-        self.lock_or_make_at(page, 1, made)
-    }
-
-    /// [`Tables::lock_or_make`] for a leaf at `leaf_level`.
-    ///
-    /// # Errors
-    /// As [`Tables::lock_or_make`].
-    pub fn lock_or_make_at(
-        &self,
-        page: Vpn,
-        leaf_level: u32,
-        made: &mut u32,
-    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
-        loop {
-            let (table, level, entry) = self.descend_to(page, leaf_level);
-            if level == leaf_level || F::is_mapped(entry) {
-                if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
-                    let entry = locked.load(F::index(page, level));
-                    if level == leaf_level || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
-                        return Ok(locked);
-                    }
-                }
-                continue;
-            }
-            *made += self.link(page, table, level, leaf_level, 0)?;
-        }
-    }
-
-    /// Maps `page` by `leaf` in a new level-1 table below `table`, which
-    /// [`Tables::find`] named under the same pin with its `level` above 1.
-    /// The entry is in the table before the table is linked, with one store: a
-    /// new table is neither locked nor read, so that it need not be in the
-    /// cache. Returns how many tables were made; 0 if the page got a table
-    /// meanwhile, and then nothing was mapped.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; nothing was linked.
-    #[inline]
-    pub fn link_leaf(
-        &self,
-        page: Vpn,
-        (table, level): (Pfn, u32),
-        leaf: u64,
-    ) -> Result<u32, OutOfMemory> {
-        debug_assert!(level > 1, "a page with a table needs no new one");
-        self.link(page, table, level, 1, leaf)
-    }
-
-    /// Makes the tables for `page` below `top`, down to `lowest`, and links
-    /// them with one store. The entry of the lowest is `leaf`, or empty if
-    /// that is 0.
-    #[inline(always)]
-    fn link(
-        &self,
-        page: Vpn,
-        top: Pfn,
-        top_level: u32,
-        lowest: u32,
-        leaf: u64,
-    ) -> Result<u32, OutOfMemory> {
-        let mut entry = F::table_entry(self.make(page, lowest, leaf)?, lowest + 1);
-        if lowest + 1 < top_level {
-            entry = self.make_above(page, lowest, top_level, entry)?;
-        }
-        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top) {
-            let index = F::index(page, top_level);
-            if locked.load(index) == 0 {
-                locked.fill(index, entry);
-                locked.count_made(1);
-                return Ok(top_level - lowest);
-            }
-        }
-        self.unmake(page, lowest, top_level, entry);
-        Ok(0)
-    }
-
-    /// Makes the tables between the one at `lowest`, which `entry` names, and
-    /// `top_level`; returns the entry for the highest. Gives all back if it fails.
-    #[inline(never)]
-    fn make_above(
-        &self,
-        page: Vpn,
-        lowest: u32,
-        top_level: u32,
-        mut entry: u64,
-    ) -> Result<u64, OutOfMemory> {
-        for level in lowest + 1..top_level {
-            let made = self.make(page, level, entry);
-            let table = made.inspect_err(|_| self.unmake(page, lowest, level, entry))?;
-            entry = F::table_entry(table, level + 1);
-        }
-        Ok(entry)
-    }
-
-    /// Makes a table at `level` whose only entry, that of `page`, is `entry`;
-    /// an empty one if that is 0.
-    #[inline]
-    fn make(&self, page: Vpn, level: u32, entry: u64) -> Result<Pfn, OutOfMemory> {
-        let index = F::index(page, level);
-        let wanted = Wanted {
-            site: Site::TablePage,
-            level,
-            entry: index,
-        };
-        let table = self.source.take(self.memory, self.pin, wanted)?;
-        let live = u32::from(entry != 0);
-        let base = F::table_base(page, level);
-        self.memory
-            .frame(table)
-            .init_table(self.owner, level, base, live);
-        if entry != 0 {
-            let words = table_words::<F, P>(self.memory, table);
-            words[index].store(entry, Ordering::Relaxed);
-        }
-        Ok(table)
-    }
-
-    /// Empties and gives back the tables for `page` that were made below
-    /// `top_level` and not linked; `entry` names the highest.
-    #[cold]
-    fn unmake(&self, page: Vpn, lowest: u32, top_level: u32, mut entry: u64) {
-        for level in (lowest..top_level).rev() {
-            let table = F::frame(entry, level + 1);
-            let words = table_words::<F, P>(self.memory, table);
-            entry = words[F::index(page, level)].swap(0, Ordering::Relaxed);
-            // SAFETY: the table was made for this call and never linked, and its
-            // only entry was cleared.
-            unsafe { (self.source).give_back(self.memory, self.pin, table, level) };
         }
     }
 
@@ -323,7 +212,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Locks the table that leads to `table`, which is locked and linked.
-    fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
+    pub(super) fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
         let above = table.level() + 1;
         loop {
             // The table is linked and locked, so its parents are linked too;
@@ -352,52 +241,6 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         LockedTable::try_lock(self.memory, self.pin, F::frame(entry, level)).ok()?
     }
 
-    /// Splits the leaf that covers `page` into leaves one level below, with
-    /// the same rights and marks. Returns whether there was such a leaf.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; the leaf is as it was.
-    pub fn split(&self, page: Vpn) -> Result<bool, OutOfMemory> {
-        let wanted = Wanted {
-            site: Site::TablePage,
-            level: 1,
-            entry: 0,
-        };
-        let table = self.source.take(self.memory, self.pin, wanted)?;
-        let done = self
-            .lock(page)
-            .filter(|locked| locked.level() > 1)
-            .is_some_and(|locked| {
-                let level = locked.level();
-                let index = F::index(page, level);
-                let below = level - 1;
-                self.memory.frame(table).init_table(
-                    self.owner,
-                    below,
-                    F::table_base(page, below),
-                    F::ENTRIES as u32,
-                );
-                // Hardware may mark the large leaf until it is replaced, so its
-                // replacement claims the marks of the entry it swaps out.
-                locked.update(index, super::Users::Hardware, |entry| {
-                    let frame = F::frame(entry, level);
-                    let words = table_words::<F, P>(self.memory, table);
-                    for (slot, word) in words.iter().enumerate() {
-                        let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
-                        let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
-                        word.store(leaf, Ordering::Relaxed);
-                    }
-                    F::table_entry(table, level)
-                });
-                true
-            });
-        if !done {
-            // SAFETY: the table was made for this call and never linked.
-            unsafe { self.source.give_back(self.memory, self.pin, table, 1) };
-        }
-        Ok(done)
-    }
-
     /// Visits the existing tables with leaves in `range`.
     pub fn spans(&self, range: PageRange) -> Spans<'_, 'a, P, F> {
         Spans {
@@ -409,7 +252,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
 }
 
 /// A part of one locked table.
-pub struct Span<'a, F> {
+pub struct Span<'a, F: Format> {
     /// The table.
     pub table: LockedTable<'a, F>,
     /// First entry of the range in it.
@@ -448,7 +291,7 @@ impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
     fn next(&mut self) -> Option<Span<'a, F>> {
         while self.next < self.end {
             let page = self.next;
-            let (table, level, _) = self.tables.descend(page);
+            let (table, level, _) = self.tables.way_to(page, 1);
             let Some(locked) = LockedTable::<F>::lock(self.tables.memory, self.tables.pin, table)
             else {
                 continue;

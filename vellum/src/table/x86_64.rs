@@ -59,6 +59,7 @@ unsafe impl<const TABLES: u32> Geometry for X86<TABLES> {
 // an entry; `the_promises_of_the_trait_hold` checks all conditions.
 unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     const NAME: &'static str = if TABLES == 5 { "x86-64-la57" } else { "x86-64" };
+    type Reach = super::Direct;
     const LEVELS: u32 = {
         assert!(
             TABLES == 4 || TABLES == 5,

@@ -31,6 +31,7 @@ unsafe impl Geometry for X86Pae {
 // conditions.
 unsafe impl Format for X86Pae {
     const NAME: &'static str = "x86-pae";
+    type Reach = super::Windowed;
     const LEVELS: u32 = 3;
     const MAX_LEAF_LEVEL: u32 = 2;
     const USER_END: Vpn = Vpn(3 << 18);

@@ -9,7 +9,7 @@ use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
 use crate::space::Vm;
 use crate::sync::atomic::Ordering;
-use crate::table::{Format, Tables, table_words};
+use crate::table::{Format, Tables, with_table_words};
 
 /// What an audit counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -280,18 +280,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return wrong("a page table is kept for a move that is over", number);
         }
         entries.tables += 1;
+        let pin = self.pin();
+        let live = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
+            let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+            self.audit_entries(space, (table, level, base), words, entries)
+        })?;
+        same(
+            "live entries of page table",
+            number,
+            u64::from(frame.live()),
+            live,
+        )?;
+        Self::audit_links(table, level, live)
+    }
+
+    /// Checks what the entries of a table lead to; returns how many are live.
+    fn audit_entries(
+        &self,
+        space: u32,
+        (table, level, base): (Pfn, u32, Vpn),
+        words: impl Iterator<Item = u64>,
+        entries: &mut Entries,
+    ) -> Result<u64, AuditFailure> {
         let mut live = 0;
-        let words = table_words::<F, P>(&self.memory, table);
-        for (index, word) in words.iter().enumerate() {
-            let entry = word.load(Ordering::Relaxed);
-            if entry == 0 {
-                continue;
-            }
+        for (index, entry) in words.enumerate().filter(|(_, entry)| *entry != 0) {
             live += 1;
             if !F::is_mapped(entry) {
                 return wrong(
                     "a page table has an entry that is neither empty nor mapped",
-                    number,
+                    u64::from(table.0),
                 );
             }
             let page = base.offset(index as u64 * F::pages_at(level));
@@ -301,13 +318,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.audit_table(space, F::frame(entry, level), level - 1, page, entries)?;
             }
         }
-        same(
-            "live entries of page table",
-            number,
-            u64::from(frame.live()),
-            live,
-        )?;
-        Self::audit_links(table, level, live)
+        Ok(live)
     }
 
     /// Checks that a table with `live` entries is linked for a reason: it is not empty,

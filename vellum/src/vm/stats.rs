@@ -33,6 +33,8 @@ pub struct EventStats {
     pub tables_made: u64,
     /// Page tables unlinked.
     pub tables_freed: u64,
+    /// Page tables moved from low to high memory, because others needed the low.
+    pub tables_moved: u64,
     /// Forks.
     pub forks: u64,
     /// Entries that forks copied.

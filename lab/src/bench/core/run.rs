@@ -80,7 +80,7 @@ pub fn take(
         divergence_limit: machine.divergence_limit,
         by_class: false,
     };
-    let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes);
+    let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
     let arenas = match machine.prefault {
         true => arenas.prefaulted(),
         false => arenas,

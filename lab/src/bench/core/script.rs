@@ -157,7 +157,7 @@ impl Writer {
             let done = self.script.lanes[self.cpu].ops.len() as u32;
             self.end_part();
             let wait = Wait {
-                cpu: self.cpu as u32,
+                stream: self.cpu as u32,
                 ops: done,
             };
             self.script.lanes[cpu].waits.push(wait);
@@ -427,14 +427,14 @@ mod tests {
         let (_, waits) = script.segment(0, segments.start);
         assert!(waits.is_empty());
         let (_, waits) = script.segment(0, segments.start + 1);
-        assert_eq!(waits, [Wait { cpu: 1, ops: 1 }]);
+        assert_eq!(waits, [Wait { stream: 1, ops: 1 }]);
         let segments = script.segments_in(1, other);
         let (ops, waits) = script.segment(1, segments.start);
         assert_eq!(ops, 0..1);
         assert_eq!(
             waits,
             [Wait {
-                cpu: 0,
+                stream: 0,
                 ops: notes + 1
             }]
         );

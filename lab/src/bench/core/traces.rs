@@ -10,7 +10,7 @@ use crate::compare::Measurement;
 use crate::designs;
 use crate::failure::Failure;
 use crate::replay::ram::Starved;
-use crate::replay::{Options, Together, Workload};
+use crate::replay::{Options, Streams, Together, Workload};
 use crate::report::{kernbench as kernbench_block, sdet as sdet_block};
 use crate::shipped::shipped_trace;
 use vellum_terminal::progress::Interrupt;
@@ -230,7 +230,7 @@ struct Load {
 impl Load {
     fn of(paths: &[PathBuf], copies: u32, request: &Request) -> Result<Self, Failure> {
         let options = Options {
-            cpus: request.cpus,
+            streams: Streams::ByCpu(request.cpus),
             copies,
             seed: request.method.seed,
             ..Options::default()

@@ -2,6 +2,7 @@
 
 use super::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost};
 use super::interleave::Interleaved;
+use super::tree;
 use super::{HostError, ONE_KERNEL, cpus, files, forkfault, kernbench, kernel_release, sdet};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::failure::Failure;
@@ -100,7 +101,7 @@ fn kernbench(
         findings
             .blocks
             .push(report::kernbench::block(&title, &rows));
-        let of = |name, clock, seconds: fn(&kernbench::Build) -> f64| {
+        let of = |name, clock, seconds: fn(&tree::Build) -> f64| {
             figure((name, "build", 1.0), clock, &built.builds, seconds, request)
         };
         findings.runs.push(Run {

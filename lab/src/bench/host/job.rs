@@ -18,9 +18,9 @@ use vellum_output::unfinished::Group;
 use vellum_terminal::progress::Interrupt;
 
 /// How long a wait goes on before it looks whether the user wants to stop.
-const WATCH: Duration = Duration::from_millis(100);
+pub(super) const WATCH: Duration = Duration::from_millis(100);
 
-/// CPU time of a program and of all descendants that were waited for.
+/// What a program used, with all descendants that were waited for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Usage {
     /// Seconds in user code.
@@ -29,6 +29,10 @@ pub struct Usage {
     pub system_s: f64,
     /// Page faults that needed no input.
     pub faults: u64,
+    /// Times that a process had to give up its CPU.
+    pub preempted: u64,
+    /// Times that a process waited for something.
+    pub slept: u64,
 }
 
 /// How a program ended.
@@ -36,7 +40,7 @@ pub struct Usage {
 pub struct Ended {
     /// Exit code or signal.
     pub status: ExitStatus,
-    /// CPU time of the whole tree.
+    /// What the whole tree used.
     pub usage: Usage,
     /// When it ended.
     pub at: Instant,
@@ -129,10 +133,13 @@ fn end_group(pid: libc::pid_t, group: Option<Group>) -> (ExitStatus, Usage) {
         {}
     }
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let count = |count: libc::c_long| count.max(0) as u64;
     let usage = Usage {
         user_s: seconds(usage.ru_utime),
         system_s: seconds(usage.ru_stime),
-        faults: usage.ru_minflt.max(0) as u64,
+        faults: count(usage.ru_minflt),
+        preempted: count(usage.ru_nivcsw),
+        slept: count(usage.ru_nvcsw),
     };
     (ExitStatus::from_raw(status), usage)
 }
@@ -186,6 +193,15 @@ pub fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_is_counted() {
+        let mut jobs = [shell("sleep 0.01; sleep 0.01")];
+        let nobody = Interrupt::manual();
+        finish(&mut jobs, &nobody, |_, _| Ok(())).expect("nobody interrupts");
+        let usage = jobs[0].ended().expect("it has ended").usage;
+        assert!(usage.slept >= 2, "{usage:?}");
+    }
 
     fn shell(script: &str) -> Job {
         Job::start(Command::new("sh").args(["-c", script])).expect("sh can be started")

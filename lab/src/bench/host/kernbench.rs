@@ -6,46 +6,15 @@
 //! them. One build before the first is not timed: it brings compiler and sources
 //! into memory and makes the tools that `make clean` leaves in place.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::HostError;
 use super::interleave::Interleaved;
-use super::job::{self, Job, Usage};
-use super::{HostError, scratch, tools};
+use super::tree::{Build, Tree};
 use crate::report::kernbench::Row;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
-
-/// What building a kernel needs at least; the tree's own checks name the rest.
-const TOOLS: &[tools::Tool] = &[
-    tools::Tool {
-        program: "make",
-        package: "make",
-    },
-    tools::Tool {
-        program: "gcc",
-        package: "gcc",
-    },
-    tools::Tool {
-        program: "ld",
-        package: "binutils",
-    },
-    tools::Tool {
-        program: "flex",
-        package: "flex",
-    },
-    tools::Tool {
-        program: "bison",
-        package: "bison",
-    },
-    tools::Tool {
-        program: "bc",
-        package: "bc",
-    },
-];
 
 /// How many jobs `make` may run at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -95,15 +64,6 @@ pub struct Options {
     pub style: Style,
 }
 
-/// One build.
-#[derive(Clone, Copy, Debug)]
-pub struct Build {
-    /// Wall-clock seconds.
-    pub elapsed_s: f64,
-    /// CPU time of the whole tree of processes.
-    pub usage: Usage,
-}
-
 /// The builds of one load.
 #[derive(Clone, Debug)]
 pub struct Built {
@@ -129,15 +89,14 @@ pub struct Kernbench {
 /// The tree is not one that can be built, a tool is missing, a build fails, or
 /// the user interrupted before the first load was complete.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Kernbench, HostError> {
-    tools::require(TOOLS)?;
-    let tree = Tree::open(&options.tree, &options.target)?;
+    let tree = Tree::open(&options.tree, Some(&options.target))?;
     let steps = 1 + 2 * options.loads.len() * options.passes;
     let mut progress = Progress::new(options.style, "warming up", steps as u64, "builds");
     let mut result = Kernbench {
         loads: Vec::new(),
         interrupted: false,
     };
-    let measured = tree.all(options, interrupt, &mut progress, &mut result);
+    let measured = all(&tree, options, interrupt, &mut progress, &mut result);
     // Whatever happened: nothing half-built stays behind.
     let cleaned = tree.clean(&Interrupt::manual());
     match measured {
@@ -149,109 +108,35 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Kernbench, HostEr
     Ok(result)
 }
 
-/// A kernel tree that can be built.
-struct Tree<'o> {
-    path: &'o Path,
-    target: &'o str,
-}
-
-impl<'o> Tree<'o> {
-    fn open(path: &'o Path, target: &'o str) -> Result<Self, HostError> {
-        let refused = |what: &str| HostError::Tree {
-            path: path.to_owned(),
-            what: what.to_owned(),
-        };
-        let makefile = fs::read_to_string(path.join("Makefile")).unwrap_or_default();
-        if !makefile.contains("KERNELRELEASE") {
-            return Err(refused(
-                "not a kernel tree; unpack one, for instance /usr/src/linux-source-*.tar.xz of \
-                 Debian's linux-source package, and give its directory",
-            ));
-        }
-        if !path.join(".config").is_file() {
-            return Err(refused(
-                "not configured; run for instance `make tinyconfig` in it",
-            ));
-        }
-        if target.is_empty() || target.starts_with('-') || target.contains('=') {
-            return Err(HostError::Tree {
-                path: path.to_owned(),
-                what: format!("`{target}` is not a target of make"),
-            });
-        }
-        Ok(Tree { path, target })
-    }
-
-    fn all(
-        &self,
-        options: &Options,
-        interrupt: &Interrupt,
-        progress: &mut Progress,
-        result: &mut Kernbench,
-    ) -> Result<(), HostError> {
-        self.build(Load::PerCpu(2), interrupt)?;
-        progress.advance(1);
-        for &load in &options.loads {
-            let jobs = load.jobs(super::cpus());
-            progress.relabel(format!("make {jobs} {}", self.target));
-            let builds = Interleaved::collect(options.passes, options.seed, |_| {
-                let build = self.build(load, interrupt)?;
-                progress.advance(1);
-                Ok(build)
-            })?;
-            let interrupted = builds.interrupted;
-            result.loads.push(Built { load, builds });
-            if interrupted {
-                return Err(HostError::Interrupted);
-            }
-        }
-        Ok(())
-    }
-
-    /// One build from a clean tree.
-    fn build(&self, load: Load, interrupt: &Interrupt) -> Result<Build, HostError> {
-        self.clean(interrupt)?;
-        self.make(&[&load.jobs(super::cpus()), self.target], interrupt)
-    }
-
-    fn clean(&self, interrupt: &Interrupt) -> Result<(), HostError> {
-        self.make(&["clean"], interrupt).map(drop)
-    }
-
-    fn make(&self, arguments: &[&str], interrupt: &Interrupt) -> Result<Build, HostError> {
-        let text = format!("make {} in {}", arguments.join(" "), self.path.display());
-        let failed = || HostError::io(format!("running {text}"));
-        let errors = scratch::unnamed_file().map_err(failed())?;
-        let mut command = Command::new("make");
-        command
-            .args(arguments)
-            .current_dir(self.path)
-            // A make that called this program must not hand on its options.
-            .env_remove("MAKEFLAGS")
-            .env_remove("MAKELEVEL")
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors.try_clone().map_err(failed())?);
-        let begun = Instant::now();
-        let mut jobs = [Job::start(&mut command).map_err(failed())?];
-        job::finish(&mut jobs, interrupt, |_, ended| {
-            match ended.status.success() {
-                true => Ok(()),
-                false => Err(HostError::Command {
-                    command: text.clone(),
-                    ending: ended.status.to_string(),
-                    output: scratch::last_lines(errors.try_clone()),
-                }),
-            }
+/// The builds of every load, in order, after one that is not timed.
+fn all(
+    tree: &Tree<'_>,
+    options: &Options,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+    result: &mut Kernbench,
+) -> Result<(), HostError> {
+    let build = |load: Load| {
+        tree.clean(interrupt)?;
+        tree.build(&load.jobs(super::cpus()), interrupt)
+    };
+    build(Load::PerCpu(2))?;
+    progress.advance(1);
+    for &load in &options.loads {
+        let jobs = load.jobs(super::cpus());
+        progress.relabel(format!("make {jobs} {}", options.target));
+        let builds = Interleaved::collect(options.passes, options.seed, |_| {
+            let build = build(load)?;
+            progress.advance(1);
+            Ok(build)
         })?;
-        let ended = jobs[0].ended();
-        let ended = ended.expect("a finished job has ended");
-        Ok(Build {
-            elapsed_s: (ended.at - begun).as_secs_f64(),
-            usage: ended.usage,
-        })
+        let interrupted = builds.interrupted;
+        result.loads.push(Built { load, builds });
+        if interrupted {
+            return Err(HostError::Interrupted);
+        }
     }
+    Ok(())
 }
 
 impl Built {

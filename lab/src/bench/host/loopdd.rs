@@ -9,7 +9,7 @@ use super::interleave::Interleaved;
 use super::job::{self, Job};
 use super::tmpfs::{mount_tmpfs, with_own_mounts};
 use super::tools::{self, Tool};
-use super::{HostError, scratch};
+use super::{HostError, memory_mebibytes, scratch};
 use crate::bench::loopdd::Iteration;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
@@ -56,7 +56,7 @@ pub struct Outcome {
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Outcome, HostError> {
     tools::require(TOOLS)?;
     let mebibytes = match options.mebibytes {
-        0 => memory_mebibytes()? / 10,
+        0 => all_memory()? / 10,
         given => given,
     };
     let steps = options.variants.len() * 2 * options.passes;
@@ -92,13 +92,8 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Outcome, HostErro
     })
 }
 
-/// All memory of the host.
-fn memory_mebibytes() -> Result<u64, HostError> {
-    let text =
-        fs::read_to_string("/proc/meminfo").map_err(HostError::io("reading /proc/meminfo"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib >> 10).ok_or_else(|| {
+fn all_memory() -> Result<u64, HostError> {
+    memory_mebibytes().ok_or_else(|| {
         HostError::Unsupported(
             "/proc/meminfo does not say how much memory there is: give --size mebibytes="
                 .to_owned(),

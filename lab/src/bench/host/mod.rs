@@ -1,6 +1,6 @@
 //! Workloads on the host's own kernel: `vellum bench NAME --on linux`.
 //!
-//! Real processes doing real work: kernel builds ([`kernbench`]), scripts of
+//! Real processes doing real work: kernel builds ([`kernbench`], [`kolivas`]), scripts of
 //! small commands ([`sdet`]), the fork-and-fault program ([`forkfault`]), `dd` to a
 //! tmpfs ([`loopdd`]), and mappings of a file ([`lat_mmap`]).
 //! Times are those of the whole kernel, traps included, and therefore not those
@@ -14,12 +14,14 @@ pub mod forkfault;
 pub mod interleave;
 pub mod job;
 pub mod kernbench;
+pub mod kolivas;
 pub mod lat_mmap;
 pub mod loopdd;
 pub mod scratch;
 pub mod sdet;
 pub mod tmpfs;
 pub mod tools;
+pub mod tree;
 
 pub use error::HostError;
 pub use findings::run;
@@ -33,6 +35,16 @@ pub const ONE_KERNEL: &str = "On a host there is one kernel: A' is the same kern
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// All memory of the host in MiB; none where the kernel does not say.
+pub fn memory_mebibytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib >> 10)
 }
 
 /// Release of the host's kernel, as `uname -r` prints it.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::cpu_time::{CpuTime, Tally};
 use crate::cli::dump::Kind;
 use vellum_trace::model::{Model, Totals};
 use vellum_trace::{Access, Event, EventKind, Header, TaskId, TraceReader};
@@ -27,6 +28,8 @@ pub struct Report {
     pub transparent_huge_pages: bool,
     pub cuts: Vec<String>,
     pub seconds: f64,
+    /// `None`: the trace has no CPU times.
+    pub cpu_time: Option<CpuTime>,
     pub tasks: usize,
     pub files: usize,
     pub lost: u64,
@@ -100,6 +103,7 @@ pub struct Survey {
     commands: Vec<CommandRow>,
     /// Which command each task runs: its name's number plus one, 0 for none.
     command_of: HashMap<TaskId, usize>,
+    cpu_time: Tally,
     model: Model,
 }
 
@@ -127,6 +131,7 @@ impl Survey {
             around_pages: 0,
             commands,
             command_of: HashMap::new(),
+            cpu_time: Tally::new(header),
             model: Model::default(),
         }
     }
@@ -134,6 +139,7 @@ impl Survey {
     /// Counts one event.
     pub fn take(&mut self, header: &Header, event: &Event) {
         self.model.take(event);
+        self.cpu_time.take(event);
         self.kinds[Kind::of(&event.kind) as usize] += 1;
         if let EventKind::Exec { name } = event.kind
             && (name as usize) < header.strings.len()
@@ -176,6 +182,10 @@ impl Survey {
         let environment = &header.environment;
         let totals: Totals = self.model.totals();
         let singletons = totals.anonymous - totals.shared_by_fork;
+        let cpu_time = self.cpu_time.report(header, |task| {
+            let command = self.command_of.get(&task).copied().unwrap_or(0);
+            self.commands[command].command.clone()
+        });
         let mut commands: Vec<CommandRow> = self.commands;
         commands.retain(|row| row.execs + row.faults + row.creations > 0);
         commands.sort_by(|a, b| b.faults.cmp(&a.faults).then(a.command.cmp(&b.command)));
@@ -195,6 +205,7 @@ impl Survey {
             transparent_huge_pages: !environment.thp_off,
             cuts: environment.cuts.clone(),
             seconds: header.duration_us as f64 / 1e6,
+            cpu_time,
             tasks: header.tasks.len(),
             files: header.files.len(),
             lost: header.lost,

@@ -72,6 +72,11 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         line("cut", cut.clone())?;
     }
     line("time", format!("{:.6} s", report.seconds))?;
+    let cpu_time = report.cpu_time.as_ref();
+    line(
+        "CPU time",
+        cpu_time.map_or("not recorded".to_owned(), ToString::to_string),
+    )?;
     line("tasks", grouped(report.tasks as u64))?;
     line("files", grouped(report.files as u64))?;
     line("lost events", grouped(report.lost))

@@ -2,8 +2,8 @@
 //!
 //! Guarantees: the same trace and [`Options`] give the same workload, on every
 //! machine. The events of each task keep their order; across tasks the order of
-//! the recording is the one global order from which a CPU's stream is picked
-//! and its waits are derived.
+//! the recording is the one global order from which a stream is picked, of a CPU
+//! or of a task, and its waits are derived.
 
 mod balance;
 mod files;
@@ -36,11 +36,27 @@ pub const MAX_CPUS: usize = 256;
 /// More copies of a process family than this are refused.
 pub const MAX_COPIES: u32 = 256;
 
+/// What there is a stream of operations for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streams {
+    /// Each of so many CPUs, `1..=MAX_CPUS`, on which the tasks have been put: for engines.
+    ByCpu(usize),
+    /// Each task: for simulated CPUs, on which a scheduler puts them.
+    ByTask,
+}
+
+impl Streams {
+    /// Whether there may be more than one.
+    fn are_several(self) -> bool {
+        self != Streams::ByCpu(1)
+    }
+}
+
 /// How to prepare a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Simulated CPUs, `1..=MAX_CPUS`.
-    pub cpus: usize,
+    /// One stream for what.
+    pub streams: Streams,
     /// Copies of the process family that run at once, `1..=MAX_COPIES`. They
     /// share the files that nobody writes; of a file that the workload writes
     /// each copy has its own.
@@ -52,14 +68,15 @@ pub struct Options {
     /// Pages of the engine; the recorded ones are folded onto them.
     pub pages: Pages,
     /// A CPU on which nothing happened for this many microseconds of the
-    /// recording was idle, and runs the idle loop; none: no CPU ever does.
+    /// recording was idle, and runs the idle loop; none: no CPU ever does. Streams by
+    /// task have no idle CPUs.
     pub idle_us: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            cpus: 1,
+            streams: Streams::ByCpu(1),
             copies: 1,
             seed: 1,
             fault_around: 16,
@@ -78,7 +95,7 @@ impl Options {
 
     /// Whether the trace is read once for what several CPUs or copies have to know.
     fn is_surveyed(&self) -> bool {
-        self.cpus > 1 || self.copies > 1
+        self.copies > 1 || matches!(self.streams, Streams::ByCpu(2..))
     }
 }
 
@@ -88,9 +105,9 @@ pub enum PrepareError {
     /// The trace could not be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// More operations on one CPU than a position can count.
+    /// More operations in one stream than a position can count.
     #[error(
-        "more than {} operations on one CPU; use fewer copies, more CPUs, or a `vellum cut` of the trace",
+        "more than {} operations on one CPU or of one task; use fewer copies, more CPUs, or a `vellum cut` of the trace",
         u32::MAX
     )]
     TooLong,
@@ -167,8 +184,12 @@ where
 }
 
 fn check(options: &Options) -> Result<(), PrepareError> {
+    let cpus = match options.streams {
+        Streams::ByCpu(cpus) => cpus as u64,
+        Streams::ByTask => 1,
+    };
     let limits = [
-        ("the number of CPUs", options.cpus as u64, MAX_CPUS as u64),
+        ("the number of CPUs", cpus, MAX_CPUS as u64),
         (
             "the number of copies",
             u64::from(options.copies),

@@ -17,8 +17,8 @@ pub(super) struct Space {
     pub(super) heap: Option<(u64, u64)>,
     /// Tasks that use it.
     pub(super) users: u32,
-    /// Touches, by page, since the space was last changed, while several tasks on
-    /// several CPUs use it: these may happen in another order than was recorded.
+    /// Touches, by page, since the space was last changed, while several tasks in
+    /// several streams use it: these may happen in another order than was recorded.
     pub(super) recent: BTreeMap<u64, Vec<Place>>,
 }
 
@@ -42,8 +42,8 @@ impl Space {
     }
 }
 
-/// Slots by number. A slot is used again only by the CPU that ended its space:
-/// then program order keeps the two spaces apart.
+/// Slots by number. A slot is used again only in the stream that ended its space, or
+/// in one that has waited for that: then the two spaces are apart without another wait.
 #[derive(Default)]
 pub(super) struct Slots {
     pub(super) spaces: Vec<Space>,
@@ -51,16 +51,16 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(cpus: usize) -> Self {
+    pub(super) fn new(streams: usize) -> Self {
         Self {
             spaces: Vec::new(),
-            free: vec![Vec::new(); cpus],
+            free: vec![Vec::new(); streams],
         }
     }
 
-    /// A slot for `space`, which `cpu` creates.
-    pub(super) fn take(&mut self, cpu: u32, space: Space) -> u32 {
-        match self.free[cpu as usize].pop() {
+    /// A slot for `space`, which an operation of `stream` creates.
+    pub(super) fn take(&mut self, stream: u32, space: Space) -> u32 {
+        match self.free[stream as usize].pop() {
             Some(slot) => {
                 self.spaces[slot as usize] = space;
                 slot
@@ -72,14 +72,20 @@ impl Slots {
         }
     }
 
-    /// A task on `cpu` leaves the space in `slot`. Returns the node of its memory
+    /// A task in `stream` leaves the space in `slot`. Returns the node of its memory
     /// if it was the last one.
-    pub(super) fn leave(&mut self, cpu: u32, slot: u32) -> Option<u32> {
+    pub(super) fn leave(&mut self, stream: u32, slot: u32) -> Option<u32> {
         let space = &mut self.spaces[slot as usize];
         space.users = space.users.saturating_sub(1);
         (space.users == 0).then(|| {
-            self.free[cpu as usize].push(slot);
+            self.free[stream as usize].push(slot);
             std::mem::take(space).node
         })
+    }
+
+    /// What comes next in `stream` has waited for all that `ended` holds by now.
+    pub(super) fn inherit(&mut self, stream: u32, ended: u32) {
+        let slots = std::mem::take(&mut self.free[ended as usize]);
+        self.free[stream as usize].extend(slots);
     }
 }

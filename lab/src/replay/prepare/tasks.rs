@@ -5,14 +5,14 @@ use super::schedule::Place;
 /// A task of one copy.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Task {
-    /// It has a space and a CPU.
+    /// It has a space and a stream.
     pub(super) started: bool,
     /// It has ended.
     pub(super) ended: bool,
     /// Slot of its space.
     pub(super) space: u32,
-    /// CPU it runs on.
-    pub(super) cpu: u32,
+    /// Stream of its operations: that of the CPU it runs on, or its own.
+    pub(super) stream: u32,
     /// Its last operation.
     pub(super) last: Option<Place>,
     /// What its next operation must wait for, besides `last`.

@@ -30,7 +30,10 @@ impl<'t> Together<'t> {
     /// # Errors
     /// A trace cannot be read.
     pub fn of(traces: &[&'t TraceReader]) -> Result<Self, TraceError> {
-        let mut header = Header::default();
+        let mut header = Header {
+            cpu_times: traces.iter().all(|trace| trace.header().cpu_times),
+            ..Header::default()
+        };
         let mut known: HashMap<(&str, u32, u64, u64), FileId> = HashMap::new();
         let mut parts = Vec::with_capacity(traces.len());
         for &trace in traces {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::drive::Driver;
 use super::model::{Access, READ, WRITE, pristine};
 use super::ops::{Aim, Op, Place, What};
-use super::run::{PLATFORMS, arena, catch};
-use vellum::addr::{Prot, Vpn};
+use super::run::{PLATFORMS, arena, arena_for, catch};
+use vellum::addr::{Pfn, Prot, Vpn};
 use vellum::design::{TableFormat, variants};
 use vellum::frame::{FailAt, Site};
 use vellum::platform::CpuId;
@@ -18,7 +18,7 @@ use vellum::rmap::{Partial, ReverseMap};
 use vellum::space::{MapError, MapRequest, Placement};
 use vellum::table::{Format, X86_64};
 use vellum::{Design, Vm};
-use vellum_machine::mmu::walker;
+use vellum_machine::mmu::{X86_PAE, walker};
 use vellum_machine::{Arena, Machine, PatternStore};
 
 use crate::support::{other_options, variants_on_pae, with_instance};
@@ -396,11 +396,11 @@ fn scenarios(far: u64) -> Vec<Scenario> {
 
 fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<F, R> {
     let store = Arc::new(PatternStore::new(4096, pristine));
-    let machine = Machine::new(
-        PLATFORMS[0].config(walker(F::NAME).unwrap(), store),
-        Arc::clone(arena),
-    )
-    .unwrap();
+    let mut config = PLATFORMS[0].config(walker(F::NAME).unwrap(), store);
+    if config.biting_windows {
+        config.high_from = Some(Pfn(0x600));
+    }
+    let machine = Machine::new(config, Arc::clone(arena)).unwrap();
     let mut driver = Driver::new(Vm::new(machine, design).unwrap(), 3, true);
     driver.most = 12;
     driver
@@ -460,7 +460,7 @@ fn fail_one<F: Format, R: ReverseMap>(
 
 #[test]
 fn every_allocation_may_fail() {
-    let arena = arena();
+    let (plain, shared) = (arena(), arena_for(&X86_PAE));
     let mut reached = BTreeSet::new();
     let mut wrong = Vec::new();
     // Every design, with the other options' other values in turn; and every source.
@@ -474,13 +474,13 @@ fn every_allocation_may_fail() {
     designs.extend(variants_on_pae());
     for text in &designs {
         let design = Design::parse(text).unwrap();
-        let far = match design.format {
-            TableFormat::X86Pae => 2 << 18,
-            _ => 1 << 27,
+        let (arena, far) = match design.format {
+            TableFormat::X86Pae => (&shared, 2 << 18),
+            _ => (&plain, 1 << 27),
         };
         for scenario in &scenarios(far) {
             let run = |failure| {
-                let run = || with_instance!(design, F, R => fail_one::<F, R>(design, &arena, scenario, failure));
+                let run = || with_instance!(design, F, R => fail_one::<F, R>(design, arena, scenario, failure));
                 catch(run).map_err(|error| format!("{text}: {}: {failure:?}: {error}", scenario.0))
             };
             // Nothing fails at first: what the operation reaches can fail.

@@ -82,6 +82,12 @@ pub const PLATFORMS: [Platform; 5] = [
     },
 ];
 
+/// Whether windows are mappings of their own: on the format whose tables are reached
+/// through them.
+fn bites(walker: &dyn Walker) -> bool {
+    walker.name() == TableFormat::X86Pae.name()
+}
+
 impl Platform {
     pub fn config(&self, walker: &'static dyn Walker, store: Arc<PatternStore>) -> MachineConfig {
         let ram_bytes = self.pages << walker.frame_shift();
@@ -95,6 +101,7 @@ impl Platform {
         };
         config.holes = self.holes.iter().map(hole).collect();
         config.store = store;
+        config.biting_windows = bites(walker);
         config
     }
 }
@@ -129,6 +136,9 @@ static RMAPS: LazyLock<Vec<String>> = LazyLock::new(|| variants("rmap"));
 /// Sources of page tables.
 static TABLES: LazyLock<Vec<String>> = LazyLock::new(|| variants("ptepage"));
 
+/// Where page tables lie, on x86-pae.
+static USER_TABLES: LazyLock<Vec<String>> = LazyLock::new(|| variants("userpte"));
+
 /// The source for the case of a number: each meets each of what else changes
 /// with the number.
 fn tables(seed: u64) -> &'static str {
@@ -162,7 +172,12 @@ impl Case {
     pub fn nth_of(format: TableFormat, rmap: Rmap, seed: u64, length: usize) -> Case {
         let round = seed as usize;
         let rmap = rmap.name();
-        let design = format!("rmap={rmap},{},{}", other_options(round), tables(seed));
+        let mut design = format!("rmap={rmap},{},{}", other_options(round), tables(seed));
+        if format == TableFormat::X86Pae {
+            // Each on every platform, within 15 cases.
+            let values = &USER_TABLES[round % USER_TABLES.len()];
+            design += &format!(",{values}");
+        }
         Case::on(format, design, round, seed, length)
     }
 
@@ -253,7 +268,7 @@ impl Case {
 /// Fills RAM with something that is not zero, and the same in every case: what
 /// the last case left there would make failures depend on it.
 fn fill_with_garbage(machine: &Machine) {
-    use vellum::platform::{Platform, Zone};
+    use vellum::platform::{Platform, WindowSlot, Zone};
     use vellum::sync::bytes::FrameBytes;
     machine.run_on(CpuId(0), || {
         let cpu = machine.pin();
@@ -262,7 +277,7 @@ fn fill_with_garbage(machine: &Machine) {
                 let pfn = range.start.offset(step);
                 let high = range.zone == Zone::High;
                 let bytes = if high {
-                    machine.window(cpu, 0, pfn)
+                    machine.window(cpu, WindowSlot::PAGES[0], pfn)
                 } else {
                     machine.frame(pfn)
                 };
@@ -270,7 +285,7 @@ fn fill_with_garbage(machine: &Machine) {
                 let bytes = unsafe { FrameBytes::new(bytes, 1 << machine.frame_shift()) };
                 bytes.fill(u64::from_ne_bytes([0xa5; 8]));
                 if high {
-                    machine.close_window(cpu, 0);
+                    machine.close_window(cpu, WindowSlot::PAGES[0]);
                 }
             }
         }
@@ -284,11 +299,17 @@ pub fn arena() -> Arc<Arena> {
 }
 
 /// An arena large enough for every platform with tables that `walker` walks.
-fn arena_for(walker: &'static dyn Walker) -> Arc<Arena> {
+pub fn arena_for(walker: &'static dyn Walker) -> Arc<Arena> {
     let store = || Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine));
     let needs = PLATFORMS.map(|platform| platform.config(walker, store()).arena_bytes());
     let bytes = needs.into_iter().map(|bytes| bytes.expect("valid")).max();
-    Arena::new(bytes.expect("platforms")).expect("memory")
+    let bytes = bytes.expect("platforms");
+    let arena = if bites(walker) {
+        Arena::shared(bytes)
+    } else {
+        Arena::new(bytes)
+    };
+    arena.expect("memory")
 }
 
 /// Runs cases, and fails with the smallest form of the first that fails.

@@ -74,21 +74,22 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
         memory.inject(Some(FailAt { site, after }));
     };
     fail_after(3);
-    let run = objects
-        .alloc_run(&memory, &pin, object, 10, NewPages::Written)
-        .unwrap();
-    assert_eq!((run.frames().len(), used()), (3, 3));
+    let alloc =
+        |frames: &mut [Pfn]| objects.alloc_run(&memory, &pin, object, NewPages::Written, frames);
+    let mut frames = [Pfn::NONE; 64];
+    assert_eq!((alloc(&mut frames[..10]), used()), (Ok(3), 3));
+    assert_eq!(frames[3], Pfn::NONE, "it could not be had");
     fail_after(0);
-    let none = objects.alloc_run(&memory, &pin, object, 10, NewPages::Written);
-    assert!(matches!(none, Err(CacheError::OutOfMemory)));
+    assert_eq!(alloc(&mut [Pfn::NONE; 10]), Err(CacheError::OutOfMemory));
     assert_eq!(used(), 3);
     memory.inject(None);
-    objects.drop_frames(&memory, &pin, object, run.frames());
+    objects.drop_frames(&memory, &pin, object, &frames[..3]);
     assert_eq!(used(), 0);
-    let run = objects
-        .alloc_run(&memory, &pin, object, 64, NewPages::Written)
-        .unwrap();
-    assert_eq!((run.frames().len(), used()), (20, 20), "as many as it may");
+    assert_eq!(
+        (alloc(&mut frames), used()),
+        (Ok(20), 20),
+        "as many as it may"
+    );
 }
 
 /// A fault that could not see the cut makes a page in the midst of those that a

@@ -134,7 +134,7 @@ pub struct Family {
 }
 
 /// One visit of a frame.
-struct FamilyVisit<'v, 'a, P: Platform, F> {
+struct FamilyVisit<'v, 'a, P: Platform, F: Format> {
     env: &'v Env<'a, P>,
     pfn: Pfn,
     frame: &'v Frame,
@@ -145,7 +145,7 @@ struct FamilyVisit<'v, 'a, P: Platform, F> {
     visitor: &'v mut dyn FnMut(&Slot<'_, F>) -> Verdict,
 }
 
-impl<P: Platform, F> FamilyVisit<'_, '_, P, F> {
+impl<P: Platform, F: Format> FamilyVisit<'_, '_, P, F> {
     fn is_over(&self) -> bool {
         self.stopped || self.wanted == 0
     }

@@ -81,7 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while next < end {
             let cached = self.is_cached(object, next);
             if !cached {
-                self.fetch_run(object, id.handle, next, end - next)?;
+                self.with_room(|| self.fetch_run(object, id.handle, next, end - next))?;
             }
             next += 1;
         }
@@ -112,17 +112,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut frames = [Pfn::NONE; RUN_PAGES];
         if pages > 1 {
             let pin = self.pin();
-            let wanted = run_length(first, pages);
+            let wanted = &mut frames[..run_length(first, pages) as usize];
             let new = NewPages::ToFill;
-            let run = self
+            let count = self
                 .objects
-                .alloc_run(&self.memory, &pin, object, wanted, new)?;
-            let count = run.frames().len();
-            frames[..count].copy_from_slice(run.frames());
+                .alloc_run(&self.memory, &pin, object, new, wanted)?;
             let run = NewRun {
                 object: handle,
                 first,
-                frames: run.frames(),
+                frames: &wanted[..count],
                 pages: NewPages::ToFill,
             };
             inserted = self.objects.insert_run(&self.memory, &pin, &run)?;

@@ -19,6 +19,7 @@
 
 mod ahead;
 mod buffers;
+mod hold;
 mod open;
 mod pages;
 mod read;
@@ -28,14 +29,11 @@ mod tmpfs;
 mod whole;
 mod write;
 
-use core::ops::Range;
-
 use super::manager::Vm;
 use super::page::PageBytes;
-use crate::object::{INDEX_END, Object};
+use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::sync::HeldRange;
 use crate::table::Format;
 
 pub use open::OpenFile;
@@ -108,24 +106,6 @@ impl<P: Platform> Filling<'_, P> {
     }
 }
 
-/// A range of an object's pages that is held until it is dropped.
-struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
-    vm: &'a Vm<P, F, R>,
-    object: &'a Object<R::Object>,
-    held: Option<HeldRange>,
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Drop for HeldPages<'_, P, F, R> {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            let vm = self.vm;
-            let platform = vm.memory.platform();
-            let writers = &self.object.writers;
-            writers.unlock(held, &vm.waits, platform, &vm.pin());
-        }
-    }
-}
-
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Most bytes of an object: what its tree of pages holds, and no more than a signed
     /// offset of 64 bits can name.
@@ -136,34 +116,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             false => INDEX_END << F::FRAME_SHIFT,
         }
     };
-
-    /// Holds a range of an object's pages: nobody else writes to them or takes them out
-    /// of the cache.
-    fn hold_pages<'a>(
-        &'a self,
-        object: &'a Object<R::Object>,
-        pages: Range<u64>,
-    ) -> HeldPages<'a, P, F, R> {
-        let platform = self.memory.platform();
-        let held = object
-            .writers
-            .lock(pages, &self.waits, platform, || self.pin());
-        HeldPages {
-            vm: self,
-            object,
-            held: Some(held),
-        }
-    }
-
-    /// Does `work` while nobody else writes to or truncates the object.
-    pub(super) fn with_object_held<T>(
-        &self,
-        object: &Object<R::Object>,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        let _held = self.hold_pages(object, 0..u64::MAX);
-        work()
-    }
 
     /// The page of a byte.
     pub(super) fn page_of(&self, byte: u64) -> u64 {

@@ -5,7 +5,7 @@ use super::ahead::Readahead;
 use super::buffers::Sinks;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{Object, run_length};
+use crate::object::{Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -101,15 +101,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             left: len,
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
-            let read = if self.goes_by_page() {
-                self.read_by_page((object, id.handle), ahead, rest, each)
-            } else {
-                let quickly = self.read_run_unheld(object, rest, each);
-                match quickly {
+            let read = self.with_room(|| {
+                if self.goes_by_page() {
+                    return self.read_by_page((object, id.handle), ahead, rest, each);
+                }
+                match self.read_run_unheld(object, rest, each) {
                     Some(RunRead::Done(count, over)) => Ok((count, over)),
                     _ => self.read_run_held(object, id.handle, ahead, rest, each),
                 }
-            };
+            });
             match read {
                 Ok((count, over)) => {
                     rest.done += count;
@@ -181,12 +181,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let end = size.min(place.saturating_add(rest.left as u64));
         let first = self.page_of(place);
-        let pages = run_length(first, self.pages_for(end) - first);
-        let run = self
-            .objects
-            .peek_run(&self.memory, pin, object, first..first + pages);
+        match run_length(first, self.pages_for(end) - first) {
+            1 => self.read_frames(pin, object, rest, end, &mut [Pfn::NONE], each),
+            pages => {
+                let frames = &mut [Pfn::NONE; RUN_PAGES][..pages as usize];
+                self.read_frames(pin, object, rest, end, frames, each)
+            }
+        }
+    }
+
+    /// [`Vm::read_run`] up to byte `end`, of as many pages as `frames` has room for.
+    // Always: of a single page little is left of it.
+    #[inline(always)]
+    fn read_frames(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        rest: Rest,
+        end: u64,
+        frames: &mut [Pfn],
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> RunRead {
+        let place = rest.place();
+        let first = self.page_of(place);
+        self.objects
+            .peek_run(&self.memory, pin, object, first, frames);
         let mut done = 0;
-        for (index, &frame) in (first..).zip(run.frames()) {
+        for (index, &frame) in (first..).zip(&*frames) {
             if frame == Pfn::NONE && object.is_file() {
                 return match done {
                     0 => RunRead::Absent(index),

@@ -44,6 +44,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         discards: bool,
     ) -> Result<(), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        self.with_room(|| self.resize_once(object, id.handle, size, discards))
+    }
+
+    fn resize_once(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        size: u64,
+        discards: bool,
+    ) -> Result<(), FileError> {
         loop {
             let from = self.page_of(object.size().min(size));
             let _held = self.hold_pages(object, from..u64::MAX);
@@ -53,11 +63,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 continue;
             }
             if size > old {
-                self.clear_tail(object, id.handle, old)?;
+                self.clear_tail(object, handle, old)?;
                 self.objects.extend_to(object, (size, self.pages_for(size)));
                 return Ok(());
             }
-            return self.shorten(object, id.handle, size, discards);
+            return self.shorten(object, handle, size, discards);
         }
     }
 
@@ -98,6 +108,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = offset.saturating_add(len).min(Self::MAX_SIZE);
+        self.with_room(|| self.punch_hole_once(object, id.handle, offset, end))
+    }
+
+    fn punch_hole_once(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        offset: u64,
+        end: u64,
+    ) -> Result<(), FileError> {
         if offset >= end {
             return Ok(());
         }
@@ -106,20 +126,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let whole = self.pages_for(offset)..self.page_of(end);
         for edge in self.edges(offset..end).into_iter().flatten() {
             if object.is_file() && edge.0 < object.pages() {
-                self.fetch_page(id.handle, edge.0)?;
+                self.fetch_page(handle, edge.0)?;
             }
         }
         let _cut = object.cuts.write_slowly();
         for (index, part) in self.edges(offset..end).into_iter().flatten() {
             if index < object.pages() {
-                self.clear_part(object, id.handle, index, part)?;
+                self.clear_part(object, handle, index, part)?;
             }
         }
         if whole.is_empty() {
             return Ok(());
         }
-        self.drop_pages(id.handle, whole.clone());
-        self.discard(object, id.handle, whole)
+        self.drop_pages(handle, whole.clone());
+        self.discard(object, handle, whole)
     }
 
     /// The pages of which `bytes` are a part and not the whole, with the part.

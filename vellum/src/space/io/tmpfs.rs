@@ -27,10 +27,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`FileError::OutOfMemory`].
     pub fn create_mount(&self, limit: u64) -> Result<MountId, FileError> {
-        let made = self
-            .objects
-            .create_mount(&self.memory, &self.pin(), limit)?;
-        Ok(made)
+        self.with_room(|| {
+            let made = self
+                .objects
+                .create_mount(&self.memory, &self.pin(), limit)?;
+            Ok(made)
+        })
     }
 
     /// Sets the limit of a mount. One below what is in use stands: no page is made until
@@ -65,16 +67,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`FileError::NoMount`], [`FileError::OutOfMemory`].
     pub fn create_in(&self, mount: MountId) -> Result<ObjectId, FileError> {
-        let pin = self.pin();
-        let handle = self
-            .objects
-            .join_mount(&pin, mount)
-            .ok_or(FileError::NoMount)?;
-        let made = self
-            .objects
-            .create(&self.memory, &pin, ObjectKind::SharedMemory, 0, handle)
-            .inspect_err(|_| self.objects.quit_mount(&pin, handle))?;
-        Ok(made)
+        self.with_room(|| {
+            let pin = self.pin();
+            let handle = self
+                .objects
+                .join_mount(&pin, mount)
+                .ok_or(FileError::NoMount)?;
+            let made = self
+                .objects
+                .create(&self.memory, &pin, ObjectKind::SharedMemory, 0, handle)
+                .inspect_err(|_| self.objects.quit_mount(&pin, handle))?;
+            Ok(made)
+        })
     }
 
     /// Makes a file of `size` bytes known, whose content is in the platform's backing
@@ -86,11 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if size > Self::MAX_SIZE {
             return Err(FileError::TooLarge);
         }
-        let kind = ObjectKind::File { store };
-        let made = self
-            .objects
-            .create(&self.memory, &self.pin(), kind, size, 0)?;
-        Ok(made)
+        self.create_object(ObjectKind::File { store }, size)
     }
 
     /// Length and pages of an object.

@@ -3,10 +3,10 @@
 use core::ops::Range;
 
 use super::Filling;
-use super::write::Start;
+use super::hold::Start;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{INDEX_END, Object, run_length};
+use crate::object::{INDEX_END, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -59,10 +59,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         each: &mut impl FnMut(u64, &PageBytes<'_, P>),
     ) -> u64 {
         let pin = self.pin();
-        let run = self
-            .objects
-            .peek_run(&self.memory, &pin, object, range.clone());
-        for (index, &frame) in range.clone().zip(run.frames()) {
+        let mut frames = [Pfn::NONE; RUN_PAGES];
+        let frames = &mut frames[..(range.end - range.start) as usize];
+        self.objects
+            .peek_run(&self.memory, &pin, object, range.start, frames);
+        for (index, &frame) in range.clone().zip(&*frames) {
             if frame == Pfn::NONE {
                 return index;
             }

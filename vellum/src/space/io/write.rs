@@ -2,11 +2,12 @@
 
 use core::ops::Range;
 
+use super::Filling;
 use super::buffers::Sources;
-use super::{Filling, HeldPages};
+use super::hold::Start;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{Inserted, NewPages, NewRun, Object, run_length};
+use crate::object::{Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
@@ -15,24 +16,20 @@ use crate::space::page::PageBytes;
 use crate::sync::Pin;
 use crate::table::Format;
 
-/// Where a write begins.
-#[derive(Clone, Copy)]
-pub(super) enum Start {
-    At(u64),
-    /// At the object's end, whatever that is when the write has it.
-    End,
-}
-
 /// Bytes of an object that are to be written, and the place of the first in the write.
 pub(super) struct Rest {
     pub(super) bytes: Range<u64>,
     pub(super) at: usize,
 }
 
-/// The bytes that a write may change, and their pages, held.
-struct HeldWrite<'a, P: Platform, F: Format, R: ReverseMap> {
-    _pages: HeldPages<'a, P, F, R>,
-    bytes: Range<u64>,
+/// What became of one run of pages.
+enum RunStep {
+    Written(Written),
+    /// Its first page may be being filled, or has to be read first: the write covers
+    /// all that is kept of it, or does not.
+    NotReady {
+        is_whole: bool,
+    },
 }
 
 /// How far one run of pages was written.
@@ -116,9 +113,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<(u64, usize), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let held = self.hold_for_write(object, start, len)?;
+        let mut held = self.hold_for_write(object, start, len)?;
         let (offset, old_end) = (held.bytes.start, object.size());
         if offset > old_end && !held.bytes.is_empty() {
+            held.pin = None;
             self.clear_tail(object, id.handle, old_end)?;
         }
         let mut rest = Rest {
@@ -126,10 +124,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             at: 0,
         };
         while !rest.bytes.is_empty() {
-            let written = match self.goes_by_page() {
-                false => self.write_run(object, id.handle, &rest, give),
-                true => self.write_one(object, id.handle, &rest, give),
-            };
+            if rest.at > 0 {
+                held.pin = None;
+            }
+            let written = self.with_room(|| {
+                let written = self.write_next(&mut held.pin, object, id.handle, &rest, give);
+                // A CPU that has none left is not pinned while others make room.
+                written.inspect_err(|_| held.pin = None)
+            });
             match written {
                 Ok(written) => {
                     rest.at += written.bytes;
@@ -146,106 +148,100 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
+        if let Some(pin) = held.pin {
+            held.pages.let_go(&pin);
+        }
         Ok((offset, rest.at))
     }
 
-    /// Holds what a write of `len` bytes may change; the bytes, as many as an object
-    /// may have.
-    fn hold_for_write<'a>(
+    /// Writes to the next pages, with the pin that there is, or with one that is then
+    /// there. There is none where somebody had to sleep.
+    fn write_next<'a>(
         &'a self,
-        object: &'a Object<R::Object>,
-        start: Start,
-        len: usize,
-    ) -> Result<HeldWrite<'a, P, F, R>, FileError> {
-        loop {
-            let size = object.size();
-            let bytes = Self::write_range(start, len, size)?;
-            let extends = bytes.end > size || matches!(start, Start::End);
-            let first = self.page_of(if extends {
-                size.min(bytes.start)
-            } else {
-                bytes.start
-            });
-            let end = if extends {
-                u64::MAX
-            } else {
-                self.pages_for(bytes.end)
-            };
-            let held = self.hold_pages(object, first..end);
-            // The length may have changed until the range was ours.
-            let size = object.size();
-            let bytes = Self::write_range(start, len, size)?;
-            let fits = if extends {
-                first <= self.page_of(size)
-            } else {
-                bytes.end <= size
-            };
-            if fits {
-                return Ok(HeldWrite {
-                    _pages: held,
-                    bytes,
-                });
-            }
-        }
-    }
-
-    /// The bytes that a write means to an object of `size` bytes.
-    fn write_range(start: Start, len: usize, size: u64) -> Result<Range<u64>, FileError> {
-        let first = match start {
-            Start::At(offset) => offset,
-            Start::End => size,
-        };
-        if first >= Self::MAX_SIZE && len > 0 {
-            return Err(FileError::TooLarge);
-        }
-        let first = first.min(Self::MAX_SIZE);
-        Ok(first..first.saturating_add(len as u64).min(Self::MAX_SIZE))
-    }
-
-    /// Writes to the pages of one run that are alike: cached, or not.
-    fn write_run(
-        &self,
+        pinned: &mut Option<Pin<'a>>,
         object: &Object<R::Object>,
         handle: u32,
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
-        let first = self.page_of(rest.bytes.start);
-        let pages = run_length(first, self.pages_for(rest.bytes.end) - first);
-        let is_whole = {
-            let pin = self.pin();
-            let run = self
-                .objects
-                .peek_run(&self.memory, &pin, object, first..first + pages);
-            let frames = run.frames();
-            let is_cached = |frame: &Pfn| *frame != Pfn::NONE;
-            let cached = frames.iter().take_while(|frame| is_cached(frame)).count();
-            if cached > 0 {
-                return Ok(self.overwrite(&pin, object, &frames[..cached], rest, give));
+        if self.goes_by_page() {
+            *pinned = None;
+            return self.write_one(object, handle, rest, give);
+        }
+        let pin = pinned.get_or_insert_with(|| self.pin());
+        match self.write_run(pin, object, handle, rest, give)? {
+            RunStep::Written(written) => Ok(written),
+            RunStep::NotReady { is_whole } => {
+                *pinned = None;
+                self.make_ready(object, handle, self.page_of(rest.bytes.start), is_whole)?;
+                Ok(Written::NOTHING)
             }
-            let vacant = frames.iter().take_while(|frame| !is_cached(frame)).count();
-            let whole = (first..)
-                .take(vacant)
-                .take_while(|&index| !self.keeps_bytes(object, index, &rest.bytes))
-                .count();
-            if whole > 0 {
-                let written = self.write_new(&pin, handle, whole as u64, rest, give)?;
-                if written.bytes > 0 || written.over {
-                    return Ok(written);
-                }
-            }
-            whole > 0
-        };
+        }
+    }
+
+    /// Waits for a page that is to be written, or has it read from its store.
+    #[cold]
+    fn make_ready(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        index: u64,
+        is_whole: bool,
+    ) -> Result<(), FileError> {
         // Somebody may be filling the page. What becomes of that is no matter if the
         // write covers all of it.
-        if is_whole && self.wait_for_page_at(object, first) {
-            return Ok(Written::NOTHING);
+        if is_whole && self.wait_for_page_at(object, index) {
+            return Ok(());
         }
         // Part of the page keeps what its store holds.
         if object.is_file() {
-            self.fetch_page(handle, first)?;
+            self.fetch_page(handle, index)?;
         }
-        Ok(Written::NOTHING)
+        Ok(())
+    }
+
+    /// Writes to the pages of one run that are alike: cached, or not.
+    fn write_run(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        handle: u32,
+        rest: &Rest,
+        give: &mut impl FnMut(usize, &mut Filling<'_, P>),
+    ) -> Result<RunStep, FileError> {
+        let first = self.page_of(rest.bytes.start);
+        let pages = run_length(first, self.pages_for(rest.bytes.end) - first);
+        // Clearing room for a whole run would be felt in a call that writes one page.
+        let (mut one, mut many);
+        let frames = if pages == 1 {
+            one = [Pfn::NONE];
+            &mut one[..]
+        } else {
+            many = [Pfn::NONE; RUN_PAGES];
+            &mut many[..pages as usize]
+        };
+        self.objects
+            .peek_run(&self.memory, pin, object, first, frames);
+        let is_cached = |frame: &Pfn| *frame != Pfn::NONE;
+        let cached = frames.iter().take_while(|frame| is_cached(frame)).count();
+        if cached > 0 {
+            let written = self.overwrite(pin, object, &frames[..cached], rest, give);
+            return Ok(RunStep::Written(written));
+        }
+        let vacant = frames.iter().take_while(|frame| !is_cached(frame)).count();
+        let whole = (first..)
+            .take(vacant)
+            .take_while(|&index| !self.keeps_bytes(object, index, &rest.bytes))
+            .count();
+        if whole > 0 {
+            let written = self.write_new(pin, handle, &mut frames[..whole], rest, give)?;
+            if written.bytes > 0 || written.over {
+                return Ok(RunStep::Written(written));
+            }
+        }
+        Ok(RunStep::NotReady {
+            is_whole: whole > 0,
+        })
     }
 
     /// Whether a page that is not cached has bytes in its store that a write of `bytes`
@@ -256,9 +252,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         index: u64,
         bytes: &Range<u64>,
     ) -> bool {
+        // First: writers elsewhere in the object change the line that its length is in.
+        if !object.is_file() {
+            return false;
+        }
         let start = index << self.memory.frame_shift();
         let end = object.size().min(start + self.memory.frame_size() as u64);
-        object.is_file() && start < end && (start < bytes.start || bytes.end < end)
+        start < end && (start < bytes.start || bytes.end < end)
     }
 
     /// The part of the page at `place` that a write up to `end` covers.
@@ -316,23 +316,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Writes to up to `pages` pages that are not cached, and of which nothing is kept.
-    /// They are filled before they enter the cache.
+    /// Writes to pages that are not cached, and of which nothing is kept: as many as
+    /// `frames` has room for at the most. They are filled before they enter the cache.
     fn write_new(
         &self,
         pin: &Pin<'_>,
         handle: u32,
-        pages: u64,
+        frames: &mut [Pfn],
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
         let object = self.objects.get(handle);
         let new = NewPages::Written;
-        let run = self
+        let count = self
             .objects
-            .alloc_run(&self.memory, pin, object, pages, new)?;
+            .alloc_run(&self.memory, pin, object, new, frames)?;
+        let frames = &frames[..count];
         let (mut bytes, mut used, mut over) = (0, 0, false);
-        for &frame in run.frames() {
+        for &frame in frames {
             let place = rest.bytes.start + bytes as u64;
             let part = self.part_of_page(place, rest.bytes.end);
             let start = part.start;
@@ -340,8 +341,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let room = filling.room();
             give(rest.at + bytes, &mut filling);
             let put = room - filling.room();
-            let starts_below_end = place - (start as u64) < object.size();
-            if put < room && object.is_file() && starts_below_end {
+            let starts_below_end = || place - (start as u64) < object.size();
+            if put < room && object.is_file() && starts_below_end() {
                 // The store has the rest of it, which has to be read first.
                 break;
             }
@@ -356,7 +357,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
         }
-        let (filled, unused) = run.frames().split_at(used);
+        let (filled, unused) = frames.split_at(used);
         self.objects.drop_frames(&self.memory, pin, object, unused);
         if used == 0 {
             return Ok(Written { bytes: 0, over });
@@ -416,11 +417,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.fetch_page(handle, index)?;
         }
         let pin = self.pin();
-        let run = self
-            .objects
-            .peek_run(&self.memory, &pin, object, index..index + 1);
-        for &frame in run.frames().iter().filter(|&&frame| frame != Pfn::NONE) {
-            PageBytes::new(&self.memory, &pin, frame).zero(part.clone());
+        let mut frame = [Pfn::NONE];
+        self.objects
+            .peek_run(&self.memory, &pin, object, index, &mut frame);
+        let [frame] = frame;
+        if frame != Pfn::NONE {
+            PageBytes::new(&self.memory, &pin, frame).zero(part);
             if object.is_file() {
                 self.objects
                     .mark_dirty(&self.memory, &pin, object, index..index + 1);

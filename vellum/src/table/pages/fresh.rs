@@ -2,7 +2,7 @@
 
 use super::{Chain, TablePageStats, TablePages, Wanted};
 use crate::addr::Pfn;
-use crate::frame::{AuditError, Keeper, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::frame::{AuditError, Keeper, OutOfMemory, PhysicalMemory, Request};
 use crate::platform::Platform;
 use crate::sync::Pin;
 
@@ -17,10 +17,16 @@ impl Fresh {
     pub(super) fn zeroed<P: Platform>(
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        site: Site,
+        wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
         let before = memory.bytes_zeroed(pin);
-        let table = memory.alloc(pin, Request::page(site).low().zeroed())?;
+        let table = memory.alloc(
+            pin,
+            Request {
+                zone: wanted.zone,
+                ..Request::page(wanted.site).zeroed()
+            },
+        )?;
         let zeroed = memory.bytes_zeroed(pin).wrapping_sub(before);
         let counters = memory.table_counters(pin);
         counters.taken.bump();
@@ -43,7 +49,7 @@ impl<P: Platform> TablePages<P> for Fresh {
         pin: &Pin<'_>,
         wanted: Wanted,
     ) -> Result<Pfn, OutOfMemory> {
-        Fresh::zeroed(memory, pin, wanted.site)
+        Fresh::zeroed(memory, pin, wanted)
     }
 
     unsafe fn give_back(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn, _: u32) {

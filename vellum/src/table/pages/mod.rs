@@ -36,9 +36,9 @@ pub use warm::Warm;
 use alloc::sync::Arc;
 
 use crate::addr::Pfn;
-use crate::design::{Design, TableSource};
-use crate::frame::{AuditError, FreedTables, Keeper, OutOfMemory, PhysicalMemory, Site};
-use crate::platform::Platform;
+use crate::design::{Design, TableSource, UserTables};
+use crate::frame::{AuditError, FreedTables, Keeper, OutOfMemory, PhysicalMemory, Site, TableZone};
+use crate::platform::{Platform, Zone};
 use crate::sync::Pin;
 
 /// What a table is wanted for.
@@ -48,6 +48,9 @@ pub struct Wanted {
     pub site: Site,
     /// Level of the table.
     pub level: u32,
+    /// Where it may lie. High memory is asked for if there is some, only for tables of
+    /// the lowest level, and low memory may be given all the same.
+    pub zone: Zone,
     /// The entry that will be filled first. The table after this one will
     /// probably be wanted for the same: regular strides are what makes many
     /// tables in a row.
@@ -56,10 +59,13 @@ pub struct Wanted {
 
 /// A source of zero-filled frames for page tables.
 ///
+/// Sources keep tables of low memory only. One of high memory comes from the allocator
+/// and goes back there: listing it would take a window each time, and zeroing is a
+/// small part of what it costs to use.
+///
 /// As a [`Keeper`] it frees everything it keeps for the CPU.
 pub trait TablePages<P: Platform>: Keeper<P> {
-    /// A frame whose every byte is zero, in the [`crate::platform::Zone::Low`]
-    /// zone. Of the record, whatever it holds, all is for the caller to set
+    /// A frame whose every byte is zero, in a zone that is wanted. Of the record, whatever it holds, all is for the caller to set
     /// ([`crate::frame::Frame::init_table`]).
     ///
     /// # Errors
@@ -152,6 +158,11 @@ pub fn source_of<P: Platform>(
         TableSource::Noted => FreedTables::Noted,
         TableSource::ZeroAware => FreedTables::KeptApart,
         _ => FreedTables::Plain,
+    });
+    memory.set_table_zone(match design.user_tables {
+        UserTables::NoHigh => TableZone::Low,
+        UserTables::High => TableZone::High,
+        UserTables::Auto => TableZone::LowWhileFree,
     });
     let source: Arc<dyn TablePages<P>> = match design.table_source {
         TableSource::Fresh | TableSource::Noted | TableSource::ZeroAware => return Arc::new(Fresh),

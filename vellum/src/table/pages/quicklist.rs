@@ -6,7 +6,7 @@ use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory};
-use crate::platform::{CpuId, Platform};
+use crate::platform::{CpuId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Limbo;
 use crate::sync::{PerCpu, Pin};
@@ -131,7 +131,9 @@ impl Quicklist {
     ) {
         let cpu = self.cpus.get(pin);
         let is_foreign = !memory.is_home(pin, table);
-        if is_foreign && self.node == QuickNode::Home || !self.keeps(level) {
+        let is_kept = (!is_foreign || self.node == QuickNode::Blind && memory.is_direct(table))
+            && self.keeps(level);
+        if !is_kept {
             return keep::free(memory, pin, table);
         }
         let before = held(cpu);
@@ -207,8 +209,8 @@ impl<P: Platform> TablePages<P> for Quicklist {
         if !memory.is_own_pin(pin) {
             return self.take(memory, &memory.pin(), wanted);
         }
-        if !self.keeps(wanted.level) {
-            return Fresh::zeroed(memory, pin, wanted.site);
+        if !self.keeps(wanted.level) || wanted.zone == Zone::High {
+            return Fresh::zeroed(memory, pin, wanted);
         }
         let cpu = self.cpus.get(pin);
         let list = self.list(cpu, wanted.level);
@@ -218,7 +220,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
                 self.settle(memory, pin, tables);
             }
             if list.len() == 0 {
-                return Fresh::zeroed(memory, pin, wanted.site);
+                return Fresh::zeroed(memory, pin, wanted);
             }
         }
         if memory.fail_now(wanted.site) {

@@ -30,6 +30,7 @@ fn wanted(level: u32) -> Wanted {
     Wanted {
         site: Site::TablePage,
         level,
+        zone: Zone::Low,
         entry: 3,
     }
 }

@@ -11,7 +11,7 @@ use super::lists::TableDepot;
 use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
-use crate::platform::Platform;
+use crate::platform::{Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Limbo;
 use crate::sync::{CachePadded, PerCpu, Pin, bytes};
@@ -222,7 +222,7 @@ impl Warm {
         let cpu = self.cpus.get(pin);
         self.refill(memory, pin, cpu);
         if cpu.stack.len() == 0 {
-            return Fresh::zeroed(memory, pin, wanted.site);
+            return Fresh::zeroed(memory, pin, wanted);
         }
         for others in 0..=AHEAD {
             cpu.fetch(memory, others, wanted);
@@ -275,6 +275,9 @@ impl<P: Platform> TablePages<P> for Warm {
     ) -> Result<Pfn, OutOfMemory> {
         if !memory.is_own_pin(pin) {
             return self.take(memory, &memory.pin(), wanted);
+        }
+        if wanted.zone == Zone::High {
+            return Fresh::zeroed(memory, pin, wanted);
         }
         let cpu = self.cpus.get(pin);
         let Some(table) = cpu.stack.pop() else {

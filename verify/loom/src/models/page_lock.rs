@@ -163,9 +163,9 @@ impl Model {
     fn fill_range(&self, range: std::ops::Range<u64>, cpu: u16) {
         let platform = self.memory.platform();
         let pinned = || pin(&self.epochs, cpu);
-        let held = self.ranges.lock(range, &self.waits, platform, pinned);
+        let (held, pin) = self.ranges.lock(range, &self.waits, platform, pinned);
         self.fill();
-        self.ranges.unlock(held, &self.waits, platform, &pinned());
+        self.ranges.unlock(held, &self.waits, platform, &pin);
     }
 }
 

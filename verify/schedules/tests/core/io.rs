@@ -21,6 +21,7 @@ explored! {
     reads_beside_truncation_see_nothing_out_of_order: 80 => read_truncate;
     reads_beside_holes_see_nothing_out_of_order: 60 => read_punch;
     appends_are_whole_and_none_is_lost: 60 => append;
+    writes_to_one_range_come_one_after_the_other: 60 => write_write;
     writes_and_stores_beside_each_other_are_all_there: 60 => write_faults;
     private_copies_beside_writes_are_old_or_new: 60 => write_fork;
     a_mount_is_exact_beside_writes_faults_and_truncations: 60 => mount;
@@ -149,6 +150,36 @@ fn append<R: ReverseMap>() {
         assert_eq!(number, last[cpu] + 1, "of CPU {cpu}");
         last[cpu] = number;
     }
+    world.finish(&[], &[id]);
+}
+
+/// Writers of the same pages, new at first and then there, with an edge in a page that a
+/// writer to other pages makes the file longer from: of each round one writer's bytes are
+/// left, and of each page one's.
+fn write_write<R: ReverseMap>() {
+    const PLACE: u64 = 2 * PAGE - 8;
+    const WORDS: usize = 2 * 512 + 2;
+    let world = World::<R>::new(3, 256, "");
+    let id = world.alone(|| world.vm.create_shared_memory(0).unwrap());
+    let write_both = |cpu: CpuId| {
+        for round in 1..=2 {
+            write(&world, id, PLACE, u64::from(cpu.0) << 8 | round, WORDS);
+        }
+    };
+    let grow = |_| write(&world, id, 6 * PAGE, 7, 512);
+    world.run(&[&write_both, &write_both, &grow]);
+    world.alone(|| {
+        let words = read_all(&world, id);
+        let first = PLACE as usize / 8;
+        let (written, behind) = words[first..].split_at(WORDS);
+        let last = written[0];
+        assert_eq!(written, vec![last; WORDS], "two writes are mixed");
+        assert!(last == 2 || last == 0x102, "{last:#x} was overwritten");
+        let (hole, grown) = behind.split_at(behind.len() - 512);
+        assert!(words[..first].iter().chain(hole).all(|word| *word == 0));
+        assert_eq!(grown, vec![7; 512]);
+        assert_eq!(world.vm.seek_data(id, 0), Ok(PAGE));
+    });
     world.finish(&[], &[id]);
 }
 

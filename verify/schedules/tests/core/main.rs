@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod fork;
 mod io;
+mod lifts;
 mod lookups;
 mod races;
 mod rmap;

@@ -69,13 +69,13 @@ impl Translator<'_> {
                 self.put_expecting(task, op, class, expectation, &[uses])?
             }
         };
-        if self.options.cpus > 1 && self.space(task).users > 1 {
+        if self.options.streams.are_several() && self.space(task).users > 1 {
             self.note_races(task, page, &region, place);
         }
         Ok(())
     }
 
-    /// Touches by tasks on other CPUs that the touch of `page` at `place` may
+    /// Touches by tasks in other streams that the touch of `page` at `place` may
     /// overtake, of the page itself or of its neighbours in an object.
     fn note_races(&mut self, task: usize, page: u64, region: &Region, place: Place) {
         let around = match region.source {
@@ -86,7 +86,7 @@ impl Translator<'_> {
         let recent = &mut self.slots.spaces[self.tasks[task].space as usize].recent;
         for (_, touches) in recent.range_mut(window) {
             touches.retain(|other| {
-                let own = other.cpu == place.cpu;
+                let own = other.stream == place.stream;
                 if !own {
                     self.scheduler.mark_raced(*other);
                 }

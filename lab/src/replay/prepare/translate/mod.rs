@@ -22,7 +22,7 @@ use super::schedule::{Item, Place, Resource, Scheduler, Use};
 use super::space::{Slots, Space};
 use super::survey::Survey;
 use super::tasks::Task;
-use super::{Options, PrepareError};
+use super::{Options, PrepareError, Streams};
 use crate::replay::explain::Expectation;
 use crate::replay::fold::{Fold, Plan};
 use crate::replay::repairs::Repairs;
@@ -47,15 +47,16 @@ pub(super) struct Translator<'a> {
     header: &'a Header,
     options: Options,
     scheduler: Scheduler,
-    balance: Balance,
+    /// If there is a stream for each CPU: what puts tasks there.
+    balance: Option<Balance>,
     /// Tasks of copy 0, then of copy 1, and so on.
     tasks: Vec<Task>,
     slots: Slots,
     files: Files,
     repairs: Repairs,
     memory: Memory,
-    /// Simulated CPUs on which something has happened: when it last did, in
-    /// microseconds of the merged recording.
+    /// Streams in which something has happened: when it last did, in microseconds of
+    /// the merged recording.
     busy_until: Vec<u64>,
     /// Shared-memory objects made by mappings.
     objects: u32,
@@ -78,17 +79,25 @@ impl<'a> Translator<'a> {
         plan: Option<&Arc<Plan>>,
     ) -> Self {
         let copies = options.copies as usize;
+        let tasks = header.tasks.len() * copies;
+        let (streams, scheduler, balance) = match options.streams {
+            Streams::ByCpu(cpus) => {
+                let balance = Balance::new(cpus, survey.events.repeat(copies));
+                (cpus, Scheduler::by_cpu(cpus), Some(balance))
+            }
+            Streams::ByTask => (tasks, Scheduler::by_task(tasks), None),
+        };
         Self {
             header,
             options: *options,
-            scheduler: Scheduler::new(options.cpus),
-            balance: Balance::new(options.cpus, survey.events.repeat(copies)),
-            tasks: vec![Task::default(); header.tasks.len() * copies],
-            slots: Slots::new(options.cpus),
+            scheduler,
+            balance,
+            tasks: vec![Task::default(); tasks],
+            slots: Slots::new(streams),
             files: Files::new(header, options, survey),
             repairs: Repairs::default(),
             memory: Memory::default(),
-            busy_until: vec![0; options.cpus],
+            busy_until: vec![0; streams],
             objects: 0,
             events: 0,
             origin: 0,
@@ -111,9 +120,13 @@ impl<'a> Translator<'a> {
             return Ok(());
         }
         self.start_if_new(task)?;
-        let cpu = self.tasks[task].cpu;
-        self.idle_until(cpu, next.time_us)?;
-        self.balance.done(task, cpu);
+        let stream = self.tasks[task].stream;
+        if let Some(balance) = &mut self.balance {
+            balance.done(task, stream);
+            self.idle_until(stream, next.time_us)?;
+        }
+        self.scheduler
+            .compute(stream, next.event.ran_us.unwrap_or(0));
         let Some(fold) = self.folds.get_mut(next.copy as usize) else {
             return self.dispatch(task, next.event.kind);
         };
@@ -188,6 +201,7 @@ impl<'a> Translator<'a> {
             pages: self.options.pages,
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
+            cpu_times: self.header.cpu_times,
         }
     }
 
@@ -222,7 +236,7 @@ impl<'a> Translator<'a> {
     ) -> Result<Place, PrepareError> {
         let state = &mut self.tasks[task];
         if let Some(last) = state.last
-            && last.cpu != state.cpu
+            && last.stream != state.stream
         {
             state.causes.push(last);
         }
@@ -241,7 +255,9 @@ impl<'a> Translator<'a> {
             expectation,
             origin: self.origin,
         };
-        let place = self.scheduler.emit(state.cpu, item, &state.causes, uses)?;
+        let place = self
+            .scheduler
+            .emit(state.stream, item, &state.causes, uses)?;
         state.causes.clear();
         state.last = Some(place);
         Ok(place)
@@ -270,8 +286,24 @@ impl<'a> Translator<'a> {
 
     /// `task` waits for `place` before its next operation.
     fn cause(&mut self, task: usize, place: Option<Place>) {
-        if self.options.cpus > 1 {
+        if self.options.streams.are_several() {
             self.tasks[task].causes.extend(place);
+        }
+    }
+
+    /// What `task` computed until now came before what it will wait for.
+    fn pause(&mut self, task: usize) {
+        let state = &mut self.tasks[task];
+        if self.scheduler.pause(state.stream, &state.causes) {
+            state.causes.clear();
+        }
+    }
+
+    /// The stream for `task`, which has that of `from` if any.
+    fn place(&mut self, task: usize, from: Option<u32>) -> u32 {
+        match &mut self.balance {
+            Some(balance) => balance.place(task, from),
+            None => task as u32,
         }
     }
 }

@@ -9,7 +9,7 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapRequest, Placement, SpaceId, Traits};
-use vellum::table::{Format, X86_64};
+use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::{AccessError, walker};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
@@ -63,14 +63,23 @@ impl<R: ReverseMap> World<R> {
 impl<R: ReverseMap, F: Format> World<R, F> {
     /// `cpus` CPUs and `frames` frames under the scheduler.
     pub fn on(cpus: usize, frames: u64, design: &str) -> Self {
-        let name = format!("rmap={},{},{design}", R::NAME, OPTIONS.get());
+        let mut name = format!("rmap={},{}", R::NAME, OPTIONS.get());
+        let mut plain = MachineConfig::new(frames * 4096).with_walker(walker(F::NAME).unwrap());
+        if F::NAME == X86Pae::NAME {
+            // Some tables are reached through windows, and others are not, unless the
+            // design says otherwise.
+            name += ",userpte=high";
+            plain.high_from = Some(plain.low_memory(frames * 4096 / 4 * 3));
+        }
+        name += ",";
+        name += design;
         let design = Design::parse(&name).unwrap();
         let store = Arc::new(PatternStore::new(4096, pristine));
         let config = MachineConfig {
             cpus,
             scheduler: Some(&SCHEDULER),
             store: store.clone(),
-            ..MachineConfig::new(frames * 4096).with_walker(walker(F::NAME).unwrap())
+            ..plain
         };
         let arena = arena(config.arena_bytes().unwrap());
         let machine = Machine::new(config, arena).unwrap();

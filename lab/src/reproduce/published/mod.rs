@@ -3,6 +3,10 @@
 //! `lab/tests/cli/reproduce.rs` spot-checks them against one another: group sums of
 //! the profiles, percentages of the tables.
 
+mod high_memory;
+
+pub use high_memory::{KERNBENCH_2010, Kolivas, POOLED_RUNS_2010, TITLE_2010};
+
 /// Where a figure was published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source {
@@ -52,6 +56,12 @@ pub const QUICKLISTS_2007: Source = Source {
 pub const MAY_2014: Source = Source {
     text: "M. Gorman, Misc page alloc, shmem, mark_page_accessed and page_waitqueue optimisations (v2), linux-mm, 1 May 2014",
     machine: "one socket; a tenth of its memory is about 2 GB",
+};
+
+/// The patch that lets page tables stay out of high memory.
+pub const FEBRUARY_2010: Source = Source {
+    text: "I. Campbell, x86, mm: Allow highmem user page tables to be disabled at boot time, linux-kernel, 17 February 2010 (merged as 14315592009c)",
+    machine: "4 GB of memory, make -j 4",
 };
 
 /// The share of something in a profile of dd to a tmpfs, before and after the patch that

@@ -1,52 +1,15 @@
-//! Puts operations on CPUs and keeps their causes.
+//! One stream for each CPU.
 //!
-//! Operations arrive in one global order, the order of the recording. An
-//! operation waits on another CPU for: the last operation of its own task, what
-//! its task waited for ([`Place`]s given by the caller), the last change of each
-//! [`Resource`] it uses, and, where it changes a resource, everything that used
-//! it. A wait that an earlier wait already implies is left out; vector clocks,
-//! one row for each operation that waits, tell.
+//! A wait that an earlier wait already implies is left out; vector clocks, one row for
+//! each operation that waits, tell.
 
-use vellum_engine::Op;
-
-use super::{MAX_CPUS, PrepareError};
-use crate::replay::explain::Expectation;
-use crate::replay::workload::{Class, Segment, Stream, Wait};
+use super::{Item, Place, Resource, Schedule, Use, append};
+use crate::replay::prepare::{MAX_CPUS, PrepareError};
+use crate::replay::workload::{Segment, Stream, Wait};
 
 /// Operations between two places where [`crate::replay::Workload::slices`] may
 /// cut, when there are several CPUs.
 const CUT_INTERVAL: u64 = 256;
-
-/// An operation: its CPU and its position there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) cpu: u32,
-    pub(super) position: u32,
-}
-
-/// Something that operations use together or change alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Resource {
-    /// A space slot.
-    Space(u32),
-    /// A file slot.
-    File(u32),
-}
-
-/// What an operation does to a resource.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Use {
-    pub(super) resource: Resource,
-    pub(super) changes: bool,
-}
-
-/// An operation with what a [`Stream`] says about it.
-pub(super) struct Item {
-    pub(super) op: Op,
-    pub(super) class: Class,
-    pub(super) expectation: Expectation,
-    pub(super) origin: u32,
-}
 
 /// Last accesses to resources of one kind; one row for each resource.
 #[derive(Default)]
@@ -83,7 +46,7 @@ struct Joint {
 }
 
 /// Assigns operations to streams and collects waits.
-pub(super) struct Scheduler {
+pub(in crate::replay::prepare) struct ByCpu {
     growing: Vec<Growing>,
     /// For each CPU and joint a row: operations of every CPU that precede.
     clocks: Vec<Vec<u32>>,
@@ -95,14 +58,7 @@ pub(super) struct Scheduler {
     needs: Vec<Place>,
 }
 
-/// What a finished schedule consists of: the streams, and the rows of
-/// positions where slices may be cut.
-pub(super) struct Schedule {
-    pub(super) streams: Vec<Stream>,
-    pub(super) cuts: Vec<u32>,
-}
-
-impl Scheduler {
+impl ByCpu {
     pub(super) fn new(cpus: usize) -> Self {
         let growing = || Growing {
             stream: Stream::default(),
@@ -120,7 +76,6 @@ impl Scheduler {
         }
     }
 
-    /// Appends `item` to the stream of `cpu` and says where it is.
     pub(super) fn emit(
         &mut self,
         cpu: u32,
@@ -128,13 +83,11 @@ impl Scheduler {
         causes: &[Place],
         uses: &[Use],
     ) -> Result<Place, PrepareError> {
-        let stream = &mut self.growing[cpu as usize].stream;
-        let position = u32::try_from(stream.ops.len()).map_err(|_| PrepareError::TooLong)?;
-        stream.ops.push(item.op);
-        stream.classes.push(item.class);
-        stream.expectations.push(item.expectation);
-        stream.origins.push(item.origin);
-        let place = Place { cpu, position };
+        let position = append(&mut self.growing[cpu as usize].stream, item)?;
+        let place = Place {
+            stream: cpu,
+            position,
+        };
         if self.growing.len() > 1 {
             self.needs.clear();
             self.needs.extend_from_slice(causes);
@@ -150,13 +103,8 @@ impl Scheduler {
         Ok(place)
     }
 
-    /// Says after the fact that the operation at `place` may race with another.
-    pub(super) fn mark_raced(&mut self, place: Place) {
-        let stream = &mut self.growing[place.cpu as usize].stream;
-        let expectation = &mut stream.expectations[place.position as usize];
-        if *expectation == Expectation::AsRecorded {
-            *expectation = Expectation::Raced;
-        }
+    pub(super) fn stream(&mut self, cpu: u32) -> &mut Stream {
+        &mut self.growing[cpu as usize].stream
     }
 
     /// Records one use and collects what it must wait for.
@@ -173,7 +121,7 @@ impl Scheduler {
             for (cpu, count) in used.iter_mut().enumerate() {
                 if *count > 0 {
                     self.needs.push(Place {
-                        cpu: cpu as u32,
+                        stream: cpu as u32,
                         position: *count - 1,
                     });
                 }
@@ -181,17 +129,17 @@ impl Scheduler {
             }
             ledger.changed[index] = Some(place);
         } else {
-            used[place.cpu as usize] = place.position + 1;
+            used[place.stream as usize] = place.position + 1;
         }
     }
 
     /// Turns the collected needs of the operation at `place` into waits.
     fn join(&mut self, place: Place) {
-        let own = place.cpu as usize;
+        let own = place.stream as usize;
         let mut clock: Option<Vec<u32>> = None;
         let needs = std::mem::take(&mut self.needs);
-        for need in needs.iter().filter(|need| need.cpu != place.cpu) {
-            let other = need.cpu as usize;
+        for need in needs.iter().filter(|need| need.stream != place.stream) {
+            let other = need.stream as usize;
             let ops = need.position + 1;
             let known = match &clock {
                 Some(clock) => clock[other],
@@ -215,20 +163,20 @@ impl Scheduler {
 
     /// Waits for the latest of `needs` on each other CPU, unless known before.
     fn add_joint(&mut self, place: Place, needs: &[Place], clock: &[u32]) {
-        let own = place.cpu as usize;
+        let own = place.stream as usize;
         let before = self.row_at(own, place.position).to_vec();
         let first_wait = self.growing[own].stream.waits.len() as u32;
         for (other, known) in before.iter().enumerate() {
             let wanted = needs
                 .iter()
-                .filter(|need| need.cpu as usize == other && other != own)
+                .filter(|need| need.stream as usize == other && other != own)
                 .map(|need| need.position + 1)
                 .max()
                 .unwrap_or(0);
             // A need below the clock is implied by a wait for a third CPU.
             if wanted > *known && wanted == clock[other] {
                 self.growing[own].stream.waits.push(Wait {
-                    cpu: other as u32,
+                    stream: other as u32,
                     ops: wanted,
                 });
                 self.growing[other].ends.push(wanted);
@@ -259,7 +207,6 @@ impl Scheduler {
         }
     }
 
-    /// Cuts the streams into segments.
     pub(super) fn finish(self) -> Schedule {
         let streams = self.growing.into_iter().map(Growing::finish).collect();
         Schedule {

@@ -1,0 +1,270 @@
+//! `vellum bench kernbench --on linux --format kolivas`: kernbench of Con Kolivas.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::ValueHint;
+use serde::Serialize;
+
+use super::results::Results;
+use super::{Failure, OrFail};
+use crate::bench::host::{self, HostError};
+use crate::report::json;
+use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
+use vellum_output::PartialFile;
+use vellum_tables::kolivas::{self, Group, Run};
+use vellum_terminal::progress::{Interrupt, Style};
+
+/// Runs of a load, and with `--fast`.
+const RUNS: [usize; 2] = [5, 3];
+
+/// Runs of a load at the most.
+const MOST_RUNS: usize = 10;
+
+/// Name and version of the JSON schema.
+const SCHEMA: &str = "vellum-kolivas/1";
+
+/// Options of `--format kolivas`
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options of --format kolivas")]
+pub struct KolivasArgs {
+    /// One job, too (-s of kernbench)
+    #[arg(long)]
+    single: bool,
+    /// Not the half load: half as many jobs as CPUs, but 3 instead of 2 (-H)
+    #[arg(long)]
+    no_half: bool,
+    /// Not the optimal load (-O)
+    #[arg(long, conflicts_with = "optimal_jobs")]
+    no_optimal: bool,
+    /// Not the maximal load: as many jobs as there are (-M)
+    #[arg(long)]
+    no_maximal: bool,
+    /// Jobs of the optimal load (-o) [default: 4 for each CPU]
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    optimal_jobs: Option<u32>,
+    /// Three runs, with no files read, no build and no pauses before them (-f)
+    #[arg(long)]
+    fast: bool,
+    /// The figures of kernbench, mistakes included, from what GNU time would print
+    #[arg(long)]
+    compat: bool,
+    /// Write a row for each run to a file, which `vellum stats --format kolivas` reads
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    runs_out: Option<PathBuf>,
+}
+
+impl KolivasArgs {
+    /// One of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.single, "--single"),
+            (self.no_half, "--no-half"),
+            (self.no_optimal, "--no-optimal"),
+            (self.no_maximal, "--no-maximal"),
+            (self.optimal_jobs.is_some(), "--optimal-jobs"),
+            (self.fast, "--fast"),
+            (self.compat, "--compat"),
+            (self.runs_out.is_some(), "--runs-out"),
+        ];
+        let given = options.into_iter().find(|option| option.0);
+        given.map(|option| option.1)
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let choice = Choice {
+            single: self.single,
+            half: !self.no_half,
+            optimal: !self.no_optimal,
+            maximal: !self.no_maximal,
+            optimal_jobs: self.optimal_jobs,
+        };
+        let cpus = u32::try_from(host::cpus()).unwrap_or(u32::MAX);
+        let plan = choice.plan(cpus, host::memory_mebibytes());
+        match plan.loads.is_empty() {
+            false => Ok(plan),
+            true => Err(Failure::usage(format!(
+                "no load is left on a machine of {cpus} CPUs (the half load needs 4): leave out \
+                 --no-optimal or --no-maximal, or add --single"
+            ))),
+        }
+    }
+
+    /// A run as it is printed and written.
+    fn shown(&self, run: &Run) -> Run {
+        match self.compat {
+            true => kolivas::cut_as_time(run),
+            false => *run,
+        }
+    }
+}
+
+/// What else `vellum bench` is told about a build.
+#[derive(Debug)]
+pub struct Build<'a> {
+    /// Kernel source tree.
+    pub tree: Option<&'a Path>,
+    /// Target of `make`.
+    pub target: Option<&'a str>,
+    /// Runs of each load.
+    pub passes: Option<u16>,
+    /// Where JSON goes.
+    pub json: Option<&'a Path>,
+    /// How to show progress.
+    pub style: Style,
+}
+
+/// Builds the tree under each load and prints a block for each.
+///
+/// # Errors
+/// The arguments do not fit, a file cannot be written, a build fails, or the user
+/// interrupts. What was complete before the last two is printed.
+pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
+    let tree = build.tree.ok_or_else(|| {
+        Failure::usage(
+            "kernbench on linux builds a kernel: give a configured tree with --tree PATH",
+        )
+    })?;
+    let runs = build
+        .passes
+        .map_or(RUNS[usize::from(args.fast)], usize::from);
+    if runs > MOST_RUNS {
+        return Err(Failure::usage(format!(
+            "kernbench makes {MOST_RUNS} runs of a load at most: give -n 1 to -n {MOST_RUNS}"
+        )));
+    }
+    let plan = args.plan()?;
+    let results = Results::open(build.json)?;
+    let rows = args.runs_out.as_deref().map(Rows::open).transpose()?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    for note in &plan.notes {
+        eprintln!("vellum: {note}");
+    }
+    let options = Options {
+        tree: tree.to_owned(),
+        target: build.target.map(str::to_owned),
+        loads: plan.loads.clone(),
+        runs,
+        preparation: (!args.fast).then(|| Preparation::usual(plan.warm_up_jobs)),
+        style: build.style,
+    };
+    let measured = host::kolivas::run(&options, &interrupt).map_err(HostError::into_failure)?;
+    let shown = measured.groups.iter().map(|group| Group {
+        load: group.load,
+        runs: group.runs.iter().map(|run| args.shown(run)).collect(),
+    });
+    let shown: Vec<Group> = shown.collect();
+    let report = Report::new(args, &options, &plan, (&measured, &shown));
+    if let Some(rows) = rows {
+        rows.write(&shown)?;
+    }
+    results.print(|| report.block.clone(), || json::render(&report))?;
+    match measured.stopped {
+        None => Ok(()),
+        Some(HostError::Interrupted) => Err(Failure::interrupted(
+            "interrupted; the runs that were complete are printed",
+        )),
+        Some(error) => Err(error.into_failure()).doing(|| "after the runs that are printed"),
+    }
+}
+
+/// The file of `--runs-out`.
+struct Rows<'a> {
+    path: &'a Path,
+    file: PartialFile,
+}
+
+impl<'a> Rows<'a> {
+    fn open(path: &'a Path) -> Result<Self, Failure> {
+        let file = PartialFile::create(path);
+        let file = file.doing(|| format!("writing {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    fn write(self, groups: &[Group]) -> Result<(), Failure> {
+        let text = format!(
+            "# Columns: load, then elapsed, user and system seconds, percent of a CPU, context \
+             switches, sleeps.\n{}",
+            kolivas::rows(groups)
+        );
+        let written = self.file.commit(&text);
+        written.doing(|| format!("writing {}", self.path.display()))
+    }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    version: &'static str,
+    kernel: String,
+    cpus: usize,
+    memory_mebibytes: Option<u64>,
+    tree: String,
+    target: Option<String>,
+    runs: usize,
+    fast: bool,
+    compat: bool,
+    loads: Vec<LoadRuns>,
+    block: String,
+    notes: Vec<String>,
+    interrupted: bool,
+    failure: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LoadRuns {
+    load: String,
+    runs: Vec<OneRun>,
+}
+
+#[derive(Serialize)]
+struct OneRun {
+    elapsed_s: f64,
+    user_s: f64,
+    system_s: f64,
+    cpu_percent: f64,
+    context_switches: u64,
+    sleeps: u64,
+}
+
+impl Report {
+    fn new(
+        args: &KolivasArgs,
+        options: &Options,
+        plan: &Plan,
+        (measured, shown): (&Measured, &[Group]),
+    ) -> Self {
+        let one = |&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run| OneRun {
+            elapsed_s,
+            user_s,
+            system_s,
+            cpu_percent,
+            context_switches: switches as u64,
+            sleeps: sleeps as u64,
+        };
+        let loads = shown.iter().map(|group| LoadRuns {
+            load: group.load.name(),
+            runs: group.runs.iter().map(one).collect(),
+        });
+        let interrupted = matches!(measured.stopped, Some(HostError::Interrupted));
+        let failure = measured.stopped.as_ref().filter(|_| !interrupted);
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            kernel: host::kernel_release(),
+            cpus: host::cpus(),
+            memory_mebibytes: host::memory_mebibytes(),
+            tree: options.tree.display().to_string(),
+            target: options.target.clone(),
+            runs: options.runs,
+            fast: args.fast,
+            compat: args.compat,
+            loads: loads.collect(),
+            block: kolivas::blocks(shown, args.compat),
+            notes: plan.notes.clone(),
+            interrupted,
+            failure: failure.map(ToString::to_string),
+        }
+    }
+}

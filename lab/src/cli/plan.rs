@@ -1,0 +1,229 @@
+//! `vellum plan`: questions that have to be answered before a machine is bought or
+//! configured.
+
+use std::path::PathBuf;
+
+use clap::builder::ValueHint;
+use clap::{Args, Subcommand};
+use vellum_description::Description;
+use vellum_output::PartialFile;
+
+use super::results::Results;
+use super::{Failure, OrFail, size};
+use crate::designs;
+use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
+use crate::plan::session::{Session, design};
+use crate::plan::{Plan, Question, picture, plan, text};
+use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
+use crate::report::json;
+use crate::reproduce::window::Price;
+use vellum_terminal::progress::{Interrupt, Style};
+
+const EXAMPLES: &str = "\
+`plan userpte` asks where page tables should lie on a machine with high memory.
+Without a trace it prints what the published text of 2010 counts. With one it replays the workload
+on format=x86-pae, takes from it what low memory has to hold, and says at which size of memory
+userpte=nohigh begins to fail. Then it replays with userpte=high, nohigh and auto on machines with
+little low memory, and charges every window to a page table its price. docs/high-memory.md says
+what windows are.
+
+Examples:
+  vellum plan userpte
+  vellum plan userpte --lowmem 896M --ram 2G..64G
+  vellum plan userpte traces/kernel-build.vellum --copies 4
+  vellum plan userpte traces/sdet-like.vellum --parts 0.5,1,2 --svg plan.svg --json plan.json
+
+Exit codes: 0 answered, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
+recording, 130 interrupted (complete rows are printed).";
+
+/// Answer questions about a machine before it is configured
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    question: Asked,
+}
+
+#[derive(Subcommand, Debug)]
+enum Asked {
+    Userpte(UserpteArgs),
+}
+
+/// Where should page tables lie on a machine with high memory?
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct UserpteArgs {
+    /// A workload
+    #[arg(value_hint = ValueHint::FilePath)]
+    trace: Option<PathBuf>,
+    /// Copies of the recorded process family that run at once
+    #[arg(long, value_name = "K", default_value_t = 1, requires = "trace",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COPIES)))]
+    copies: u32,
+    /// Simulated CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "trace",
+          value_parser = clap::value_parser!(u16).range(1..=MAX_CPUS as i64))]
+    cpus: u16,
+    /// Low memory of the machines that are planned
+    #[arg(long, value_name = "SIZE", default_value = "768M", value_parser = size::parse)]
+    lowmem: u64,
+    /// Their memory: the least and the most, in doublings
+    #[arg(long, value_name = "SIZE..SIZE", default_value = "4G..64G", value_parser = range)]
+    ram: (u64, u64),
+    /// Only one part of low memory in so many can be had for page tables
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    slop: f64,
+    /// Low memory of the machines that are replayed on, in parts of what was needed
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires = "trace",
+          default_values_t = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0])]
+    parts: Vec<f64>,
+    /// Memory of the machines that are replayed on [default: what the trace and its copies
+    /// need, as far as the host has it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "trace")]
+    machine_ram: Option<u64>,
+    /// More options of the design, beside format= and userpte=
+    #[arg(long, value_name = "OPTIONS", default_value = "", requires = "trace")]
+    design: String,
+    /// A machine of `vellum machines`, or a file that ends in .toml, whose prices a window has
+    #[arg(long, value_name = "MACHINE", default_value = "xeon-e5-2690")]
+    machine: String,
+    /// Price of a window in nanoseconds, instead
+    #[arg(long, value_name = "NS", conflicts_with = "machine")]
+    window_ns: Option<f64>,
+    /// Seed of the shifts between copies
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Draw it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+    /// Write everything as JSON to a file; `-` prints it instead of the tables
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Two sizes with two dots between them, or one.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    match text.split_once("..") {
+        Some((from, to)) => Ok((size::parse(from)?, size::parse(to)?)),
+        None => size::parse(text).map(|size| (size, size)),
+    }
+}
+
+/// Answers the question.
+pub fn run(args: PlanArgs) -> Result<(), Failure> {
+    match args.question {
+        Asked::Userpte(args) => userpte(&args),
+    }
+}
+
+fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
+    let question = question(args)?;
+    let price = price(args)?;
+    let results = Results::open(args.json.as_deref())?;
+    let drawing = args
+        .svg
+        .as_deref()
+        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    let drawing = drawing.transpose()?;
+    let answer = answer(args, &question, &price)?;
+    if let Some(file) = drawing {
+        let picture = picture::svg(&answer).map_err(Failure::failed)?;
+        file.commit(&picture)?;
+    }
+    results.print(|| text::render(&answer), || json::render(&answer))?;
+    match answer.interrupted {
+        true => Err(Failure::interrupted("")),
+        false => Ok(()),
+    }
+}
+
+fn answer(args: &UserpteArgs, question: &Question, price: &Price) -> Result<Plan, Failure> {
+    let Some(path) = &args.trace else {
+        return plan(question, None);
+    };
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(args.quiet);
+    let workload = load(args, path, style)?;
+    let ram = ram::choose(args.machine_ram, workload.ram_bytes(), 1);
+    let session = Session::new(&workload, &args.design, ram, style, &interrupt);
+    plan(question, Some((path.display().to_string(), session, price)))
+}
+
+/// The trace, ready for the format.
+fn load(args: &UserpteArgs, path: &std::path::Path, style: Style) -> Result<Workload, Failure> {
+    let taken = ["format", "userpte"];
+    let names = args.design.split(',').filter_map(|o| o.split_once('='));
+    if let Some((name, _)) = names.into_iter().find(|(name, _)| taken.contains(name)) {
+        return Err(Failure::usage(format!(
+            "--design: {name}= is what is planned; leave it out"
+        )));
+    }
+    let designs = [design("nohigh", &args.design)];
+    let options = Options {
+        streams: Streams::ByCpu(usize::from(args.cpus)),
+        copies: args.copies,
+        seed: args.seed,
+        ..Options::default()
+    };
+    let (_, workload) = designs::load(&[path.to_owned()], &designs, options, style)?;
+    match workload.ops() {
+        0 => Err(Failure::usage(format!(
+            "{}: the trace has no operations; there is nothing to measure",
+            path.display()
+        ))),
+        _ => Ok(workload),
+    }
+}
+
+fn question(args: &UserpteArgs) -> Result<Question, Failure> {
+    let (from, to) = args.ram;
+    let refused = |text: String| Err(Failure::usage(text));
+    if from > to {
+        return refused("--ram: the first size is larger than the second".to_owned());
+    }
+    if to > MOST_RAM {
+        return refused("--ram: x86-pae addresses 64 GiB of memory; name no more".to_owned());
+    }
+    if args.lowmem >= from {
+        return refused(
+            "--lowmem: there is no high memory if all memory is low; name less than --ram begins \
+             with"
+                .to_owned(),
+        );
+    }
+    if args.lowmem < TABLE_MAPS {
+        return refused("--lowmem: no machine has less than 2 MiB of low memory".to_owned());
+    }
+    if !(args.slop.is_finite() && args.slop >= 1.0) {
+        return refused(format!("--slop {}: expected 1 or more", args.slop));
+    }
+    let mut parts = args.parts.clone();
+    if let Some(part) = parts.iter().find(|part| !(0.01..=100.0).contains(*part)) {
+        return refused(format!("--parts {part}: expected 0.01 to 100"));
+    }
+    parts.sort_by(f64::total_cmp);
+    parts.dedup();
+    Ok(Question {
+        low_bytes: args.lowmem,
+        ram: args.ram,
+        slop: args.slop,
+        parts,
+    })
+}
+
+fn price(args: &UserpteArgs) -> Result<Price, Failure> {
+    match args.window_ns {
+        Some(ns) if ns.is_finite() && ns >= 0.0 => Ok(Price::given(ns)),
+        Some(ns) => Err(Failure::usage(format!(
+            "--window-ns {ns}: expected nanoseconds, 0 or more"
+        ))),
+        None => {
+            let machine = Description::named(&args.machine);
+            let machine = machine.map_err(|error| Failure::usage(error.to_string()))?;
+            Ok(Price::on(&args.machine, &machine))
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Where the page tables of a machine with high memory should lie:
+//! `vellum plan userpte`.
+//!
+//! [`arithmetic`] is what the published text of 2010 counts, for any machine.
+//! [`demand`] measures what a recorded workload needs of low memory. [`sizes`]
+//! says from both at which size of memory `userpte=nohigh` begins to fail.
+//! [`sweep`] replays the workload with each value of `userpte=` on machines with
+//! little low memory, and charges the windows that were opened their
+//! [`Price`].
+
+pub mod arithmetic;
+pub mod demand;
+pub mod picture;
+pub mod session;
+pub mod sizes;
+pub mod sweep;
+pub mod text;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::reproduce::window::Price;
+use arithmetic::Arithmetic;
+use demand::Demand;
+use session::Session;
+use sizes::Sizes;
+use sweep::Sweep;
+
+/// Name and version of the JSON schema.
+pub const SCHEMA: &str = "vellum-plan-userpte/1";
+
+/// The format whose tables can lie in high memory.
+pub const FORMAT: &str = "x86-pae";
+
+/// What is asked of a machine.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Low memory in bytes.
+    pub low_bytes: u64,
+    /// The least and the most memory in bytes.
+    pub ram: (u64, u64),
+    /// Into what part of low memory the tables are to fit: one in so many.
+    pub slop: f64,
+    /// Sizes of low memory to replay with, in parts of what was needed.
+    pub parts: Vec<f64>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// What the published text counts.
+    pub arithmetic: Arithmetic,
+    /// Machines of several sizes, with what is known without a workload.
+    pub sizes: Sizes,
+    /// What was measured, if there was a trace.
+    pub measured: Option<Measured>,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+}
+
+/// What replays of a workload showed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Path of the trace.
+    pub trace: String,
+    /// What it needs.
+    pub demand: Demand,
+    /// What a window costs.
+    pub price: Price,
+    /// The replays on machines with little low memory.
+    pub sweep: Sweep,
+}
+
+/// Answers `question`, with replays if there is something to replay.
+///
+/// # Errors
+/// A replay could not be made, went otherwise than recorded, or the user ended it
+/// before what the workload needs was known.
+pub fn plan(
+    question: &Question,
+    workload: Option<(String, Session<'_>, &Price)>,
+) -> Result<Plan, Failure> {
+    let mut plan = Plan {
+        schema: SCHEMA,
+        arithmetic: Arithmetic::of(question.low_bytes, question.slop),
+        sizes: Sizes::of(question, None),
+        measured: None,
+        interrupted: false,
+    };
+    if let Some((trace, mut session, price)) = workload {
+        let demand = demand::measure(&mut session)?;
+        let sweep = sweep::sweep(&mut session, &demand, &question.parts, price)?;
+        plan.sizes = Sizes::of(question, Some(&demand));
+        plan.interrupted = sweep.interrupted;
+        plan.measured = Some(Measured {
+            trace,
+            demand,
+            price: price.clone(),
+            sweep,
+        });
+    }
+    Ok(plan)
+}

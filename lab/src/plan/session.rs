@@ -1,0 +1,138 @@
+//! Replays of one workload with several values of `userpte=` and sizes of low
+//! memory.
+
+use vellum_engine::{Engine, EngineError};
+
+use super::FORMAT;
+use crate::compare::{Arenas, Builder};
+use crate::failure::Failure;
+use crate::replay::ram::Starved;
+use crate::replay::{Replayed, Workload, run_slice};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+
+/// Operations between two looks at the use of memory.
+const SLICE_OPS: usize = 1 << 12;
+
+/// A workload and the machine that it is replayed on.
+pub struct Session<'w> {
+    /// The workload, with pages of [`FORMAT`].
+    workload: &'w Workload,
+    /// Options beside `format=` and `userpte=`.
+    options: String,
+    /// Memory of the machine in bytes.
+    ram_bytes: u64,
+    arenas: Arenas,
+    style: Style,
+    interrupt: &'w Interrupt,
+}
+
+/// One replay.
+pub struct Replay {
+    /// How it went.
+    pub replayed: Replayed,
+    /// Where there was no memory, if there was none.
+    pub starved: Option<Starved>,
+    /// The engine as it was left; none if not even an empty one fits.
+    engine: Option<Box<dyn Engine>>,
+}
+
+impl Replay {
+    /// The counter called `name`.
+    pub fn counter(&self, name: &str) -> u64 {
+        let counters = self.engine.iter().flat_map(|engine| engine.counters());
+        let mut found = counters.filter(|counter| counter.0 == name);
+        found.next().map_or(0, |counter| counter.1)
+    }
+
+    /// Memory at its peak, by what it holds.
+    pub fn peaks(&self) -> Vec<(&'static str, u64)> {
+        let memory = self.engine.iter().flat_map(|engine| engine.memory());
+        memory.map(|(name, _, peak)| (name, peak)).collect()
+    }
+
+    /// The design, complete.
+    pub fn design(&self) -> String {
+        self.engine
+            .as_ref()
+            .map_or_else(String::new, |engine| engine.design())
+    }
+
+    /// Whether it had all the memory that it needed.
+    pub fn is_whole(&self) -> bool {
+        self.engine.is_some() && self.starved.is_none()
+    }
+}
+
+/// The design with a value of `userpte=` and more options.
+pub fn design(userpte: &str, options: &str) -> String {
+    let more = if options.is_empty() { "" } else { "," };
+    format!("format={FORMAT},userpte={userpte}{more}{options}")
+}
+
+impl<'w> Session<'w> {
+    /// Replays of `workload` on a machine of `ram_bytes`, with `options` in the design.
+    pub fn new(
+        workload: &'w Workload,
+        options: &str,
+        ram_bytes: u64,
+        style: Style,
+        interrupt: &'w Interrupt,
+    ) -> Self {
+        Self {
+            workload,
+            options: options.to_owned(),
+            ram_bytes,
+            arenas: Arenas::new(1, workload.cpus(), ram_bytes),
+            style,
+            interrupt,
+        }
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &Workload {
+        self.workload
+    }
+
+    /// Memory of the machine in bytes.
+    pub fn ram_bytes(&self) -> u64 {
+        self.ram_bytes
+    }
+
+    /// Replays once with `low_bytes` of low memory. A machine that runs out of memory
+    /// is a result.
+    ///
+    /// # Errors
+    /// The design is refused, or the user interrupted.
+    pub fn replay(&mut self, userpte: &str, low_bytes: u64) -> Result<Replay, Failure> {
+        let arenas = std::mem::replace(&mut self.arenas, Arenas::new(0, 1, 0));
+        self.arenas = arenas.with_low(Some(low_bytes));
+        let mut replay = Replay {
+            replayed: Replayed::default(),
+            starved: None,
+            engine: None,
+        };
+        let engine = match self.arenas.build(&design(userpte, &self.options), 0) {
+            Ok(engine) => engine,
+            Err(EngineError::Design(text)) => return Err(Failure::usage(text)),
+            // The manager's own first frames do not fit.
+            Err(EngineError::Machine(_)) if low_bytes < self.ram_bytes => return Ok(replay),
+            Err(EngineError::Machine(text)) => return Err(Failure::failed(text)),
+        };
+        let label = format!("{userpte}, {} KiB of low memory", low_bytes >> 10);
+        let mut progress = Progress::new(self.style, label, self.workload.ops(), "operations");
+        for slice in self.workload.slices(SLICE_OPS) {
+            run_slice(self.workload, engine.as_ref(), &slice, &mut replay.replayed);
+            progress.advance(slice.len() as u64);
+            if self.interrupt.requested() {
+                return Err(Failure::interrupted("interrupted"));
+            }
+            replay.starved = replay.replayed.divergences.starved;
+            if replay.starved.is_some() {
+                break;
+            }
+        }
+        progress.finish();
+        replay.engine = Some(engine);
+        Ok(replay)
+    }
+}

@@ -1,0 +1,106 @@
+//! A prepared workload as a program for simulated CPUs.
+
+use serde::Serialize;
+use vellum_engine::{Divergence, OpError};
+use vellum_scale::replay::{Program, Step, TaskStream, Wait};
+
+use crate::replay::{Stream, Workload};
+
+/// What is said of a workload after its operations have gone into the program.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct About {
+    /// Tasks of all copies that do anything.
+    pub tasks: u64,
+    /// Copies of the process family.
+    pub copies: u32,
+    /// Recorded events of all copies.
+    pub events: u64,
+    /// Operations of all tasks.
+    pub ops: u64,
+    /// Whether the recording knows how long tasks computed. If not, there is no user time.
+    pub cpu_times: bool,
+    /// Touches that the trace explains finding their page mapped.
+    pub may_be_mapped: u64,
+    /// Accesses that the recording refused, too.
+    pub may_fail: u64,
+}
+
+impl About {
+    fn of(workload: &Workload) -> About {
+        let expectations = || workload.streams().iter().flat_map(Stream::expectations);
+        let explained = |divergence: Divergence| {
+            let explaining = expectations().filter(|why| why.explains(divergence));
+            explaining.count() as u64
+        };
+        let busy = workload.streams().iter();
+        let busy = busy.filter(|stream| !stream.segments().is_empty());
+        About {
+            tasks: busy.count() as u64,
+            copies: workload.copies(),
+            events: workload.events(),
+            ops: workload.ops(),
+            cpu_times: workload.has_cpu_times(),
+            may_be_mapped: explained(Divergence::AlreadyMapped),
+            may_fail: explained(Divergence::Failed(OpError::Protection)),
+        }
+    }
+}
+
+/// The program of a workload whose streams are by task.
+pub fn program(workload: Workload) -> (Program, About) {
+    let about = About::of(&workload);
+    let tasks = workload.into_streams().into_iter().map(task).collect();
+    (Program { tasks }, about)
+}
+
+fn task(stream: Stream) -> TaskStream {
+    let segments = stream.segments().iter().enumerate();
+    let steps = segments.map(|(index, segment)| Step {
+        end: segment.end,
+        first_wait: segment.first_wait,
+        user_ns: stream.user_us(index).saturating_mul(1000),
+    });
+    let steps = steps.collect();
+    let waits = (0..stream.segments().len()).flat_map(|index| stream.waits(index));
+    let waits = waits.map(|wait| Wait {
+        task: wait.stream,
+        ops: wait.ops,
+    });
+    TaskStream {
+        steps,
+        waits: waits.collect(),
+        ops: stream.into_ops(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Options, Streams, prepare_events};
+    use vellum_testing::generate;
+
+    #[test]
+    fn programs_of_traces_have_no_flaw_and_all_operations() {
+        for seed in 0..5 {
+            let mut recording = generate::workload(seed, 800);
+            for event in &mut recording.events {
+                event.ran_us = Some(event.time_us % 3);
+            }
+            let total: u64 = recording.events.iter().filter_map(|e| e.ran_us).sum();
+            let options = Options {
+                streams: Streams::ByTask,
+                copies: 2,
+                ..Options::default()
+            };
+            let workload =
+                prepare_events(&recording.header, || recording.events(), &options).expect("valid");
+            let ops = workload.ops();
+            let (program, about) = program(workload);
+            program.check().expect("no flaw");
+            assert_eq!((program.ops(), about.ops), (ops, ops));
+            let steps = program.tasks.iter().flat_map(|task| &task.steps);
+            let computed: u64 = steps.map(|step| step.user_ns).sum();
+            assert!(computed <= total * 2000 && computed > 0, "{computed}");
+        }
+    }
+}

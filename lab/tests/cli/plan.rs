@@ -1,0 +1,167 @@
+//! Where page tables should lie: the published arithmetic, what a workload needs, and
+//! replays with little low memory.
+
+use std::fs;
+
+use serde_json::Value;
+use vellum_testing::Scratch;
+use vellum_testing::by_hand::{fork, map, write, write_trace};
+
+use crate::command::{printed, text, vellum};
+
+/// Tables of the lowest level that each of the two processes of [`sparse`] fills.
+const TABLES: u64 = 300;
+
+/// A trace of two processes that touch one page in each 2 MiB, so that tables are
+/// most of what they need.
+fn sparse(path: &str) {
+    let start = 0x4000_0000;
+    let mut events = vec![(0, map(start, TABLES * 512))];
+    let pages = || (0..TABLES).map(|table| start + (table << 21));
+    events.extend(pages().map(|page| (0, write(page, false))));
+    events.push((0, fork(1)));
+    events.extend(pages().map(|page| (1, write(page, true))));
+    write_trace(path, 1, &events);
+}
+
+/// What the command says of [`sparse`], as JSON, for the test called `test`.
+fn planned(test: &str, more: &[&str]) -> Value {
+    let scratch = Scratch::new(test);
+    let trace = scratch.path("sparse.vellum");
+    sparse(&trace);
+    let mut arguments = vec!["plan", "userpte", &trace, "-q", "--json", "-"];
+    arguments.extend(more);
+    let output = vellum(&arguments);
+    assert!(output.status.success(), "{}", printed(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn without_a_trace_the_published_arithmetic_is_printed() {
+    let output = vellum(&["plan", "userpte"]);
+    assert!(output.status.success(), "{}", printed(&output));
+    let said = text(&output.stdout).replace('\n', " ");
+    for part in [
+        "768 MiB of low memory are 196,608 page tables",
+        "maps 2 MiB (PAE), all of them 384 GiB; with a slop of 10, 38.4 GiB",
+        "64 GiB      512 MiB          256 MiB",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let output = vellum(&["plan", "userpte", "--lowmem", "896M", "--slop", "4"]);
+    let said = text(&output.stdout).replace('\n', " ");
+    assert!(
+        said.contains("all of them 448 GiB; with a slop of 4, 112 GiB"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_workload_needs_is_measured_and_decides_how_many_fit() {
+    let plan = planned("plan-needs", &["--parts", "2"]);
+    let demand = &plan["measured"]["demand"];
+    let bytes = |value: &Value| value.as_u64().expect("a number");
+    let tables = bytes(&demand["tables_bytes"]);
+    // Both processes have their own, and the directories above.
+    let least = 2 * TABLES * 4096;
+    assert!((least..least + (64 << 10)).contains(&tables), "{tables}");
+    let others = demand["others"].as_array().expect("a list");
+    let others: u64 = others.iter().map(|held| bytes(&held["bytes"])).sum();
+    let rows = plan["sizes"]["rows"].as_array().expect("a list");
+    let at_64 = rows.last().expect("the range ends there");
+    let fits = 256 * (1 << 20) / (tables + others);
+    assert_eq!(bytes(&at_64["fits"]["low"]), fits, "{at_64}");
+    assert_eq!(plan["sizes"]["fails_for_measured"]["is"], "never");
+    // What is in use is for the most part tables, so memory cannot grow far beyond them.
+    let full = &plan["sizes"]["fails_when_full"];
+    let share = (tables + others) as f64 / bytes(&demand["all_bytes"]) as f64;
+    let above = f64::from(768 << 20) / (1.0 / 128.0 + share);
+    let said = bytes(&full["bytes"]) as f64;
+    assert!((said / above - 1.0).abs() < 1e-6, "{full}, not {above}");
+}
+
+#[test]
+fn nohigh_fails_where_high_goes_on_and_auto_opens_what_it_must() {
+    let scratch = Scratch::new("plan-svg");
+    let picture = scratch.path("plan.svg");
+    let more = [
+        "--parts",
+        "0.7,4,1",
+        "--window-ns",
+        "100",
+        "--svg",
+        &picture,
+    ];
+    let plan = planned("plan-sweep", &more);
+    let sweep = &plan["measured"]["sweep"];
+    let rows = sweep["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 3, "{sweep}");
+    let cell = |row: usize, value: usize| &rows[row]["cells"][value];
+    let windows = |cell: &Value| cell["windows"].as_u64().expect("a number");
+    let (high, nohigh, auto) = (0, 1, 2);
+    assert!(cell(0, nohigh)["failed"].is_string(), "{sweep}");
+    for (row, value) in [(0, high), (0, auto), (2, high), (2, nohigh), (2, auto)] {
+        assert!(
+            cell(row, value)["failed"].is_null(),
+            "{row} {value}: {sweep}"
+        );
+    }
+    // A fault opens two, or one if it makes the table; fork and exit take more.
+    let opened = windows(cell(2, high));
+    assert!(opened >= 3 * TABLES, "{opened}");
+    assert_eq!(cell(2, high)["charged_ns"], opened as f64 * 100.0);
+    assert_eq!(windows(cell(2, nohigh)), 0);
+    assert_eq!(windows(cell(2, auto)), 0);
+    let between = windows(cell(0, auto));
+    assert!(0 < between && between < opened, "{between} of {opened}");
+    let findings = &sweep["findings"];
+    assert_eq!(findings["auto_failed_alone"], Value::Array(Vec::new()));
+    assert!(findings["crossing_bytes"].is_u64(), "{findings}");
+    let drawn = fs::read_to_string(&picture).expect("drawn");
+    for part in ["<svg", "nohigh", "frame table", "<polyline"] {
+        assert!(drawn.contains(part), "{part} in {drawn}");
+    }
+}
+
+#[test]
+fn two_copies_need_twice_the_tables_of_one() {
+    let tables = |copies: &str| {
+        let plan = planned(
+            &format!("plan-{copies}"),
+            &["--copies", copies, "--parts", "4"],
+        );
+        let bytes = &plan["measured"]["demand"]["tables_bytes"];
+        bytes.as_u64().expect("a number")
+    };
+    let (one, two) = (tables("1"), tables("2"));
+    assert!(two > one && two <= 2 * one, "{one} and {two}");
+}
+
+#[test]
+fn sizes_that_no_such_machine_has_are_refused() {
+    let scratch = Scratch::new("plan-bad");
+    let json = scratch.path("plan.json");
+    for (arguments, wanted) in [
+        (&["--ram", "8G..4G"][..], "larger than the second"),
+        (&["--ram", "4G..128G"], "64 GiB"),
+        (&["--ram", "lots"], "`lots` is not a size"),
+        (&["--lowmem", "4G"], "no high memory"),
+        (&["--lowmem", "64K"], "2 MiB"),
+        (&["--slop", "0.5"], "1 or more"),
+        (&["--machine", "vax"], "xeon-e5-2690"),
+        (&["--copies", "2"], "TRACE"),
+        (&["/no/such/trace", "--parts", "0"], "0.01"),
+        (&["/no/such/trace", "--design", "format=sv39"], "format="),
+        (&["/no/such/trace", "--design", "rmap=none"], "family"),
+        (&["/no/such/trace"], "/no/such/trace"),
+    ] {
+        let mut all = vec!["plan", "userpte", "-q", "--json", &json];
+        all.extend(arguments);
+        let refused = vellum(&all);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        let message = text(&refused.stderr);
+        assert!(message.contains(wanted), "{arguments:?}: {message}");
+        assert!(refused.stdout.is_empty(), "{arguments:?}");
+        assert!(scratch.files().is_empty(), "{arguments:?}");
+    }
+}

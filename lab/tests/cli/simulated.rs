@@ -1,0 +1,267 @@
+//! Traces on simulated machines: what is printed, what is the same on every host, and
+//! what is refused.
+
+use std::process::Output;
+
+use crate::command::{Scratch, printed, text, vellum};
+use serde_json::Value;
+use vellum_testing::by_hand::{self, PAGE, fork, map, write};
+use vellum_trace::{EventKind, TaskId};
+
+/// What each child computes in all, in microseconds.
+const COMPUTES_US: u64 = 2000;
+
+/// A parent that begins four children at a time. Each computes, writes 16 pages of its
+/// own and ends, which the parent waits for.
+fn write_four_children(path: &str, timed: bool) {
+    let own = 0x2000_0000;
+    let mut events = vec![(0, map(own, 16), 0)];
+    events.extend((1..=4).map(|child| (0, fork(child), 10)));
+    for child in 1..=4 {
+        events.push((child, write(own, false), COMPUTES_US));
+        events.extend((1..16).map(|page| (child, write(own + page * PAGE, false), 0)));
+        events.push((child, EventKind::Exit, 0));
+    }
+    events.extend((1..=4).map(|child| {
+        let child = TaskId(child);
+        (0, EventKind::Wait { child }, 0)
+    }));
+    events.push((0, EventKind::Exit, 0));
+    match timed {
+        true => by_hand::write_timed_trace(path, 4, &events),
+        false => {
+            let plain = events.iter().map(|&(task, kind, _)| (task, kind));
+            by_hand::write_trace(path, 4, &plain.collect::<Vec<_>>());
+        }
+    }
+}
+
+fn simulated(command: &str, trace: &str, more: &[&str]) -> Output {
+    let machine = ["--machine", "epyc-milan-1s"];
+    let common = [command, trace, "--on", "sim", "--quiet"];
+    vellum(&[&common[..], &machine, more].concat())
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", printed(output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The median of a figure.
+fn median(found: &Value, name: &str) -> f64 {
+    let figures = found["sides"][0]["figures"].as_array().expect("a list");
+    let figure = figures.iter().find(|figure| figure["name"] == name);
+    let median = figure.and_then(|figure| figure["median"].as_f64());
+    median.unwrap_or_else(|| panic!("no {name} in {found:#}"))
+}
+
+#[test]
+fn a_replay_tells_the_times_of_the_whole_machine() {
+    let scratch = Scratch::new("simulated-replay");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let run = simulated(
+        "replay",
+        trace,
+        &["--cpus", "4", "--seeds", "2", "--profile"],
+    );
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "on 4 CPUs of epyc-milan-1s",
+        "1 copy, 5 tasks",
+        "elapsed s",
+        "user s",
+        "system s",
+        "CPU %",
+        "context switches",
+        "moving %",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    assert!(!table.contains("No user time"), "{table}");
+    assert!(!table.contains("otherwise than recorded"), "{table}");
+}
+
+#[test]
+fn tasks_compute_at_the_same_time_on_several_cpus() {
+    let scratch = Scratch::new("simulated-cpus");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let on = |cpus: &str| {
+        let more = ["--cpus", cpus, "--seeds", "1", "--json", "-"];
+        json(&simulated("replay", trace, &more))
+    };
+    let (one, four) = (on("1"), on("4"));
+    let computed = (4 * COMPUTES_US + 40) as f64 / 1e6;
+    for found in [&one, &four] {
+        let user = median(found, "user_s");
+        assert!((user / computed - 1.0).abs() < 0.01, "{user} {computed}");
+        assert!(median(found, "system_s") > 0.0);
+    }
+    assert!(median(&one, "elapsed_s") > computed);
+    assert!(median(&four, "elapsed_s") < computed / 2.0);
+    assert!(median(&one, "percent_cpu") > 90.0);
+    assert!(median(&four, "percent_cpu") > 200.0);
+}
+
+#[test]
+fn copies_run_at_once_and_threads_of_the_host_change_nothing() {
+    let scratch = Scratch::new("simulated-jobs");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, false);
+    let found = |jobs: &str| {
+        let more = [
+            "--cpus", "3", "--copies", "2", "--seeds", "3", "--jobs", jobs,
+        ];
+        let run = simulated("replay", trace, &[&more[..], &["--json", "-"]].concat());
+        json(&run)
+    };
+    let one = found("1");
+    assert_eq!(one, found("3"));
+    assert_eq!((&one["tasks"], &one["copies"]), (&10.into(), &2.into()));
+    assert_eq!(one["cpu_times"], false);
+    assert_eq!(median(&one, "user_s"), 0.0);
+}
+
+#[test]
+fn a_comparison_has_an_interval_and_a_control_of_exactly_1() {
+    let scratch = Scratch::new("simulated-compare");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, false);
+    let file = &scratch.path("found.json");
+    let designs = ["--a", "rmap=chains", "--b", "rmap=family"];
+    let more = [
+        &designs[..],
+        &["--cpus", "4", "--seeds", "5", "--json", file],
+    ]
+    .concat();
+    let run = simulated("compare", trace, &more);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "A rmap=chains\nB rmap=family\n",
+        "Control: A with its first seed once more, ratio 1.000 exactly",
+        "No user time",
+        "95 % interval",
+        "elapsed s",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    let written = std::fs::read(file).expect("it was written");
+    let found: Value = serde_json::from_slice(&written).expect("JSON");
+    let comparison = &found["comparison"];
+    let control = &found["control"];
+    assert_eq!(
+        (&control["ratio"], &control["repeats"]),
+        (&1.0.into(), &true.into())
+    );
+    let ratio = &comparison["ratios"][0];
+    assert_eq!(ratio["name"], "elapsed_s");
+    assert!(ratio["low"].as_f64() <= ratio["ratio"].as_f64());
+    assert!(ratio["ratio"].as_f64() <= ratio["high"].as_f64());
+}
+
+#[test]
+fn a_trace_is_scaled_over_numbers_of_cpus() {
+    let scratch = Scratch::new("simulated-scale");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let scaled = |more: &[&str]| {
+        let common = [
+            "scale",
+            trace,
+            "--machine",
+            "epyc-milan-1s",
+            "--cpus",
+            "4,1",
+        ];
+        let designs = ["--designs", "rmap=family", "--designs", "rmap=chains"];
+        vellum(&[&common[..], &designs, &["--seeds", "2", "-q"], more].concat())
+    };
+    let run = scaled(&["--profile"]);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "speed-up",
+        "1.000 exactly",
+        "A rmap=family",
+        "B rmap=chains",
+        "/ A",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    let found = json(&scaled(&["--json", "-"]));
+    let points = found["points"].as_array().expect("a list");
+    let cpus: Vec<&Value> = points.iter().map(|point| &point["cpus"]).collect();
+    assert_eq!(cpus, [1, 4]);
+    assert!(median(&points[1], "elapsed_s") < median(&points[0], "elapsed_s") / 2.0);
+    let refused = scaled(&["--window", "100"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
+    let no_trace = vellum(&["scale", "faults", "--copies", "2"]);
+    assert_eq!(no_trace.status.code(), Some(2), "{}", printed(&no_trace));
+}
+
+#[test]
+fn too_little_memory_is_an_error_that_names_the_option() {
+    let scratch = Scratch::new("simulated-memory");
+    let trace = &scratch.path("t.vellum");
+    let start = 0x2000_0000;
+    let mut events = vec![(0, map(start, 600))];
+    events.extend((0..600).map(|page| (0, write(start + page * PAGE, false))));
+    by_hand::write_trace(trace, 0, &events);
+    let run = simulated("replay", trace, &["--seeds", "1", "--ram", "1M"]);
+    assert_eq!(run.status.code(), Some(1), "{}", printed(&run));
+    assert!(text(&run.stderr).contains("--ram 2M"), "{}", printed(&run));
+    assert!(run.stdout.is_empty());
+}
+
+#[test]
+fn what_a_simulated_machine_does_not_have_is_refused() {
+    let scratch = Scratch::new("simulated-refused");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, false);
+    let refused = |arguments: &[&str], wanted: &str| {
+        let output = vellum(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = text(&output.stderr);
+        assert!(message.contains(wanted), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    };
+    let replay = ["replay", trace, "--quiet"];
+    let compare = ["compare", trace, "--quiet"];
+    let sim = ["--on", "sim"];
+    for (first, more, wanted) in [
+        (replay, &["--verify"][..], "--verify"),
+        (replay, &["--idle", "5", "--audit"], "--audit, --idle"),
+        (replay, &["--cpus", "97"], "96 CPUs"),
+        (replay, &["--design", "format=sv39"], "x86-64"),
+        (replay, &["--design", "rmap=telepathy"], "chains"),
+        (replay, &["--machine", "vax"], "epyc-milan-2s"),
+        (compare, &["--slice", "50"], "--slice"),
+        (compare, &["--seeds", "4"], "5 seeds"),
+        (compare, &["--a", "linux"], "`linux`"),
+    ] {
+        let machine: &[&str] = match more.contains(&"--machine") {
+            true => &[],
+            false => &["--machine", "epyc-milan-1s"],
+        };
+        refused(&[&first[..], &sim, machine, more].concat(), wanted);
+    }
+    for (first, more) in [
+        (replay, ["--machine", "numa-q-16"]),
+        (replay, ["--seeds", "5"]),
+        (compare, ["--jobs", "2"]),
+    ] {
+        refused(&[&first[..], &more].concat(), "only with --on sim");
+    }
+    refused(
+        &[&replay[..], &["--profile"]].concat(),
+        "only with --on sim",
+    );
+    refused(&[&compare[..], &["--on", "linux"]].concat(), "--a linux");
+    refused(
+        &["replay", "missing.vellum", "--on", "sim"],
+        "missing.vellum",
+    );
+}

@@ -1,0 +1,229 @@
+//! Making the tables that a page lacks.
+
+use super::format::Format;
+use super::locked::{LockedTable, Users};
+use super::pages::Wanted;
+use super::reach::uses_windows;
+use super::walk::Tables;
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{OutOfMemory, Site};
+use crate::platform::{Platform, Zone};
+use crate::sync::atomic::Ordering;
+
+impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
+    /// Locks the table for a leaf at `page`, making the tables that are
+    /// missing. A larger leaf that covers the page already stands in the table
+    /// returned, whose level tells. Adds to `made` how many tables were made and
+    /// linked.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]. Tables may have been linked that others have unlinked
+    /// since: they were freed by those, who counted that, so `made` counts them
+    /// here as well.
+    #[inline]
+    pub fn lock_or_make(
+        &self,
+        page: Vpn,
+        made: &mut u32,
+    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
+        self.lock_or_make_at(page, 1, made)
+    }
+
+    /// [`Tables::lock_or_make`] for a leaf at `leaf_level`.
+    ///
+    /// # Errors
+    /// As [`Tables::lock_or_make`].
+    pub fn lock_or_make_at(
+        &self,
+        page: Vpn,
+        leaf_level: u32,
+        made: &mut u32,
+    ) -> Result<LockedTable<'a, F>, OutOfMemory> {
+        loop {
+            let (table, level, entry) = self.way_to(page, leaf_level);
+            if level == leaf_level || F::is_mapped(entry) {
+                if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
+                    let entry = locked.load(F::index(page, level));
+                    if level == leaf_level || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
+                        return Ok(locked);
+                    }
+                }
+                continue;
+            }
+            *made += self.link(page, table, level, leaf_level, 0)?;
+        }
+    }
+
+    /// Maps `page` by `leaf` in a new level-1 table below `table`, which
+    /// [`Tables::find`] named under the same pin with its `level` above 1.
+    /// The entry is in the table before the table is linked, with one store: a
+    /// new table is neither locked nor read, so that it need not be in the
+    /// cache. Returns how many tables were made; 0 if the page got a table
+    /// meanwhile, and then nothing was mapped.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was linked.
+    #[inline]
+    pub fn link_leaf(
+        &self,
+        page: Vpn,
+        (table, level): (Pfn, u32),
+        leaf: u64,
+    ) -> Result<u32, OutOfMemory> {
+        debug_assert!(level > 1, "a page with a table needs no new one");
+        self.link(page, table, level, 1, leaf)
+    }
+
+    /// Makes the tables for `page` below `top`, down to `lowest`, and links
+    /// them with one store. The entry of the lowest is `leaf`, or empty if
+    /// that is 0.
+    #[inline(always)]
+    fn link(
+        &self,
+        page: Vpn,
+        top: Pfn,
+        top_level: u32,
+        lowest: u32,
+        leaf: u64,
+    ) -> Result<u32, OutOfMemory> {
+        let mut entry = F::table_entry(self.make(page, lowest, leaf)?, lowest + 1);
+        if lowest + 1 < top_level {
+            entry = self.make_above(page, lowest, top_level, entry)?;
+        }
+        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top) {
+            let index = F::index(page, top_level);
+            if locked.load(index) == 0 {
+                locked.fill(index, entry);
+                locked.count_made(1);
+                return Ok(top_level - lowest);
+            }
+        }
+        self.unmake(page, lowest, top_level, entry);
+        Ok(0)
+    }
+
+    /// Makes the tables between the one at `lowest`, which `entry` names, and
+    /// `top_level`; returns the entry for the highest. Gives all back if it fails.
+    #[inline(never)]
+    fn make_above(
+        &self,
+        page: Vpn,
+        lowest: u32,
+        top_level: u32,
+        mut entry: u64,
+    ) -> Result<u64, OutOfMemory> {
+        for level in lowest + 1..top_level {
+            let made = self.make(page, level, entry);
+            let table = made.inspect_err(|_| self.unmake(page, lowest, level, entry))?;
+            entry = F::table_entry(table, level + 1);
+        }
+        Ok(entry)
+    }
+
+    /// Makes a table at `level` whose only entry, that of `page`, is `entry`;
+    /// an empty one if that is 0.
+    #[inline]
+    fn make(&self, page: Vpn, level: u32, entry: u64) -> Result<Pfn, OutOfMemory> {
+        let index = F::index(page, level);
+        let table = self.take(level, index)?;
+        let live = u32::from(entry != 0);
+        let base = F::table_base(page, level);
+        self.memory
+            .frame(table)
+            .init_table(self.owner, level, base, live);
+        if entry != 0 {
+            self.with_words((table, level), |words| {
+                words[index].store(entry, Ordering::Relaxed);
+            });
+        }
+        Ok(table)
+    }
+
+    /// A frame for a table at `level`, of which `entry` will be filled first.
+    #[inline]
+    fn take(&self, level: u32, entry: usize) -> Result<Pfn, OutOfMemory> {
+        let mut wanted = Wanted {
+            site: Site::TablePage,
+            level,
+            zone: Zone::Low,
+            entry,
+        };
+        if !uses_windows::<F>() || level > 1 {
+            return self.source.take(self.memory, self.pin, wanted);
+        }
+        wanted.zone = self.memory.table_zone(self.pin);
+        let table = self.source.take(self.memory, self.pin, wanted);
+        // Asked last, since asking forgets it: a failure that was planned is none of this.
+        let falls_back = table.is_err() && wanted.zone == Zone::Low;
+        if falls_back && self.memory.tables_make_room() && self.memory.take_low_missed() {
+            wanted.zone = Zone::High;
+            return self.source.take(self.memory, self.pin, wanted);
+        }
+        table
+    }
+
+    /// Empties and gives back the tables for `page` that were made below
+    /// `top_level` and not linked; `entry` names the highest.
+    #[cold]
+    fn unmake(&self, page: Vpn, lowest: u32, top_level: u32, mut entry: u64) {
+        for level in (lowest..top_level).rev() {
+            let table = F::frame(entry, level + 1);
+            let index = F::index(page, level);
+            entry = self.with_words((table, level), |words| {
+                words[index].swap(0, Ordering::Relaxed)
+            });
+            // SAFETY: the table was made for this call and never linked, and its
+            // only entry was cleared.
+            unsafe { (self.source).give_back(self.memory, self.pin, table, level) };
+        }
+    }
+
+    /// Splits the leaf that covers `page` into leaves one level below, with
+    /// the same rights and marks. Returns whether there was such a leaf.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; the leaf is as it was.
+    pub fn split(&self, page: Vpn) -> Result<bool, OutOfMemory> {
+        // Low memory serves every level, and that of the leaf is known under its lock only.
+        let wanted = Wanted {
+            site: Site::TablePage,
+            level: 1,
+            zone: Zone::Low,
+            entry: 0,
+        };
+        let table = self.source.take(self.memory, self.pin, wanted)?;
+        let done = self
+            .lock(page)
+            .filter(|locked| locked.level() > 1)
+            .is_some_and(|locked| {
+                let level = locked.level();
+                let index = F::index(page, level);
+                let below = level - 1;
+                self.memory.frame(table).init_table(
+                    self.owner,
+                    below,
+                    F::table_base(page, below),
+                    F::ENTRIES as u32,
+                );
+                // Hardware may mark the large leaf until it is replaced, so its
+                // replacement claims the marks of the entry it swaps out.
+                locked.update(index, Users::Hardware, |entry| {
+                    let frame = F::frame(entry, level);
+                    self.with_words((table, below), |words| {
+                        for (slot, word) in words.iter().enumerate() {
+                            let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
+                            let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
+                            word.store(leaf, Ordering::Relaxed);
+                        }
+                    });
+                    F::table_entry(table, level)
+                });
+                true
+            });
+        if !done {
+            // SAFETY: the table was made for this call and never linked.
+            unsafe { self.source.give_back(self.memory, self.pin, table, 1) };
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,143 @@
+//! How the entries of a page table are reached.
+//!
+//! Tables above the lowest level always lie in low memory, which has addresses. Where the
+//! lowest may lie is a type of the format ([`Format::Reach`]), so that a format whose
+//! tables are always direct has no trace of windows in its code.
+
+use core::ptr::NonNull;
+
+use super::format::Format;
+use crate::addr::Pfn;
+use crate::frame::{PhysicalMemory, Window};
+use crate::platform::Platform;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Pin, bytes};
+
+/// Where the tables of the lowest level may lie: [`Direct`] or [`Windowed`].
+pub trait Reach: sealed::Reach {}
+
+/// All tables lie in low memory.
+pub struct Direct;
+
+/// The lowest tables may lie in high memory, and are then reached through windows that
+/// are open while the table is locked or read. Those in low memory need none.
+pub struct Windowed;
+
+impl Reach for Direct {}
+impl Reach for Windowed {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Reach: 'static {
+        /// Whether there are tables in high memory at all.
+        const WINDOWS: bool;
+        /// What keeps a table reachable.
+        type Window<'a>;
+
+        /// The address of a table of the lowest level, for as long as the window lives.
+        fn open<'a, P: Platform>(
+            memory: &'a PhysicalMemory<P>,
+            pin: &'a Pin<'_>,
+            table: Pfn,
+        ) -> (NonNull<u8>, Self::Window<'a>);
+    }
+
+    impl Reach for Direct {
+        const WINDOWS: bool = false;
+        type Window<'a> = ();
+
+        #[inline]
+        fn open<'a, P: Platform>(
+            memory: &'a PhysicalMemory<P>,
+            _: &'a Pin<'_>,
+            table: Pfn,
+        ) -> (NonNull<u8>, ()) {
+            (memory.direct(table), ())
+        }
+    }
+
+    impl Reach for Windowed {
+        const WINDOWS: bool = true;
+        type Window<'a> = Option<Window<'a>>;
+
+        #[inline]
+        fn open<'a, P: Platform>(
+            memory: &'a PhysicalMemory<P>,
+            pin: &'a Pin<'_>,
+            table: Pfn,
+        ) -> (NonNull<u8>, Option<Window<'a>>) {
+            memory.reach_table(pin, table)
+        }
+    }
+}
+
+/// Whether tables of the lowest level may need windows.
+#[inline]
+pub(crate) const fn uses_windows<F: Format>() -> bool {
+    <F::Reach as sealed::Reach>::WINDOWS
+}
+
+/// What keeps a table of the lowest level of `F` reachable.
+pub(super) type WindowOf<'a, F> = <<F as Format>::Reach as sealed::Reach>::Window<'a>;
+
+/// The entries of a table that has an address, for readers that hold no lock: one above
+/// the lowest level, or any if the format's tables are direct. The caller is pinned since
+/// before it found the table, so the frame is not used anew.
+#[inline]
+pub(crate) fn table_words<F: Format, P: Platform>(
+    memory: &PhysicalMemory<P>,
+    table: Pfn,
+) -> &[AtomicU64] {
+    // SAFETY: as in `words_at`, for as long as the platform lives.
+    unsafe { words_at::<F>(memory.direct(table)) }
+}
+
+/// Calls `f` with the entries of a table at `level`, found as for [`table_words`].
+#[inline]
+pub(crate) fn with_table_words<F: Format, P: Platform, T>(
+    memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
+    (table, level): (Pfn, u32),
+    f: impl FnOnce(&[AtomicU64]) -> T,
+) -> T {
+    if !uses_windows::<F>() || level > 1 {
+        return f(table_words::<F, P>(memory, table));
+    }
+    let (address, window) = <F::Reach as sealed::Reach>::open(memory, pin, table);
+    // SAFETY: as in `words_at`, until the window is dropped.
+    let result = f(unsafe { words_at::<F>(address) });
+    drop(window);
+    result
+}
+
+/// The entries of a table that is locked, and what keeps them reachable. Whether the
+/// table is of the lowest level need not be known: others have addresses too.
+///
+/// # Safety
+/// The entries are used only while the window lives.
+#[inline]
+pub(super) unsafe fn locked_words<'a, F: Format, P: Platform>(
+    memory: &'a PhysicalMemory<P>,
+    pin: &'a Pin<'_>,
+    table: Pfn,
+) -> (&'a [AtomicU64], WindowOf<'a, F>) {
+    let (address, window) = <F::Reach as sealed::Reach>::open(memory, pin, table);
+    // SAFETY: as there; the caller's promise.
+    (unsafe { words_at::<F>(address) }, window)
+}
+
+/// The entries of the table at `address`.
+///
+/// # Safety
+/// The address is that of a frame of kind `Table`, directly or in a window, and stays so
+/// while the entries are used.
+#[inline]
+unsafe fn words_at<'a, F: Format>(address: NonNull<u8>) -> &'a [AtomicU64] {
+    const { assert!(F::ENTRIES * size_of::<AtomicU64>() == 1 << F::FRAME_SHIFT) };
+    // SAFETY: frames of kind `Table` are accessed through atomic words only,
+    // from `TablePages::take` to the end of their epoch (invariant 4); the
+    // address is that of a whole frame, aligned to its size (condition 2 of
+    // `Platform`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
+    unsafe { bytes::FrameBytes::new(address, F::ENTRIES * size_of::<u64>()) }.words()
+}

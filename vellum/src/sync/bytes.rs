@@ -28,7 +28,9 @@
 //! so do 16-byte stores by halves at least. They are chosen over `rep movsb` and
 //! `rep stosb`, which are as fast but are made of single bytes, and which are slow
 //! on processors without ERMS. They need no registers but the general ones, which
-//! kernels use without asking.
+//! kernels use without asking. Where `rep movsq` is slow, or lines are asked for one
+//! by one, loops stand in its place, which use 16-byte registers only if the target
+//! allows them everywhere.
 //!
 //! Other architectures, and Miri, run the loop over relaxed words
 //! (`bytes/portable.rs`), which is also what short copies take.

@@ -1,5 +1,6 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use std::format;
 use std::vec::Vec;
 
 use super::{FrameBytes, WORD, Word, machine, portable};
@@ -209,20 +210,22 @@ fn both_ways_to_copy_stay_within_their_words() {
     let mut rng = Rng::new(72);
     for (name, way) in ways {
         for count in [0, 1, 63, 64, 65, 100, 512] {
-            for shift in 0..WORD {
-                // Neither array begins at a word, but for one shift.
-                let data = random_bytes(&mut rng, (count + 1) * WORD);
-                let data = &data[shift..shift + count * WORD];
-                let mut back = random_bytes(&mut rng, (count + 1) * WORD);
+            // Places that lie alike in 32 bytes and such that do not, from words that are
+            // aligned to 16 bytes and from words that are not.
+            for (shift, first) in (0..40).flat_map(|shift| [(shift, 1), (shift, 2)]) {
+                let data = random_bytes(&mut rng, count * WORD + shift);
+                let data = &data[shift..];
+                let mut back = random_bytes(&mut rng, (count + 1) * WORD + shift);
                 let mut wanted_back = back.clone();
                 wanted_back[shift..shift + count * WORD].copy_from_slice(data);
-                let memory = Memory::new(count + 2);
+                let memory = Memory::new(count + first + 1);
                 let mut wanted = memory.contents();
-                wanted[WORD..(count + 1) * WORD].copy_from_slice(data);
-                let words = &memory.words()[1..count + 1];
+                wanted[first * WORD..(count + first) * WORD].copy_from_slice(data);
+                let words = &memory.words()[first..count + first];
                 way(data, words, &mut back[shift..shift + count * WORD]);
-                assert_eq!(memory.contents(), wanted, "{name}: {count} words, {shift}");
-                assert_eq!(back, wanted_back, "{name}: {count} words, {shift}");
+                let what = format!("{name}: {count} words from {first} on, {shift}");
+                assert_eq!(memory.contents(), wanted, "{what}");
+                assert_eq!(back, wanted_back, "{what}");
             }
         }
     }
@@ -273,10 +276,12 @@ fn a_copy_of_a_page_that_is_stored_to_has_each_word_before_or_after() {
                 page.bytes().write(8, &[turn; 64 * WORD]);
             }
         });
-        let mut read = std::vec![0; words * WORD];
-        for _ in 0..TURNS {
+        let mut read = std::vec![0; words * WORD + 32];
+        for turn in 0..TURNS {
             copy.bytes().copy_from(page.bytes());
-            page.bytes().read(0, &mut read);
+            // Half of the places lie otherwise in 32 bytes than the page does.
+            let read = &mut read[usize::from(turn % 4) * WORD..][..words * WORD];
+            page.bytes().read(0, read);
             for word in copy.contents().chunks(WORD).chain(read.chunks(WORD)) {
                 assert!(
                     word.iter().all(|byte| *byte == word[0]),

@@ -96,13 +96,25 @@ pub(super) fn zero_around_caches(words: &[Word]) {
     portable::fill(rest, 0);
 }
 
-/// Copies `words` words.
+/// Copies words, `words` at most; returns how many.
+///
+/// A string instruction moves 32 bytes at a time if both places lie alike in such, and
+/// otherwise half as many bytes a second (14 GB/s instead of 26 on AMD's Zen 4). Buffers
+/// that an allocator has mapped begin 16 bytes into a page, so that is the usual case
+/// between them and a frame. It is done line by line.
 ///
 /// # Safety
 /// That many words can be read at `from` and written at `to`; the side that others
-/// may touch is aligned to 8.
+/// may touch is aligned to 8, and to 16 if `shared_aligned`.
 #[inline]
-unsafe fn move_words(from: *const u8, to: *mut u8, words: usize) {
+unsafe fn move_words(from: *const u8, to: *mut u8, words: usize, shared_aligned: bool) -> usize {
+    let alike = (from.addr() ^ to.addr()).is_multiple_of(32);
+    let lines = words * WORD / LINE;
+    if !alike && shared_aligned && lines > 0 {
+        // SAFETY: the caller's promise; there is a line.
+        unsafe { move_lines(from, to, lines) };
+        return lines * LINE / WORD;
+    }
     // SAFETY: the caller's promise; the loads and stores of the side that others may
     // touch are relaxed ones of whole words.
     unsafe {
@@ -114,6 +126,88 @@ unsafe fn move_words(from: *const u8, to: *mut u8, words: usize) {
             options(nostack, preserves_flags),
         );
     }
+    words
+}
+
+/// Copies `lines` lines of 64 bytes.
+///
+/// # Safety
+/// There is at least one. They can be read at `from` and written at `to`; the side that
+/// others may touch is aligned to 16.
+#[inline(never)]
+unsafe fn move_lines(from: *const u8, to: *mut u8, lines: usize) {
+    let (from_end, to_end) = (
+        from.wrapping_add(lines * LINE),
+        to.wrapping_add(lines * LINE),
+    );
+    let before_end = (lines * LINE).wrapping_neg();
+    #[cfg(target_feature = "sse2")]
+    // SAFETY: the caller's promise. Accesses of the aligned side are of 16 bytes, which
+    // processors make whole or as two words: relaxed loads or stores of its words.
+    unsafe {
+        asm!(
+            "2:",
+            "movups {a}, [{from} + {at}]",
+            "movups {b}, [{from} + {at} + 16]",
+            "movups {c}, [{from} + {at} + 32]",
+            "movups {d}, [{from} + {at} + 48]",
+            "movups [{to} + {at}], {a}",
+            "movups [{to} + {at} + 16], {b}",
+            "movups [{to} + {at} + 32], {c}",
+            "movups [{to} + {at} + 48], {d}",
+            "add {at}, 64",
+            "jne 2b",
+            from = in(reg) from_end,
+            to = in(reg) to_end,
+            at = inout(reg) before_end => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack),
+        );
+    }
+    #[cfg(not(target_feature = "sse2"))]
+    // SAFETY: the caller's promise; relaxed loads or stores of the words of the aligned
+    // side.
+    unsafe {
+        asm!(
+            "2:",
+            "mov {a}, [{from} + {at}]",
+            "mov {b}, [{from} + {at} + 8]",
+            "mov {c}, [{from} + {at} + 16]",
+            "mov {d}, [{from} + {at} + 24]",
+            "mov [{to} + {at}], {a}",
+            "mov [{to} + {at} + 8], {b}",
+            "mov [{to} + {at} + 16], {c}",
+            "mov [{to} + {at} + 24], {d}",
+            "mov {a}, [{from} + {at} + 32]",
+            "mov {b}, [{from} + {at} + 40]",
+            "mov {c}, [{from} + {at} + 48]",
+            "mov {d}, [{from} + {at} + 56]",
+            "mov [{to} + {at} + 32], {a}",
+            "mov [{to} + {at} + 40], {b}",
+            "mov [{to} + {at} + 48], {c}",
+            "mov [{to} + {at} + 56], {d}",
+            "add {at}, 64",
+            "jne 2b",
+            from = in(reg) from_end,
+            to = in(reg) to_end,
+            at = inout(reg) before_end => _,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack),
+        );
+    }
+}
+
+/// Whether an address is as [`move_lines`] wants that of the side which others may
+/// touch.
+#[inline]
+fn is_aligned(words: &[Word]) -> bool {
+    words.as_ptr().addr().is_multiple_of(16)
 }
 
 /// Copies as many words as the shorter of the two has.
@@ -123,9 +217,12 @@ pub(super) fn copy(from: &[Word], to: &[Word]) {
     if words < SHORT {
         return portable::copy(from, to);
     }
+    let aligned = is_aligned(from) && is_aligned(to);
+    let place = to.as_ptr().cast_mut().cast();
     // SAFETY: both slices have that many words, which may be written through shared
     // references, being atomic.
-    unsafe { move_words(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), words) }
+    let done = unsafe { move_words(from.as_ptr().cast(), place, words, aligned) };
+    portable::copy(&from[done..words], &to[done..words]);
 }
 
 /// Copies as many words as the shorter of the two has.
@@ -135,8 +232,10 @@ pub(super) fn copy_in(from: &[u8], to: &[Word]) {
     if words < SHORT {
         return portable::copy_in(from, to);
     }
+    let place = to.as_ptr().cast_mut().cast();
     // SAFETY: as in `copy`; `from` is read as ordinary memory that nobody writes.
-    unsafe { move_words(from.as_ptr(), to.as_ptr().cast_mut().cast(), words) }
+    let done = unsafe { move_words(from.as_ptr(), place, words, is_aligned(to)) };
+    portable::copy_in(&from[done * WORD..], &to[done..words]);
 }
 
 /// Copies as many words as the shorter of the two has.
@@ -146,6 +245,8 @@ pub(super) fn copy_out(from: &[Word], to: &mut [u8]) {
     if words < SHORT {
         return portable::copy_out(from, to);
     }
+    let place = to.as_mut_ptr();
     // SAFETY: as in `copy`; `to` is ordinary memory and the caller's alone.
-    unsafe { move_words(from.as_ptr().cast(), to.as_mut_ptr(), words) }
+    let done = unsafe { move_words(from.as_ptr().cast(), place, words, is_aligned(from)) };
+    portable::copy_out(&from[done..words], &mut to[done * WORD..]);
 }

@@ -99,12 +99,12 @@ impl Drawing {
             r##"<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11">
 <style>g:hover > rect {{ stroke: #000; }} text {{ pointer-events: none; }}</style>
-<rect width="100%" height="100%" fill="#ffffff"/>
-<text x="{MARGIN}" y="20" font-size="15">{title}</text>
-<text x="{MARGIN}" y="37">old: {old} ({} ticks)   new: {new} ({} ticks)   width: ticks of both together</text>
-<rect x="{MARGIN}" y="44" width="11" height="11" fill="{}"/><text x="26" y="54">more in new (worse)</text>
-<rect x="176" y="44" width="11" height="11" fill="{}"/><text x="192" y="54">more in old</text>
-<rect x="286" y="44" width="11" height="11" fill="{}"/><text x="302" y="54">no more than twice the statistical error</text>
+<rect class="paper" width="100%" height="100%" fill="#ffffff"/>
+<text class="heading" x="{MARGIN}" y="20" font-size="15">{title}</text>
+<text class="heading" x="{MARGIN}" y="37">old: {old} ({} ticks)   new: {new} ({} ticks)   width: ticks of both together</text>
+<rect x="{MARGIN}" y="44" width="11" height="11" fill="{}"/><text class="heading" x="26" y="54">more in new (worse)</text>
+<rect x="176" y="44" width="11" height="11" fill="{}"/><text class="heading" x="192" y="54">more in old</text>
+<rect x="286" y="44" width="11" height="11" fill="{}"/><text class="heading" x="302" y="54">no more than twice the statistical error</text>
 "##,
             grouped(old_ticks),
             grouped(new_ticks),

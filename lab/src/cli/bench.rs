@@ -8,14 +8,13 @@ use clap::{Args, ValueEnum};
 
 use super::kolivas::{self, KolivasArgs};
 use super::profiling::{ProfileArgs, ProfileReport};
-use super::results::Results;
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail, size};
 
 use crate::bench::findings::Report;
 use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
-use crate::report::json;
 use crate::report::published;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
@@ -114,9 +113,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     slice: u64,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Print the samples of each figure in this format instead of our tables
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -167,7 +165,8 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{option} is for --format kolivas")));
     }
     let mut request = request(name, &args)?;
-    let results = Results::open(args.json.as_deref())?;
+    let mut results = Results::open(&args.output)?;
+    results.read_from(&request.traces)?;
     if let Some(format) = format {
         results.with(format, request.designs.len() + 1, request.passes)?;
     }
@@ -224,7 +223,7 @@ fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
         tree: args.tree.as_deref(),
         target: args.target.as_deref(),
         passes: args.passes,
-        json: args.json.as_deref(),
+        output: &args.output,
         style: Style::detect(args.quiet),
     };
     kolivas::run(&args.kolivas, &build)
@@ -349,9 +348,9 @@ fn print(
     format: Option<published::Format>,
     results: Results,
 ) -> Result<(), Failure> {
-    let as_json = || {
-        let report = Report::new(request, findings);
-        json::render(&Whole { report, profile })
+    let whole = Whole {
+        report: Report::new(request, findings),
+        profile,
     };
     let tables = || {
         let profile = profile.map(|profile| format!("\n{}", profile.text()));
@@ -361,5 +360,5 @@ fn print(
         };
         tables + &profile.unwrap_or_default()
     };
-    results.print(tables, as_json)
+    results.print(tables, &whole)
 }

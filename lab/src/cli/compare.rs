@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
-use super::results::Results;
+use super::results::{OutputArgs, Results};
 use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, size};
 
@@ -18,7 +18,7 @@ use crate::designs::load;
 use crate::replay::ram::{self, Starved};
 use crate::replay::{Options, Streams, Workload};
 use crate::report::published::Format;
-use crate::report::{About, Report, json, text};
+use crate::report::{About, Report, text};
 use crate::shipped::shipped_trace;
 use crate::simulate::Purpose;
 use vellum_profile::sample::Profiler;
@@ -106,9 +106,8 @@ pub struct CompareArgs {
     /// Leave out the pass that counts atomic operations
     #[arg(long)]
     no_atomics: bool,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Print the CPU times of the passes in this format instead of our tables
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -144,7 +143,8 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         return done;
     }
     let path = args.trace()?;
-    let results = Results::open(args.json.as_deref())?;
+    let mut results = Results::open(&args.output)?;
+    results.read_from(std::slice::from_ref(&path))?;
     if let Some(format) = args.format {
         results.with(format, ARMS, usize::from(args.passes))?;
     }
@@ -236,7 +236,7 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         seed: args.seed,
         jobs,
         profile: args.profiling.wanted(),
-        json: args.json,
+        output: args.output,
         quiet: args.quiet,
     })
 }
@@ -248,13 +248,12 @@ fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
         resamples: args.resamples as usize,
         seed: args.seed,
     };
-    let json = args.json.as_deref();
     Some(match (Side::of(&args.a), Side::of(&args.b)) {
         (Side::Design, Side::Design) => return None,
         _ if args.format.is_some() => Err(Failure::usage(
             "only designs of the core have samples for --format",
         )),
-        (Side::Saved(a), Side::Saved(b)) => host::saved(&a, &b, json, &method),
+        (Side::Saved(a), Side::Saved(b)) => host::saved(&a, &b, &args.output, &method),
         (Side::Host, Side::Design) => against_core(args, method),
         _ => Err(Failure::usage(
             "the host's kernel is compared as `--a linux --b DESIGN`, and saved results with each \
@@ -273,7 +272,7 @@ fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
         trace: args.trace()?,
         passes: usize::from(args.passes),
         scratch: args.scratch.clone(),
-        json: args.json.clone(),
+        output: args.output.clone(),
         seed: args.seed,
         quiet: args.quiet,
     };
@@ -366,7 +365,7 @@ fn print(
         };
         tables + &profile.unwrap_or_default()
     };
-    results.print(tables, || json::render(&whole))
+    results.print(tables, &whole)
 }
 
 /// What is printed as JSON.

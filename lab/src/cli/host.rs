@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use vellum_engine::Engine;
 
-use super::results::Results;
+use super::results::{Named, OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::forkfault::Helper;
 use crate::clock::empty_interval_ns;
@@ -21,7 +21,6 @@ use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
 use crate::replay::{self, Options, Workload, prepare, ram};
-use crate::report::json;
 use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
@@ -57,8 +56,8 @@ pub struct Request {
     pub passes: usize,
     /// Where scratch files go.
     pub scratch: Option<PathBuf>,
-    /// Where the result is written as JSON; `-` prints it instead of the tables.
-    pub json: Option<PathBuf>,
+    /// Where the result goes.
+    pub output: OutputArgs,
     /// Seed.
     pub seed: u64,
     /// No progress.
@@ -154,7 +153,8 @@ fn notes(plan: &Plan) -> Vec<String> {
 /// # Errors
 /// The trace cannot be used, or the replay failed.
 pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
-    let results = Results::open(request.json.as_deref())?;
+    let mut results = Results::open(&request.output)?;
+    results.read_from(std::slice::from_ref(&request.trace))?;
     let pending = match save {
         Some(path) => Some(pending(path)?),
         None => None,
@@ -171,7 +171,13 @@ pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
             .doing(|| format!("writing {}", path.display()))?;
     }
     let text = replay_text(&saved, &notes(&prepared.plan));
-    results.print(|| text, || json::render(&saved))?;
+    results.print(
+        || text,
+        &Named {
+            schema: "vellum-replay-linux/1",
+            result: &saved,
+        },
+    )?;
     ended(series.interrupted, saved.times.own_ns.len(), request.passes)
 }
 
@@ -200,7 +206,8 @@ pub struct Core {
 /// # Errors
 /// As [`replay`], or the design is refused.
 pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
-    let results = Results::open(request.json.as_deref())?;
+    let mut results = Results::open(&request.output)?;
+    results.read_from(std::slice::from_ref(&request.trace))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
     let build = |arenas: &Arenas| {
@@ -266,7 +273,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
         kinds,
         (series.interrupted, request.seed),
     );
-    results.print(|| report.text(), || json::render(&report))?;
+    results.print(|| report.text(), &report)?;
     ended(series.interrupted, series.core_ns.len(), request.passes)
 }
 
@@ -292,8 +299,8 @@ fn by_class(workload: &Workload, engine: Box<dyn Engine>) -> [ClassTime; CLASSES
 ///
 /// # Errors
 /// A file is refused, or they are of different traces.
-pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result<(), Failure> {
-    let results = Results::open(json)?;
+pub fn saved(a: &Path, b: &Path, output: &OutputArgs, method: &Method) -> Result<(), Failure> {
+    let results = Results::open(output)?;
     let open = |path: &Path| Saved::open(path).map_err(LinuxError::into_failure);
     let (of_a, of_b) = (open(a)?, open(b)?);
     if !of_a.trace.is_same(&of_b.trace) {
@@ -318,7 +325,7 @@ pub fn saved(a: &Path, b: &Path, json: Option<&Path>, method: &Method) -> Result
     let apart = Apart::new([&a_host, &a_control], [&b_host, &b_control], method)
         .map_err(LinuxError::into_failure)?;
     let report = SavedComparison::new(of_a, of_b, apart);
-    results.print(|| report.text(), || json::render(&report))
+    results.print(|| report.text(), &report)
 }
 
 fn pending(path: &Path) -> Result<PartialFile, Failure> {

@@ -6,10 +6,9 @@ use clap::Args;
 use clap::builder::ValueHint;
 use serde::Serialize;
 
-use super::results::Results;
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::{self, HostError};
-use crate::report::json;
 use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
 use vellum_output::PartialFile;
 use vellum_tables::kolivas::{self, Group, Run};
@@ -108,8 +107,8 @@ pub struct Build<'a> {
     pub target: Option<&'a str>,
     /// Runs of each load.
     pub passes: Option<u16>,
-    /// Where JSON goes.
-    pub json: Option<&'a Path>,
+    /// Where the result goes.
+    pub output: &'a OutputArgs,
     /// How to show progress.
     pub style: Style,
 }
@@ -134,7 +133,7 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
         )));
     }
     let plan = args.plan()?;
-    let results = Results::open(build.json)?;
+    let results = Results::open(build.output)?;
     let rows = args.runs_out.as_deref().map(Rows::open).transpose()?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     for note in &plan.notes {
@@ -158,7 +157,7 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
     if let Some(rows) = rows {
         rows.write(&shown)?;
     }
-    results.print(|| report.block.clone(), || json::render(&report))?;
+    results.print(|| report.block.clone(), &report)?;
     match measured.stopped {
         None => Ok(()),
         Some(HostError::Interrupted) => Err(Failure::interrupted(

@@ -34,6 +34,7 @@ pub mod plan;
 pub mod profiling;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod reproduce;
 pub mod results;
 pub mod scale;
@@ -95,6 +96,7 @@ commands! {
     Compare => compare::CompareArgs,
     Bench => bench::BenchArgs,
     Reproduce => reproduce::ReproduceArgs,
+    Report => report::ReportArgs,
     Scale => scale::ScaleArgs,
     Plan => plan::PlanArgs,
     Diffprofile => diffprofile::DiffprofileArgs,

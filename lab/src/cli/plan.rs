@@ -8,14 +8,13 @@ use clap::{Args, Subcommand};
 use vellum_description::Description;
 use vellum_output::PartialFile;
 
-use super::results::Results;
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail, size};
 use crate::designs;
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
 use crate::plan::{Plan, Question, picture, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
-use crate::report::json;
 use crate::reproduce::window::Price;
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -96,9 +95,8 @@ struct UserpteArgs {
     /// Draw it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     svg: Option<PathBuf>,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -122,7 +120,8 @@ pub fn run(args: PlanArgs) -> Result<(), Failure> {
 fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
     let question = question(args)?;
     let price = price(args)?;
-    let results = Results::open(args.json.as_deref())?;
+    let mut results = Results::open(&args.output)?;
+    results.read_from(args.trace.as_slice())?;
     let drawing = args
         .svg
         .as_deref()
@@ -133,7 +132,7 @@ fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
         let picture = picture::svg(&answer).map_err(Failure::failed)?;
         file.commit(&picture)?;
     }
-    results.print(|| text::render(&answer), || json::render(&answer))?;
+    results.print(|| text::render(&answer), &answer)?;
     match answer.interrupted {
         true => Err(Failure::interrupted("")),
         false => Ok(()),

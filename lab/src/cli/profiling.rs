@@ -5,6 +5,7 @@
 //! [`attached`](crate::compare::attached) makes of its own, and calls
 //! [`Profiling::finish`].
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -124,6 +125,49 @@ pub struct ProfileReport {
     pub differences: Vec<DiffProfile>,
     /// The control against the first design: what the same design shows.
     pub control: DiffProfile,
+    /// The call stacks of every arm.
+    pub stacks: Stacks,
+}
+
+/// Call stacks of several profiles. Names are kept once, since stacks repeat them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stacks {
+    /// What each profile is of; the control is the last.
+    pub profiles: Vec<String>,
+    /// Names of functions.
+    pub names: Vec<String>,
+    /// The stacks: numbers of names from 0, outermost first, with semicolons between
+    /// them, and the ticks in each profile.
+    pub stacks: Vec<(String, Vec<u64>)>,
+}
+
+impl Stacks {
+    fn of(profiles: &[Profile]) -> Self {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut names = Vec::new();
+        let mut stacks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (place, profile) in profiles.iter().enumerate() {
+            for (stack, ticks) in profile.stacks() {
+                let frames = stack.iter().map(|name| {
+                    let number = numbers.entry(name).or_insert_with(|| {
+                        names.push(name.to_string());
+                        names.len() - 1
+                    });
+                    number.to_string()
+                });
+                let key = frames.collect::<Vec<String>>().join(";");
+                stacks.entry(key).or_insert_with(|| vec![0; profiles.len()])[place] = ticks;
+            }
+        }
+        Self {
+            profiles: profiles
+                .iter()
+                .map(|profile| profile.name.clone())
+                .collect(),
+            names,
+            stacks: stacks.into_iter().collect(),
+        }
+    }
 }
 
 impl ProfileReport {
@@ -146,6 +190,7 @@ impl ProfileReport {
                 .map(|new| against_a(new, new.name.split(' ').next().unwrap_or_default()))
                 .collect(),
             control: against_a(&profiles[last], "the control"),
+            stacks: Stacks::of(profiles),
         }
     }
 

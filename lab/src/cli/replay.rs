@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 use vellum_engine::{Engine, EngineError};
 
-use super::results::Results;
+use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
@@ -91,9 +91,8 @@ pub struct ReplayArgs {
     /// Check every invariant of the memory manager at the end
     #[arg(long)]
     audit: bool,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Seed of the shifts between copies; with `--on sim`, the first of the seeds
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -121,7 +120,8 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
                     several passes on the core)";
         return Err(Failure::usage(text));
     }
-    let results = Results::open(args.json.as_deref())?;
+    let mut results = Results::open(&args.output)?;
+    results.read_from(std::slice::from_ref(&args.trace))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let trace = TraceReader::open(&args.trace).blame_input()?;
     let style = Style::detect(args.quiet);
@@ -138,7 +138,13 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         args,
     };
     let report = session.replay(&workload)?;
-    results.print(|| report.text(), || report.json())?;
+    results.print(
+        || report.text(),
+        &Named {
+            schema: "vellum-replay/1",
+            result: &report,
+        },
+    )?;
     session.verdict(&report)
 }
 
@@ -193,7 +199,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         seed: args.seed,
         jobs,
         profile: args.profile,
-        json: args.json,
+        output: args.output,
         quiet: args.quiet,
     })
 }
@@ -218,7 +224,7 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         trace: args.trace,
         passes: usize::from(args.passes),
         scratch: args.scratch,
-        json: args.json,
+        output: args.output,
         seed: args.seed,
         quiet: args.quiet,
     };

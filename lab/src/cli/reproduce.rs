@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::ValueHint;
 
-use super::results::Results;
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
-use crate::report::json;
 use crate::reproduce::bench::Setting;
 use crate::reproduce::{self, model::Reproduction};
 use crate::shipped::shipped_trace;
@@ -64,9 +63,8 @@ pub struct ReproduceArgs {
     /// Seed of the order of execution and of the bootstrap
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -74,7 +72,7 @@ pub struct ReproduceArgs {
 
 /// Reproduces, prints.
 pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
-    let results = Results::open(args.json.as_deref())?;
+    let results = Results::open(&args.output)?;
     let setting = Setting {
         passes: usize::from(args.passes),
         quick: args.quick,
@@ -85,7 +83,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
-    results.print(|| result.render(), || json::render(&result))?;
+    results.print(|| result.render(), &result)?;
     ending(&result)
 }
 

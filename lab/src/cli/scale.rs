@@ -10,7 +10,7 @@ use vellum_description::Description;
 use vellum_output::PartialFile;
 use vellum_scale::{WORKLOADS, workload};
 
-use super::results::Results;
+use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, refuse};
 use super::{Failure, OrFail};
 use crate::scale::{Kept, Plan, measure, picture, text};
@@ -88,9 +88,8 @@ pub struct ScaleArgs {
     /// Draw throughput and time against CPUs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     svg: Option<PathBuf>,
-    /// Write everything as JSON to a file; `-` prints it instead of the tables
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -111,7 +110,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
         ));
     }
     let plan = plan(name, &args)?;
-    let results = Results::open(args.json.as_deref())?;
+    let results = Results::open(&args.output)?;
     let drawing = args
         .svg
         .as_deref()
@@ -129,7 +128,10 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     }
     results.print(
         || text::render(&findings, args.profile),
-        || serde_json::to_string_pretty(&findings).map(|text| text + "\n"),
+        &Named {
+            schema: "vellum-scale/1",
+            result: &findings,
+        },
     )?;
     if findings.control != 1.0 {
         return Err(Failure::refuted(
@@ -163,7 +165,7 @@ fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
         seed: args.seed,
         jobs: args.jobs,
         profile: args.profile,
-        json: args.json,
+        output: args.output,
         quiet: args.quiet,
     })
 }

@@ -10,7 +10,7 @@ use vellum_description::Description;
 use vellum_engine::Pages;
 
 use super::Failure;
-use super::results::Results;
+use super::results::{Named, OutputArgs, Results};
 use crate::designs::{common_pages, load};
 use crate::replay::{Options, Streams};
 use crate::simulate::{Findings, Plan, Purpose, measure, program, sweep, text};
@@ -118,8 +118,8 @@ pub struct Request {
     pub jobs: Option<u16>,
     /// Print the cache lines that cost most.
     pub profile: bool,
-    /// Where the result is written as JSON; `-` prints it instead of the tables.
-    pub json: Option<PathBuf>,
+    /// Where the result goes.
+    pub output: OutputArgs,
     /// No progress.
     pub quiet: bool,
 }
@@ -132,7 +132,8 @@ pub struct Request {
 pub fn run(request: Request) -> Result<(), Failure> {
     let machine = request.machine()?;
     let interrupt = Interrupt::on_ctrl_c()?;
-    let results = Results::open(request.json.as_deref())?;
+    let mut results = Results::open(&request.output)?;
+    results.read_from(std::slice::from_ref(&request.trace))?;
     let style = Style::detect(request.quiet);
     let plan = request.plan(machine, style)?;
     let seeds = plan.seeds.len();
@@ -140,7 +141,10 @@ pub fn run(request: Request) -> Result<(), Failure> {
         let sweep = sweep(plan, &request.cpus, style, &interrupt)?;
         results.print(
             || text::render_sweep(&sweep, request.profile),
-            || serde_json::to_string_pretty(&sweep).map(|text| text + "\n"),
+            &Named {
+                schema: "vellum-sim-sweep/1",
+                result: &sweep,
+            },
         )?;
         sweep.points.iter().try_for_each(trusted)?;
         return match sweep.interrupted {
@@ -151,7 +155,10 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let findings = measure(&plan, style, &interrupt)?;
     results.print(
         || text::render(&findings, request.profile),
-        || serde_json::to_string_pretty(&findings).map(|text| text + "\n"),
+        &Named {
+            schema: "vellum-sim/1",
+            result: &findings,
+        },
     )?;
     trusted(&findings)?;
     match findings.interrupted {

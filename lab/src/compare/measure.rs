@@ -20,6 +20,9 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 /// Operations in the pieces from which slices are joined.
 const PIECE_OPS: usize = 32;
 
+/// Places of the workload at which memory is looked at, about.
+const MEMORY_LOOKS: usize = 200;
+
 /// Makes the engines of a comparison.
 pub trait Builder {
     /// An engine of `design` whose simulated memory is arena `arena`, of which
@@ -104,6 +107,25 @@ pub struct Pass {
     pub tallies: Vec<Tally>,
 }
 
+/// A place in a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// Operations of all CPUs before it.
+    pub ops: u64,
+    /// The number of the trace's event, from 0, that the last of them came from; none
+    /// where the workload is not one trace.
+    pub event: Option<u64>,
+}
+
+/// Memory at a place of the workload.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MemoryAt {
+    /// Where.
+    pub place: Place,
+    /// Of A and of B: what it holds, bytes now, bytes at the peak.
+    pub held: [Vec<(&'static str, u64, u64)>; 2],
+}
+
 /// Everything that was measured.
 #[derive(Clone, Debug, Default)]
 pub struct Measurement {
@@ -120,6 +142,10 @@ pub struct Measurement {
     pub phases: Vec<u16>,
     /// Complete passes, in order.
     pub passes: Vec<Pass>,
+    /// Where in the workload each slice ends.
+    pub ends: Vec<Place>,
+    /// Memory of A and B in the course of the pass by class; empty without such a pass.
+    pub memory_along: Vec<MemoryAt>,
     /// Time by class, from a pass of its own, by arm; zero without such a pass.
     pub classes: Vec<[ClassTime; CLASSES]>,
     /// Event counts of each design with those of atomic operations, from a pass
@@ -178,9 +204,10 @@ impl Run<'_> {
         let steps = (slices.len() * stages) as u64;
         let mut progress = Progress::new(self.settings.style, "warming up", steps, "slices");
         self.warm_up(crew, &slices, &mut progress)?;
-        let classes = match self.settings.by_class {
-            true => self.by_class(crew, &slices, &mut progress)?,
-            false => vec![Default::default(); self.settings.arms()],
+        let ends: Vec<Place> = slices.iter().map(|slice| self.end_of(slice)).collect();
+        let (classes, memory_along) = match self.settings.by_class {
+            true => self.by_class(crew, &slices, &ends, &mut progress)?,
+            false => (vec![Default::default(); self.settings.arms()], Vec::new()),
         };
         let mut designs = Vec::new();
         let mut passes = Vec::with_capacity(self.settings.passes);
@@ -203,10 +230,23 @@ impl Run<'_> {
             phases: slices.iter().map(|slice| self.load.phase(slice)).collect(),
             interrupted: passes.len() < self.settings.passes,
             passes,
+            ends,
+            memory_along,
             classes,
             atomics,
             clock_ns: self.clock_ns,
         })
+    }
+
+    /// Where `slice` ends.
+    fn end_of(&self, slice: &Slice) -> Place {
+        let ends = || slice.ops.iter().map(|ops| ops.end).enumerate();
+        let last = ends().filter(|(_, end)| *end > 0);
+        let origins = last.filter_map(|(cpu, end)| self.load.origin(cpu, end - 1));
+        Place {
+            ops: ends().map(|(_, end)| end as u64).sum(),
+            event: origins.max(),
+        }
     }
 
     /// Runs design A once in small pieces and joins them into slices of the
@@ -285,20 +325,23 @@ impl Run<'_> {
     }
 
     /// One pass in which runs of operations of the same class are timed by
-    /// themselves.
+    /// themselves, and memory is looked at now and then, which no timed pass has to bear.
     fn by_class(
         &self,
         crew: &mut Crew<'_>,
         slices: &[Slice],
+        ends: &[Place],
         progress: &mut Progress,
-    ) -> Result<Vec<[ClassTime; CLASSES]>, CompareError> {
+    ) -> Result<(Vec<[ClassTime; CLASSES]>, Vec<MemoryAt>), CompareError> {
         progress.relabel("time by class");
         let arms = self.settings.arms();
         let engines = self.build_all(1)?;
         let mut classes = vec![[ClassTime::default(); CLASSES]; arms];
         let mut tallies = vec![Tally::default(); arms];
         let orders = orders(slices.len(), arms, 0, self.settings.seed);
-        for (slice, order) in slices.iter().zip(orders) {
+        let mut memory = Vec::new();
+        let stride = slices.len().div_ceil(MEMORY_LOOKS).max(1);
+        for (number, (slice, order)) in slices.iter().zip(orders).enumerate() {
             if self.interrupt.requested() {
                 return Err(CompareError::Interrupted);
             }
@@ -311,12 +354,18 @@ impl Run<'_> {
                 }
                 tallies[arm].add(&reading.tally);
             }
+            if (number + 1).is_multiple_of(stride) || number + 1 == slices.len() {
+                memory.push(MemoryAt {
+                    place: ends[number],
+                    held: [super::A, super::B].map(|arm| engines[arm].memory()),
+                });
+            }
             progress.advance(1);
         }
         for (arm, tally) in tallies.iter().enumerate() {
             self.accept(self.settings.design(arm), tally)?;
         }
-        Ok(classes)
+        Ok((classes, memory))
     }
 
     /// One pass, or `None` if the user stopped it.

@@ -26,7 +26,7 @@ pub use arenas::Arenas;
 pub use atomics::Counters;
 pub use crew::{ClassTime, LapTime, Tally};
 pub use error::CompareError;
-pub use measure::{Builder, Measurement, Pass, Settings, measure};
+pub use measure::{Builder, Measurement, MemoryAt, Pass, Place, Settings, measure};
 pub use profiled::attached;
 pub use verdict::{Judged, Reason, Resolution, Verdict};
 pub use workload::Load;

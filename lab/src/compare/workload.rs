@@ -35,6 +35,12 @@ pub trait Load: Sync {
     /// Segment `index` of `cpu`: its operations, and what must hold before.
     fn segment(&self, cpu: usize, index: usize) -> (Range<usize>, &[Wait]);
 
+    /// The number, from 0, of the trace's event that operation `index` of `cpu` came
+    /// from; none if the workload is not one trace.
+    fn origin(&self, _cpu: usize, _index: usize) -> Option<u64> {
+        None
+    }
+
     /// The phase of the workload that `slice` lies in, by a number of the
     /// load's own. Slices are joined only within a phase.
     fn phase(&self, _slice: &Slice) -> u16 {
@@ -71,6 +77,12 @@ impl Load for Workload {
 
     fn slices(&self, target: usize) -> Vec<Slice> {
         self.slices(target)
+    }
+
+    fn origin(&self, cpu: usize, index: usize) -> Option<u64> {
+        let origins = self.streams()[cpu].origins();
+        let origin = (self.copies() == 1).then(|| origins.get(index)).flatten();
+        origin.map(|event| u64::from(*event))
     }
 
     fn segments_in(&self, cpu: usize, ops: &Range<usize>) -> Range<usize> {

@@ -60,6 +60,11 @@ impl Environment {
     }
 }
 
+/// The name that this machine has in its network.
+pub fn host_name() -> String {
+    line("/proc/sys/kernel/hostname")
+}
+
 /// The first line of a file.
 fn line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -5,6 +5,7 @@
 //! terminal. [`kernbench`] and [`sdet`] are the historical formats, byte
 //! for byte, and [`published`] prints samples as others publish theirs.
 
+pub mod along;
 pub mod json;
 pub mod model;
 pub mod names;

@@ -5,6 +5,7 @@
 
 use serde::{Serialize, Serializer};
 
+use super::along::Along;
 use super::kernbench::{self, Row};
 use super::names::Names;
 use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
@@ -44,7 +45,7 @@ pub struct About {
 }
 
 /// One value for each arm.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Arms<T> {
     /// Design A.
     pub a: T,
@@ -55,7 +56,7 @@ pub struct Arms<T> {
 }
 
 impl<T> Arms<T> {
-    fn of(value: impl FnMut(usize) -> T) -> Self {
+    pub(super) fn of(value: impl FnMut(usize) -> T) -> Self {
         let [a, b, control] = [A, B, CONTROL].map(value);
         Self { a, b, control }
     }
@@ -218,6 +219,8 @@ pub struct Report {
     pub kernbench: Vec<Row>,
     /// Sum of the slices' CPU times in each pass, in nanoseconds.
     pub pass_cpu_ns: Arms<Vec<u64>>,
+    /// Time and memory along the workload.
+    pub along: Along,
     /// What no figure contains.
     pub not_modelled: &'static str,
 }
@@ -254,6 +257,7 @@ impl Report {
                 let sums = passes.iter().map(|pass| pass.cpu_ns[arm].iter().sum());
                 sums.collect()
             }),
+            along: Along::of(measured),
             not_modelled: NOT_MODELLED,
             about,
         }

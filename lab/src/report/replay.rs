@@ -135,14 +135,6 @@ impl Report {
         }
     }
 
-    /// The report as JSON, with a newline at the end.
-    ///
-    /// # Errors
-    /// Never in practice: a report has no keys that are not strings.
-    pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n")
-    }
-
     /// The report as tables.
     pub fn text(&self) -> String {
         let mut text = self.summary();

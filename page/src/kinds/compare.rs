@@ -1,0 +1,296 @@
+//! Two designs of the core: `vellum compare`.
+
+mod along;
+
+use maud::{Markup, html};
+
+use super::arms::{self, CountRow, RatioRow};
+use super::{Answer, Named, Section, Shown, flame};
+use crate::draw::marks::Arm;
+use crate::grid::{Cell, Grid};
+use crate::result::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
+use crate::words;
+
+/// Shows a comparison.
+pub fn show(compare: &Compare) -> Shown {
+    let names = names(compare);
+    let mut sections = vec![
+        Section::new("CPU time in the core", ratios(compare, &names)),
+        Section::new("Passes", passes(compare, &names)),
+    ];
+    if !compare.classes.is_empty() {
+        sections.push(Section::new(
+            "Time by class of operation",
+            classes(compare, &names),
+        ));
+    }
+    if let Some(along) = &compare.along {
+        sections.extend(along::sections(along, &names));
+    }
+    sections.push(Section::new("Memory", memory(compare, &names)));
+    sections.push(Section::new(
+        "Events that were counted",
+        counters(compare, &names),
+    ));
+    sections.push(Section::new(
+        "Kernbench block",
+        kernbench(&compare.kernbench),
+    ));
+    if let Some(profile) = &compare.profile {
+        sections.extend(flame::sections(profile));
+    }
+    let about = &compare.about;
+    Shown {
+        title: format!(
+            "{} against {}: {}",
+            words::design(&about.b),
+            words::design(&about.a),
+            words::file_name(&about.trace)
+        ),
+        answer: answer(compare),
+        sections,
+        facts: facts(compare),
+    }
+}
+
+fn names(compare: &Compare) -> [Named; 3] {
+    let about = &compare.about;
+    [
+        Named::new(Arm::Number(0), "A", words::design(&about.a)),
+        Named::new(Arm::Number(1), "B", words::design(&about.b)),
+        Named::new(Arm::Control, "A'", "A once more, the control"),
+    ]
+}
+
+fn answer(compare: &Compare) -> Answer {
+    let about = &compare.about;
+    let less = match compare.verdict.is_difference() {
+        true => compare.verdict.less.as_deref(),
+        false => None,
+    };
+    Answer {
+        sentence: arms::sentence(
+            (words::design(&about.a), words::design(&about.b)),
+            &compare.ratio,
+            less,
+            &compare.verdict.reasons,
+            "CPU time in the core",
+        ),
+        ratio: Some(compare.ratio),
+        control: Some(compare.control_ratio),
+        resolution: compare.resolution,
+        told: Some(compare.verdict.is_difference()),
+        warning: compare.interrupted.then(|| {
+            format!(
+                "Interrupted: the figures are of the {} that were complete, of {}.",
+                words::plural(compare.passes, "pass", "passes"),
+                about.passes
+            )
+        }),
+    }
+}
+
+fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
+    let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
+    let one = crate::result::Figure {
+        value: 1.0,
+        ..Default::default()
+    };
+    let verdict = match (
+        compare.verdict.is_difference(),
+        compare.verdict.less.as_deref(),
+    ) {
+        (true, Some("b")) => "\u{25bc} less than A",
+        (true, _) => "\u{25b2} more than A",
+        (false, _) => "no difference proven",
+    };
+    let says = ["base", verdict, "control"];
+    let ratios = [one, compare.ratio, compare.control_ratio];
+    let resolutions = [None, compare.resolution, None];
+    let rows: Vec<RatioRow> = names
+        .iter()
+        .zip(compare.cpu_ns.list())
+        .enumerate()
+        .map(|(arm, (named, time))| RatioRow {
+            named: named.clone(),
+            time: time.in_units_of(divisor),
+            ratio: ratios[arm],
+            resolution: resolutions[arm],
+            says: says[arm].to_owned(),
+        })
+        .collect();
+    html! {
+        (arms::ratios(
+            &rows,
+            &format!("CPU time, {unit}"),
+            "CPU time in the core, all simulated CPUs together. Shaded: what is too near to 1 to be told \
+             from it in this run."
+        ))
+        p.note { "Not in any of these figures: " (compare.not_modelled) "." }
+    }
+}
+
+fn passes(compare: &Compare, names: &[Named; 3]) -> Markup {
+    let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
+    let lists = compare.pass_cpu_ns.list();
+    let arms: Vec<(Named, Vec<f64>)> = names
+        .iter()
+        .zip(lists)
+        .map(|(named, passes)| {
+            (
+                named.clone(),
+                passes.iter().map(|ns| ns / divisor).collect(),
+            )
+        })
+        .collect();
+    arms::passes(
+        &arms,
+        &format!("CPU time, {unit}"),
+        "CPU time of each pass under each arm",
+    )
+}
+
+fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {
+    let most = |row: &ClassRow| row.cpu_ns.list().into_iter().copied().fold(0.0, f64::max);
+    let largest = compare.classes.iter().map(most).fold(0.0, f64::max);
+    let (unit, divisor) = words::time_unit(largest);
+    let mut rows: Vec<&ClassRow> = compare.classes.iter().collect();
+    rows.sort_by(|one, other| most(other).total_cmp(&most(one)));
+    let mut grid = Grid::new(
+        "time by class of operation, from a pass of its own that is timed finely: read it as shares. \
+         The control says how far the same design is from itself here",
+    )
+    .text("class")
+    .number("operations");
+    for named in names {
+        grid = grid.number(format!("{}, {unit}", named.label));
+    }
+    grid = grid
+        .number(format!("B \u{2212} A, {unit}"))
+        .number(format!("A' \u{2212} A, {unit}"))
+        .picture(html! { "A, B and A' as bars" });
+    for row in rows {
+        let times = &row.cpu_ns;
+        let list = times.list().map(|ns| *ns / divisor);
+        let (change, stray) = (list[1] - list[0], list[2] - list[0]);
+        let mut cells = vec![
+            Cell::text(&row.class),
+            Cell::number(row.ops as f64, vellum_terminal::table::grouped(row.ops)),
+        ];
+        cells.extend(list.map(|time| Cell::number(time, words::number(time))));
+        cells.push(Cell::number(change, words::signed(change)));
+        cells.push(Cell::number(stray, words::signed(stray)));
+        let title = format!(
+            "{}: A {}, B {}, A' {} {unit}",
+            row.class,
+            words::number(list[0]),
+            words::number(list[1]),
+            words::number(list[2])
+        );
+        let bars: Vec<(Arm, f64)> = names.iter().zip(list).map(|(n, t)| (n.arm, t)).collect();
+        cells.push(arms::bar_cell(&bars, largest / divisor, &title));
+        grid.row("", cells);
+    }
+    grid.render()
+}
+
+/// Whether every pass of one arm counted more than every pass of the other.
+fn apart(a: &Count, b: &Count) -> bool {
+    a.high < b.low || b.high < a.low
+}
+
+fn counters(compare: &Compare, names: &[Named; 3]) -> Markup {
+    let rows = compare.counters.iter().map(|row| CountRow {
+        name: row.name.clone(),
+        values: vec![Some(row.count.a.median), Some(row.count.b.median)],
+        differs: apart(&row.count.a, &row.count.b),
+    });
+    html! {
+        p {
+            "Counts do not vary with the machine's mood. What is cheap in a replay, as a flush or a lock that \
+             nobody else wants, may be dear on a machine with many CPUs."
+        }
+        (arms::counts(&names[..2], rows.collect(), "in one pass"))
+    }
+}
+
+fn memory(compare: &Compare, names: &[Named; 3]) -> Markup {
+    let rows = |of: fn(&MemoryRow) -> [Count; 2]| {
+        let rows = compare.memory.iter().map(move |row| {
+            let [a, b] = of(row);
+            CountRow {
+                name: row.name.clone(),
+                values: vec![Some(a.median >> 10), Some(b.median >> 10)],
+                differs: apart(&a, &b),
+            }
+        });
+        rows.collect::<Vec<CountRow>>()
+    };
+    html! {
+        h4 { "At the peak" }
+        (arms::counts(&names[..2], rows(|row| [row.peak_bytes.a, row.peak_bytes.b]), "KiB at the peak"))
+        h4 { "At the end" }
+        (arms::counts(&names[..2], rows(|row| [row.end_bytes.a, row.end_bytes.b]), "KiB at the end"))
+    }
+}
+
+/// A kernbench block as a table.
+pub(super) fn kernbench(rows: &[KernbenchRow]) -> Markup {
+    let mut grid = Grid::new(
+        "as kernbench results are posted; Elapsed is the wall clock of the replay, System the CPU time in \
+         the core",
+    )
+    .text("kernel")
+    .number("Elapsed, s")
+    .number("System, s")
+    .number("User, s")
+    .number("CPU, %");
+    let optional = |value: Option<f64>| match value {
+        Some(value) => Cell::number(value, format!("{value:.2}")),
+        None => Cell::empty(),
+    };
+    for row in rows {
+        grid.row(
+            "",
+            vec![
+                Cell::text(&row.label),
+                Cell::number(row.elapsed_s, format!("{:.2}", row.elapsed_s)),
+                Cell::number(row.system_s, format!("{:.2}", row.system_s)),
+                optional(row.user_s),
+                optional(row.cpu_percent),
+            ],
+        );
+    }
+    grid.render()
+}
+
+fn facts(compare: &Compare) -> Vec<(String, String)> {
+    let about = &compare.about;
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        fact("Design A", compare.designs.a.clone()),
+        fact("Design B", compare.designs.b.clone()),
+        fact(
+            "Workload",
+            format!(
+                "{}, {}, {}",
+                words::plural(compare.ops, "operation", "operations"),
+                words::plural(u64::from(about.copies), "copy", "copies"),
+                words::plural(compare.cpus, "simulated CPU", "simulated CPUs")
+            ),
+        ),
+        fact(
+            "Method",
+            format!(
+                "{} over {} of about {} \u{b5}s; {:.0}\u{a0}% intervals from {} resamples",
+                words::plural(compare.passes, "pass", "passes"),
+                words::plural(compare.slices, "slice", "slices"),
+                about.slice_us,
+                about.confidence * 100.0,
+                about.resamples
+            ),
+        ),
+        fact("Memory of each machine", words::bytes(about.ram_bytes)),
+        fact("Seed", about.seed.to_string()),
+    ]
+}

@@ -1,0 +1,396 @@
+//! Traces on simulated machines: `vellum replay` and `vellum compare` with `--on sim`, and
+//! `vellum scale TRACE`.
+
+use maud::{Markup, html};
+
+use super::scale::{lines, names, seeds};
+use super::{Answer, Named, Section, Shown, arms};
+use crate::draw::chart::{Chart, Series, Style};
+use crate::draw::{Axis, forest};
+use crate::grid::{Cell, Grid};
+use crate::result::Figure;
+use crate::result::sim::{Comparison, Control, Findings, Ratio, Side, Sweep};
+use crate::words;
+
+/// The figures that are shown, under their titles.
+const FIGURES: [(&str, &str, usize); 7] = [
+    ("elapsed_s", "elapsed, s", 6),
+    ("user_s", "user, s", 6),
+    ("system_s", "system, s", 6),
+    ("idle_s", "idle, s", 6),
+    ("percent_cpu", "CPU, %", 1),
+    ("context_switches", "context switches", 0),
+    ("migrations", "migrations", 0),
+];
+
+fn title_of(name: &str) -> &str {
+    let found = FIGURES.iter().find(|figure| figure.0 == name);
+    found.map_or(name, |figure| figure.1)
+}
+
+/// Shows one machine.
+pub fn show(findings: &Findings) -> Shown {
+    let names = named(findings);
+    let mut sections = Vec::new();
+    if let Some(comparison) = &findings.comparison {
+        sections.push(Section::new(
+            "B against A, seed by seed",
+            ratios(comparison),
+        ));
+    }
+    sections.push(Section::new("Figures", figures(findings, &names)));
+    sections.push(Section::new("Seeds", by_seed(findings, &names)));
+    sections.push(Section::new(
+        "Where the system time goes",
+        system(findings, &names),
+    ));
+    let against = match &names[..] {
+        [a, b] if findings.comparison.is_some() => format!("{} against {}", b.name, a.name),
+        all => all
+            .iter()
+            .map(|one| one.name.clone())
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    Shown {
+        title: format!(
+            "{against}: {} on {} of {}",
+            words::file_name(&findings.trace),
+            words::plural(findings.cpus, "CPU", "CPUs"),
+            findings.machine
+        ),
+        answer: answer(findings, &names),
+        sections,
+        facts: facts(findings),
+    }
+}
+
+fn named(findings: &Findings) -> Vec<Named> {
+    names(findings.sides.iter().map(|side| side.design.as_str()))
+}
+
+fn warning(interrupted: bool, control: Option<Control>) -> Option<String> {
+    match (interrupted, control) {
+        (_, Some(Control { repeats: false, .. })) => Some(
+            "The same seed did not give the same result: a defect of the simulator.".to_owned(),
+        ),
+        (true, _) => Some("Interrupted: what was complete is shown.".to_owned()),
+        _ => None,
+    }
+}
+
+fn answer(findings: &Findings, names: &[Named]) -> Answer {
+    let elapsed = |comparison: &Comparison| {
+        let ratios = &comparison.ratios;
+        ratios
+            .iter()
+            .find(|ratio| ratio.name == "elapsed_s")
+            .cloned()
+    };
+    let warning = warning(findings.interrupted, findings.control);
+    match (findings.comparison.as_ref().and_then(elapsed), names) {
+        (Some(ratio), [a, b]) => {
+            let figure = figure(&ratio);
+            let less = match (ratio.differs(), ratio.ratio < 1.0) {
+                (false, _) => None,
+                (true, true) => Some("b"),
+                (true, false) => Some("a"),
+            };
+            let reasons = ["within-chance".to_owned()];
+            Answer {
+                sentence: arms::sentence(
+                    (&a.name, &b.name),
+                    &figure,
+                    less,
+                    if less.is_none() { &reasons } else { &[] },
+                    "elapsed time",
+                ),
+                ratio: Some(figure),
+                control: findings.control.map(|control| Figure {
+                    value: control.ratio,
+                    ..Figure::default()
+                }),
+                resolution: None,
+                told: Some(less.is_some()),
+                warning,
+            }
+        }
+        _ => Answer {
+            sentence: findings
+                .sides
+                .iter()
+                .zip(names)
+                .filter_map(|(side, named)| {
+                    let elapsed = side.figure("elapsed_s")?;
+                    Some(format!(
+                        "{} takes {:.6} s with {} ({:.6} to {:.6} over the seeds).",
+                        named.name,
+                        elapsed.median,
+                        words::plural(findings.cpus, "CPU", "CPUs"),
+                        elapsed.least,
+                        elapsed.most
+                    ))
+                })
+                .collect::<Vec<_>>()
+                .join(" "),
+            warning,
+            ..Answer::default()
+        },
+    }
+}
+
+fn figure(ratio: &Ratio) -> Figure {
+    Figure {
+        value: ratio.ratio,
+        low: Some(ratio.low),
+        high: Some(ratio.high),
+    }
+}
+
+fn ratios(comparison: &Comparison) -> Markup {
+    let figures: Vec<Figure> = comparison.ratios.iter().map(figure).collect();
+    let axis = forest::axis(&figures, 1.0);
+    let mut grid = Grid::new(format!(
+        "B / A: the median of the seeds' ratios with its {:.0}\u{a0}% interval",
+        comparison.confidence * 100.0
+    ))
+    .text("figure")
+    .number("B / A")
+    .number("interval")
+    .text("told")
+    .picture(forest::head(&axis));
+    for ratio in &comparison.ratios {
+        let figure = figure(ratio);
+        let title = format!("{}: {}", title_of(&ratio.name), words::ratio(ratio.ratio));
+        grid.row(
+            "",
+            vec![
+                Cell::text(title_of(&ratio.name)),
+                Cell::number(ratio.ratio, words::ratio(ratio.ratio)),
+                Cell::text(words::bounds(&figure, words::ratio)),
+                Cell::text(match (ratio.differs(), ratio.ratio < 1.0) {
+                    (false, _) => "no difference",
+                    (true, true) => "\u{25bc} less than A",
+                    (true, false) => "\u{25b2} more than A",
+                }),
+                Cell::markup(forest::row(
+                    &axis,
+                    crate::draw::marks::Arm::Number(1),
+                    &figure,
+                    1.0,
+                    None,
+                    &title,
+                )),
+            ],
+        );
+    }
+    grid.render()
+}
+
+fn figures(findings: &Findings, names: &[Named]) -> Markup {
+    let mut grid = Grid::new("medians of the seeds, with the least and the most").text("figure");
+    for named in names {
+        grid = grid.number(named.whole()).text("range");
+    }
+    for (name, title, digits) in FIGURES {
+        let mut cells = vec![Cell::text(title)];
+        for side in &findings.sides {
+            match side.figure(name) {
+                Some(spread) => {
+                    cells.push(Cell::number(
+                        spread.median,
+                        format!("{:.digits$}", spread.median),
+                    ));
+                    cells.push(Cell::text(format!(
+                        "{:.digits$} .. {:.digits$}",
+                        spread.least, spread.most
+                    )));
+                }
+                None => cells.extend([Cell::empty(), Cell::empty()]),
+            }
+        }
+        grid.row("", cells);
+    }
+    grid.render()
+}
+
+fn by_seed(findings: &Findings, names: &[Named]) -> Markup {
+    let most = findings.sides.iter().flat_map(|side| &side.runs);
+    let (unit, divisor) = words::time_unit(most.map(|run| run.elapsed_ns).fold(0.0, f64::max));
+    let arms: Vec<(Named, Vec<f64>)> = names
+        .iter()
+        .zip(&findings.sides)
+        .map(|(named, side)| {
+            let times = side.runs.iter().map(|run| run.elapsed_ns / divisor);
+            (named.clone(), times.collect())
+        })
+        .collect();
+    arms::passes(
+        &arms,
+        &format!("elapsed, {unit}"),
+        "elapsed time of the machine with each seed",
+    )
+}
+
+fn system(findings: &Findings, names: &[Named]) -> Markup {
+    html! {
+        @for (side, named) in findings.sides.iter().zip(names) {
+            h4 { (named.whole()) }
+            @if let Some(run) = middle(side) {
+                p {
+                    "Of the system time " (words::percent(run.moving)) " went to moving cache lines, "
+                    (words::percent(run.spinning)) " to spinning and " (words::percent(run.flushing))
+                    " to shootdowns, in the simulation of the median seed."
+                }
+                (lines(&run.lines, "share of the system time"))
+            }
+        }
+    }
+}
+
+fn middle(side: &Side) -> Option<&crate::result::sim::Account> {
+    let mut runs: Vec<_> = side.runs.iter().collect();
+    runs.sort_by(|one, other| one.elapsed_ns.total_cmp(&other.elapsed_ns));
+    runs.get(runs.len().saturating_sub(1) / 2).copied()
+}
+
+fn facts(findings: &Findings) -> Vec<(String, String)> {
+    vec![
+        (
+            "Machine".to_owned(),
+            format!("{}: {}", findings.machine, findings.title),
+        ),
+        ("Its memory".to_owned(), words::bytes(findings.ram_bytes)),
+        (
+            "Workload".to_owned(),
+            format!(
+                "{}, {}, {}, {}{}",
+                words::plural(u64::from(findings.copies), "copy", "copies"),
+                words::plural(findings.tasks, "task", "tasks"),
+                words::plural(findings.events, "event", "events"),
+                words::plural(findings.ops, "operation", "operations"),
+                match findings.cpu_times {
+                    true => "",
+                    false => "; the recording has no CPU times, so that there is no user time",
+                }
+            ),
+        ),
+        ("Seeds".to_owned(), seeds(&findings.seeds)),
+    ]
+}
+
+/// Shows a trace on more and more CPUs.
+pub fn show_sweep(sweep: &Sweep) -> Shown {
+    let Some(last) = sweep.points.last() else {
+        return Shown {
+            title: "A trace on more and more CPUs".to_owned(),
+            answer: Answer::default(),
+            sections: Vec::new(),
+            facts: Vec::new(),
+        };
+    };
+    let names = named(last);
+    let speedups = names.iter().enumerate().filter_map(|(number, named)| {
+        let elapsed = |point: &Findings| Some(point.sides.get(number)?.figure("elapsed_s")?.median);
+        let first = sweep.points.first()?;
+        let gain = elapsed(first)? / elapsed(last)?;
+        Some(format!(
+            "{} is {gain:.2} times as fast with {} as with {}.",
+            named.name,
+            words::plural(last.cpus, "CPU", "CPUs"),
+            first.cpus
+        ))
+    });
+    let controls = sweep.points.iter().filter_map(|point| point.control);
+    let worst = controls.min_by_key(|control| control.repeats);
+    Shown {
+        title: format!(
+            "{} on {} by number of CPUs",
+            words::file_name(&last.trace),
+            last.machine
+        ),
+        answer: Answer {
+            sentence: speedups.collect::<Vec<_>>().join(" "),
+            warning: warning(sweep.interrupted, worst),
+            ..Answer::default()
+        },
+        sections: vec![
+            Section::new("Times", times(sweep, &names)),
+            Section::new("By number of CPUs", by_cpus(sweep, &names)),
+            Section::new(
+                format!(
+                    "Where the system time goes with {}",
+                    words::plural(last.cpus, "CPU", "CPUs")
+                ),
+                system(last, &names),
+            ),
+        ],
+        facts: facts(last),
+    }
+}
+
+fn times(sweep: &Sweep, names: &[Named]) -> Markup {
+    let chart = |name: &str, title: &str| {
+        let line = |(number, named): (usize, &Named)| Series {
+            name: named.whole(),
+            arm: named.arm,
+            points: sweep
+                .points
+                .iter()
+                .filter_map(|point| {
+                    let spread = point.sides.get(number)?.figure(name)?;
+                    Some((point.cpus as f64, spread.median))
+                })
+                .collect(),
+            style: Style::Marks,
+        };
+        let series: Vec<Series> = names.iter().enumerate().map(line).collect();
+        let all = || series.iter().flat_map(|series| &series.points);
+        Chart {
+            told: format!("{title} by number of CPUs"),
+            x: (
+                Axis::doublings(all().map(|point| point.0)),
+                "CPUs".to_owned(),
+            ),
+            y: (
+                Axis::from_zero(all().map(|point| point.1)),
+                title.to_owned(),
+            ),
+            height: 220,
+            reference: None,
+            series,
+            zooms: false,
+        }
+    };
+    html! {
+        div.pair {
+            (chart("elapsed_s", "elapsed, s").figure(&html! { "Elapsed time." }))
+            (chart("system_s", "system, s").figure(&html! { "System time of all CPUs: level if it scales." }))
+        }
+    }
+}
+
+fn by_cpus(sweep: &Sweep, names: &[Named]) -> Markup {
+    let mut grid = Grid::new("medians of the seeds")
+        .text("design")
+        .number("CPUs");
+    for (_, title, _) in FIGURES {
+        grid = grid.number(title);
+    }
+    for (number, named) in names.iter().enumerate() {
+        for point in &sweep.points {
+            let mut cells = vec![
+                arms::name_cell(named),
+                Cell::number(point.cpus as f64, point.cpus.to_string()),
+            ];
+            for (name, _, digits) in FIGURES {
+                let spread = point.sides.get(number).and_then(|side| side.figure(name));
+                cells.push(spread.map_or_else(Cell::empty, |spread| {
+                    Cell::number(spread.median, format!("{:.digits$}", spread.median))
+                }));
+            }
+            grid.row(named.arm.class(), cells);
+        }
+    }
+    grid.render()
+}

@@ -24,6 +24,8 @@ impl Failure {
     /// Exit code of a check that was carried out and did not hold: a replay that
     /// diverged, failed its verification or its audit.
     pub const REFUTED: u8 = 3;
+    /// Exit code of a comparison with a saved result that found a slow-down.
+    pub const SLOWER: u8 = 4;
     /// Exit code after Ctrl-C (128 + SIGINT), as shells report it.
     pub const INTERRUPTED: u8 = 130;
 
@@ -40,6 +42,11 @@ impl Failure {
     /// A check was carried out and did not hold (exit code 3).
     pub fn refuted(message: impl Into<String>) -> Self {
         Self::with_code(Self::REFUTED, message)
+    }
+
+    /// What was measured is slower than what was saved (exit code 4).
+    pub fn slower(message: impl Into<String>) -> Self {
+        Self::with_code(Self::SLOWER, message)
     }
 
     /// The user pressed Ctrl-C (exit code 130).

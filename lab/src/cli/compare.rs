@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::ValueHint;
 
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
@@ -15,6 +16,7 @@ use crate::compare::{
     measure,
 };
 use crate::designs::load;
+use crate::history::gate::Expected;
 use crate::replay::ram::{self, Starved};
 use crate::replay::{Options, Streams, Workload};
 use crate::report::published::Format;
@@ -56,10 +58,11 @@ Examples:
   vellum compare traces/sdet-like.vellum --on sim --cpus 8   elapsed time of a whole machine
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=chains   (no difference proven)
   vellum compare traces/kernel-build.vellum --a linux --b rmap=chains         this machine's kernel
+  vellum compare traces/kernel-build.vellum -n 12 --against main.json --limit 2   a gate for CI
   vellum compare --a linux:6.12.json --b linux:6.18.json     results saved by `replay --on linux`
 
 Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or trace,
-3 the replay diverged from the recording, 130 interrupted (what is finished is printed).";
+3 the replay diverged from the recording, 4 slower than --against allows, 130 interrupted (what is finished is printed).";
 
 /// Compare two designs on a trace: which needs less CPU time, by how much, how surely
 #[derive(Args, Debug)]
@@ -108,6 +111,14 @@ pub struct CompareArgs {
     no_atomics: bool,
     #[command(flatten)]
     output: OutputArgs,
+    /// Fail if it is slower than a saved result: a file of --json, or the number of a kept one;
+    /// more than one of the same program say what runs differ by
+    #[arg(long, value_name = "SAVED", value_hint = ValueHint::FilePath)]
+    against: Vec<String>,
+    /// With --against: by how many percent it may be slower
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "against",
+          value_parser = percent)]
+    limit: f64,
     /// Print the CPU times of the passes in this format instead of our tables
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -145,6 +156,18 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let path = args.trace()?;
     let mut results = Results::open(&args.output)?;
     results.read_from(std::slice::from_ref(&path))?;
+    if !args.against.is_empty() {
+        let db = args.output.db();
+        let saved = args.against.iter().map(|name| db.find(name));
+        let expected = Expected {
+            designs: [&args.a, &args.b],
+            copies: args.copies,
+            cpus: args.cpus as u64,
+        };
+        let saved = saved.collect::<Result<_, Failure>>()?;
+        let traces = std::slice::from_ref(&path);
+        results.hold_against(saved, args.limit / 100.0, &expected, traces)?;
+    }
     if let Some(format) = args.format {
         results.with(format, ARMS, usize::from(args.passes))?;
     }
@@ -176,7 +199,12 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&path, &args, ram, &measured, profile.as_ref(), results)?;
+    let printed = print(&path, &args, ram, &measured, profile.as_ref(), results);
+    match printed {
+        // What an interrupted run says of the saved one is not the last word.
+        Err(failure) if measured.interrupted && failure.code() == Failure::SLOWER => {}
+        printed => printed?,
+    }
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -188,6 +216,13 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         ))),
         false => Ok(()),
     }
+}
+
+/// Percent of a time.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.trim_end_matches('%').trim().parse().ok();
+    let in_range = number.filter(|number| (0.0..=1000.0).contains(number));
+    in_range.ok_or_else(|| "expected 0 to 1000 percent, as in 2.5".to_owned())
 }
 
 impl CompareArgs {
@@ -207,6 +242,7 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         (args.scratch.is_some(), "--scratch"),
         (args.passes != PASSES, "--passes"),
         (args.idle.is_some(), "--idle"),
+        (!args.against.is_empty(), "--against"),
         (args.slice != SLICE_US, "--slice"),
         (args.no_atomics, "--no-atomics"),
         (args.format.is_some(), "--format"),
@@ -250,6 +286,10 @@ fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
     };
     Some(match (Side::of(&args.a), Side::of(&args.b)) {
         (Side::Design, Side::Design) => return None,
+        _ if !args.against.is_empty() => Err(Failure::usage(
+            "--against is for designs of the core; results of hosts are compared as `--a \
+             linux:FILE --b linux:FILE`",
+        )),
         _ if args.format.is_some() => Err(Failure::usage(
             "only designs of the core have samples for --format",
         )),

@@ -23,8 +23,10 @@ pub mod completions;
 pub mod cut;
 pub mod designs;
 pub mod diffprofile;
+pub mod doctor;
 pub mod dump;
 pub mod export;
+pub mod history;
 pub mod host_forkfault;
 pub mod import;
 pub mod info;
@@ -48,6 +50,7 @@ Exit codes:
   1    the work could not be done (no permission, no memory, I/O error)
   2    unusable arguments or input
   3    a check did not hold (the replay diverged, verification or audit failed)
+  4    slower than a saved result by more than is allowed (compare --against)
   130  interrupted by Ctrl-C; what was finished has been printed
 
 Run `vellum COMMAND --help` for a command's options and examples.";
@@ -97,6 +100,7 @@ commands! {
     Bench => bench::BenchArgs,
     Reproduce => reproduce::ReproduceArgs,
     Report => report::ReportArgs,
+    History => history::HistoryArgs,
     Scale => scale::ScaleArgs,
     Plan => plan::PlanArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
@@ -104,6 +108,7 @@ commands! {
     Designs => designs::DesignsArgs,
     Machines => machines::MachinesArgs,
     Calibrate => calibrate::CalibrateArgs,
+    Doctor => doctor::DoctorArgs,
     Completions => completions::CompletionsArgs,
     HostForkfault => host_forkfault::HostForkfaultArgs,
 }

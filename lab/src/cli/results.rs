@@ -14,10 +14,15 @@ use sha2::{Digest, Sha256};
 use vellum_page::result::run::{Host, Run, TraceFile};
 use vellum_page::{Loaded, Overview};
 
+use super::history::DbArgs;
 use super::{Failure, OrFail};
+use crate::history::gate::{Expected, Gate, Passage};
+use crate::history::{self, Kept};
 use crate::linux::environment::{Environment, host_name};
+use crate::program;
 use crate::report::json;
 use crate::report::published::Format;
+use vellum_history::{Added, Store};
 use vellum_output::PartialFile;
 use vellum_trace::TraceReader;
 
@@ -31,6 +36,25 @@ pub struct OutputArgs {
     /// (docs/report.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
+    /// Keep the result in a database (`vellum history`)
+    #[arg(long, help_heading = KEEPING)]
+    keep: bool,
+    /// A remark to keep with it
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true,
+          requires = "keep", help_heading = KEEPING)]
+    note: String,
+    #[command(flatten, next_help_heading = KEEPING)]
+    db: DbArgs,
+}
+
+/// Heading of the options about kept results.
+pub const KEEPING: &str = "Kept results";
+
+impl OutputArgs {
+    /// Where results are kept.
+    pub fn db(&self) -> &DbArgs {
+        &self.db
+    }
 }
 
 /// The results of a command that measures.
@@ -40,7 +64,46 @@ pub struct Results {
     prints_json: bool,
     json: Option<Pending>,
     html: Option<Pending>,
+    keeper: Option<Keeper>,
+    gate: Option<Gate>,
     run: Run,
+}
+
+/// Who keeps the result.
+#[derive(Debug)]
+struct Keeper {
+    store: Store,
+    note: String,
+}
+
+impl Keeper {
+    /// Keeps the result. If that fails, it is in a file beside, as what was measured must
+    /// not be lost: the message says in which.
+    fn keep(mut self, text: &str, run: &Run) -> Result<(), Failure> {
+        let facts = Kept::parse("this run", text).map(|kept| kept.facts(&self.note));
+        let added = match facts {
+            Ok(facts) => self.store.add(&facts, text).map_err(Failure::from),
+            Err(error) => Err(error.into()),
+        };
+        let path = self.store.path();
+        match added {
+            Ok(Added::New(id) | Added::Known(id)) => {
+                eprintln!("vellum: kept as {id} in {}", path.display());
+                Ok(())
+            }
+            Err(failure) => {
+                let name = format!("vellum-{}.json", run.started.replace(':', ""));
+                let saved = Pending::create(Path::new(&name));
+                Err(match saved.and_then(|file| file.commit(text)) {
+                    Ok(()) => Failure::failed(format!(
+                        "{}; the result is in {name}, for `vellum history add`",
+                        failure.message()
+                    )),
+                    Err(_) => failure,
+                })
+            }
+        }
+    }
 }
 
 /// A file that is written at the end.
@@ -80,6 +143,8 @@ pub struct Named<'r, R> {
 struct Written<'r, R> {
     #[serde(flatten)]
     result: &'r R,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<&'r Passage>,
     run: &'r Run,
 }
 
@@ -96,17 +161,42 @@ impl Results {
         let json = output.json.as_deref();
         let json_file = json.filter(|path| !is_dash(path)).map(Pending::create);
         let html = output.html.as_deref().map(Pending::create);
+        let keeper = output.keep.then(|| -> Result<Keeper, Failure> {
+            Ok(Keeper {
+                store: Store::create(&output.db.path()?)?,
+                note: output.note.clone(),
+            })
+        });
         Ok(Self {
             prints_json: json.is_some_and(is_dash),
             json: json_file.transpose()?,
             html: html.transpose()?,
+            keeper: keeper.transpose()?,
+            gate: None,
             run: here(),
         })
     }
 
+    /// Holds the result against saved ones.
+    ///
+    /// # Errors
+    /// They do not fit, or `traces` cannot be read.
+    pub fn hold_against(
+        &mut self,
+        saved: Vec<Kept>,
+        limit: f64,
+        expected: &Expected<'_>,
+        traces: &[PathBuf],
+    ) -> Result<(), Failure> {
+        self.identify(traces)?;
+        self.gate = Some(Gate::new(saved, limit, expected, &self.run)?);
+        Ok(())
+    }
+
     /// Whether nothing but tables is wanted.
     fn only_tables(&self) -> bool {
-        !self.prints_json && self.json.is_none() && self.html.is_none()
+        let is_written = self.json.is_some() || self.html.is_some() || self.keeper.is_some();
+        !self.prints_json && !is_written
     }
 
     /// Notes the traces that the results will be about.
@@ -114,10 +204,15 @@ impl Results {
     /// # Errors
     /// One cannot be read.
     pub fn read_from(&mut self, traces: &[PathBuf]) -> Result<(), Failure> {
-        if !self.only_tables() {
-            let files = traces.iter().map(|path| trace_file(path));
-            self.run.traces = files.collect::<Result<_, Failure>>()?;
+        match self.only_tables() {
+            true => Ok(()),
+            false => self.identify(traces),
         }
+    }
+
+    fn identify(&mut self, traces: &[PathBuf]) -> Result<(), Failure> {
+        let files = traces.iter().map(|path| trace_file(path));
+        self.run.traces = files.collect::<Result<_, Failure>>()?;
         Ok(())
     }
 
@@ -138,12 +233,16 @@ impl Results {
         tables: impl FnOnce() -> String,
         result: &impl Serialize,
     ) -> Result<(), Failure> {
+        let passage = match &self.gate {
+            None => None,
+            Some(gate) => {
+                let text = self.document(result, None)?;
+                Some(gate.judge(&Kept::parse("this run", &text)?)?)
+            }
+        };
         let written = match self.only_tables() {
             true => None,
-            false => Some(json::render(&Written {
-                result,
-                run: &self.run,
-            })?),
+            false => Some(self.document(result, passage.as_ref())?),
         };
         if let (Some(text), Some(file)) = (&written, self.html) {
             let loaded = Loaded::parse("this run", text);
@@ -153,12 +252,52 @@ impl Results {
         if let (Some(text), Some(file)) = (&written, self.json) {
             file.commit(text)?;
         }
+        let kept = match (&written, self.keeper) {
+            (Some(text), Some(keeper)) => keeper.keep(text, &self.run),
+            _ => Ok(()),
+        };
         let printed = match (self.prints_json, written) {
             (true, Some(text)) => text,
-            _ => tables(),
+            _ => {
+                tables()
+                    + &passage
+                        .as_ref()
+                        .map_or_else(String::new, history::text::passage)
+            }
         };
         io::stdout().lock().write_all(printed.as_bytes())?;
-        Ok(())
+        kept?;
+        passage.map_or(Ok(()), passes)
+    }
+
+    /// The result as it is written.
+    fn document(
+        &self,
+        result: &impl Serialize,
+        against: Option<&Passage>,
+    ) -> serde_json::Result<String> {
+        json::render(&Written {
+            result,
+            against,
+            run: &self.run,
+        })
+    }
+}
+
+/// Whether the gate lets a run pass.
+fn passes(passage: Passage) -> Result<(), Failure> {
+    let slower: Vec<String> = passage
+        .slower()
+        .map(|change| format!("{}: {}", change.design, history::text::verdict(change)))
+        .collect();
+    match slower.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::slower(format!(
+            "slower than {} by more than {:.2} %: {}",
+            passage.against,
+            passage.limit * 100.0,
+            slower.join("; ")
+        ))),
     }
 }
 
@@ -174,6 +313,7 @@ fn here() -> Run {
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program::checksum().map_or_else(|_| String::new(), |sum| format!("{sum:08x}")),
         started: DateTime::<Utc>::from(SystemTime::now())
             .format("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),

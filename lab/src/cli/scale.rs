@@ -38,7 +38,7 @@ Examples:
   vellum scale fork-exit --cpus 1,8,64 --designs rmap=family --designs rmap=chains
   vellum scale faults-one-space --machine mine.toml --cpus 1,2,4,8 --svg faults.svg
   vellum scale traces/sdet-like.vellum --copies 8 --cpus 1,2,4,8     a recorded workload
-  vellum scale map-unmap --machine generated-512 --cpus 1,512 --profile --keep done.jsonl
+  vellum scale map-unmap --machine generated-512 --cpus 1,512 --profile --resume done.jsonl
 
 Exit codes: 0 measured, 1 failed, 2 unusable arguments, 3 the same seed did not give the same
 result, 130 interrupted (numbers of CPUs that are complete are printed).";
@@ -81,7 +81,7 @@ pub struct ScaleArgs {
     jobs: Option<u16>,
     /// Keep finished simulations in a file, and take from it those that are there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    keep: Option<PathBuf>,
+    resume: Option<PathBuf>,
     /// Print the cache lines that cost most with the largest number of CPUs
     #[arg(long)]
     profile: bool,
@@ -116,7 +116,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
     let drawing = drawing.transpose()?;
-    let mut kept = match &args.keep {
+    let mut kept = match &args.resume {
         Some(path) => Kept::open(path)?,
         None => Kept::default(),
     };
@@ -148,7 +148,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
 fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
     let others = [
         (args.window.is_some(), "--window"),
-        (args.keep.is_some(), "--keep"),
+        (args.resume.is_some(), "--resume"),
         (args.svg.is_some(), "--svg"),
     ];
     refuse(&others, "cannot be had with a trace: leave it out")?;

@@ -10,6 +10,7 @@
 //! and [`verdict`] these into a [`Verdict`].
 
 pub mod analysis;
+pub mod apart;
 mod arenas;
 mod atomics;
 pub mod crew;
@@ -22,6 +23,7 @@ pub mod workload;
 
 pub use crate::clock::{Clock, HostClock};
 pub use analysis::{Analysis, Contrast, Estimate, Method};
+pub use apart::{Apart, Values};
 pub use arenas::Arenas;
 pub use atomics::Counters;
 pub use crew::{ClassTime, LapTime, Tally};

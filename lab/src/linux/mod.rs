@@ -14,7 +14,7 @@ pub mod coverage;
 pub mod entry;
 pub mod environment;
 mod error;
-mod files;
+pub(crate) mod files;
 pub mod kinds;
 mod memory;
 pub mod plan;

@@ -15,10 +15,10 @@ use super::LinuxError;
 use super::entry::EntryCost;
 use super::plan::Plan;
 use super::series::Series;
-use crate::compare::verdict::judge;
-use crate::compare::{A, B, CONTROL, Contrast, Estimate, Judged, Method};
+use crate::compare::apart::{self, Values};
+use crate::compare::{A, B, CONTROL, Contrast, Judged, Method};
 use crate::report::model::{self, Figure};
-use crate::stats::{Bootstrap, Samples, median};
+use crate::stats::{Samples, median};
 
 /// Times of one replayed arm by pass, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -154,77 +154,29 @@ impl Apart {
     /// # Errors
     /// A series has no pass or no control.
     pub fn new(a: [&[u64]; 2], b: [&[u64]; 2], method: &Method) -> Result<Apart, LinuxError> {
-        let complete =
-            |[host, control]: [&[u64]; 2]| !host.is_empty() && host.len() == control.len();
-        if !complete(a) || !complete(b) {
-            let what = "a saved result has no complete pass with its control";
-            return Err(LinuxError::Unsupported(what.into()));
-        }
-        let draw = |[host, control]: [&[u64]; 2], seed| {
-            let arms = [samples(host), samples(control)];
-            let arms: Vec<&Samples> = arms.iter().collect();
-            Bootstrap::new(&arms, method.resamples, method.confidence, seed).ok()
-        };
-        let (of_a, of_b) = (draw(a, method.seed), draw(b, method.seed.wrapping_add(1)));
-        let total = |passes: &[u64], of: &Option<Bootstrap>| Estimate {
-            value: samples(passes).total(),
-            interval: of.as_ref().map(|of| of.total(0)),
-        };
-        let control = |[host, control]: [&[u64]; 2], of: &Option<Bootstrap>| Estimate {
-            value: samples(control).total() / samples(host).total(),
-            interval: of.as_ref().map(|of| of.ratio(1, 0)),
-        };
-        let (a_ns, b_ns) = (total(a[0], &of_a), total(b[0], &of_b));
-        let ratio = Estimate {
-            value: b_ns.value / a_ns.value,
-            interval: match (&of_a, &of_b) {
-                (Some(of_a), Some(of_b)) => Some(of_b.ratio_apart(0, of_a, 0)),
-                _ => None,
-            },
-        };
-        let controls = [control(a, &of_a), control(b, &of_b)];
-        let passes = a[0].len().min(b[0].len());
+        let floats = |passes: &[u64]| -> Vec<f64> { passes.iter().map(|&ns| ns as f64).collect() };
+        let (a, b) = (a.map(floats), b.map(floats));
+        let apart = apart::Apart::new(values(&a), values(&b), &[], method).ok_or_else(|| {
+            LinuxError::Unsupported("a saved result has no complete pass with its control".into())
+        })?;
         Ok(Apart {
-            a_ns: a_ns.into(),
-            b_ns: b_ns.into(),
-            judged: judge(&[ratio], &controls, passes, method.confidence)[0],
-            ratio: ratio.into(),
-            control_ratios: controls.map(Figure::from),
+            a_ns: apart.a.into(),
+            b_ns: apart.b.into(),
+            ratio: apart.ratio.into(),
+            control_ratios: apart.controls.map(Figure::from),
+            judged: apart.judged,
         })
+    }
+}
+
+fn values([host, control]: &[Vec<f64>; 2]) -> Values<'_> {
+    Values {
+        of: host,
+        base: host,
+        control,
     }
 }
 
 fn resolution<S: Serializer>(judged: &Judged, serializer: S) -> Result<S::Ok, S::Error> {
     model::total(&judged.resolution, serializer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::{Reason, Verdict};
-
-    const METHOD: Method = Method {
-        confidence: 0.95,
-        resamples: 500,
-        seed: 1,
-    };
-
-    #[test]
-    fn two_saved_series_differ_only_beyond_their_controls() {
-        let a = [1000, 1010, 990, 1005, 995, 1000];
-        let control = [1004, 1002, 993, 1001, 999, 1003];
-        let faster = a.map(|ns| ns * 8 / 10);
-        let fasters = control.map(|ns| ns * 8 / 10);
-        let apart = Apart::new([&a, &control], [&faster, &fasters], &METHOD).expect("complete");
-        assert_eq!(apart.judged.verdict, Verdict::Less);
-        assert!((apart.ratio.value - 0.8).abs() < 0.01, "{:?}", apart.ratio);
-        let same = Apart::new([&a, &control], [&control, &a], &METHOD).expect("complete");
-        assert!(matches!(same.judged.verdict, Verdict::NotProven(_)));
-        let short = Apart::new([&a[..2], &control[..2]], [&faster, &fasters], &METHOD);
-        assert_eq!(
-            short.expect("complete").judged.verdict,
-            Verdict::NotProven(Reason::TooFewPasses)
-        );
-        assert!(Apart::new([&a, &[]], [&a, &control], &METHOD).is_err());
-    }
 }

@@ -30,7 +30,7 @@ fn share_of(left: u64, machines: usize) -> u64 {
 }
 
 /// Bytes that the host can give to programs without taking them from others.
-fn host_has_left() -> Option<u64> {
+pub fn host_has_left() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, Plan, Task};
 use crate::failure::{Failure, OrFail};
+use crate::program;
 
 /// Finished simulations, by what determines them.
 #[derive(Debug, Default)]
@@ -50,10 +51,7 @@ impl Kept {
     /// The file cannot be read or written, or another line is not one of these.
     pub fn open(path: &Path) -> Result<Kept, Failure> {
         let doing = || format!("the kept simulations in {}", path.display());
-        let program = std::env::current_exe()
-            .and_then(fs::read)
-            .map(|bytes| crc32fast::hash(&bytes))
-            .doing(doing)?;
+        let program = program::checksum().doing(doing)?;
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -64,7 +62,7 @@ impl Kept {
         for (number, line) in (1..).zip(text[..whole].lines()) {
             let entry: Entry<Cell> = serde_json::from_str(line).map_err(|error| {
                 Failure::usage(format!(
-                    "{}:{number}: {error}; expected a simulation that `vellum scale --keep` \
+                    "{}:{number}: {error}; expected a simulation that `vellum scale --resume` \
                      wrote; choose another file or delete the line",
                     path.display()
                 ))

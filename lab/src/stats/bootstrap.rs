@@ -40,6 +40,15 @@ impl Interval {
         self.low <= other.high && other.low <= self.high
     }
 
+    /// Both bounds divided by `divisor`, which is positive.
+    #[must_use]
+    pub fn divided_by(&self, divisor: f64) -> Interval {
+        Interval {
+            low: self.low / divisor,
+            high: self.high / divisor,
+        }
+    }
+
     /// Half the distance between the bounds.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0

@@ -10,6 +10,8 @@ mod compare;
 mod cpu_time;
 mod cut;
 mod diffprofile;
+mod doctor;
+mod history;
 mod host;
 mod import_export;
 mod kolivas;

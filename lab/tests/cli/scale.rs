@@ -67,7 +67,7 @@ fn results_are_the_same_on_any_number_of_threads() {
 fn what_was_kept_is_not_run_again_and_a_torn_line_is_dropped() {
     let scratch = Scratch::new("scale");
     let (keep, picture) = (&scratch.path("done.jsonl"), &scratch.path("fork.svg"));
-    let first = scale(&["--seeds", "2", "--keep", keep, "--json", "-"]);
+    let first = scale(&["--seeds", "2", "--resume", keep, "--json", "-"]);
     assert!(first.status.success(), "{}", text(&first.stderr));
     let lines = fs::read_to_string(keep).expect("it was written");
     assert_eq!(lines.lines().count(), 4, "{lines}");
@@ -82,7 +82,7 @@ fn what_was_kept_is_not_run_again_and_a_torn_line_is_dropped() {
     let torn: String = kept[..3].iter().map(|line| format!("{line}\n")).collect();
     fs::write(keep, torn + "{\"program\":12").expect("it can be written");
     let again = scale(&[
-        "--seeds", "2", "--keep", keep, "--svg", picture, "--json", "-",
+        "--seeds", "2", "--resume", keep, "--svg", picture, "--json", "-",
     ]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert!(text(&again.stdout).contains("0.75"));
@@ -95,7 +95,7 @@ fn what_was_kept_is_not_run_again_and_a_torn_line_is_dropped() {
     );
 
     fs::write(keep, "nonsense\n").expect("it can be written");
-    let refused = scale(&["--keep", keep]);
+    let refused = scale(&["--resume", keep]);
     assert_eq!(refused.status.code(), Some(2));
     let message = text(&refused.stderr);
     assert!(message.contains("done.jsonl:1:"), "{message}");

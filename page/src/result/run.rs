@@ -12,6 +12,8 @@ pub struct Run {
     pub command: Vec<String>,
     /// Version of the program.
     pub version: String,
+    /// A checksum of the program's file, which tells builds apart.
+    pub program: String,
     /// When the command began, as in `2026-11-24T08:30:00Z`.
     pub started: String,
     /// The machine it ran on.

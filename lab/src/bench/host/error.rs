@@ -50,7 +50,7 @@ pub enum HostError {
 }
 
 /// The packages to install, each once.
-fn packages(tools: &[super::tools::Tool]) -> String {
+pub(crate) fn packages(tools: &[super::tools::Tool]) -> String {
     let mut packages: Vec<&str> = tools.iter().map(|tool| tool.package).collect();
     packages.sort_unstable();
     packages.dedup();

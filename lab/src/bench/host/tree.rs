@@ -11,7 +11,7 @@ use super::{HostError, scratch, tools};
 use vellum_terminal::progress::Interrupt;
 
 /// What building a kernel needs at least; the tree's own checks name the rest.
-const TOOLS: &[tools::Tool] = &[
+pub const TOOLS: &[tools::Tool] = &[
     tools::Tool {
         program: "make",
         package: "make",

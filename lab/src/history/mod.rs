@@ -1,0 +1,128 @@
+//! Results that were kept: what is asked of them later.
+//!
+//! A [`Kept`] is a result with its [`Series`]: quantities by pass, which can be held
+//! against those of another run. [`difference`] does that for two results, [`trend`] for
+//! all of a machine, and [`gate`] for a run that must not be slower than a saved one.
+
+pub mod difference;
+pub mod gate;
+pub mod series;
+pub mod text;
+pub mod trend;
+
+use vellum_history::Facts;
+use vellum_page::result::Content;
+use vellum_page::result::run::Host;
+use vellum_page::{Loaded, ReadError, headline};
+
+use crate::compare::Method;
+pub use series::Series;
+
+/// How intervals of runs that were made apart are drawn.
+pub const METHOD: Method = Method {
+    confidence: 0.95,
+    resamples: 2000,
+    seed: 1,
+};
+
+/// Part of its memory in which a machine may differ from itself: kernels reserve more or
+/// less of it.
+const MEMORY_TOLERANCE: f64 = 0.02;
+
+/// A result, read.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// What to call it: the number of a kept one, or the name of its file.
+    pub name: String,
+    /// The result.
+    pub loaded: Loaded,
+    /// What it measured by pass.
+    pub series: Vec<Series>,
+}
+
+impl Kept {
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// The text is no result of a version of the program that is known here.
+    pub fn parse(name: impl Into<String>, text: &str) -> Result<Kept, ReadError> {
+        let name = name.into();
+        let loaded = Loaded::parse(name.clone(), text)?;
+        Ok(Kept {
+            series: series::of(&loaded),
+            name,
+            loaded,
+        })
+    }
+
+    /// The machine that it was measured on, if it says.
+    pub fn host(&self) -> Option<&Host> {
+        Some(&self.loaded.run.host).filter(|host| **host != Host::default())
+    }
+
+    /// By what it is looked for.
+    pub fn facts(&self, note: &str) -> Facts {
+        let mut designs: Vec<&str> = Vec::new();
+        for series in &self.series {
+            if !designs.contains(&series.design.as_str()) {
+                designs.push(&series.design);
+            }
+        }
+        Facts {
+            started: self.loaded.run.started.clone(),
+            schema: self.loaded.schema.clone(),
+            subject: subject(&self.loaded),
+            designs: designs.join(" "),
+            host: self
+                .host()
+                .map_or_else(String::new, |host| host.name.clone()),
+            answer: headline(&self.loaded).sentence,
+            note: note.to_owned(),
+        }
+    }
+}
+
+/// What was measured, in a word or two.
+pub fn subject(loaded: &Loaded) -> String {
+    let named = match &loaded.content {
+        Content::Bench(bench) => Some(bench.benchmark.clone()),
+        Content::Kolivas(_) => Some("kernbench".to_owned()),
+        Content::Reproduce(reproduction) => Some(format!("source {}", reproduction.source)),
+        Content::Scale(scale) => Some(scale.workload.clone()),
+        _ => None,
+    };
+    let trace = || {
+        let path = loaded.run.traces.first().map(|trace| trace.path.as_str());
+        path.or(series::trace_path(loaded)).map(file_name)
+    };
+    named.or_else(trace).unwrap_or_default()
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+/// Whether two results are of one machine: its CPUs and its memory, and its name unless
+/// one of them says none. The kernel may have changed meanwhile.
+pub fn is_same_host(one: &Host, other: &Host) -> bool {
+    is_alike(one, other) && one.name == other.name
+}
+
+/// Whether two machines are of the same make: CPUs, and as much memory. Machines of a CI
+/// service have another name each time.
+pub fn is_alike(one: &Host, other: &Host) -> bool {
+    let (more, less) = (one.memory.max(other.memory), one.memory.min(other.memory));
+    let is_near = (more - less) as f64 <= MEMORY_TOLERANCE * more as f64;
+    one.cpu == other.cpu && one.cpus == other.cpus && is_near
+}
+
+/// A machine in a few words.
+pub fn host_words(host: &Host) -> String {
+    format!(
+        "{} ({}, {} CPUs, {} MiB)",
+        host.name,
+        host.cpu,
+        host.cpus,
+        host.memory >> 20
+    )
+}

@@ -106,7 +106,7 @@ fn tables(arena: &Arc<Arena>) {
         let unmap = |users: Users| {
             let target = FlushTarget {
                 tag: SpaceTag(1),
-                cpus: CpuSet::from_bits(0, 0),
+                cpus: CpuSet::EMPTY,
             };
             // SAFETY: only the tables made here are put in, which no CPU has loaded.
             let mut gather = unsafe { Gather::new(memory, &Fresh, &pin, target) };

@@ -139,7 +139,7 @@ impl<F: Format> Rig<F> {
         const BURSTS: usize = 20;
         let nobody = FlushTarget {
             tag: SpaceTag(1),
-            cpus: CpuSet::from_bits(0, 0),
+            cpus: CpuSet::EMPTY,
         };
         self.memory.platform().run_on(CpuId(0), || {
             let work = || {

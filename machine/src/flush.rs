@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use vellum::platform::{CpuId, CpuSet, Flush};
+use vellum::platform::{CpuId, Flush};
 
 /// One flush request as the machine saw it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlushRecord {
     /// Who asked.
     pub from: CpuId,
     /// Who had to forget.
-    pub cpus: CpuSet,
+    pub cpus: Vec<CpuId>,
     /// What.
     pub request: Flush,
     /// Whether a seeded defect ignored it.
@@ -31,8 +31,9 @@ impl FlushLog {
     }
 
     #[inline]
-    pub(crate) fn push(&self, record: FlushRecord) {
+    pub(crate) fn push(&self, record: impl FnOnce() -> FlushRecord) {
         if self.recording.load(Ordering::Relaxed) {
+            let record = record();
             let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
             records.push(record);
         }

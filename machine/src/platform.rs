@@ -101,7 +101,7 @@ unsafe impl Platform for Machine {
         }
     }
 
-    fn flush(&self, from: CpuId, cpus: CpuSet, request: &Flush) {
+    fn flush(&self, from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
         let counters = &self.cpus.get(from).counters;
         counters.flush_requests.bump();
         counters.flush_tables.add(u64::from(request.tables));
@@ -110,9 +110,9 @@ unsafe impl Platform for Machine {
             None => counters.flush_full.bump(),
         }
         let dropped = self.defects.drops_this_flush();
-        self.flush_log.push(FlushRecord {
+        self.flush_log.push(|| FlushRecord {
             from,
-            cpus,
+            cpus: cpus.iter(self.cpus.len()).collect(),
             request: *request,
             dropped,
         });

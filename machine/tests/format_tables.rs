@@ -175,7 +175,7 @@ impl<'m, F: Format> Case<'m, F> {
     fn end(self, memory: &'m Memory, pin: &'m Pin<'_>) {
         let target = FlushTarget {
             tag: self.tag,
-            cpus: CpuSet::from_bits(1, 0),
+            cpus: CpuSet::from_bits(1),
         };
         // SAFETY: only tables are put in; CPU 0 has walked them, and no other.
         let mut gather = unsafe { Gather::new(memory, &Fresh, pin, target) };

@@ -98,7 +98,7 @@ unsafe impl Platform for Board {
         // SAFETY: frames of the map are inside of the allocation.
         unsafe { self.memory.add(frame.index() * FRAME) }
     }
-    fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+    fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn current_task(&self) -> TaskToken {
         TaskToken(u64::from(CPU.get()))
     }

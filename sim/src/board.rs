@@ -257,7 +257,7 @@ unsafe impl Platform for Board {
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }
 
-    fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
+    fn flush(&self, _from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
         let pages = request.range.map(|range| range.pages());
         with_cpu(|cpu| cpu.flush(cpus.iter(self.cpus), pages));
     }

@@ -125,6 +125,34 @@ fn the_core_takes_the_same_picoseconds_with_the_same_seed() {
 }
 
 #[test]
+fn only_cpus_that_use_a_space_are_interrupted_for_it() {
+    const USERS: [u16; 4] = [2, 65, 66, 130];
+    let machine = flat(192);
+    let (vm, heap) = manager(&machine, 192, 256 << 20);
+    let space = vm.create_space().expect("there is memory");
+    let outcome = simulation(&machine, 192, &vm, heap).run(|cpu| {
+        if USERS.contains(&cpu.id().0) {
+            vm.load(space).expect("it lives");
+        }
+        for _ in 0..100 {
+            cpu.compute_ns(1000);
+            if cpu.id().0 == USERS[0] {
+                let first = vm
+                    .map(space, &MapRequest::anonymous(4, Prot::READ_WRITE))
+                    .expect("there is room");
+                let address = first.address::<X86_64>();
+                vm.fault(space, address, Access::Write)
+                    .expect("it is mapped");
+                vm.unmap(space, first, 4).expect("it lives");
+            }
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    let interrupted = (0..192).filter(|&cpu| outcome.cpus[usize::from(cpu)].interrupts > 0);
+    assert_eq!(interrupted.collect::<Vec<u16>>(), USERS[1..]);
+}
+
+#[test]
 fn a_run_on_one_cpu_takes_as_long_on_a_larger_machine() {
     let one = run_many_spaces(&flat(1), 1, 0).elapsed as f64;
     let other = run_many_spaces(&flat(64), 1, 0).elapsed as f64;

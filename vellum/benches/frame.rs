@@ -94,7 +94,7 @@ unsafe impl Platform for Machine {
         // SAFETY: frames of the map are inside of the allocation.
         unsafe { self.memory.add(frame.index() << 12) }
     }
-    fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+    fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }

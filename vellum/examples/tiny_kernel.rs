@@ -101,7 +101,7 @@ unsafe impl Platform for Board {
         // SAFETY: the core passes frames of the memory map only.
         unsafe { self.ram.add(frame.index() * PAGE) }
     }
-    fn flush(&self, _: CpuId, _: CpuSet, request: &Flush) {
+    fn flush(&self, _: CpuId, _: CpuSet<'_>, request: &Flush) {
         // A kernel executes `invlpg`, or sends an interrupt to the other CPUs.
         println!("    flush {:?} of space {}", request.range, request.space.0);
     }

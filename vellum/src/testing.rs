@@ -121,7 +121,7 @@ pub(crate) struct TestMachine {
     frame_shift: u32,
     tasks: Mutex<BTreeMap<u64, Thread>>,
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
-    flushes: Mutex<Vec<(CpuSet, Flush)>>,
+    flushes: Mutex<Vec<(Vec<CpuId>, Flush)>>,
     on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
@@ -219,7 +219,7 @@ impl TestMachine {
 
     /// Takes the flushes asked for since the last call.
     #[allow(dead_code, reason = "for the tests of layers above")]
-    pub(crate) fn take_flushes(&self) -> Vec<(CpuSet, Flush)> {
+    pub(crate) fn take_flushes(&self) -> Vec<(Vec<CpuId>, Flush)> {
         core::mem::take(&mut self.flushes.lock().unwrap())
     }
 
@@ -398,8 +398,11 @@ unsafe impl Platform for TestMachine {
         );
     }
 
-    fn flush(&self, _from: CpuId, cpus: CpuSet, request: &Flush) {
-        unwatched(|| self.flushes.lock().unwrap().push((cpus, *request)));
+    fn flush(&self, _from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
+        unwatched(|| {
+            let cpus = cpus.iter(self.cpus.len()).collect();
+            self.flushes.lock().unwrap().push((cpus, *request));
+        });
         if let Some(look) = &*self.on_flush.lock().unwrap() {
             look();
         }

@@ -113,7 +113,7 @@ impl<'m> Tables<'m> {
 pub fn flush(machine: &Machine, cpus: u64, range: Option<PageRange>, tables: bool) {
     machine.flush(
         CpuId(0),
-        CpuSet::from_bits(cpus, 0),
+        CpuSet::from_bits(cpus),
         &Flush {
             space: SPACE,
             range,

@@ -54,10 +54,10 @@ impl Ours {
 }
 
 /// No CPU has loaded the tables, which is all that the others know.
-fn nobody() -> FlushTarget {
+fn nobody() -> FlushTarget<'static> {
     FlushTarget {
         tag: SpaceTag(OWNER),
-        cpus: CpuSet::from_bits(0, 0),
+        cpus: CpuSet::EMPTY,
     }
 }
 

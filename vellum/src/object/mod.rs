@@ -36,7 +36,7 @@
 //! #     fn pin(&self) -> CpuId { CpuId(0) }
 //! #     fn unpin(&self, _: CpuId) {}
 //! #     fn frame(&self, frame: Pfn) -> NonNull<u8> { unsafe { self.ram.add(frame.index() << 12) } }
-//! #     fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+//! #     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
 //! #     fn current_task(&self) -> TaskToken { TaskToken(0) }
 //! #     fn park(&self) {}
 //! #     fn unpark(&self, _: TaskToken) {}

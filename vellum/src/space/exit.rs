@@ -4,9 +4,9 @@ use super::error::MapError;
 use super::manager::{Live, SpaceId, Vm};
 use super::unmap::DeadObjects;
 use super::zap::Zap;
-use crate::platform::{Flush, Platform};
+use crate::platform::{CpuSet, Flush, Platform};
 use crate::rmap::ReverseMap;
-use crate::sync::Pin;
+use crate::sync::{CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -50,7 +50,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Unmaps everything of a space that has no users, flushing once, before.
     pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
-        let target = self.flush_target(space);
+        let mut room = CpuRoom::new();
+        let target = self.flush_target(space, &mut room);
         for found in self.tree(space).walk(0) {
             found.item.gate.close();
         }
@@ -64,7 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.memory.flush(pin, target.cpus, &request);
         }
         let nobody = FlushTarget {
-            cpus: crate::platform::CpuSet::from_bits(0, 0),
+            cpus: CpuSet::EMPTY,
             ..target
         };
         let mut gather = self.gather_for(pin, nobody);

@@ -1,19 +1,22 @@
 //! Whom to flush when entries of a space change, and with what.
 
-use super::manager::{Live, Vm};
+use super::manager::{Live, Space, Vm};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::ReverseMap;
-use crate::slab::Handle;
-use crate::sync::{ActiveCpus, Pin};
+use crate::sync::{ActiveSet, CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Gather};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Who must be flushed when translations of `space` go.
-    pub(super) fn flush_target(&self, space: Live<'_, R>) -> FlushTarget {
+    pub(super) fn flush_target<'r>(
+        &self,
+        space: Live<'_, R>,
+        room: &'r mut CpuRoom,
+    ) -> FlushTarget<'r> {
         FlushTarget {
             tag: SpaceTag(space.handle()),
-            cpus: self.active(space),
+            cpus: self.active(space, room),
         }
     }
 
@@ -25,7 +28,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The same for a range, or for all of the space.
     pub(super) fn flush_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: Option<PageRange>) {
-        let target = self.flush_target(space);
+        let mut room = CpuRoom::new();
+        let target = self.flush_target(space, &mut room);
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
@@ -38,7 +42,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Vm::flush_page`] for the holder of the lock of the page's table.
     pub(super) fn flush_locked_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
-        let target = self.flush_target(space);
+        let mut room = CpuRoom::new();
+        let target = self.flush_target(space, &mut room);
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
@@ -52,29 +57,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// CPUs that may hold translations or faults of `space`, asked after what
     /// keeps others from getting any has been done.
     #[inline]
-    pub(super) fn active(&self, space: Live<'_, R>) -> CpuSet {
-        space.active.after_change(self.cpu_shift)
+    pub(super) fn active<'r>(&self, space: Live<'_, R>, room: &'r mut CpuRoom) -> CpuSet<'r> {
+        self.active_set(space.get()).after_change(room)
     }
 
-    /// Who has entered `space`, to be asked later, and the shift of the bits.
+    /// Who has entered `space`, to be asked later.
     #[inline]
-    pub(super) fn active_set<'a>(&self, space: Live<'a, R>) -> (&'a ActiveCpus, u32) {
-        (&space.get().active, self.cpu_shift)
+    pub(super) fn active_set<'a>(&self, space: &'a Space<R>) -> ActiveSet<'a> {
+        ActiveSet::new(
+            &space.active,
+            self.has_many_cpus.then_some(&space.many_active),
+        )
     }
 
     #[inline]
-    pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'_, R>) -> Gather<'a, P> {
+    pub(super) fn gather<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'a, R>) -> Gather<'a, P> {
         let nobody = FlushTarget {
             tag: SpaceTag(space.handle()),
-            cpus: CpuSet::from_bits(0, self.cpu_shift),
+            cpus: CpuSet::EMPTY,
         };
-        let active = &self.spaces.get(Handle::from_raw(space.handle())).active;
         self.gather_for(pin, nobody)
-            .following(active, self.cpu_shift)
+            .following(self.active_set(space.get()))
     }
 
     #[inline]
-    pub(super) fn gather_for<'a>(&'a self, pin: &'a Pin<'a>, target: FlushTarget) -> Gather<'a, P> {
+    pub(super) fn gather_for<'a>(
+        &'a self,
+        pin: &'a Pin<'a>,
+        target: FlushTarget<'a>,
+    ) -> Gather<'a, P> {
         // SAFETY: the core puts in references that entries held, and tables that
         // `unlink_if_empty` unlinked; callers name the CPUs of the space (invariant 6).
         unsafe { Gather::new(&self.memory, &*self.table_pages, pin, target) }

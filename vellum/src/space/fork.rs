@@ -17,8 +17,8 @@ use crate::frame::{Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{CpuRoom, Pin};
 use crate::table::{Format, Gather, LockedTable, Marks, Span, Users};
 
 /// The counts of entries copied.
@@ -133,7 +133,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         // A CPU that is in here stores to no page of the parent, so if no
         // other has it loaded, and no other task could load it meanwhile,
         // nobody sets a dirty mark.
-        let is_alone = parent.users() == 1 && vm.active(parent).has_no_other_than(pin.cpu());
+        let mut room = CpuRoom::new();
+        let is_alone =
+            parent.users() == 1 && vm.active(parent, &mut room).has_no_other_than(pin.cpu());
         let users = if is_alone {
             Users::None
         } else {

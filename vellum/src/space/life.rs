@@ -43,7 +43,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.handle.store(handle.raw(), Ordering::Relaxed);
         space.root.store(root.0, Ordering::Relaxed);
         space.tree.store(0, Ordering::Relaxed);
-        space.active.reset();
+        self.active_set(space).reset(self.memory.platform().cpus());
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);
         space.has_stack.store(0, Ordering::Relaxed);

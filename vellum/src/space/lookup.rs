@@ -104,15 +104,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// who holds the space's lock, has closed.
     pub(super) fn wait_out_region(&self, pin: &Pin<'_>, space: Live<'_, R>, region: u32) {
         let key = region_key(space.handle(), region);
-        let (active, shift) = self.active_set(space);
-        (self.announcements).wait_out(active, shift, pin, |other| other == key);
+        (self.announcements).wait_out(self.active_set(space.get()), pin, |other| other == key);
     }
 
     /// The same for all its regions.
     pub(super) fn wait_out_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
         let handle = u64::from(space.handle());
-        let (active, shift) = self.active_set(space);
-        (self.announcements).wait_out(active, shift, pin, |key| key >> 32 == handle);
+        (self.announcements).wait_out(self.active_set(space.get()), pin, |key| key >> 32 == handle);
     }
 }
 

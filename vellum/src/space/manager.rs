@@ -20,7 +20,7 @@ use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
-    ActiveCpus, Announcements, Counter, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
+    ActiveCpus, Announcements, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
 };
 use crate::table::{Format, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
@@ -73,7 +73,7 @@ pub struct Space<R: ReverseMap> {
     pub(super) users: AtomicU32,
     /// Root of the tree of regions.
     pub(super) tree: AtomicU64,
-    /// CPUs that may hold translations or faults of the space.
+    /// CPUs that may hold translations or faults of the space, if there are up to 64.
     pub(super) active: ActiveCpus,
     /// Held by whoever changes regions.
     pub(super) lock: SleepLock,
@@ -90,6 +90,8 @@ pub struct Space<R: ReverseMap> {
     pub(super) account: Account,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Space,
+    /// The CPUs of `active`, if there are more.
+    pub(super) many_active: ManyActiveCpus,
 }
 
 impl<R: ReverseMap> Item for Space<R> {
@@ -101,6 +103,7 @@ impl<R: ReverseMap> Item for Space<R> {
         ("limits", offset_of!(Space<R>, limits)),
         ("account", offset_of!(Space<R>, account)),
         ("rmap", offset_of!(Space<R>, rmap)),
+        ("many active", offset_of!(Space<R>, many_active)),
     ];
 
     fn vacant() -> Self {
@@ -121,6 +124,7 @@ impl<R: ReverseMap> Item for Space<R> {
             limits: LimitWords::default(),
             account: Account::default(),
             rmap: R::Space::default(),
+            many_active: ManyActiveCpus::default(),
         }
     }
 
@@ -266,7 +270,8 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
     pub(crate) zero_page: Pfn,
-    pub(super) cpu_shift: u32,
+    /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
+    pub(super) has_many_cpus: bool,
     format: PhantomData<F>,
 }
 
@@ -318,7 +323,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             waits: WaitTable::new(),
             aging,
             zero_page,
-            cpu_shift: CpuSet::shift_for(cpus),
+            has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,
             memory,
             design,
@@ -473,8 +478,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let address = self.spaces.address(Handle::from_raw(space.handle()));
         cpu.space_at.store(address, Ordering::Relaxed);
         cpu.delta.space.store(space.key(), Ordering::Relaxed);
-        let bit = CpuSet::bit(pin.cpu(), self.cpu_shift);
-        space.active.enter(bit);
+        self.active_set(space.get()).enter(pin.cpu());
     }
 
     /// Counts tables made for or freed from a space.

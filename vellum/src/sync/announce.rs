@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use super::percpu::CachePadded;
 use super::report::name;
-use super::{ActiveCpus, Pin};
+use super::{ActiveSet, CpuRoom, Pin};
 use crate::platform::CpuId;
 
 const CLOSED: u32 = 1;
@@ -117,18 +117,12 @@ impl Announcements {
 
     /// Waits until no CPU announces a key that `concerns` accepts. The gates of
     /// those regions are closed, so that nobody enters anew. Looks at the CPUs that
-    /// are in `active`, where a CPU enters before it announces such a key, with its
-    /// bits shifted by `shift`.
-    pub fn wait_out(
-        &self,
-        active: &ActiveCpus,
-        shift: u32,
-        pin: &Pin<'_>,
-        concerns: impl Fn(u64) -> bool,
-    ) {
+    /// are in `active`, where a CPU enters before it announces such a key.
+    pub fn wait_out(&self, active: ActiveSet<'_>, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
         // One fence for both: the set and then the slots are read after the gates
         // were closed.
-        let cpus = active.after_change(shift);
+        let mut room = CpuRoom::new();
+        let cpus = active.after_change(&mut room);
         for cpu in cpus.iter(self.slots.len()) {
             let slot = &self.slots[cpu.0 as usize].0;
             let mut spins = 0;

@@ -6,41 +6,122 @@
 //! store, fence and load of one side together, so that none of the three can be
 //! left out where they are used; `verify/loom` checks them.
 
-use super::atomic::{AtomicU64, Ordering, fence};
-use crate::platform::CpuSet;
+use core::mem::MaybeUninit;
 
-/// The CPUs that may hold translations of a space, or be inside its regions
-/// ([`CpuSet`] bits).
+use super::atomic::{AtomicU64, Ordering, fence};
+use crate::platform::{CpuId, CpuSet, CpuWords};
+
+/// The CPUs that may hold translations of a space, or be inside its regions, on machines
+/// of up to 64 CPUs. On larger ones they are in [`ManyActiveCpus`], and here is how many
+/// CPUs share a bit there, as a shift.
+#[derive(Debug, Default)]
+pub struct ActiveCpus(AtomicU64);
+
+/// The CPUs of a machine of more than 64, in a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ManyActiveCpus([AtomicU64; CpuWords::COUNT]);
+
+/// The CPUs of one space.
 ///
 /// A CPU enters and then reads the space's tables and gates. Whoever changes
 /// those asks afterwards who has entered: a CPU that is not in the answer sees
 /// the change.
-#[derive(Debug, Default)]
-pub struct ActiveCpus(AtomicU64);
+#[derive(Clone, Copy, Debug)]
+pub struct ActiveSet<'s> {
+    few: &'s ActiveCpus,
+    many: Option<&'s ManyActiveCpus>,
+}
 
-impl ActiveCpus {
-    /// Nobody: the space begins.
-    pub fn reset(&self) {
-        self.0.store(0, Ordering::Relaxed);
+impl<'s> ActiveSet<'s> {
+    /// Of a machine of up to 64 CPUs, or, with `many`, of more.
+    #[inline]
+    pub const fn new(few: &'s ActiveCpus, many: Option<&'s ManyActiveCpus>) -> Self {
+        ActiveSet { few, many }
     }
 
-    /// The CPU of `bit` will use the space.
+    /// Nobody: the space begins, on a machine of `cpus` CPUs.
+    pub fn reset(self, cpus: usize) {
+        let Some(many) = self.many else {
+            self.few.0.store(0, Ordering::Relaxed);
+            return;
+        };
+        let shift = CpuWords::shift_for(cpus);
+        self.few.0.store(u64::from(shift), Ordering::Relaxed);
+        for word in &many.0 {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// `cpu` will use the space.
     #[inline]
-    pub fn enter(&self, bit: u64) {
-        // What it reads of the space comes after this: an exchange is a full
-        // fence on x86-64 and aarch64, and the fence makes it one everywhere.
-        if self.0.load(Ordering::Relaxed) & bit == 0 {
-            self.0.fetch_or(bit, Ordering::Relaxed);
+    pub fn enter(self, cpu: CpuId) {
+        let Some(many) = self.many else {
+            enter(&self.few.0, CpuSet::bit(cpu));
+            return;
+        };
+        let shift = self.shift();
+        let (word, bit) = CpuWords::place(cpu, shift);
+        enter(&many.0[word], bit);
+        // A CPU that finds a bit set by another has passed no fence.
+        if shift > 0 {
             fence(Ordering::SeqCst);
         }
     }
 
     /// Who has entered, asked after everything that the caller has changed. What
-    /// the caller reads next is read after the change, too.
+    /// the caller reads next is read after the change, too. `room` holds the answer on
+    /// machines of more than 64 CPUs.
     #[inline]
-    pub fn after_change(&self, shift: u32) -> CpuSet {
+    pub fn after_change<'r>(self, room: &'r mut CpuRoom) -> CpuSet<'r> {
         fence(Ordering::SeqCst);
-        CpuSet::from_bits(self.0.load(Ordering::Acquire), shift)
+        match self.many {
+            None => CpuSet::from_bits(self.few.0.load(Ordering::Acquire)),
+            Some(many) => many.copy_to(self.shift(), room),
+        }
+    }
+
+    fn shift(self) -> u32 {
+        self.few.0.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// Sets a CPU's bit. What the CPU reads of the space comes after this.
+#[inline]
+fn enter(word: &AtomicU64, bit: u64) {
+    // An exchange is a full fence on x86-64 and aarch64, and the fence makes it one
+    // everywhere.
+    if word.load(Ordering::Relaxed) & bit == 0 {
+        word.fetch_or(bit, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl ManyActiveCpus {
+    #[cold]
+    #[inline(never)]
+    fn copy_to<'r>(&self, shift: u32, room: &'r mut CpuRoom) -> CpuSet<'r> {
+        let words = core::array::from_fn(|word| self.0[word].load(Ordering::Acquire));
+        CpuSet::of(room.0.write(CpuWords::new(words, shift)))
+    }
+}
+
+/// Room for the CPUs of a large machine, which costs nothing until it is used.
+#[derive(Debug)]
+pub struct CpuRoom(MaybeUninit<CpuWords>);
+
+impl CpuRoom {
+    /// Room with nothing in it.
+    #[inline]
+    #[must_use]
+    pub const fn new() -> CpuRoom {
+        CpuRoom(MaybeUninit::uninit())
+    }
+}
+
+impl Default for CpuRoom {
+    fn default() -> Self {
+        CpuRoom::new()
     }
 }
 

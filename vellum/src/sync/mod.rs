@@ -35,7 +35,7 @@ pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
 pub use bit::{BitGuard, BitLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
-pub use meet::{ActiveCpus, DirtyMarks, Length};
+pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};

@@ -8,14 +8,14 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Makes `cpus` forget what `request` names. The caller holds no spin lock,
     /// which debug builds check: a CPU that spins for one with interrupts off would
     /// not answer.
-    pub(crate) fn flush(&self, pin: &Pin<'_>, cpus: CpuSet, request: &Flush) {
+    pub(crate) fn flush(&self, pin: &Pin<'_>, cpus: CpuSet<'_>, request: &Flush) {
         pin.assert_holds(0);
         self.platform().flush(pin.cpu(), cpus, request);
     }
 
     /// The same under the lock of the table whose entry is flushed, and no other:
     /// for a private page that is replaced, whose entry nobody may see empty.
-    pub(crate) fn flush_under_table_lock(&self, pin: &Pin<'_>, cpus: CpuSet, request: &Flush) {
+    pub(crate) fn flush_under_table_lock(&self, pin: &Pin<'_>, cpus: CpuSet<'_>, request: &Flush) {
         pin.assert_holds(1);
         self.platform().flush(pin.cpu(), cpus, request);
     }

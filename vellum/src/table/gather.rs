@@ -8,7 +8,7 @@ use super::pages::{Chain, TablePages};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
-use crate::sync::{ActiveCpus, Pin};
+use crate::sync::{ActiveSet, CpuRoom, Pin};
 
 /// Runs of frames a gather holds before it flushes by itself.
 const RUNS: usize = 256;
@@ -20,11 +20,11 @@ const DIRTY: u32 = 1 << 31;
 
 /// Whose translations an unmapping makes stale.
 #[derive(Clone, Copy, Debug)]
-pub struct FlushTarget {
+pub struct FlushTarget<'t> {
     /// The space's tag.
     pub tag: SpaceTag,
     /// Every CPU that may hold its translations.
-    pub cpus: CpuSet,
+    pub cpus: CpuSet<'t>,
 }
 
 /// Frames in a row, and how many, with [`DIRTY`].
@@ -91,9 +91,9 @@ pub struct Gather<'g, P: Platform> {
     memory: &'g PhysicalMemory<P>,
     source: &'g dyn TablePages<P>,
     pin: &'g Pin<'g>,
-    target: FlushTarget,
-    /// Whom to ask at each flush, and the shift of its [`CpuSet`] bits.
-    live: Option<(&'g ActiveCpus, u32)>,
+    target: FlushTarget<'g>,
+    /// Whom to ask at each flush.
+    live: Option<ActiveSet<'g>>,
     runs: Runs,
     stale: PageRange,
     tables: Chain,
@@ -112,7 +112,7 @@ impl<'g, P: Platform> Gather<'g, P> {
         memory: &'g PhysicalMemory<P>,
         source: &'g dyn TablePages<P>,
         pin: &'g Pin<'g>,
-        target: FlushTarget,
+        target: FlushTarget<'g>,
     ) -> Self {
         Gather {
             memory,
@@ -132,8 +132,8 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// it reads the space's tables, so that one which is not in it when the
     /// entries have been changed has seen none of the old ones.
     #[inline]
-    pub fn following(mut self, active: &'g ActiveCpus, shift: u32) -> Self {
-        self.live = Some((active, shift));
+    pub fn following(mut self, active: ActiveSet<'g>) -> Self {
+        self.live = Some(active);
         self
     }
 
@@ -145,10 +145,11 @@ impl<'g, P: Platform> Gather<'g, P> {
     }
 
     /// The CPUs to flush, after the entries have been changed.
-    fn cpus(&self) -> CpuSet {
-        self.live.map_or(self.target.cpus, |(active, shift)| {
-            active.after_change(shift)
-        })
+    fn cpus<'r>(&'r self, room: &'r mut CpuRoom) -> CpuSet<'r> {
+        match self.live {
+            Some(active) => active.after_change(room),
+            None => self.target.cpus,
+        }
     }
 
     /// The translation of `page` was removed or lost rights.
@@ -233,7 +234,8 @@ impl<'g, P: Platform> Gather<'g, P> {
     pub fn flush(&mut self) {
         let has_tables = !self.tables.is_empty();
         if !self.needs_no_flush() && (has_tables || !self.stale.is_empty()) {
-            let cpus = self.cpus();
+            let mut room = CpuRoom::new();
+            let cpus = self.cpus(&mut room);
             if !cpus.is_empty() {
                 let request = Flush {
                     space: self.target.tag,

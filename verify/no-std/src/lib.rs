@@ -64,7 +64,7 @@ unsafe impl Platform for Board {
     fn frame(&self, _: Pfn) -> NonNull<u8> {
         NonNull::dangling()
     }
-    fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+    fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }

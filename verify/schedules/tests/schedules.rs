@@ -164,7 +164,7 @@ fn unmap_against_store(flushes: bool) {
                 range: None,
                 tables: false,
             };
-            machine.flush(cpu, CpuSet::from_bits(0b11, 0), &request);
+            machine.flush(cpu, CpuSet::from_bits(0b11), &request);
         }
         // SAFETY: as in `map_one_page`.
         let data = unsafe { machine.frame(PAGE).cast::<AtomicU64>().as_ref() };

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::frame::{FailAt, Kind, Request};
-use crate::platform::Zone;
+use crate::platform::{CpuSet, Zone};
 use crate::table::{FlushTarget, Gather};
 use crate::testing::{TestMachine, range, run_on};
 
@@ -48,7 +48,7 @@ fn take(memory: &Memory, source: &Source, level: u32) -> Pfn {
 fn retire(memory: &Memory, source: &Source, tables: &[Pfn]) {
     let nobody = FlushTarget {
         tag: crate::platform::SpaceTag(1),
-        cpus: crate::platform::CpuSet::from_bits(0, 0),
+        cpus: CpuSet::EMPTY,
     };
     let pin = memory.pin();
     // SAFETY: the tables are the test's own, and were never linked.

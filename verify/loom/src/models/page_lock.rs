@@ -60,7 +60,7 @@ unsafe impl Platform for Sleepers {
     fn frame(&self, _: Pfn) -> NonNull<u8> {
         unreachable!("no model looks at bytes")
     }
-    fn flush(&self, _: CpuId, _: CpuSet, _: &Flush) {}
+    fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn relax(&self, _: u32) {}
     fn current_task(&self) -> TaskToken {
         TaskToken(this_task())

@@ -10,7 +10,7 @@ use loom::thread;
 use super::{Host, check, pin};
 use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::sync::{ActiveCpus, Announcements, Epochs, Pin, RegionGate, SeqCount};
+use crate::sync::{ActiveCpus, ActiveSet, Announcements, Epochs, Pin, RegionGate, SeqCount};
 
 const KEY: u64 = 7;
 
@@ -45,6 +45,10 @@ impl Model {
         Arc::new(model)
     }
 
+    fn active_set(&self) -> ActiveSet<'_> {
+        ActiveSet::new(&self.active, None)
+    }
+
     /// Looks the region up, unless a change is under way.
     fn find(&self) -> Option<u64> {
         let begun = self.seq.begin()?;
@@ -71,7 +75,7 @@ impl Model {
 
     fn read(&self, cpu: u16) {
         let pin = pin(&self.epochs, cpu);
-        self.active.enter(1 << cpu);
+        self.active_set().enter(CpuId(cpu));
         if self.find().is_some()
             && let Some(_access) = self.announcements.enter(&self.gate, KEY, &pin)
         {
@@ -86,7 +90,7 @@ impl Model {
         let announce = || expected = Some(self.announcements.expect(CpuId(cpu), KEY));
         // SAFETY: each thread of a model has a number of its own.
         let pin = unsafe { self.epochs.enter_with(&Host, CpuId(cpu), announce) };
-        self.active.enter(1 << cpu);
+        self.active_set().enter(CpuId(cpu));
         if self.find().is_some()
             && let Some(expected) = expected
             && let Some(_access) = expected.enter(&self.gate, KEY, &pin)
@@ -96,7 +100,8 @@ impl Model {
     }
 
     fn wait_out(&self, pin: &Pin<'_>, concerns: fn(u64) -> bool) {
-        self.announcements.wait_out(&self.active, 0, pin, concerns);
+        self.announcements
+            .wait_out(self.active_set(), pin, concerns);
     }
 
     /// The change, by a writer that has kept readers out.
@@ -199,7 +204,7 @@ fn a_reader_that_goes_on_to_another_region_in_its_pin_has_left() {
                 let other = RegionGate::default();
                 other.open();
                 let pin = pin(&model.epochs, 1);
-                model.active.enter(0b10);
+                model.active_set().enter(CpuId(1));
                 if let Some(access) = model.announcements.enter(&model.gate, KEY, &pin) {
                     model.work();
                     drop(access);
@@ -240,7 +245,7 @@ fn an_announcement_made_in_vain_ends() {
         let announce = || expected = Some(model.announcements.expect(CpuId(1), KEY + 1));
         // SAFETY: there is one thread.
         let pin = unsafe { model.epochs.enter_with(&Host, CpuId(1), announce) };
-        model.active.enter(0b10);
+        model.active_set().enter(CpuId(1));
         let expected = expected.unwrap();
         assert!(expected.enter(&model.gate, KEY, &pin).is_none());
         // Would not return if it still stood.
@@ -254,7 +259,7 @@ fn readers_of_other_regions_are_not_waited_for() {
     check(|| {
         let model = Model::new();
         let inside = pin(&model.epochs, 1);
-        model.active.enter(0b10);
+        model.active_set().enter(CpuId(1));
         let other = RegionGate::default();
         other.open();
         let access = model.announcements.enter(&other, KEY + 1, &inside);
@@ -270,7 +275,7 @@ fn a_closed_region_refuses_and_leaves_nothing_announced() {
     check(|| {
         let model = Model::new();
         let reader = pin(&model.epochs, 1);
-        model.active.enter(0b10);
+        model.active_set().enter(CpuId(1));
         model.gate.close();
         assert!(
             model

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vellum::frame::Kind;
 use vellum::platform::Platform;
 use vellum::rmap::ReverseMap;
-use vellum_sim::{LineProfile, ProfiledLine};
+use vellum_sim::{LineCosts, LineProfile, LockCosts, LockProfile, ProfiledLine, What};
 
 use crate::work::Manager;
 
@@ -18,9 +18,15 @@ const FRAME: &str = "Frame";
 pub(crate) struct FrameKinds(BTreeMap<usize, &'static str>);
 
 impl FrameKinds {
-    pub(crate) fn new<R: ReverseMap>(vm: &Manager<R>, profile: &LineProfile) -> FrameKinds {
+    pub(crate) fn new<R: ReverseMap>(
+        vm: &Manager<R>,
+        lines: &LineProfile,
+        locks: &LockProfile,
+    ) -> FrameKinds {
         let first = vm.platform().memory_map()[0].start;
-        let frames = profile.lines.iter().filter_map(|line| line.what);
+        let lines = lines.lines.iter().filter_map(|line| line.what);
+        let locks = locks.locks.iter().filter_map(|lock| lock.what);
+        let frames = lines.chain(locks);
         let frames = frames.filter(|what| what.value == FRAME);
         let kinds = frames.map(|what| {
             let frame = vm.memory().frame(first.offset(what.index as u32));
@@ -39,11 +45,73 @@ impl FrameKinds {
 
     /// What a line of the profile is: for records of frames, of which frames.
     pub(crate) fn name_of(&self, line: &ProfiledLine) -> String {
-        let frame = line.what.filter(|what| what.value == FRAME);
-        let kind = frame.and_then(|what| self.0.get(&what.index));
-        match kind {
-            Some(kind) => format!("records of {kind}"),
-            None => line.to_string(),
-        }
+        self.record(line.what).unwrap_or_else(|| line.to_string())
     }
+
+    /// Of which frames a record is, if it is one.
+    fn record(&self, what: Option<What>) -> Option<String> {
+        let frame = what.filter(|what| what.value == FRAME)?;
+        let kind = self.0.get(&frame.index)?;
+        Some(format!("records of {kind}"))
+    }
+
+    /// The lines by class: those of records of one kind of frames, or at one place of all
+    /// values of a type.
+    pub(crate) fn line_classes(&self, lines: &LineProfile) -> Vec<LineClass> {
+        let mut classes: BTreeMap<String, LineCosts> = BTreeMap::new();
+        for line in &lines.lines {
+            let class = || line.what.map(|what| what.class());
+            let name = self.record(line.what).or_else(class);
+            let name = name.unwrap_or_else(|| line.place.clone());
+            classes.entry(name).or_default().add(&line.costs);
+        }
+        let classes = classes.into_iter();
+        classes
+            .map(|(name, costs)| LineClass { name, costs })
+            .collect()
+    }
+
+    /// The locks by class, those waited for longest first. A class has the locks at one
+    /// place of all values of a type, and of records of frames those of one kind of frames.
+    pub(crate) fn classes(&self, locks: &LockProfile) -> Vec<LockClass> {
+        let mut classes: BTreeMap<String, LockCosts> = BTreeMap::new();
+        for lock in &locks.locks {
+            let class = || lock.what.map(|what| what.class());
+            let name = self.record(lock.what).or_else(class);
+            let name = name.unwrap_or_else(|| format!("{}+{:#x}", lock.place, lock.offset));
+            classes.entry(name).or_default().add(&lock.costs);
+        }
+        let classes = classes.into_iter();
+        let mut classes: Vec<LockClass> = classes
+            .map(|(name, costs)| LockClass { name, costs })
+            .collect();
+        classes.sort_by_key(|class| {
+            let LockCosts {
+                waited,
+                held,
+                acquired,
+                ..
+            } = class.costs;
+            std::cmp::Reverse((waited, held, acquired))
+        });
+        classes
+    }
+}
+
+/// The lines of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineClass {
+    /// What they are in.
+    pub name: String,
+    /// What they cost together.
+    pub costs: LineCosts,
+}
+
+/// The locks of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockClass {
+    /// What they are in.
+    pub name: String,
+    /// What they cost together.
+    pub costs: LockCosts,
 }

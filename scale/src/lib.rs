@@ -27,6 +27,9 @@ mod workloads;
 use vellum_engine::op;
 
 pub use ceiling::{Ceiling, Limit};
+pub use kinds::{LineClass, LockClass};
 pub use run::{Measured, Needs, Request, ScaleError, run};
-pub use vellum_sim::{CpuTotals, LineCosts, LineProfile, PlacedHeap, ProfiledLine};
+pub use vellum_sim::{
+    CpuTotals, LineCosts, LineProfile, LockCosts, LockProfile, PlacedHeap, ProfiledLine,
+};
 pub use workloads::{WORKLOADS, Workload, workload};

@@ -6,11 +6,11 @@ use vellum::rmap::ReverseMap;
 use vellum::{Design, with_rmap};
 use vellum_description::Description;
 use vellum_sim::{
-    Board, BoardError, CpuTotals, Filled, HeapError, Homes, LineProfile, PlaceError, PlacedHeap,
-    ProfiledLine, RunError, Simulation, TooManyCpus,
+    Board, BoardError, CpuTotals, Filled, HeapError, Homes, LineProfile, LockProfile, PlaceError,
+    PlacedHeap, ProfiledLine, RunError, Simulation, TooManyCpus,
 };
 
-use crate::kinds::FrameKinds;
+use crate::kinds::{FrameKinds, LineClass, LockClass};
 use crate::replay::{Flaw, Stop};
 use crate::work::{Clock, Manager, Refused, Stage};
 use crate::workloads::Workload;
@@ -56,6 +56,8 @@ pub struct Measured {
     pub cpus: Vec<CpuTotals>,
     /// Where they lost time.
     pub profile: LineProfile,
+    /// What locks they took.
+    pub locks: LockProfile,
     kinds: FrameKinds,
 }
 
@@ -84,6 +86,16 @@ impl Measured {
     /// What a line of the profile is: for records of frames, of which frames.
     pub fn name_of(&self, line: &ProfiledLine) -> String {
         self.kinds.name_of(line)
+    }
+
+    /// The lines by class, in the order of their names.
+    pub fn line_classes(&self) -> Vec<LineClass> {
+        self.kinds.line_classes(&self.profile)
+    }
+
+    /// The locks by class, those waited for longest first.
+    pub fn lock_classes(&self) -> Vec<LockClass> {
+        self.kinds.classes(&self.locks)
     }
 
     /// Time of all CPUs together, warming up included, in picoseconds.
@@ -253,7 +265,8 @@ fn on_all_cpus<R: ReverseMap>(
         by_cpu,
         window_ns: request.window_ns,
         cpus: outcome.cpus,
-        kinds: FrameKinds::new(stage.vm, &outcome.profile),
+        kinds: FrameKinds::new(stage.vm, &outcome.profile, &outcome.locks),
         profile: outcome.profile,
+        locks: outcome.locks,
     })
 }

@@ -35,6 +35,7 @@ mod board;
 mod clocks;
 mod directory;
 mod heap;
+mod locks;
 mod names;
 mod net;
 mod places;
@@ -46,6 +47,7 @@ mod topology;
 
 pub use board::{Board, BoardError};
 pub use heap::{Filled, HeapError, PlacedHeap};
+pub use locks::{LockCosts, LockProfile, ProfiledLock};
 pub use names::What;
 pub use places::{Homes, PlaceError};
 pub use profile::{LineCosts, LineProfile, ProfiledLine};

@@ -58,13 +58,29 @@ pub struct What {
     pub offset: usize,
 }
 
+impl What {
+    /// What all values of the type have at this place.
+    pub fn class(&self) -> String {
+        format!("{}{}", self.value, Within(self))
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.value)?;
         if !self.is_one {
             write!(f, "[{}]", self.index)?;
         }
-        match (self.field, self.offset) {
+        Within(self).fmt(f)
+    }
+}
+
+/// The field, or else the offset in the value.
+struct Within<'w>(&'w What);
+
+impl fmt::Display for Within<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.field, self.0.offset) {
             ("", 0) => Ok(()),
             ("", offset) => write!(f, "+{offset:#x}"),
             (field, _) => write!(f, ".{field}"),

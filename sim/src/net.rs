@@ -80,6 +80,9 @@ impl Net {
                 | Kind::GuardedRead
                 | Kind::BytesRead
                 | Kind::Prefetch
+                | Kind::LockAwaited
+                | Kind::LockTaken
+                | Kind::LockReleased
         );
         self.pending = writes.then_some(*access);
         if access.kind == Kind::GuardedWrite {

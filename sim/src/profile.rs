@@ -20,6 +20,17 @@ pub struct LineCosts {
     pub false_misses: u64,
 }
 
+impl LineCosts {
+    /// Adds those of another line.
+    pub fn add(&mut self, other: &LineCosts) {
+        self.lost += other.lost;
+        self.spun += other.spun;
+        self.read_misses += other.read_misses;
+        self.write_misses += other.write_misses;
+        self.false_misses += other.false_misses;
+    }
+}
+
 /// A line that time was lost on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfiledLine {
@@ -80,13 +91,7 @@ impl LineProfile {
     /// The costs of all lines together.
     pub fn total(&self) -> LineCosts {
         let mut total = LineCosts::default();
-        for ProfiledLine { costs, .. } in &self.lines {
-            total.lost += costs.lost;
-            total.spun += costs.spun;
-            total.read_misses += costs.read_misses;
-            total.write_misses += costs.write_misses;
-            total.false_misses += costs.false_misses;
-        }
+        self.lines.iter().for_each(|line| total.add(&line.costs));
         total
     }
 }

@@ -16,6 +16,7 @@ use vellum::platform::{CpuId, NodeId};
 use vellum::sync::report::{Access, Kind, listen};
 
 use crate::directory::{Directory, NOBODY};
+use crate::locks::LockProfile;
 use crate::net::Net;
 use crate::places::{Homes, PlaceError, Places};
 use crate::profile::LineProfile;
@@ -131,6 +132,8 @@ pub struct Outcome<R> {
     pub cpus: Vec<CpuTotals>,
     /// Where time was lost.
     pub profile: LineProfile,
+    /// What locks were taken, and how long they were waited for.
+    pub locks: LockProfile,
 }
 
 impl Simulation {
@@ -256,13 +259,14 @@ impl Simulation {
         if let Some(hole) = hole {
             return Err(run.unreported(hole));
         }
-        let state = run.state.into_inner();
+        let mut state = run.state.into_inner();
         let totals: Vec<CpuTotals> = state.cpus.iter().map(|cpu| cpu.totals).collect();
         Ok(Outcome {
             results,
             elapsed: totals.iter().map(|cpu| cpu.ended_at).max().unwrap_or(0),
             cpus: totals,
             profile: LineProfile::new(state.directory.all_costs()),
+            locks: state.locks.profile(&mut state.directory.places),
         })
     }
 }

@@ -9,6 +9,7 @@ use vellum::sync::report::{Access, Kind};
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
 use crate::directory::{By, Directory, LineId, NOBODY, Write};
+use crate::locks::Locks;
 use crate::places::LINE;
 use vellum_description::Description;
 
@@ -163,6 +164,7 @@ pub(crate) struct State {
     pub(crate) cpus: Vec<CpuState>,
     pub(crate) directory: Directory,
     pub(crate) prices: Prices,
+    pub(crate) locks: Locks,
     tournament: Tournament,
     /// Whose turn it is.
     pub(crate) current: u32,
@@ -221,6 +223,7 @@ impl State {
             cpus,
             directory,
             prices: Prices::new(machine),
+            locks: Locks::new(count),
             tournament,
             current: 0,
             others: NEVER,
@@ -289,6 +292,13 @@ impl State {
             ps
         };
         self.pass(ps);
+    }
+
+    /// Something happens to a lock on the running CPU, which costs nothing by itself.
+    pub(crate) fn lock(&mut self, access: &Access) {
+        let cpu = self.current as usize;
+        let now = self.cpus[cpu].clock;
+        self.locks.note(cpu, access.kind, access.address, now);
     }
 
     /// Time passes for the running CPU.
@@ -378,7 +388,8 @@ impl State {
             (Kind::Prefetch, Target::Place(place, offset)) => {
                 self.prefetch(place, offset, access.bytes);
             }
-            (Kind::Prefetch | Kind::Bookkeeping, _) => {}
+            (Kind::Prefetch | Kind::Bookkeeping, _)
+            | (Kind::LockAwaited | Kind::LockTaken | Kind::LockReleased, _) => {}
             (_, Target::Place(place, offset)) => self.access(access, place, offset),
             (_, Target::Stack | Target::Nowhere) => self.compute(self.prices.hit),
         }
@@ -402,7 +413,13 @@ impl State {
             Kind::Store => self.store(place, offset),
             Kind::ReadModifyWrite => self.update(place, offset),
             Kind::GuardedWrite | Kind::PlainWrite => self.overwrite(place, offset, bytes),
-            Kind::Fence | Kind::FullFence | Kind::Prefetch | Kind::Bookkeeping => {}
+            Kind::Fence
+            | Kind::FullFence
+            | Kind::Prefetch
+            | Kind::Bookkeeping
+            | Kind::LockAwaited
+            | Kind::LockTaken
+            | Kind::LockReleased => {}
         }
     }
 

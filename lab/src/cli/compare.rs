@@ -144,7 +144,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     if args.on == On::Sim {
         return on_sim(args);
     }
-    args.sim.refuse(false)?;
+    args.sim.refuse(&[])?;
     if args.on == On::Linux {
         return Err(Failure::usage(
             "--on linux: name this machine's kernel as a design, as in `--a linux --b rmap=chains`",
@@ -246,7 +246,6 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         (args.slice != SLICE_US, "--slice"),
         (args.no_atomics, "--no-atomics"),
         (args.format.is_some(), "--format"),
-        (args.profiling.has_output(), "--profile-out"),
         (
             designs.iter().any(|side| Side::of(side) != Side::Design),
             "`linux`",
@@ -273,6 +272,7 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         jobs,
         profile: args.profiling.wanted(),
         output: args.output,
+        profile_out: args.profiling.output().cloned(),
         quiet: args.quiet,
     })
 }

@@ -43,6 +43,7 @@ pub mod scale;
 pub mod simulated;
 pub mod size;
 pub mod stats;
+mod waits;
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -32,11 +32,13 @@ pub type Outcome = Option<Result<ProfileReport, Failure>>;
 #[derive(Args, Clone, Debug)]
 pub struct ProfileArgs {
     /// Sample where the designs spend their time, and print the difference by function; on a
-    /// simulated machine, print the cache lines that cost most
+    /// simulated machine, print the cache lines and the locks that cost most
     #[arg(long)]
     profile: bool,
 
-    /// Write a.folded, b.folded, diff.svg and diffprofile.txt to DIR; implies --profile
+    /// Write a.folded, b.folded, diff.svg and diffprofile.txt to DIR; implies --profile. On a
+    /// simulated machine the stacks say where CPUs waited, and there are a-locks.folded and
+    /// b-locks.folded
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     profile_out: Option<PathBuf>,
 
@@ -52,9 +54,9 @@ impl ProfileArgs {
         self.profile || self.profile_out.is_some()
     }
 
-    /// Whether the user asked for files of it.
-    pub fn has_output(&self) -> bool {
-        self.profile_out.is_some()
+    /// Where the user asked for files of it.
+    pub fn output(&self) -> Option<&PathBuf> {
+        self.profile_out.as_ref()
     }
 
     /// Gets ready to profile, if the user asked for it.

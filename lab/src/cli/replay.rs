@@ -101,16 +101,23 @@ pub struct ReplayArgs {
     quiet: bool,
     #[command(flatten)]
     sim: SimArgs,
-    /// Print the cache lines that cost most
+    /// Print the cache lines and the locks that cost most
     #[arg(long, help_heading = "With --on sim")]
     profile: bool,
+    /// Write folded stacks of where CPUs waited to DIR: a.folded, and a-locks.folded
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
+          help_heading = "With --on sim")]
+    profile_out: Option<PathBuf>,
 }
 
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     match args.on {
         On::Sim => return on_sim(args),
-        On::Linux | On::Core => args.sim.refuse(args.profile)?,
+        On::Linux | On::Core => args.sim.refuse(&[
+            (args.profile, "--profile"),
+            (args.profile_out.is_some(), "--profile-out"),
+        ])?,
     }
     if args.on == On::Linux {
         return on_linux(args);
@@ -200,6 +207,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         jobs,
         profile: args.profile,
         output: args.output,
+        profile_out: args.profile_out,
         quiet: args.quiet,
     })
 }

@@ -6,11 +6,15 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::results::{OutputArgs, Results};
+use super::simulated::{SimArgs, machine_with};
 use super::{Failure, OrFail};
-use crate::reproduce::bench::Setting;
+use crate::reproduce::bench::{Setting, Simulated};
 use crate::reproduce::{self, model::Reproduction};
 use crate::shipped::shipped_trace;
 use vellum_terminal::progress::{Interrupt, Style};
+
+/// The machine of source 0, if none is named: most of its figures are from one of its kind.
+const MACHINE: &str = "numa-q-16";
 
 const EXAMPLES: &str = "\
 Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-based) and March
@@ -32,6 +36,7 @@ twice or less than half, the output says so; docs/reproductions.md explains it.
 Examples:
   vellum reproduce 0 --quick
   vellum reproduce 0 --json source0.json
+  vellum reproduce 0 --on sim --machine numa-q-16 --cpus 16 --only kernbench
   vellum reproduce 1 -n 12
   vellum reproduce 2 --only loopdd --only lat_mmap
   vellum reproduce 3
@@ -56,6 +61,14 @@ pub struct ReproduceArgs {
     /// Directory of the shipped traces [default: traces/ of the source tree]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     traces: Option<PathBuf>,
+    /// Where: `core`, or `sim` for a simulated machine (source 0)
+    #[arg(long, value_name = "WHERE", default_value = "core", value_parser = ["core", "sim"])]
+    on: String,
+    /// With --on sim: CPUs [default: all that the machine has]
+    #[arg(long, value_name = "N", help_heading = "With --on sim")]
+    cpus: Option<usize>,
+    #[command(flatten)]
+    sim: SimArgs,
     /// Only the sections whose title has this in it, as in `--only sdet`; may be given more
     /// than once
     #[arg(long, value_name = "TEXT")]
@@ -74,17 +87,34 @@ pub struct ReproduceArgs {
 pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     let results = Results::open(&args.output)?;
     let setting = Setting {
-        passes: usize::from(args.passes),
+        passes: usize::from(args.sim.seeds().unwrap_or(args.passes)),
         quick: args.quick,
         seed: args.seed,
         style: Style::detect(args.quiet),
-        traces: traces(args.traces)?,
-        only: args.only,
+        traces: traces(args.traces.clone())?,
+        only: args.only.clone(),
+        simulated: simulated(&args)?,
     };
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
     results.print(|| result.render(), &result)?;
     ending(&result)
+}
+
+/// The machine that is to be simulated, if one is.
+fn simulated(args: &ReproduceArgs) -> Result<Option<Simulated>, Failure> {
+    if args.on != "sim" {
+        args.sim.refuse(&[(args.cpus.is_some(), "--cpus")])?;
+        return Ok(None);
+    }
+    let machine_name = args.sim.machine().unwrap_or(MACHINE).to_owned();
+    let machine = machine_with(&machine_name, args.cpus.as_slice())?;
+    Ok(Some(Simulated {
+        cpus: args.cpus.unwrap_or(machine.cpus()),
+        machine,
+        machine_name,
+        jobs: args.sim.jobs(),
+    }))
 }
 
 fn ending(result: &Reproduction) -> Result<(), Failure> {

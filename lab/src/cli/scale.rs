@@ -12,6 +12,7 @@ use vellum_scale::{WORKLOADS, workload};
 
 use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, refuse};
+use super::waits::{self, WaitFiles};
 use super::{Failure, OrFail};
 use crate::scale::{Kept, Plan, measure, picture, text};
 use crate::simulate::Purpose;
@@ -82,9 +83,13 @@ pub struct ScaleArgs {
     /// Keep finished simulations in a file, and take from it those that are there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     resume: Option<PathBuf>,
-    /// Print the cache lines that cost most with the largest number of CPUs
+    /// Print the cache lines and the locks that cost most with the largest number of CPUs
     #[arg(long)]
     profile: bool,
+    /// Write folded stacks of where they waited to DIR: a.folded, a-locks.folded, and, with
+    /// several designs, b.folded, diff.svg and diffprofile.txt
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    profile_out: Option<PathBuf>,
     /// Draw throughput and time against CPUs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     svg: Option<PathBuf>,
@@ -116,6 +121,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
     let drawing = drawing.transpose()?;
+    let files = WaitFiles::create(args.profile_out.as_deref())?;
     let mut kept = match &args.resume {
         Some(path) => Kept::open(path)?,
         None => Kept::default(),
@@ -133,6 +139,15 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
             result: &findings,
         },
     )?;
+    let sides = findings.curves.iter().filter_map(|curve| {
+        let cell = &curve.points.last()?.cell;
+        Some(waits::Side {
+            design: &curve.design,
+            waits: &cell.waits,
+            locks: &cell.locks,
+        })
+    });
+    files.write(&sides.collect::<Vec<_>>(), findings.workload)?;
     if findings.control != 1.0 {
         return Err(Failure::refuted(
             "the same seed did not give the same result: a defect of the simulator",
@@ -166,6 +181,7 @@ fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
         jobs: args.jobs,
         profile: args.profile,
         output: args.output,
+        profile_out: args.profile_out,
         quiet: args.quiet,
     })
 }

@@ -11,9 +11,9 @@ use vellum_engine::Pages;
 
 use super::Failure;
 use super::results::{Named, OutputArgs, Results};
-use crate::designs::{common_pages, load};
-use crate::replay::{Options, Streams};
-use crate::simulate::{Findings, Plan, Purpose, measure, program, sweep, text};
+use super::waits::{self, WaitFiles};
+use crate::designs::common_pages;
+use crate::simulate::{Findings, Plan, Purpose, Wanted, load, measure, sweep, text};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -22,12 +22,6 @@ const MACHINE: &str = "epyc-milan-2s";
 
 /// Seeds unless it is said how many.
 const SEEDS: u16 = 6;
-
-/// Memory that a simulated machine has at least, so that CPUs take as many frames at a time
-/// as they ever do.
-const LEAST_RAM: u64 = 4 << 30;
-/// The same for each CPU.
-const LEAST_RAM_OF_CPU: u64 = 256 << 20;
 
 /// Share of the operations that may diverge without explanation.
 const UNEXPLAINED_LIMIT: f64 = 0.01;
@@ -65,18 +59,48 @@ impl SimArgs {
         (machine, self.seeds.unwrap_or(SEEDS), self.jobs)
     }
 
-    /// Refuses them where no machine is simulated. `profile` is another of them.
+    /// The machine, if one is named.
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
+    }
+
+    /// How many seeds, if it is said.
+    pub fn seeds(&self) -> Option<u16> {
+        self.seeds
+    }
+
+    /// Simulations at a time.
+    pub fn jobs(&self) -> usize {
+        self.jobs.map_or_else(host_cpus, usize::from)
+    }
+
+    /// Refuses them where no machine is simulated, and `others` of the command likewise.
     ///
     /// # Errors
     /// One of them is given.
-    pub fn refuse(&self, profile: bool) -> Result<(), Failure> {
-        let given = [
+    pub fn refuse(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
+        let own = [
             (self.machine.is_some(), "--machine"),
             (self.seeds.is_some(), "--seeds"),
             (self.jobs.is_some(), "--jobs"),
-            (profile, "--profile"),
         ];
+        let given = [&own[..], others].concat();
         refuse(&given, "only with --on sim: leave it out, or add that")
+    }
+}
+
+/// A machine with as many CPUs as are asked for.
+///
+/// # Errors
+/// There is no such machine, or it has fewer.
+pub fn machine_with(name: &str, cpus: &[usize]) -> Result<Description, Failure> {
+    let machine = Description::named(name).map_err(|error| Failure::usage(error.to_string()))?;
+    let has = machine.cpus();
+    match cpus.iter().find(|&&cpus| cpus == 0 || cpus > has) {
+        None => Ok(machine),
+        Some(asked) => Err(Failure::usage(format!(
+            "--cpus {asked}: {name} has {has} CPUs; expected 1 to {has}, or another --machine"
+        ))),
     }
 }
 
@@ -116,8 +140,10 @@ pub struct Request {
     pub seed: u64,
     /// Simulations at a time; as many as the host has CPUs if it is not said.
     pub jobs: Option<u16>,
-    /// Print the cache lines that cost most.
+    /// Print the cache lines and locks that cost most.
     pub profile: bool,
+    /// Where files of that are written.
+    pub profile_out: Option<PathBuf>,
     /// Where the result goes.
     pub output: OutputArgs,
     /// No progress.
@@ -134,6 +160,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let interrupt = Interrupt::on_ctrl_c()?;
     let mut results = Results::open(&request.output)?;
     results.read_from(std::slice::from_ref(&request.trace))?;
+    let files = WaitFiles::create(request.profile_out.as_deref())?;
     let style = Style::detect(request.quiet);
     let plan = request.plan(machine, style)?;
     let seeds = plan.seeds.len();
@@ -146,6 +173,9 @@ pub fn run(request: Request) -> Result<(), Failure> {
                 result: &sweep,
             },
         )?;
+        if let Some(last) = sweep.points.last() {
+            write_waits(files, last)?;
+        }
         sweep.points.iter().try_for_each(trusted)?;
         return match sweep.interrupted {
             true => Err(Failure::interrupted("")),
@@ -160,6 +190,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
             result: &findings,
         },
     )?;
+    write_waits(files, &findings)?;
     trusted(&findings)?;
     match findings.interrupted {
         true => Err(Failure::interrupted(format!(
@@ -168,6 +199,20 @@ pub fn run(request: Request) -> Result<(), Failure> {
         ))),
         false => Ok(()),
     }
+}
+
+/// Writes where the CPUs waited in the simulations in the middle.
+fn write_waits(files: WaitFiles, findings: &Findings) -> Result<(), Failure> {
+    let sides = findings.sides.iter().filter_map(|side| {
+        let run = side.middle()?;
+        Some(waits::Side {
+            design: &side.design,
+            waits: &run.waits,
+            locks: &run.locks,
+        })
+    });
+    let sides: Vec<waits::Side<'_>> = sides.collect();
+    files.write(&sides, &findings.trace)
 }
 
 /// Refuses findings that are wrong, or that are about another workload than was recorded.
@@ -192,15 +237,7 @@ impl Request {
     /// The machine, after everything was refused that it does not have, before any time is
     /// spent.
     fn machine(&self) -> Result<Description, Failure> {
-        let machine =
-            Description::named(&self.machine).map_err(|error| Failure::usage(error.to_string()))?;
-        let has = machine.cpus();
-        if let Some(asked) = self.cpus.iter().find(|&&cpus| cpus == 0 || cpus > has) {
-            return Err(Failure::usage(format!(
-                "--cpus {asked}: {} has {has} CPUs; expected 1 to {has}, or another --machine",
-                self.machine
-            )));
-        }
+        let machine = machine_with(&self.machine, &self.cpus)?;
         let compares = matches!(self.purpose, Purpose::Compare { .. });
         if compares && usize::from(self.seeds) < LEAST_PASSES {
             return Err(Failure::usage(format!(
@@ -219,40 +256,25 @@ impl Request {
 
     /// The trace, ready to be simulated.
     fn plan(&self, machine: Description, style: Style) -> Result<Plan, Failure> {
-        let options = Options {
-            streams: Streams::ByTask,
-            copies: self.copies,
-            seed: self.seed,
-            ..Options::default()
-        };
-        let trace = std::slice::from_ref(&self.trace);
-        let (_, workload) = load(trace, &self.designs, options, style)?;
-        if workload.ops() == 0 {
-            return Err(Failure::usage(format!(
-                "{}: the workload has no operations",
-                self.trace.display()
-            )));
-        }
-        // In a sweep all machines have the memory of the largest.
-        let most = self.cpus.iter().copied().max().unwrap_or(1);
-        let needed = workload.ram_bytes_on(most);
-        let least = LEAST_RAM.max(most as u64 * LEAST_RAM_OF_CPU);
-        let (program, about) = program(workload);
-        let host = thread::available_parallelism().map_or(1, usize::from);
-        let seeds = (0..u64::from(self.seeds)).map(|seed| self.seed.wrapping_add(seed));
-        Ok(Plan {
-            trace: self.trace.display().to_string(),
+        let wanted = Wanted {
+            traces: vec![self.trace.clone()],
+            designs: self.designs.clone(),
             machine_name: self.machine.clone(),
             machine,
-            cpus: most,
-            // Never what the host has left: the result is the same on every host.
-            ram_bytes: self.ram.unwrap_or(needed.max(least)),
-            program,
-            about,
-            designs: self.designs.clone(),
-            seeds: seeds.collect(),
+            // In a sweep all machines have the memory of the largest.
+            cpus: self.cpus.iter().copied().max().unwrap_or(1),
+            copies: self.copies,
+            ram: self.ram,
+            seeds: self.seeds,
+            seed: self.seed,
             purpose: self.purpose,
-            jobs: self.jobs.map_or(host, usize::from),
-        })
+            jobs: self.jobs.map_or_else(host_cpus, usize::from),
+        };
+        load(wanted, style)
     }
+}
+
+/// CPUs of the host, each of which can simulate.
+pub fn host_cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use vellum_engine::{Op, Pages};
 
+use super::prepare::service::Service;
 use vellum_trace::FileId;
 
 use super::explain::Expectation;
@@ -128,7 +129,7 @@ pub struct Stream {
     pub(super) segments: Vec<Segment>,
     pub(super) waits: Vec<Wait>,
     /// For each segment; empty for a stream of a CPU.
-    pub(super) user_us: Vec<u64>,
+    pub(super) user_ns: Vec<u64>,
 }
 
 impl Stream {
@@ -164,9 +165,9 @@ impl Stream {
     }
 
     /// How long the task computed between the waits of segment `index` and its
-    /// operations, in microseconds, if the recording knows.
-    pub fn user_us(&self, index: usize) -> u64 {
-        self.user_us.get(index).copied().unwrap_or(0)
+    /// operations, in nanoseconds, if the recording knows.
+    pub fn user_ns(&self, index: usize) -> u64 {
+        self.user_ns.get(index).copied().unwrap_or(0)
     }
 
     /// What must hold before segment `index` may start.
@@ -231,7 +232,7 @@ pub struct Workload {
     pub(super) pages: Pages,
     pub(super) repairs: Repairs,
     pub(super) peak_pages: u64,
-    pub(super) cpu_times: bool,
+    pub(super) service: Option<Service>,
 }
 
 impl Workload {
@@ -290,9 +291,10 @@ impl Workload {
         &self.repairs
     }
 
-    /// Whether the recording knows how long tasks computed.
-    pub fn has_cpu_times(&self) -> bool {
-        self.cpu_times
+    /// What was taken out of the recorded CPU times, so that what tasks computed is left.
+    /// `None` if the recording has no CPU times.
+    pub fn service(&self) -> Option<&Service> {
+        self.service.as_ref()
     }
 
     /// Memory that a simulated machine with a CPU for each stream needs for it, in bytes.

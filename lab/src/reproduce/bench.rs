@@ -9,6 +9,7 @@ use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
 use crate::report::kernbench;
+use vellum_description::Description;
 use vellum_profile::sample::Profiler;
 use vellum_tables::summary::{deviation, mean};
 use vellum_terminal::progress::{Interrupt, Style};
@@ -39,6 +40,21 @@ pub struct Setting {
     pub traces: PathBuf,
     /// Parts of the titles of the sections wanted, in any case; empty: all.
     pub only: Vec<String>,
+    /// The machine to simulate, if the reproduction is to be on one.
+    pub simulated: Option<Simulated>,
+}
+
+/// A machine that is simulated.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// What the user called it.
+    pub machine_name: String,
+    /// What it is.
+    pub machine: Description,
+    /// How many of its CPUs.
+    pub cpus: usize,
+    /// Simulations at a time.
+    pub jobs: usize,
 }
 
 /// One benchmark to run.

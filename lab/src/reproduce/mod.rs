@@ -15,6 +15,7 @@ mod one;
 mod profiles;
 pub mod published;
 mod shares;
+mod simulated;
 mod three;
 mod two;
 pub mod window;
@@ -43,6 +44,13 @@ const QUICK_BUILD: Selection = Selection {
     to_us: 40_250_000,
 };
 
+/// Part of the kernel build that is replayed on simulated machines: a second.
+const SIMULATED_BUILD: Selection = Selection {
+    root: None,
+    from_us: 40_000_000,
+    to_us: 41_000_000,
+};
+
 /// Part of the snapshot server that it replays: half a second.
 const QUICK_SERVER: Selection = Selection {
     root: None,
@@ -60,12 +68,18 @@ pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=3;
 /// There is no such source, or it has not a section that is asked for, or the user
 /// interrupted before a section was complete.
 pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Reproduction, Failure> {
-    let sections = match source {
-        0 => zero::SECTIONS,
-        1 => one::SECTIONS,
-        2 => two::SECTIONS,
-        3 => three::SECTIONS,
-        other => {
+    let sections = match (source, &setting.simulated) {
+        (0, Some(_)) => simulated::SECTIONS,
+        (1..=3, Some(_)) => {
+            return Err(Failure::usage(
+                "--on sim: only source 0 can be reproduced on a simulated machine",
+            ));
+        }
+        (0, None) => zero::SECTIONS,
+        (1, None) => one::SECTIONS,
+        (2, None) => two::SECTIONS,
+        (3, None) => three::SECTIONS,
+        (other, _) => {
             return Err(Failure::usage(format!(
                 "source {other} cannot be reproduced; those from {} to {} can",
                 SOURCES.start(),
@@ -103,7 +117,7 @@ fn run_sections(
         ),
         sections: Vec::new(),
         left_out,
-        notes: notes(source),
+        notes: notes(source, setting),
         interrupted: false,
     };
     for (title, sources, make) in sections {
@@ -149,14 +163,20 @@ fn chosen<'s>(
     Ok((chosen, others.iter().map(|(title, ..)| *title).collect()))
 }
 
-fn notes(source: u8) -> Vec<String> {
-    let mut notes = vec![
-        "Ours are times of the core of this project on a machine of its own, without traps, \
-         without user code, and without the caches of sixteen CPUs. docs/reproductions.md says \
-         what that does to each table."
-            .to_owned(),
-    ];
-    if cfg!(debug_assertions) {
+fn notes(source: u8, setting: &Setting) -> Vec<String> {
+    let ours = match &setting.simulated {
+        None => {
+            "Ours are times of the core of this project on a machine of its own, without traps, \
+             without user code, and without the caches of sixteen CPUs. docs/reproductions.md \
+             says what that does to each table."
+        }
+        Some(_) => {
+            "Ours are virtual times of the core of this project on a simulated machine, the same \
+             on every host. docs/many-cpus.md says what is simulated and what is not."
+        }
+    };
+    let mut notes = vec![ours.to_owned()];
+    if cfg!(debug_assertions) && setting.simulated.is_none() {
         notes.push(
             "This program was built with debug assertions, which check table pages and lists at \
              every step: none of its times mean anything. Build it with --release."
@@ -180,7 +200,7 @@ struct Traces<'t> {
 impl<'t> Traces<'t> {
     fn new(setting: &'t Setting, interrupt: &'t Interrupt) -> Result<Self, Failure> {
         let mut scratch = None;
-        if setting.quick {
+        if setting.quick || setting.simulated.is_some() {
             let parent = std::env::temp_dir();
             let made = Scratch::new(&parent, "reproduce");
             scratch = Some(made.doing(|| format!("making a directory in {}", parent.display()))?);
@@ -233,6 +253,7 @@ mod tests {
             style: Style::Quiet,
             traces: traces.path().to_owned(),
             only: Vec::new(),
+            simulated: None,
         };
         let sections: [zero::Entry; 2] = [("with", &[], with_server), ("without", &[], without)];
         let result = run_sections(0, &sections, &setting, &Interrupt::manual());

@@ -7,7 +7,7 @@ use super::model::{Comparison, Section};
 use super::published::{
     self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
 };
-use super::{BUILD, QUICK_BUILD, QUICK_SERVER, SERVER, Traces, formats, profiles};
+use super::{BUILD, QUICK_BUILD, QUICK_SERVER, SERVER, SIMULATED_BUILD, Traces, formats, profiles};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
@@ -18,11 +18,11 @@ use vellum_trace::model::Model;
 
 /// Changes of a published kernbench below this are taken as noise, in percent:
 /// the posts give no deviation, and their author calls such changes none.
-const KERNBENCH_NOISE: f64 = 1.0;
+pub(super) const KERNBENCH_NOISE: f64 = 1.0;
 
 /// Changes of a throughput whose deviation was not published that are noise, in
 /// percent: what SDET deviated by from 4 scripts on in 2003.
-const SDET_NOISE: f64 = 1.5;
+pub(super) const SDET_NOISE: f64 = 1.5;
 
 /// Memory of each simulated machine in the replays, in bytes; less of it where
 /// only a part is replayed.
@@ -30,7 +30,7 @@ const RAM: u64 = 2 << 30;
 const QUICK_RAM: u64 = RAM / 2;
 
 /// Designs that came later or are ours, shown beside the published four.
-const LATER: &[&str] = &["anon_vma_chain"];
+pub(super) const LATER: &[&str] = &["anon_vma_chain"];
 
 /// What a section works with.
 pub struct Task<'t> {
@@ -49,6 +49,18 @@ impl Task<'_> {
     /// It is missing or cannot be read. Only the sections that need it fail by that.
     pub fn build(&self) -> Result<std::path::PathBuf, Failure> {
         self.traces.get(BUILD, QUICK_BUILD)
+    }
+
+    /// The part of the kernel build that is replayed on simulated machines.
+    ///
+    /// # Errors
+    /// As [`Task::build`].
+    pub fn simulated_build(&self) -> Result<std::path::PathBuf, Failure> {
+        let part = match self.setting.quick {
+            true => QUICK_BUILD,
+            false => SIMULATED_BUILD,
+        };
+        self.traces.get(BUILD, part)
     }
 
     /// The snapshot server's trace, or the part of it that is replayed.
@@ -103,14 +115,14 @@ fn designs(wanted: &[&'static str], section: &mut Section) -> Vec<&'static str> 
 }
 
 /// The schemes of a comparison, in its order.
-fn schemes(kernels: &Kernels) -> Vec<&'static str> {
+pub(super) fn schemes(kernels: &Kernels) -> Vec<&'static str> {
     kernels.iter().map(|kernel| kernel.0).collect()
 }
 
 /// The designs of schemes: the kernel that a comparison has for one, or, for what
 /// came later or is ours, the base kernel with that scheme and with trees of
 /// regions, as all later kernels had them.
-fn options(names: &[&str], kernels: &Kernels) -> Vec<String> {
+pub(super) fn options(names: &[&str], kernels: &Kernels) -> Vec<String> {
     let of = |name: &&str| match kernels.iter().find(|kernel| kernel.0 == *name) {
         Some((_, kernel)) => format!("as={kernel}"),
         None => format!("as={},rmap={name},regions=tree", kernels[0].1),
@@ -131,7 +143,7 @@ fn kernbench_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
 }
 
 /// The wanted designs that exist, then those of `later` and the default.
-fn with_later(
+pub(super) fn with_later(
     wanted: &[&'static str],
     later: &[&'static str],
     section: &mut Section,
@@ -212,7 +224,7 @@ fn interrupted(findings: &Findings) -> Result<(), Failure> {
     }
 }
 
-fn loads(load: usize) -> &'static str {
+pub(super) fn loads(load: usize) -> &'static str {
     ["2 x CPUs", "16 x CPUs", "unlimited"][load.min(2)]
 }
 

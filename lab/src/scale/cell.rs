@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use vellum_scale::{LineCosts, Measured, Needs};
 
+use super::waits::{Lock, Ticks, waits};
+
 /// Lines that are kept of each simulation.
 pub const LINES: usize = 20;
 
@@ -27,6 +29,12 @@ pub struct Cell {
     pub flushing: f64,
     /// The lines that cost most.
     pub lines: Vec<Line>,
+    /// Time of all CPUs together, warming up included, in nanoseconds.
+    pub time_ns: u64,
+    /// The locks by class, those waited for longest first.
+    pub locks: Vec<Lock>,
+    /// Where that time went.
+    pub waits: Vec<Ticks>,
 }
 
 /// What one cache line cost.
@@ -87,6 +95,13 @@ impl Cell {
             lines: lines
                 .map(|line| Line::new(measured.name_of(line), &line.costs, time))
                 .collect(),
+            time_ns: measured.cpu_time() / 1000,
+            locks: Lock::all(measured.lock_classes()),
+            waits: waits(
+                measured.cpu_time() / 1000,
+                &measured.line_classes(),
+                &measured.cpus,
+            ),
         }
     }
 

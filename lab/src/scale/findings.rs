@@ -248,6 +248,9 @@ pub(super) mod tests {
                 sleeping: 0.0,
                 flushing: 0.0,
                 lines: vec![line],
+                time_ns: 1000,
+                locks: Vec::new(),
+                waits: Vec::new(),
             },
         }
     }

@@ -6,6 +6,7 @@ mod findings;
 mod kept;
 pub mod picture;
 pub mod text;
+pub mod waits;
 
 use vellum_description::Description;
 use vellum_scale::Workload;
@@ -13,6 +14,7 @@ use vellum_scale::Workload;
 pub use cell::{Cell, LINES, Line};
 pub use findings::{Curve, Findings, Knee, Point, Spread};
 pub use kept::Kept;
+pub use waits::{Lock, Ticks};
 
 use crate::failure::Failure;
 use crate::jobs::run_all;

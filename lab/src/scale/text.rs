@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Line;
 use super::findings::{Curve, Findings, Knee, Point, Spread};
+use super::waits::locks_table;
 use crate::report::text::plural;
 use vellum_terminal::table::Table;
 
@@ -204,7 +205,7 @@ fn lines(curve: &Curve) -> String {
         percent(cell.sleeping),
         percent(cell.flushing),
     );
-    text + &lines_table(&cell.lines)
+    text + &lines_table(&cell.lines) + &locks_table(&cell.locks, cell.time_ns as f64)
 }
 
 /// A share, as a figure in percent.

@@ -5,7 +5,8 @@ use vellum_engine::Divergence;
 use vellum_scale::replay::Replayed;
 
 use super::program::About;
-use crate::scale::{LINES, Line};
+use crate::scale::waits::waits;
+use crate::scale::{LINES, Line, Lock, Ticks};
 
 /// One simulation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -38,6 +39,10 @@ pub struct Account {
     pub flushing: f64,
     /// The lines that cost most, as shares of the system time.
     pub lines: Vec<Line>,
+    /// The locks by class, those waited for longest first.
+    pub locks: Vec<Lock>,
+    /// Where the system time went.
+    pub waits: Vec<Ticks>,
 }
 
 /// Operations that went otherwise than recorded in one way.
@@ -83,6 +88,8 @@ impl Account {
             lines: lines
                 .map(|line| Line::new(replayed.name_of(line), &line.costs, system_ps))
                 .collect(),
+            locks: Lock::all(replayed.lock_classes()),
+            waits: waits(replayed.system_ns, &replayed.line_classes(), &replayed.cpus),
         }
     }
 

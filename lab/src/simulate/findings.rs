@@ -106,6 +106,12 @@ pub struct Ratio {
 }
 
 impl Side {
+    /// The median of a figure over the seeds.
+    pub fn median(&self, name: &str) -> f64 {
+        let mut found = self.figures.iter().filter(|figure| figure.name == name);
+        found.next().map_or(f64::NAN, |figure| figure.spread.median)
+    }
+
     /// The simulation in the middle by its elapsed time, or the one before it.
     pub fn middle(&self) -> Option<&Account> {
         let mut runs: Vec<&Account> = self.runs.iter().collect();
@@ -179,6 +185,13 @@ impl Findings {
             control,
             comparison,
         })
+    }
+
+    /// A design against the first, seed by seed, with intervals from so many samples of the
+    /// seeds. `None` if there are too few seeds.
+    pub fn to_base(&self, number: usize, resamples: usize) -> Option<Comparison> {
+        let (base, side) = (self.sides.first()?, self.sides.get(number)?);
+        Comparison::new(base, side, resamples, *self.seeds.first()?)
     }
 
     /// The elapsed time of a design by that of the first, seed by seed.
@@ -255,7 +268,9 @@ impl Ratio {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::replay::Served;
     use crate::simulate::account::Diverged;
+    use crate::simulate::program::{ServicePrice, TakenService};
     use vellum_description::Description;
     use vellum_scale::replay::Program;
 
@@ -272,7 +287,13 @@ pub(super) mod tests {
                 copies: 2,
                 events: 900,
                 ops: 1000,
-                cpu_times: true,
+                service: Some(TakenService {
+                    seconds: 0.25,
+                    prices: vec![ServicePrice {
+                        of: Served::Fault,
+                        ns: 1500,
+                    }],
+                }),
                 may_be_mapped: 10,
                 may_fail: 0,
             },
@@ -305,6 +326,8 @@ pub(super) mod tests {
             spinning: 0.125,
             flushing: 0.5,
             lines: Vec::new(),
+            locks: Vec::new(),
+            waits: Vec::new(),
         }
     }
 

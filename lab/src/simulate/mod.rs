@@ -7,6 +7,7 @@
 
 mod account;
 mod findings;
+mod load;
 mod program;
 mod sweep;
 pub mod text;
@@ -17,6 +18,7 @@ use vellum_scale::replay::{Program, Request, SLICE_NS, Stop, replay};
 
 pub use account::{Account, Diverged, FIGURES, Figure};
 pub use findings::{CONFIDENCE, Comparison, Control, Findings, Measured, Ratio, Side};
+pub use load::{Wanted, load};
 pub use program::{About, program};
 pub use sweep::{Sweep, sweep};
 
@@ -62,7 +64,7 @@ pub enum Purpose {
         /// Samples of seeds that intervals are from.
         resamples: usize,
     },
-    /// How designs do with more and more CPUs.
+    /// How designs do, with more and more CPUs or otherwise.
     Sweep,
 }
 

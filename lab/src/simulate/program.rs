@@ -4,10 +4,10 @@ use serde::Serialize;
 use vellum_engine::{Divergence, OpError};
 use vellum_scale::replay::{Program, Step, TaskStream, Wait};
 
-use crate::replay::{Stream, Workload};
+use crate::replay::{Served, Service, Stream, Workload};
 
 /// What is said of a workload after its operations have gone into the program.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct About {
     /// Tasks of all copies that do anything.
     pub tasks: u64,
@@ -17,12 +17,41 @@ pub struct About {
     pub events: u64,
     /// Operations of all tasks.
     pub ops: u64,
-    /// Whether the recording knows how long tasks computed. If not, there is no user time.
-    pub cpu_times: bool,
+    /// What was taken out of the recorded CPU times, so that user time is left. `None` if
+    /// the recording does not know how long tasks ran: then there is no user time.
+    pub service: Option<TakenService>,
     /// Touches that the trace explains finding their page mapped.
     pub may_be_mapped: u64,
     /// Accesses that the recording refused, too.
     pub may_fail: u64,
+}
+
+/// Service of the recorded kernel that is not part of the user time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TakenService {
+    /// How much of all copies' CPU times it was.
+    pub seconds: f64,
+    /// What each kind of it is taken to have cost at the recording.
+    pub prices: Vec<ServicePrice>,
+}
+
+/// What the recorded kernel took for one service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ServicePrice {
+    /// For what.
+    pub of: Served,
+    /// How long, in nanoseconds.
+    pub ns: u64,
+}
+
+impl TakenService {
+    fn of(service: &Service) -> TakenService {
+        let prices = service.prices.known();
+        TakenService {
+            seconds: service.taken_ns as f64 / 1e9,
+            prices: prices.map(|(of, ns)| ServicePrice { of, ns }).collect(),
+        }
+    }
 }
 
 impl About {
@@ -39,7 +68,7 @@ impl About {
             copies: workload.copies(),
             events: workload.events(),
             ops: workload.ops(),
-            cpu_times: workload.has_cpu_times(),
+            service: workload.service().map(TakenService::of),
             may_be_mapped: explained(Divergence::AlreadyMapped),
             may_fail: explained(Divergence::Failed(OpError::Protection)),
         }
@@ -58,7 +87,7 @@ fn task(stream: Stream) -> TaskStream {
     let steps = segments.map(|(index, segment)| Step {
         end: segment.end,
         first_wait: segment.first_wait,
-        user_ns: stream.user_us(index).saturating_mul(1000),
+        user_ns: stream.user_ns(index),
     });
     let steps = steps.collect();
     let waits = (0..stream.segments().len()).flat_map(|index| stream.waits(index));

@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use super::account::FIGURES;
 use super::findings::{Comparison, Control, Findings, Ratio, Side};
+use super::program::{About, ServicePrice, TakenService};
 use super::sweep::Sweep;
 use crate::report::text::{plural, wrapped};
 use crate::scale::text::{letter, lines_table, percent, spread_is};
+use crate::scale::waits::locks_table;
 use vellum_terminal::table::{Table, grouped};
 
 /// The findings; with `profile`, what the system time was lost on.
@@ -102,16 +104,39 @@ fn header(findings: &Findings, how_many: &str) -> String {
         grouped(about.ops),
         spread_is(findings.seeds.len()),
     );
-    if !about.cpu_times {
-        text += &wrapped(
-            "No user time: the trace does not say how long its tasks computed. Elapsed time is \
-             that of the memory management alone.",
-        );
-    }
+    text += &wrapped(&user_time(about));
     if findings.interrupted {
         text += "INTERRUPTED: seeds that were not complete are left out\n";
     }
     text
+}
+
+/// Where the user time is from.
+pub fn user_time(about: &About) -> String {
+    match &about.service {
+        None => "No user time: the trace does not say how long its tasks computed. Elapsed time \
+                 is that of the memory management alone."
+            .to_owned(),
+        Some(service) => taken(service),
+    }
+}
+
+/// How much of the recorded CPU times is not user time.
+fn taken(service: &TakenService) -> String {
+    let price =
+        |price: &ServicePrice| format!("{} {:.2} us", price.of.name(), price.ns as f64 / 1e3);
+    let prices: Vec<String> = service.prices.iter().map(price).collect();
+    match prices.is_empty() {
+        true => "User time is the recorded CPU time with all service of the recorded kernel: the \
+                 trace has too few faults and calls in a row to tell what that was."
+            .to_owned(),
+        false => format!(
+            "User time is the recorded CPU time less {:.6} s of service by the recorded kernel: \
+             {}. Other calls are still in it.",
+            service.seconds,
+            prices.join(", "),
+        ),
+    }
 }
 
 /// How a side is called where there may be two.
@@ -236,7 +261,7 @@ fn lines(name: &str, side: &Side) -> String {
         percent(run.spinning),
         percent(run.flushing),
         lines_table(&run.lines),
-    )
+    ) + &locks_table(&run.locks, run.system_ns as f64)
 }
 
 #[cfg(test)]
@@ -247,7 +272,7 @@ mod tests {
     #[test]
     fn one_design_is_shown_with_the_range_of_its_seeds() {
         let mut plan = plan(&["rmap=family"], 6);
-        plan.about.cpu_times = false;
+        plan.about.service = None;
         let findings = Findings::new(&plan, &done(&plan, 1.0)).expect("all is done");
         let text = render(&findings, true);
         for part in [
@@ -262,6 +287,20 @@ mod tests {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(!text.contains("Control"), "{text}");
+    }
+
+    #[test]
+    fn what_was_taken_out_of_the_user_time_is_said() {
+        let mut plan = plan(&["rmap=family"], 6);
+        let text = |plan: &crate::simulate::Plan| {
+            let findings = Findings::new(plan, &done(plan, 1.0)).expect("all is done");
+            render(&findings, false).replace('\n', " ")
+        };
+        let said = text(&plan);
+        let expected = "less 0.250000 s of service by the recorded kernel: fault 1.50 us.";
+        assert!(said.contains(expected), "{said}");
+        plan.about.service.as_mut().expect("set").prices.clear();
+        assert!(text(&plan).contains("too few faults and calls in a row"));
     }
 
     #[test]

@@ -276,3 +276,53 @@ fn source_3_has_both_blocks_and_charges_windows() {
         assert!(printed.contains(line), "{line:?} in\n{printed}");
     }
 }
+
+#[test]
+fn source_0_is_reproduced_on_a_simulated_machine() {
+    let of_2003 = [
+        "reproduce",
+        "0",
+        "--quick",
+        "--on",
+        "sim",
+        "--cpus",
+        "4",
+        "--seeds",
+        "5",
+        "--only",
+        "kernbench, March 2003",
+        "--quiet",
+    ];
+    let run = vellum(&of_2003);
+    let out = text(&run.stdout);
+    assert!(run.status.success(), "{out}{}", text(&run.stderr));
+    for part in [
+        "on 4 CPUs of numa-q-16",
+        "with 5 seeds",
+        "No user time",
+        "2 x CPUs: System, anonmm2003 against partial",
+        "ours: where CPUs waited, anonmm2003 against partial",
+        "virtual times",
+    ] {
+        let out = out.replace('\n', " ");
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    let again = vellum(&of_2003);
+    assert_eq!(out, text(&again.stdout), "virtual time is the same again");
+}
+
+#[test]
+fn what_cannot_be_reproduced_on_a_simulated_machine_is_refused() {
+    for (arguments, why) in [
+        (&["1", "--on", "sim"][..], "only source 0"),
+        (&["0", "--cpus", "4"], "only with --on sim"),
+        (&["0", "--machine", "numa-q-16"], "only with --on sim"),
+        (&["0", "--on", "sim", "--cpus", "17"], "has 16 CPUs"),
+        (&["0", "--on", "sim", "--machine", "pdp-11"], "pdp-11"),
+    ] {
+        let run = vellum(&[&["reproduce"], arguments].concat());
+        let error = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+}

@@ -251,8 +251,8 @@ fn a_task_computes_as_long_as_it_was_recorded_to_and_before_it_waits() {
     let workload = by_task(&recording);
     let told: Vec<Vec<(u64, usize)>> = workload.streams().iter().map(computed).collect();
     // The parent's own space; the fork; the wait, for which there is no operation; the map.
-    assert_eq!(told[0], [(0, 1), (10, 1), (30, 0), (40, 1)]);
-    assert_eq!(told[1], [(20, 1)]);
+    assert_eq!(told[0], [(0, 1), (10_000, 1), (30_000, 0), (40_000, 1)]);
+    assert_eq!(told[1], [(20_000, 1)]);
     let parent = &workload.streams()[0];
     assert!(parent.waits(2).is_empty());
     assert_eq!(parent.waits(3).len(), 1);
@@ -264,7 +264,7 @@ fn computed(stream: &Stream) -> Vec<(u64, usize)> {
     segments
         .map(|(index, segment)| {
             let ops = segment.end - segment.start;
-            (stream.user_us(index), ops as usize)
+            (stream.user_ns(index), ops as usize)
         })
         .collect()
 }

@@ -30,9 +30,9 @@ pub use stop::{Blocked, Stop};
 
 use vellum_description::Description;
 use vellum_engine::op::Divergence;
-use vellum_sim::{CpuTotals, LineProfile, ProfiledLine};
+use vellum_sim::{CpuTotals, LineProfile, LockProfile, ProfiledLine};
 
-use crate::kinds::FrameKinds;
+use crate::kinds::{FrameKinds, LineClass, LockClass};
 use crate::run::ScaleError;
 
 /// How long a task runs while others wait, unless it is said otherwise: 10 ms.
@@ -97,6 +97,8 @@ pub struct Replayed {
     pub ended_at_ns: Vec<u64>,
     /// Where the CPUs lost time.
     pub profile: LineProfile,
+    /// What locks they took.
+    pub locks: LockProfile,
     /// What the simulator counted for each CPU, from its start until it had nothing left
     /// to do.
     pub cpus: Vec<CpuTotals>,
@@ -115,6 +117,16 @@ impl Replayed {
     /// What a line of the profile is: for records of frames, of which frames.
     pub fn name_of(&self, line: &ProfiledLine) -> String {
         self.kinds.name_of(line)
+    }
+
+    /// The lines by class, in the order of their names.
+    pub fn line_classes(&self) -> Vec<LineClass> {
+        self.kinds.line_classes(&self.profile)
+    }
+
+    /// The locks by class, those waited for longest first.
+    pub fn lock_classes(&self) -> Vec<LockClass> {
+        self.kinds.classes(&self.locks)
     }
 }
 

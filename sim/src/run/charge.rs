@@ -43,8 +43,12 @@ impl Run {
 
     /// Charges the running CPU with an access, when it is its turn.
     fn charge(&self, access: &Access) {
-        if access.kind == Kind::Bookkeeping {
-            return;
+        match access.kind {
+            Kind::Bookkeeping => return,
+            Kind::LockAwaited | Kind::LockTaken | Kind::LockReleased => {
+                return self.state.borrow_mut().lock(access);
+            }
+            _ => {}
         }
         let target = {
             let mut state = self.state.borrow_mut();

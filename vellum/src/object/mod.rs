@@ -223,6 +223,10 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
         ("length and cache", offset_of!(Object<S>, pages)),
         ("regions", offset_of!(Object<S>, regions)),
         ("writers", offset_of!(Object<S>, writers)),
+        (
+            "ranges of writers",
+            offset_of!(Object<S>, writers) + RangeLock::RANGES_AT,
+        ),
     ];
 
     fn vacant() -> Self {

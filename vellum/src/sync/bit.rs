@@ -6,6 +6,7 @@
 use super::Pin;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::held::Held;
+use super::report::{Kind, report_lock};
 
 /// A word that has a lock bit.
 pub trait BitLock {
@@ -83,6 +84,9 @@ macro_rules! bit_lock {
                     if let Some(guard) = self.try_lock_bit(bit, pin) {
                         return guard;
                     }
+                    if spins == 0 {
+                        report_lock(Kind::LockAwaited, self);
+                    }
                     while self.load(Ordering::Relaxed) & (1 << bit) != 0 {
                         pin.relax(spins);
                         spins += 1;
@@ -98,16 +102,20 @@ macro_rules! bit_lock {
             ) -> Option<BitGuard<'a, Self>> {
                 let old = self.fetch_or(1 << bit, Ordering::Acquire);
                 // Not `then_some`: a guard made in vain would unlock.
-                (old & (1 << bit) == 0).then(|| BitGuard {
-                    word: self,
-                    bit,
-                    value: old,
-                    held: Held::by(pin),
+                (old & (1 << bit) == 0).then(|| {
+                    report_lock(Kind::LockTaken, self);
+                    BitGuard {
+                        word: self,
+                        bit,
+                        value: old,
+                        held: Held::by(pin),
+                    }
                 })
             }
 
             #[inline]
             fn unlock_bit(&self, bit: u32) {
+                report_lock(Kind::LockReleased, self);
                 let value = self.load(Ordering::Relaxed) & !(1 << bit);
                 #[cfg(not(vellum_loom))]
                 self.store(value, Ordering::Release);
@@ -143,6 +151,7 @@ impl BitGuard<'_, AtomicU64> {
     #[inline]
     pub fn unlock_with(self, value: u64) {
         let value = value & !(1 << self.bit);
+        report_lock(Kind::LockReleased, self.word);
         #[cfg(not(vellum_loom))]
         self.word.store(value, Ordering::Release);
         // As in `unlock_bit`.

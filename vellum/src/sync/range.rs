@@ -9,6 +9,7 @@
 use core::ops::Range;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::report::{Kind, report_lock};
 use super::{BitLock, Pin, WaitTable};
 use crate::addr::set_bits;
 use crate::platform::Platform;
@@ -51,6 +52,9 @@ pub struct RangeLock {
 pub struct HeldRange(usize);
 
 impl RangeLock {
+    /// Where reports of ranges are about, which have the lock's own bit at offset 0.
+    pub(crate) const RANGES_AT: usize = core::mem::offset_of!(RangeLock, waiters);
+
     /// Takes `range`, when nobody holds a part of it. `pin` pins the caller's CPU
     /// for as long as its result lives. The one that the range was taken with is
     /// returned, too: most callers need one at once.
@@ -66,7 +70,11 @@ impl RangeLock {
         while spins < SPINS {
             let pin = pin();
             if let Some(held) = self.enter(&mut place, &range, false, &pin) {
+                report_lock(Kind::LockTaken, &self.waiters);
                 return (held, pin);
+            }
+            if spins == 0 {
+                report_lock(Kind::LockAwaited, &self.waiters);
             }
             // Most ranges are let go of sooner than anybody could be woken.
             spins = self.watch(spins, &pin);
@@ -80,6 +88,7 @@ impl RangeLock {
                 held.is_none()
             });
             if let Some(held) = held {
+                report_lock(Kind::LockTaken, &self.waiters);
                 return (held, pin);
             }
             drop(pin);
@@ -159,6 +168,7 @@ impl RangeLock {
         platform: &P,
         pin: &Pin<'_>,
     ) {
+        report_lock(Kind::LockReleased, &self.waiters);
         let sleep = {
             let _guard = self.lock.lock_bit(LOCK_BIT, pin);
             let taken = self.taken.load(Ordering::Relaxed);

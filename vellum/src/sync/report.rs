@@ -57,12 +57,24 @@ pub enum Kind {
         allow(dead_code, reason = "only debug builds do so")
     )]
     Bookkeeping,
+    /// No access: a lock that is there was not free, and is waited for from now on.
+    LockAwaited,
+    /// No access: a lock that is there has been taken.
+    LockTaken,
+    /// No access: a lock that is there is about to be released.
+    LockReleased,
 }
 
 /// Reports an access of `bytes` bytes from `start` on, before it happens.
 #[cfg(not(vellum_instrumented))]
 #[inline(always)]
 pub(crate) fn report(_kind: Kind, _start: *const u8, _bytes: usize) {}
+
+/// Reports what happens to a lock. Its word, or the first of its words, is `lock`.
+#[inline(always)]
+pub(crate) fn report_lock<T>(what: Kind, lock: &T) {
+    report(what, core::ptr::from_ref(lock).cast(), size_of::<T>());
+}
 
 /// Says what the `count` values are that lie from `first` on, and stay there for as long
 /// as the manager lives.

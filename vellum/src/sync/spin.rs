@@ -6,7 +6,7 @@ use core::ops::{Deref, DerefMut};
 use super::Pin;
 use super::atomic::{AtomicU32, Ordering};
 use super::held::Held;
-use super::report::{Kind, report};
+use super::report::{Kind, report, report_lock};
 
 const LOCKED: u32 = 1;
 
@@ -48,6 +48,9 @@ impl<T> SpinLock<T> {
             if let Some(guard) = self.try_lock(pin) {
                 return guard;
             }
+            if spins == 0 {
+                report_lock(Kind::LockAwaited, &self.state);
+            }
             while self.state.load(Ordering::Relaxed) == LOCKED {
                 pin.relax(spins);
                 spins += 1;
@@ -62,9 +65,12 @@ impl<T> SpinLock<T> {
             .compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             // Not `then_some`: a guard made in vain would unlock.
-            .then(|| SpinGuard {
-                lock: self,
-                _held: Held::by(pin),
+            .then(|| {
+                report_lock(Kind::LockTaken, &self.state);
+                SpinGuard {
+                    lock: self,
+                    _held: Held::by(pin),
+                }
             })
     }
 
@@ -192,6 +198,7 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 impl<T> Drop for SpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        report_lock(Kind::LockReleased, &self.lock.state);
         self.lock.state.store(0, Ordering::Release);
     }
 }

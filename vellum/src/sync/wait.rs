@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use super::atomic::{AtomicU32, Ordering};
-use super::report::name;
+use super::report::{Kind, name, report_lock};
 use super::{CachePadded, Pin, SpinLock};
 use crate::platform::{Platform, TaskToken};
 
@@ -116,9 +116,11 @@ impl SleepLock {
     /// Takes the lock if it is free: one atomic exchange, which may be refused.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.0
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        let exchanged = (self.0).compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        if exchanged.is_ok() {
+            report_lock(Kind::LockTaken, &self.0);
+        }
+        exchanged.is_ok()
     }
 
     /// Takes the lock. `pin` pins the caller's CPU for as long as its result
@@ -143,6 +145,7 @@ impl SleepLock {
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
     ) {
+        report_lock(Kind::LockAwaited, &self.0);
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
         while self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
@@ -155,9 +158,10 @@ impl SleepLock {
             };
             match waiting {
                 Some(waiting) => table.sleep(waiting, platform),
-                None => return,
+                None => break,
             }
         }
+        report_lock(Kind::LockTaken, &self.0);
     }
 
     /// Releases the lock. `pin` is called if there is somebody to wake.
@@ -168,6 +172,7 @@ impl SleepLock {
         platform: &P,
         pin: impl FnOnce() -> Pin<'p>,
     ) {
+        report_lock(Kind::LockReleased, &self.0);
         if self.0.swap(FREE, Ordering::Release) == HELD_WAITERS {
             self.wake(table, platform, &pin());
         }

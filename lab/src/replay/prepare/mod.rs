@@ -11,6 +11,7 @@ mod memory;
 mod merge;
 mod presence;
 mod schedule;
+pub mod service;
 mod space;
 mod survey;
 mod tasks;
@@ -93,9 +94,10 @@ impl Options {
         u64::from(self.copies) + u64::from(self.is_surveyed()) + u64::from(planned)
     }
 
-    /// Whether the trace is read once for what several CPUs or copies have to know.
+    /// Whether the trace is read once for what several CPUs or copies, or streams with
+    /// computing between operations, have to know.
     fn is_surveyed(&self) -> bool {
-        self.copies > 1 || matches!(self.streams, Streams::ByCpu(2..))
+        self.copies > 1 || self.streams.are_several()
     }
 }
 
@@ -127,7 +129,7 @@ pub enum PrepareError {
 }
 
 /// Prepares `trace`. It is read once for each copy, once more if there are several
-/// copies or CPUs, and once more if the engine's address space is very small.
+/// copies or streams, and once more if the engine's address space is very small.
 ///
 /// # Errors
 /// The trace is damaged or an option is out of range.

@@ -1,13 +1,16 @@
 //! What must be known about the whole trace before its first event is placed.
 
+use super::service::{Prices, Samples};
 use vellum_trace::{Event, EventKind, Header, TraceError};
 
-/// Figures of a first reading. Only several CPUs or copies need it.
+/// Figures of a first reading. One CPU and one copy need none.
 pub(super) struct Survey {
     /// Events of each task.
     pub(super) events: Vec<u32>,
     /// Files that the workload changes; each copy gets its own.
     pub(super) written: Vec<bool>,
+    /// What the recorded kernel's service took of the CPU times.
+    pub(super) service: Prices,
 }
 
 impl Survey {
@@ -16,6 +19,7 @@ impl Survey {
         Self {
             events: Vec::new(),
             written: Vec::new(),
+            service: Prices::default(),
         }
     }
 
@@ -26,9 +30,12 @@ impl Survey {
         let mut survey = Self {
             events: vec![0; header.tasks.len()],
             written: vec![false; header.files.len()],
+            service: Prices::default(),
         };
+        let mut samples = Samples::new(header.tasks.len());
         for event in events {
             let event = event?;
+            samples.take(event.task.0 as usize, event.kind, event.ran_us);
             if let Some(count) = survey.events.get_mut(event.task.0 as usize) {
                 *count = count.saturating_add(1);
             }
@@ -47,6 +54,7 @@ impl Survey {
                 *flag = true;
             }
         }
+        survey.service = samples.prices();
         Ok(survey)
     }
 }

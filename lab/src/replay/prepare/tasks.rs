@@ -1,6 +1,7 @@
 //! The tasks of a replay: where each is and what it must wait for.
 
 use super::schedule::Place;
+use super::service::Owed;
 
 /// A task of one copy.
 #[derive(Clone, Default, Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Task {
     pub(super) vfork_parent: Option<usize>,
     /// Page of its last fault; what a fault-around event belongs to.
     pub(super) last_fault: u64,
+    /// Service of the recorded kernel that is in CPU times to come.
+    pub(super) owed: Owed,
 }
 
 /// `CLONE_VM`: the child uses the parent's space.

@@ -35,13 +35,13 @@ struct Growing {
     /// For each task that it waited for: how many operations of it.
     known: BTreeMap<u32, u32>,
     /// What it computed since the last mark or operation.
-    computed_us: u64,
+    computed_ns: u64,
 }
 
 struct Mark {
     position: u32,
     first_wait: u32,
-    user_us: u64,
+    user_ns: u64,
 }
 
 /// Assigns operations to tasks and collects waits.
@@ -68,13 +68,13 @@ impl ByTask {
     }
 
     /// The task computed for so long since what its stream holds.
-    pub(super) fn compute(&mut self, task: u32, us: u64) {
-        let computed = &mut self.growing[task as usize].computed_us;
-        *computed = computed.saturating_add(us);
+    pub(super) fn compute(&mut self, task: u32, ns: u64) {
+        let computed = &mut self.growing[task as usize].computed_ns;
+        *computed = computed.saturating_add(ns);
     }
 
     pub(super) fn pause(&mut self, task: u32, causes: &[Place]) -> bool {
-        let computed = self.growing[task as usize].computed_us > 0;
+        let computed = self.growing[task as usize].computed_ns > 0;
         if computed {
             self.begin(task, causes);
         }
@@ -111,7 +111,7 @@ impl ByTask {
             stream: task,
             position: growing.stream.ops.len() as u32,
         };
-        let computed = growing.computed_us > 0;
+        let computed = growing.computed_ns > 0;
         self.needs.extend_from_slice(causes);
         if computed || !self.needs.is_empty() {
             self.join(place);
@@ -163,22 +163,22 @@ impl ByTask {
             }
         }
         let growing = &mut self.growing[own];
-        let user_us = std::mem::take(&mut growing.computed_us);
+        let user_ns = std::mem::take(&mut growing.computed_ns);
         let waits = growing.stream.waits.len() as u32 > first_wait;
         // Waits that come before nothing but other waits need no segment of their own.
         let before = growing.marks.last();
         let joined = before.is_some_and(|mark| mark.position == place.position)
-            && before.is_some_and(|mark| mark.user_us == 0);
+            && before.is_some_and(|mark| mark.user_ns == 0);
         match joined {
             true => {
                 if let Some(mark) = growing.marks.last_mut() {
-                    mark.user_us = user_us;
+                    mark.user_ns = user_ns;
                 }
             }
-            false if waits || user_us > 0 => growing.marks.push(Mark {
+            false if waits || user_ns > 0 => growing.marks.push(Mark {
                 position: place.position,
                 first_wait,
-                user_us,
+                user_ns,
             }),
             false => {}
         }
@@ -197,11 +197,11 @@ impl Growing {
     fn finish(mut self) -> Stream {
         let len = self.stream.ops.len() as u32;
         let waits = self.stream.waits.len() as u32;
-        if self.computed_us > 0 {
+        if self.computed_ns > 0 {
             self.marks.push(Mark {
                 position: len,
                 first_wait: waits,
-                user_us: self.computed_us,
+                user_ns: self.computed_ns,
             });
         }
         self.ends.push(0);
@@ -216,7 +216,7 @@ impl Growing {
             ends.next_if_eq(&mark.position);
             let (position, first_wait) = (mark.position, mark.first_wait);
             self.stream
-                .begin_segment(position, first_wait, mark.user_us);
+                .begin_segment(position, first_wait, mark.user_ns);
         }
         for end in ends {
             self.stream.begin_segment(end, waits, 0);
@@ -230,7 +230,7 @@ impl Growing {
 
 impl Stream {
     /// Ends the last segment at `start`, where the next one begins.
-    fn begin_segment(&mut self, start: u32, first_wait: u32, user_us: u64) {
+    fn begin_segment(&mut self, start: u32, first_wait: u32, user_ns: u64) {
         if let Some(last) = self.segments.last_mut() {
             last.end = start;
         }
@@ -239,7 +239,7 @@ impl Stream {
             end: start,
             first_wait,
         });
-        self.user_us.push(user_us);
+        self.user_ns.push(user_ns);
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
         let each = stream.segments().iter().enumerate();
         each.map(|(index, segment)| {
             let waits = stream.waits(index).to_vec();
-            (segment.start, segment.end, waits, stream.user_us(index))
+            (segment.start, segment.end, waits, stream.user_ns(index))
         })
         .collect()
     }

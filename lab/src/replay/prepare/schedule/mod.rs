@@ -91,9 +91,9 @@ impl Scheduler {
 
     /// The task computed for so long since what its stream holds. Streams by CPU do
     /// not say.
-    pub(super) fn compute(&mut self, stream: u32, us: u64) {
+    pub(super) fn compute(&mut self, stream: u32, ns: u64) {
         if let Self::ByTask(schedule) = self {
-            schedule.compute(stream, us);
+            schedule.compute(stream, ns);
         }
     }
 

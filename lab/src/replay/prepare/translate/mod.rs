@@ -19,6 +19,7 @@ use super::files::Files;
 use super::memory::Memory;
 use super::merge::Next;
 use super::schedule::{Item, Place, Resource, Scheduler, Use};
+use super::service::Service;
 use super::space::{Slots, Space};
 use super::survey::Survey;
 use super::tasks::Task;
@@ -61,6 +62,8 @@ pub(super) struct Translator<'a> {
     /// Shared-memory objects made by mappings.
     objects: u32,
     events: u64,
+    /// What the recorded kernel's service was, and how much of it was taken out.
+    service: Service,
     /// Number of the event at hand.
     origin: u32,
     /// Copy of the event at hand.
@@ -100,6 +103,10 @@ impl<'a> Translator<'a> {
             busy_until: vec![0; streams],
             objects: 0,
             events: 0,
+            service: Service {
+                prices: survey.service,
+                taken_ns: 0,
+            },
             origin: 0,
             copy: 0,
             folds: (0..copies)
@@ -125,8 +132,11 @@ impl<'a> Translator<'a> {
             balance.done(task, stream);
             self.idle_until(stream, next.time_us)?;
         }
-        self.scheduler
-            .compute(stream, next.event.ran_us.unwrap_or(0));
+        let ran_us = next.event.ran_us.unwrap_or(0);
+        let owed = &mut self.tasks[task].owed;
+        let user_ns = owed.user_ns(next.event.kind, ran_us, &self.service.prices);
+        self.service.taken_ns += ran_us.saturating_mul(1000) - user_ns;
+        self.scheduler.compute(stream, user_ns);
         let Some(fold) = self.folds.get_mut(next.copy as usize) else {
             return self.dispatch(task, next.event.kind);
         };
@@ -201,7 +211,7 @@ impl<'a> Translator<'a> {
             pages: self.options.pages,
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
-            cpu_times: self.header.cpu_times,
+            service: self.header.cpu_times.then_some(self.service),
         }
     }
 

@@ -1,0 +1,351 @@
+//! Source 0 on a whole simulated machine: kernbench, SDET and where the time went, with as
+//! many CPUs as the published figures were taken on.
+
+use std::path::PathBuf;
+
+use super::formats;
+use super::judge::{Change, Evidence};
+use super::model::{Comparison, Section};
+use super::published::{self, KERNELS_2003, KERNELS_2004, Kernbench, Kernels};
+use super::zero::{
+    Entry, KERNBENCH_NOISE, LATER, SDET_NOISE, Task, loads, options, schemes, with_later,
+};
+use crate::failure::Failure;
+use crate::report::kernbench;
+use crate::report::text::plural;
+use crate::scale::waits::profile;
+use crate::simulate::{Findings, Purpose, Ratio, Wanted, load, measure, text};
+use vellum_profile::diffprofile::{self, diffprofile};
+
+/// Copies of the part of the kernel build that stand for the three loads: jobs beside the
+/// CPUs as in the published ones, as far as one can have them.
+const COPIES: [u32; 3] = [2, 8, 16];
+const QUICK_COPIES: [u32; 3] = [1, 1, 2];
+
+/// Scripts at once at the most.
+const SCRIPTS: u64 = 128;
+const QUICK_SCRIPTS: u64 = 2;
+
+/// Samples of seeds that intervals are from.
+const RESAMPLES: usize = 2000;
+
+/// The sections in order.
+pub const SECTIONS: &[Entry] = &[
+    (
+        "kernbench, March 2003",
+        &[published::MARCH_2003],
+        kernbench_2003,
+    ),
+    (
+        "kernbench, March 2004",
+        &[published::MARCH_2004],
+        kernbench_2004,
+    ),
+    ("SDET, March 2003", &[published::MARCH_2003], sdet_2003),
+    ("SDET, March 2004", &[published::MARCH_2004], sdet_2004),
+];
+
+/// What is replayed in a section, under which designs.
+struct Compared<'c> {
+    task: &'c Task<'c>,
+    /// Names of the designs, the base first.
+    names: Vec<&'static str>,
+    designs: Vec<String>,
+}
+
+impl<'c> Compared<'c> {
+    fn new(
+        task: &'c Task<'c>,
+        section: &mut Section,
+        kernels: &Kernels,
+        later: &[&'static str],
+    ) -> Result<Compared<'c>, Failure> {
+        let names = with_later(&schemes(kernels), later, section);
+        if names.len() < 2 {
+            return Err(Failure::failed(
+                "there are not two of the designs to compare",
+            ));
+        }
+        let designs = options(&names, kernels);
+        Ok(Compared {
+            task,
+            names,
+            designs,
+        })
+    }
+
+    /// Replays `traces` at once, each so many times.
+    fn measure(&self, traces: &[PathBuf], copies: u32) -> Result<Findings, Failure> {
+        let setting = self.task.setting;
+        let Some(on) = &setting.simulated else {
+            return Err(Failure::failed("no machine is to be simulated"));
+        };
+        let wanted = Wanted {
+            traces: traces.to_vec(),
+            designs: self.designs.clone(),
+            machine_name: on.machine_name.clone(),
+            machine: on.machine.clone(),
+            cpus: on.cpus,
+            copies,
+            ram: None,
+            seeds: setting.passes as u16,
+            seed: setting.seed,
+            purpose: Purpose::Sweep,
+            jobs: on.jobs,
+        };
+        let plan = load(wanted, setting.style)?;
+        let findings = measure(&plan, setting.style, self.task.interrupt)?;
+        match (findings.interrupted, findings.repeats()) {
+            (true, _) => Err(Failure::interrupted("interrupted")),
+            (false, false) => Err(Failure::refuted(
+                "the same seed did not give the same result: a defect of the simulator",
+            )),
+            (false, true) => Ok(findings),
+        }
+    }
+
+    /// What a figure of design `number` is to that of the first.
+    fn ratio(&self, findings: &Findings, number: usize, figure: &str) -> Result<Ratio, Failure> {
+        let comparison = findings.to_base(number, RESAMPLES);
+        let ratio = comparison.and_then(|comparison| comparison.ratio(figure).copied());
+        ratio.ok_or_else(|| {
+            Failure::usage("-n: a reproduction on a simulated machine needs 5 seeds at least")
+        })
+    }
+}
+
+/// A change of time, or with `inverted` one of throughput.
+fn change(ratio: &Ratio, inverted: bool) -> Change {
+    let Ratio {
+        ratio: value,
+        low,
+        high,
+        ..
+    } = *ratio;
+    let (value, low, high) = match inverted {
+        true => (1.0 / value, 1.0 / high, 1.0 / low),
+        false => (value, low, high),
+    };
+    let evidence = match ratio.differs() {
+        true => Evidence::Proven,
+        false => Evidence::NotProven,
+    };
+    Change::of_ratio(value, Some((low, high))).judged(evidence, (high - low) / 2.0)
+}
+
+/// What is said of each section: where, what of, and what is not in it.
+fn method(section: &mut Section, findings: &Findings, of: &str) {
+    section.method.push(format!(
+        "{of}, on {} of {} ({}), in virtual time, with {} of starts and order; tasks under a \
+         scheduler",
+        plural(findings.cpus, "CPU", "CPUs"),
+        findings.machine,
+        findings.title,
+        plural(findings.seeds.len(), "seed", "seeds"),
+    ));
+    section
+        .method
+        .push(text::user_time(&findings.about).trim_end().to_owned());
+}
+
+fn kernbench_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    kernbench(task, section, KERNELS_2003, &[], &|load| {
+        published::KERNBENCH_2003[load].to_vec()
+    })
+}
+
+fn kernbench_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    kernbench(task, section, KERNELS_2004, LATER, &|load| {
+        published::KERNBENCH_2004[load].to_vec()
+    })
+}
+
+fn kernbench(
+    task: &Task<'_>,
+    section: &mut Section,
+    kernels: &Kernels,
+    later: &[&'static str],
+    published: &dyn Fn(usize) -> Vec<Kernbench>,
+) -> Result<(), Failure> {
+    for (load, title) in published::LOADS.iter().enumerate() {
+        let table = formats::kernbench(title, &published(load));
+        section.tables.push(("published".to_owned(), table));
+    }
+    let compared = Compared::new(task, section, kernels, later)?;
+    let build = [task.simulated_build()?];
+    let copies = match task.setting.quick {
+        true => QUICK_COPIES,
+        false => COPIES,
+    };
+    for (load, copies) in copies.into_iter().enumerate() {
+        let findings = compared.measure(&build, copies)?;
+        if load == 0 {
+            let of = "copies of a part of the recorded kernel build at once stand for the load";
+            method(section, &findings, of);
+        }
+        let rows = findings.sides.iter().zip(&compared.names);
+        let rows = rows.map(|(side, name)| kernbench::Row {
+            label: (*name).to_owned(),
+            elapsed_s: side.median("elapsed_s"),
+            system_s: side.median("system_s"),
+            user_s: Some(side.median("user_s")),
+            cpu_percent: Some(side.median("percent_cpu")),
+        });
+        let rows: Vec<kernbench::Row> = rows.collect();
+        let title = format!(
+            "{} ({})",
+            published::LOADS[load],
+            plural(copies as usize, "copy", "copies")
+        );
+        let block = kernbench::block(&title, &rows);
+        section.tables.push(("ours".to_owned(), block));
+        let published = published(load);
+        for number in 1..compared.names.len() {
+            let ours = change(&compared.ratio(&findings, number, "system_s")?, false);
+            let what = format!("{}: System", loads(load));
+            let told = |old: &Kernbench, new: &Kernbench| {
+                Change::between(old.system_s, new.system_s, KERNBENCH_NOISE)
+            };
+            let theirs =
+                pair(kernels, &compared.names, number, &published).map(|(old, new)| told(old, new));
+            compare(section, &compared.names, number, what, theirs, ours);
+        }
+        difference(section, &compared, &findings, loads(load));
+    }
+    Ok(())
+}
+
+/// The published figures of the base and of design `number`, if it was published.
+fn pair<'p, T>(
+    kernels: &Kernels,
+    names: &[&str],
+    number: usize,
+    published: &'p [T],
+) -> Option<(&'p T, &'p T)> {
+    let place = |name: &str| kernels.iter().position(|kernel| kernel.0 == name);
+    let (old, new) = (place(names[0])?, place(names[number])?);
+    Some((published.get(old)?, published.get(new)?))
+}
+
+/// A figure of ours beside the published one, if there is one.
+fn compare(
+    section: &mut Section,
+    names: &[&str],
+    number: usize,
+    what: String,
+    published: Option<Change>,
+    ours: Change,
+) {
+    let what = format!("{what}, {} against {}", names[number], names[0]);
+    section.comparisons.push(match published {
+        Some(published) => Comparison::of_changes(what, published, ours),
+        None => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+    });
+}
+
+/// Where the second design's CPUs spent more or less time than the first's, by what they
+/// waited for: a tick is a nanosecond of system time.
+fn difference(section: &mut Section, compared: &Compared<'_>, findings: &Findings, load: &str) {
+    let middle = |number: usize| findings.sides[number].middle();
+    let (Some(old), Some(new)) = (middle(0), middle(1)) else {
+        return;
+    };
+    let names = &compared.names;
+    let options = diffprofile::Options {
+        title: load.to_owned(),
+        ..diffprofile::Options::new(names[1])
+    };
+    let difference = diffprofile(
+        &profile(names[0], &old.waits),
+        &profile(names[1], &new.waits),
+        &options,
+    );
+    let heading = format!("ours: where CPUs waited, {} against {}", names[1], names[0]);
+    section.tables.push((heading, difference.text()));
+}
+
+fn sdet_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    let published = published::SDET_2003.iter();
+    let published =
+        published.map(|rows| rows.iter().map(|(mean, sd)| (*mean, Some(*sd))).collect());
+    let labels = ["2.5.65-mm2", "2.5.65-mm3"];
+    sdet(
+        task,
+        section,
+        KERNELS_2003,
+        &labels,
+        &published.collect::<Vec<_>>(),
+    )
+}
+
+fn sdet_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
+    let published = published::SDET_2004.iter();
+    let published = published.map(|row| row.iter().map(|mean| (*mean, None)).collect());
+    let labels = ["virgin", "partial", "hugh", "anon_vma"];
+    sdet(
+        task,
+        section,
+        KERNELS_2004,
+        &labels,
+        &published.collect::<Vec<_>>(),
+    )
+}
+
+fn sdet(
+    task: &Task<'_>,
+    section: &mut Section,
+    kernels: &Kernels,
+    labels: &[&str],
+    published: &[Vec<(f64, Option<f64>)>],
+) -> Result<(), Failure> {
+    let scripts = task.setting.scripts()?;
+    let compared = Compared::new(task, section, kernels, LATER)?;
+    let most = match task.setting.quick {
+        true => QUICK_SCRIPTS,
+        false => SCRIPTS,
+    };
+    let rows = published.iter().zip(published::SDET_SCRIPTS);
+    for (published, at_once) in rows.filter(|(_, at_once)| u64::from(*at_once) <= most) {
+        let traces = scripts.len().min(at_once as usize);
+        let copies = at_once.div_ceil(traces as u32);
+        let findings = compared.measure(&scripts[..traces], copies)?;
+        if at_once == 1 {
+            let of = format!(
+                "up to {} different recorded scripts at once, then copies of them; sdet-like and \
+                 not SDET (a registered benchmark of SPEC); throughput is scripts by elapsed time",
+                scripts.len()
+            );
+            method(section, &findings, &of);
+        }
+        let theirs = published.iter().zip(labels);
+        let theirs = theirs.map(|((mean, sd), label)| ((*label).to_owned(), *mean, *sd));
+        let mut ours = vec![(compared.names[0].to_owned(), 100.0, None)];
+        for number in 1..compared.names.len() {
+            let ratio = compared.ratio(&findings, number, "elapsed_s")?;
+            let name = compared.names[number].to_owned();
+            ours.push((name, 100.0 / ratio.ratio, None));
+            let theirs = pair(kernels, &compared.names, number, published);
+            let theirs = theirs.map(|((old, old_sd), (new, new_sd))| {
+                let noise = match old_sd.zip(*new_sd) {
+                    Some((old, new)) => old.hypot(new),
+                    None => SDET_NOISE,
+                };
+                Change::between(*old, *new, noise)
+            });
+            let what = format!("N = {at_once}");
+            let ours = change(&ratio, true);
+            compare(section, &compared.names, number, what, theirs, ours);
+        }
+        let beside = formats::beside(
+            &formats::sdet("SDET", at_once, &theirs.collect::<Vec<_>>()),
+            &formats::sdet("SDET-like", at_once, &ours),
+        );
+        section
+            .tables
+            .push(("published, and ours".to_owned(), beside));
+        if u64::from(at_once) == most.min(64) {
+            difference(section, &compared, &findings, &format!("sdet {at_once}"));
+        }
+    }
+    Ok(())
+}

@@ -289,6 +289,8 @@ pub struct TaskToken(pub u64);
 ///    [`FrameBytes`](crate::sync::bytes::FrameBytes): user code and devices store
 ///    to pages without asking. Only the frame that [`Platform::read_page`] is to
 ///    fill is the platform's alone, until that returns.
+/// 6. [`Platform::root_made`] and [`Platform::root_ends`] touch no other frame of the
+///    memory map than the root, and of that no entry for pages of programs.
 pub unsafe trait Platform: Sync {
     /// Number of CPUs, at least 1 and at most 4096. Constant.
     fn cpus(&self) -> usize;
@@ -338,6 +340,24 @@ pub unsafe trait Platform: Sync {
     /// waits for one is pinned, and must be able to answer meanwhile (with
     /// interrupts on, if the request is sent as one).
     fn flush(&self, from: CpuId, cpus: CpuSet<'_>, request: &Flush);
+
+    /// A root table was made, for a space that nobody can load yet. A kernel that is
+    /// mapped in every space fills the entries of its half here: those at and past the
+    /// index of [`Format::USER_END`](crate::table::Format::USER_END), which the core
+    /// neither reads nor writes. If those entries never change afterwards, no root has
+    /// to be found again. Called pinned; does not fail. The default is for machines
+    /// with a root of its own for the kernel.
+    #[inline]
+    fn root_made(&self, root: Pfn) {
+        let _ = root;
+    }
+
+    /// A root table is given up, and no CPU has it loaded: clears the entries that
+    /// [`Platform::root_made`] filled. Called pinned.
+    #[inline]
+    fn root_ends(&self, root: Pfn) {
+        let _ = root;
+    }
 
     /// Called while spinning; `spins` counts the calls of one wait from 0.
     fn relax(&self, spins: u32) {
@@ -476,6 +496,12 @@ macro_rules! forward {
             }
             fn flush(&self, from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
                 (**self).flush(from, cpus, request);
+            }
+            fn root_made(&self, root: Pfn) {
+                (**self).root_made(root);
+            }
+            fn root_ends(&self, root: Pfn) {
+                (**self).root_ends(root);
             }
             fn relax(&self, spins: u32) {
                 (**self).relax(spins);

@@ -136,6 +136,10 @@ pub(crate) struct TestMachine {
     pub(crate) parks: AtomicU64,
     /// How often a task asked to wait for a moment.
     pub(crate) waits: AtomicU64,
+    /// Roots get a kernel half: this word in each entry from the middle on.
+    pub(crate) kernel_half: Option<u64>,
+    /// Roots that have one.
+    pub(crate) roots: AtomicU64,
 }
 
 const NO_FRAME: u64 = 0;
@@ -208,6 +212,8 @@ impl TestMachine {
             store_flushes: AtomicU64::new(0),
             parks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            kernel_half: None,
+            roots: AtomicU64::new(0),
         }
     }
 
@@ -405,6 +411,31 @@ unsafe impl Platform for TestMachine {
         });
         if let Some(look) = &*self.on_flush.lock().unwrap() {
             look();
+        }
+    }
+
+    fn root_made(&self, root: Pfn) {
+        if let Some(word) = self.kernel_half {
+            let words = self.bytes(root).words();
+            assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+            for entry in &words[words.len() / 2..] {
+                entry.store(word, Ordering::Relaxed);
+            }
+            self.roots.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn root_ends(&self, root: Pfn) {
+        if let Some(word) = self.kernel_half {
+            let words = self.bytes(root).words();
+            for entry in &words[words.len() / 2..] {
+                assert_eq!(
+                    entry.swap(0, Ordering::Relaxed),
+                    word,
+                    "the core changed it"
+                );
+            }
+            self.roots.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Project chores: `cargo xtask --help`.
 
+mod boot;
 mod invariants;
 mod peers;
 mod snapshot_server;
@@ -33,6 +34,9 @@ enum Chore {
     /// Check that the invariants of ARCHITECTURE.md are cited where they are
     /// relied on or tested, and that no other number is
     Invariants,
+    /// Boot the kernel of `boot/` under QEMU: programs, random changes, and a replay, on a
+    /// real MMU
+    Boot(boot::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Chore::Trace(recipe) => trace::run(&recipe),
         Chore::Peers(args) => peers::run(&args),
         Chore::Mutants(args) => vellum_mutants::run(&args),
+        Chore::Boot(args) => boot::run(&args),
         Chore::Invariants => invariants::run(),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };

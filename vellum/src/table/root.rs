@@ -33,7 +33,8 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
     /// Tables below this level are unlinked when they are empty.
     pub(crate) const KEPT_FROM: u32 = F::LEVELS - F::FIXED_ROOT as u32;
 
-    /// Makes a root table.
+    /// Makes a root table. The platform adds the entries of a kernel half, which are
+    /// not counted as live.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -68,6 +69,7 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
             word.store(F::table_entry(table, F::LEVELS), Ordering::Relaxed);
             memory.frame(root).add_live(1);
         }
+        memory.platform().root_made(root);
         Ok(root)
     }
 
@@ -83,6 +85,7 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
         pin: &Pin<'_>,
         root: Pfn,
     ) {
+        memory.platform().root_ends(root);
         let mut tables = Chain::of(memory, root.0);
         for (table, _) in Self::empty_root(memory, root) {
             tables.append(memory, table.0);

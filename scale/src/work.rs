@@ -1,6 +1,7 @@
 //! What a CPU does in each workload.
 
-use vellum::addr::{Access, Prot, Vpn};
+use vellum::addr::{Access, PageRange, Prot, Vpn};
+use vellum::platform::{CpuId, CpuSet, CpuWords, Flush, Platform, SpaceTag};
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement, Source, Traits};
 use vellum::table::X86_64;
@@ -137,6 +138,10 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             Kind::ForkExit => self.fork_exit(clock),
             Kind::Read => self.read(clock),
             Kind::Write(files) => self.write(clock, files),
+            Kind::Shootdowns => {
+                self.shootdowns(clock);
+                Ok(())
+            }
         }
     }
 
@@ -301,6 +306,29 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             self.vm.release_object(file)?;
         }
         Ok(())
+    }
+
+    /// What threads of one process do to each other when each gives a page back.
+    fn shootdowns(&self, clock: &mut Clock<'_, '_>) {
+        let cpu = clock.cpu;
+        let platform = self.vm.platform();
+        let shift = CpuWords::shift_for(platform.cpus());
+        let mut words = [0; CpuWords::COUNT];
+        for other in 0..platform.cpus() {
+            let (word, bit) = CpuWords::place(CpuId(other as u16), shift);
+            words[word] |= bit;
+        }
+        let words = CpuWords::new(words, shift);
+        let request = Flush {
+            space: SpaceTag(0),
+            range: Some(PageRange::new(place_of(cpu), 1)),
+            tables: false,
+        };
+        while !clock.is_over() {
+            cpu.syscall();
+            platform.flush(cpu.id(), CpuSet::of(&words), &request);
+            clock.count();
+        }
     }
 
     /// Ends what all shared, outside of simulated time.

@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     ForkExit,
     Read,
     Write(Files),
+    Shootdowns,
 }
 
 /// Whether CPUs have a space each.
@@ -37,7 +38,7 @@ pub(crate) enum Files {
 }
 
 /// All of them.
-pub const WORKLOADS: [Workload; 10] = [
+pub const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "faults",
         summary: "stores to fresh pages of memory in a space of its own",
@@ -97,6 +98,12 @@ pub const WORKLOADS: [Workload; 10] = [
         summary: "writes 4 KiB to each page in turn of a file in memory of its own",
         unit: "writes",
         kind: Kind::Write(Files::Own),
+    },
+    Workload {
+        name: "shootdowns",
+        summary: "has a page forgotten by all CPUs, without the core",
+        unit: "shootdowns",
+        kind: Kind::Shootdowns,
     },
 ];
 

@@ -90,6 +90,35 @@ fn lines_are_known_by_what_the_core_has_there() {
     }
 }
 
+/// One lock around all faults of a space is what stops them, and the profile of locks
+/// says so.
+#[test]
+fn a_lock_around_faults_is_waited_for_by_name_and_lets_one_in_at_a_time() {
+    let faults = workload("faults-one-space").expect("it exists");
+    let lock = |design: &str, cpus| {
+        let found = measured(faults, cpus, design, 1);
+        let mut classes = found.lock_classes().into_iter();
+        let lock = classes.find(|class| class.name == "Space.fault lock");
+        (found.count, lock.map(|class| class.costs))
+    };
+    let (alone, costs) = lock("faultlock=space", 1);
+    let costs = costs.expect("it is taken");
+    assert!(
+        costs.acquired >= alone && costs.contended == 0 && costs.waited == 0,
+        "{costs:?}"
+    );
+    let (together, costs) = lock("faultlock=space", 16);
+    let costs = costs.expect("it is taken");
+    assert!(together < 2 * alone, "{together} against {alone}");
+    assert!(costs.contended >= 15, "each CPU but one waits: {costs:?}");
+    assert!(costs.waited > 8 * costs.held, "{costs:?}");
+    let (free, costs) = lock("faultlock=none", 16);
+    assert!(
+        free > 8 * alone && costs.is_none(),
+        "{free} against {alone}"
+    );
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let machine = machine("epyc-milan-1s");

@@ -73,10 +73,8 @@ impl Locks {
     pub(crate) fn note(&mut self, cpu: usize, what: Kind, lock: usize, now: u64) {
         let awaited = &mut self.awaited[cpu];
         match what {
-            Kind::LockAwaited => {
-                if awaited.iter().all(|(other, _)| *other != lock) {
-                    awaited.push((lock, now));
-                }
+            Kind::LockAwaited if awaited.iter().all(|(other, _)| *other != lock) => {
+                awaited.push((lock, now));
             }
             Kind::LockTaken => {
                 let costs = self.costs.entry(lock).or_default();

@@ -11,6 +11,7 @@ use super::{Failure, OrFail};
 use crate::reproduce::bench::{Setting, Simulated};
 use crate::reproduce::{self, model::Reproduction};
 use crate::shipped::shipped_trace;
+use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// The machine of source 0, if none is named: most of its figures are from one of its kind.
@@ -32,6 +33,9 @@ Sections, for --only:
 
 Each published table is printed with ours beside it. Where ours has the other sign, or is more than
 twice or less than half, the output says so; docs/reproductions.md explains it.
+
+With --on sim source 0 is made on a simulated machine, numa-q-16 with all its CPUs unless --machine
+and --cpus say otherwise: kernbench and SDET. Passes are seeds then.
 
 Examples:
   vellum reproduce 0 --quick
@@ -106,6 +110,13 @@ fn simulated(args: &ReproduceArgs) -> Result<Option<Simulated>, Failure> {
     if args.on != "sim" {
         args.sim.refuse(&[(args.cpus.is_some(), "--cpus")])?;
         return Ok(None);
+    }
+    let seeds = args.sim.seeds().unwrap_or(args.passes);
+    if usize::from(seeds) < LEAST_PASSES {
+        return Err(Failure::usage(format!(
+            "--seeds {seeds}: with --on sim {LEAST_PASSES} seeds are needed at least, or there is \
+             no interval"
+        )));
     }
     let machine_name = args.sim.machine().unwrap_or(MACHINE).to_owned();
     let machine = machine_with(&machine_name, args.cpus.as_slice())?;

@@ -23,9 +23,6 @@ const MACHINE: &str = "epyc-milan-2s";
 /// Seeds unless it is said how many.
 const SEEDS: u16 = 6;
 
-/// Share of the operations that may diverge without explanation.
-const UNEXPLAINED_LIMIT: f64 = 0.01;
-
 /// Where a trace is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum On {
@@ -176,7 +173,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
         if let Some(last) = sweep.points.last() {
             write_waits(files, last)?;
         }
-        sweep.points.iter().try_for_each(trusted)?;
+        sweep.points.iter().try_for_each(Findings::trusted)?;
         return match sweep.interrupted {
             true => Err(Failure::interrupted("")),
             false => Ok(()),
@@ -191,7 +188,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
         },
     )?;
     write_waits(files, &findings)?;
-    trusted(&findings)?;
+    findings.trusted()?;
     match findings.interrupted {
         true => Err(Failure::interrupted(format!(
             "interrupted after {} of {seeds} seeds",
@@ -213,24 +210,6 @@ fn write_waits(files: WaitFiles, findings: &Findings) -> Result<(), Failure> {
     });
     let sides: Vec<waits::Side<'_>> = sides.collect();
     files.write(&sides, &findings.trace)
-}
-
-/// Refuses findings that are wrong, or that are about another workload than was recorded.
-fn trusted(findings: &Findings) -> Result<(), Failure> {
-    if !findings.repeats() {
-        return Err(Failure::refuted(
-            "the same seed did not give the same result: a defect of the simulator",
-        ));
-    }
-    if findings.unexplained_share() > UNEXPLAINED_LIMIT {
-        return Err(Failure::refuted(format!(
-            "{:.2} % of the operations went otherwise than recorded and nothing in the trace \
-             explains it; the limit is {} %. The report says what happened",
-            findings.unexplained_share() * 100.0,
-            UNEXPLAINED_LIMIT * 100.0,
-        )));
-    }
-    Ok(())
 }
 
 impl Request {

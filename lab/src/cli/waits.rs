@@ -69,7 +69,7 @@ fn files(sides: &[Side<'_>], work: &str) -> Vec<(String, String)> {
     for (letter, [waits, _]) in &named[1..] {
         let options = Options {
             title: work.to_owned(),
-            ..Options::new(&letter.to_uppercase().to_string())
+            ..Options::new(letter.to_uppercase().to_string())
         };
         differences += &diffprofile(base, waits, &options).text();
         differences.push('\n');

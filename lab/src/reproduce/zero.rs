@@ -7,7 +7,10 @@ use super::model::{Comparison, Section};
 use super::published::{
     self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
 };
-use super::{BUILD, QUICK_BUILD, QUICK_SERVER, SERVER, SIMULATED_BUILD, Traces, formats, profiles};
+use super::{
+    BUILD, QUICK_BUILD, QUICK_SERVER, QUICK_SIMULATED_BUILD, SERVER, SIMULATED_BUILD, Traces,
+    formats, profiles,
+};
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
@@ -57,7 +60,7 @@ impl Task<'_> {
     /// As [`Task::build`].
     pub fn simulated_build(&self) -> Result<std::path::PathBuf, Failure> {
         let part = match self.setting.quick {
-            true => QUICK_BUILD,
+            true => QUICK_SIMULATED_BUILD,
             false => SIMULATED_BUILD,
         };
         self.traces.get(BUILD, part)

@@ -5,11 +5,15 @@ use serde::Serialize;
 use super::account::{Account, FIGURES};
 use super::program::About;
 use super::{Plan, Purpose, Task};
+use crate::failure::Failure;
 use crate::scale::Spread;
 use crate::stats::{Bootstrap, Samples, median};
 
 /// Confidence of intervals.
 pub const CONFIDENCE: f64 = 0.95;
+
+/// Share of the operations that may diverge without explanation.
+const UNEXPLAINED_LIMIT: f64 = 0.01;
 
 /// What ratios are counted in while they are resampled: billionths.
 const BILLION: f64 = 1e9;
@@ -203,6 +207,28 @@ impl Findings {
     /// Whether the same seed gave the same result, as far as that was tried.
     pub fn repeats(&self) -> bool {
         self.control.is_none_or(|control| control.repeats)
+    }
+
+    /// Refuses what is wrong, or about another workload than was recorded.
+    ///
+    /// # Errors
+    /// The control is not the same, or too much went otherwise than recorded.
+    pub fn trusted(&self) -> Result<(), Failure> {
+        if !self.repeats() {
+            return Err(Failure::refuted(
+                "the same seed did not give the same result: a defect of the simulator",
+            ));
+        }
+        let share = self.unexplained_share();
+        match share > UNEXPLAINED_LIMIT {
+            false => Ok(()),
+            true => Err(Failure::refuted(format!(
+                "{:.2} % of the operations went otherwise than recorded and nothing in the trace \
+                 explains it; the limit is {} %. The report says what happened",
+                share * 100.0,
+                UNEXPLAINED_LIMIT * 100.0,
+            ))),
+        }
     }
 
     /// The largest share of operations that went otherwise than recorded without an

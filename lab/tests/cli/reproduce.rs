@@ -307,8 +307,6 @@ fn source_0_is_reproduced_on_a_simulated_machine() {
         let out = out.replace('\n', " ");
         assert!(out.contains(part), "{part} in {out}");
     }
-    let again = vellum(&of_2003);
-    assert_eq!(out, text(&again.stdout), "virtual time is the same again");
 }
 
 #[test]
@@ -319,6 +317,7 @@ fn what_cannot_be_reproduced_on_a_simulated_machine_is_refused() {
         (&["0", "--machine", "numa-q-16"], "only with --on sim"),
         (&["0", "--on", "sim", "--cpus", "17"], "has 16 CPUs"),
         (&["0", "--on", "sim", "--machine", "pdp-11"], "pdp-11"),
+        (&["0", "--on", "sim", "--seeds", "4"], "5 seeds"),
     ] {
         let run = vellum(&[&["reproduce"], arguments].concat());
         let error = text(&run.stderr);

@@ -220,6 +220,15 @@ choices! {
 }
 
 choices! {
+    /// What faults of one space exclude: `faultlock=`.
+    FaultLock;
+    /// Each other at one table only.
+    None "none";
+    /// Each other: one lock is held from the beginning of a fault to its end.
+    Space "space";
+}
+
+choices! {
     /// How files are read and written by bytes: `fileio=`.
     FileIo;
     /// Runs of pages, without page locks.
@@ -418,6 +427,9 @@ options! {
     "faultaround" fault_around: u32 = "16";
         "pages of a file that one read fault maps if they are cached";
         "fault-around (Shutemov 2014), 64 KiB in Linux";
+    "faultlock" fault_lock: FaultLock = "none";
+        "whether a fault keeps all others of its space out, with one spin lock";
+        "page_table_lock against page table entries changed atomically (Lameter 2004)";
     "regions" region_index: RegionIndex = "tree";
         "how an object's regions are found: an interval tree, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";

@@ -17,6 +17,7 @@ use super::lookup::{Entered, Lookup};
 use super::manager::{Live, SpaceId, Vm, VmCpu};
 use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
+use crate::design::FaultLock;
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
@@ -154,7 +155,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Resolved, FaultError> {
         // No region holds a page behind the user's.
         let page = Vpn::of::<F>(address);
-        self.with_room(|| match self.attempt(space, page, access)? {
+        self.with_room(|| match self.attempt_by_design(space, page, access)? {
             FaultStep::Done(resolved) => Ok(resolved),
             step => self.fault_further(space, page, access, step),
         })
@@ -181,8 +182,36 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 FaultStep::Fill(frame) => self.fill_page(frame)?,
                 FaultStep::Grow => self.grow_stack(space, page)?,
             }
-            step = self.attempt(space, page, access)?;
+            step = self.attempt_by_design(space, page, access)?;
         }
+    }
+
+    /// One attempt, beside others in the space or alone.
+    #[inline]
+    fn attempt_by_design(
+        &self,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+    ) -> Result<FaultStep, FaultError> {
+        match self.design.fault_lock {
+            FaultLock::None => self.attempt(id, page, access),
+            FaultLock::Space => self.attempt_alone(id, page, access),
+        }
+    }
+
+    #[cold]
+    fn attempt_alone(
+        &self,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+    ) -> Result<FaultStep, FaultError> {
+        // A space that ends meanwhile leaves the lock where it is (invariant 7), and the
+        // attempt finds out.
+        let space = self.slot_of(id).ok_or(FaultError::NoSpace)?;
+        let _alone = space.fault_lock.lock(self.memory.platform());
+        self.attempt(id, page, access)
     }
 
     /// One attempt, from pin to unpin.

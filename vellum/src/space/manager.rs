@@ -20,7 +20,8 @@ use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
-    ActiveCpus, Announcements, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount, SleepLock, WaitTable,
+    ActiveCpus, Announcements, CoarseLock, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount,
+    SleepLock, WaitTable,
 };
 use crate::table::{Format, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
@@ -86,6 +87,8 @@ pub struct Space<R: ReverseMap> {
     /// 1 if a region that grows down was ever mapped in the space.
     pub(super) has_stack: AtomicU32,
     link: AtomicU32,
+    /// Held by each fault with `faultlock=space`.
+    pub(super) fault_lock: CoarseLock,
     pub(super) limits: LimitWords,
     pub(super) account: Account,
     /// What the reverse-mapping design keeps here.
@@ -100,6 +103,7 @@ impl<R: ReverseMap> Item for Space<R> {
         ("name and root", 0),
         ("active", offset_of!(Space<R>, active)),
         ("lock", offset_of!(Space<R>, lock)),
+        ("fault lock", offset_of!(Space<R>, fault_lock)),
         ("limits", offset_of!(Space<R>, limits)),
         ("account", offset_of!(Space<R>, account)),
         ("rmap", offset_of!(Space<R>, rmap)),
@@ -121,6 +125,7 @@ impl<R: ReverseMap> Item for Space<R> {
             moving: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            fault_lock: CoarseLock::default(),
             limits: LimitWords::default(),
             account: Account::default(),
             rmap: R::Space::default(),

@@ -301,6 +301,24 @@ fn names_of_what_has_ended_are_refused() {
     vm.audit().unwrap();
 }
 
+#[test]
+fn a_lock_around_faults_is_free_after_each_of_them() {
+    let vm: TestVm = vm_with("faultlock=space", 2048);
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(4, RW));
+    touch(&vm, space, 1000, Access::Write);
+    let outside = vm.fault(space, 999 << 12, Access::Write);
+    assert_eq!(outside, Err(FaultError::NoRegion));
+    touch(&vm, space, 1001, Access::Write);
+    vm.exit(space).unwrap();
+    let ended = vm.fault(space, 1000 << 12, Access::Write);
+    assert_eq!(ended, Err(FaultError::NoSpace));
+    let next = vm.create_space().unwrap();
+    map(&vm, next, 1000, MapRequest::anonymous(4, RW));
+    touch(&vm, next, 1000, Access::Write);
+    vm.audit().unwrap();
+}
+
 /// Truncation, which holds no space's lock, unlinks the tables that it empties:
 /// those of shared pages, and those of private copies (invariant 5).
 #[test]

@@ -13,6 +13,7 @@ mod announce;
 pub mod atomic;
 mod bit;
 pub mod bytes;
+mod coarse;
 mod counter;
 mod epoch;
 mod held;
@@ -33,6 +34,7 @@ mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
 pub use bit::{BitGuard, BitLock};
+pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};

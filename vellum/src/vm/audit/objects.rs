@@ -1,0 +1,87 @@
+//! Objects and the mounts that they are charged to.
+
+use super::{AuditFailure, AuditReport, same, wrong};
+use crate::frame::{Flags, Kind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::Vm;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Checks the objects; returns the frames in their caches.
+    pub(super) fn audit_objects(&self, report: &mut AuditReport) -> Result<u64, AuditFailure> {
+        let mut result = Ok(());
+        let (mut objects, mut cached, mut dirty) = (0, 0, 0);
+        self.objects.arena().each(|handle, object| {
+            if result.is_ok() && object.users() > 0 {
+                objects += 1;
+                dirty += object.dirty();
+                result = self.audit_object(handle.raw()).map(|found| cached += found);
+            }
+        });
+        result?;
+        same("live objects", 0, report.objects, objects)?;
+        if let Some(counted) = self.memory.dirty_pages() {
+            same("dirty pages of zones", 0, counted, dirty)?;
+        }
+        self.audit_mounts()?;
+        Ok(cached)
+    }
+
+    /// Checks that each mount is charged with the pages of its objects.
+    fn audit_mounts(&self) -> Result<(), AuditFailure> {
+        let mut result = Ok(());
+        self.objects.mounts().each(|handle, mount| {
+            if result.is_err() || mount.users() == 0 {
+                return;
+            }
+            let number = handle.raw();
+            let mut pages = 0;
+            self.objects.arena().each(|_, object| {
+                if object.users() > 0 && self.objects.mount_of(object) == number {
+                    pages += object.cached();
+                }
+            });
+            let what = "pages charged to mount";
+            result = same(what, u64::from(number), pages, mount.used());
+        });
+        result
+    }
+
+    fn audit_object(&self, handle: u32) -> Result<u64, AuditFailure> {
+        let number = u64::from(handle);
+        let object = self.objects.get(handle);
+        let radix = self.objects.radix(object);
+        if object.writers.is_held() {
+            return wrong("a range is held of object", number);
+        }
+        let mut cached = 0;
+        let mut dirty = 0;
+        let mut next = 0;
+        while let Some((index, page)) = radix.next(next) {
+            let frame = self.memory.frame(page);
+            if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
+                return wrong(
+                    "a cached frame's record names another page",
+                    u64::from(page.0),
+                );
+            }
+            if frame.has(Flags::LOCKED) || !frame.has(Flags::UPTODATE) {
+                return wrong(
+                    "a cached page is locked or was never filled",
+                    u64::from(page.0),
+                );
+            }
+            cached += 1;
+            dirty += u64::from(self.objects.is_marked_dirty(object, index));
+            next = index + 1;
+        }
+        same("cached pages of object", number, object.cached(), cached)?;
+        same("dirty pages of object", number, object.dirty(), dirty)?;
+        let regions = self.objects.regions(&self.regions, handle);
+        regions
+            .check()
+            .map_or_else(|what| wrong(what, number), Ok)?;
+        Ok(cached)
+    }
+}

@@ -1,0 +1,227 @@
+//! Spaces, their regions, and every entry of their page tables.
+
+use super::{AuditFailure, AuditReport, same, wrong};
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::Vm;
+use crate::sync::atomic::Ordering;
+use crate::table::{Format, Tables, with_table_words};
+
+/// Entries of one space by what they map.
+#[derive(Default)]
+struct Entries {
+    anonymous: u64,
+    file: u64,
+    shared_memory: u64,
+    zero: u64,
+    tables: u64,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    pub(super) fn audit_spaces(&self, report: &mut AuditReport) -> Result<(), AuditFailure> {
+        let mut result = Ok(());
+        let (mut spaces, mut regions, mut nodes) = (0, 0, 0);
+        self.spaces.each(|handle, space| {
+            if result.is_ok() && space.users() > 0 {
+                spaces += 1;
+                result = self.audit_space(handle.raw(), report).map(|found| {
+                    regions += found.0;
+                    nodes += found.1;
+                });
+            }
+        });
+        result?;
+        same("live spaces", 0, report.spaces, spaces)?;
+        same("live regions", 0, report.regions, regions)?;
+        same("nodes of trees of regions", 0, report.region_nodes, nodes)
+    }
+
+    /// Checks one space; returns its regions and the nodes of their tree.
+    fn audit_space(
+        &self,
+        handle: u32,
+        report: &mut AuditReport,
+    ) -> Result<(u64, u64), AuditFailure> {
+        let number = u64::from(handle);
+        let id = self.space_named_by(handle);
+        let Some(stats) = self.space_stats(id) else {
+            return wrong("a space cannot be found by its name", number);
+        };
+        let (regions, pages, nodes) = self.audit_regions(handle)?;
+        same(
+            "regions of space",
+            number,
+            u64::from(stats.regions),
+            regions,
+        )?;
+        same("pages of space", number, stats.pages, pages)?;
+        let mut entries = Entries::default();
+        let root = self.root_of(handle);
+        self.audit_table(handle, root, F::LEVELS, Vpn(0), &mut entries)?;
+        report.tables += entries.tables;
+        report.entries += entries.anonymous + entries.file + entries.shared_memory;
+        let rss = stats.rss;
+        same(
+            "anonymous entries of space",
+            number,
+            rss.anonymous,
+            entries.anonymous,
+        )?;
+        same("file entries of space", number, rss.file, entries.file)?;
+        same(
+            "shared-memory entries of space",
+            number,
+            rss.shared_memory,
+            entries.shared_memory,
+        )?;
+        same("zero-page entries of space", number, rss.zero, entries.zero)?;
+        let bytes = entries.tables << F::FRAME_SHIFT;
+        same(
+            "bytes of page tables of space",
+            number,
+            stats.table_bytes,
+            bytes,
+        )?;
+        Ok((regions, nodes))
+    }
+
+    /// Checks a table and those below it.
+    fn audit_table(
+        &self,
+        space: u32,
+        table: Pfn,
+        level: u32,
+        base: Vpn,
+        entries: &mut Entries,
+    ) -> Result<(), AuditFailure> {
+        let number = u64::from(table.0);
+        let frame = self.memory.frame(table);
+        let right = frame.kind() == Kind::Table
+            && frame.level() == level
+            && frame.owner() == space
+            && frame.base() == base;
+        if !right {
+            return wrong("a page table's record is not that of the table", number);
+        }
+        if frame.has(Flags::TABLE_LOCK) || frame.has(Flags::DEAD) {
+            return wrong("a page table is locked or dead", number);
+        }
+        if frame.has(Flags::KEPT) {
+            return wrong("a page table is kept for a move that is over", number);
+        }
+        entries.tables += 1;
+        let pin = self.pin();
+        let live = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
+            let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+            self.audit_entries(space, (table, level, base), words, entries)
+        })?;
+        same(
+            "live entries of page table",
+            number,
+            u64::from(frame.live()),
+            live,
+        )?;
+        Self::audit_links(table, level, live)
+    }
+
+    /// Checks what the entries of a table lead to; returns how many are live.
+    fn audit_entries(
+        &self,
+        space: u32,
+        (table, level, base): (Pfn, u32, Vpn),
+        words: impl Iterator<Item = u64>,
+        entries: &mut Entries,
+    ) -> Result<u64, AuditFailure> {
+        let mut live = 0;
+        for (index, entry) in words.enumerate().filter(|(_, entry)| *entry != 0) {
+            let page = base.offset(index as u64 * F::pages_at(level));
+            if page >= F::USER_END {
+                // The kernel half of a root is the platform's.
+                break;
+            }
+            live += 1;
+            if !F::is_mapped(entry) {
+                return wrong(
+                    "a page table has an entry that is neither empty nor mapped",
+                    u64::from(table.0),
+                );
+            }
+            if F::is_leaf(entry, level) {
+                self.audit_leaf(space, entry, level, page, entries)?;
+            } else {
+                self.audit_table(space, F::frame(entry, level), level - 1, page, entries)?;
+            }
+        }
+        Ok(live)
+    }
+
+    /// Checks that a table with `live` entries is linked for a reason: it is not empty,
+    /// or belongs to the root, which has all the tables that it was made with.
+    fn audit_links(table: Pfn, level: u32, live: u64) -> Result<(), AuditFailure> {
+        let number = u64::from(table.0);
+        let made = u64::from(Tables::<P, F>::ROOT_TABLES - 1);
+        if level == F::LEVELS && live < made {
+            return wrong("a root has lost a table that it was made with", number);
+        }
+        if live == 0 && level < Tables::<P, F>::KEPT_FROM {
+            return wrong("an empty page table was not freed", number);
+        }
+        Ok(())
+    }
+
+    fn audit_leaf(
+        &self,
+        space: u32,
+        entry: u64,
+        level: u32,
+        page: Vpn,
+        entries: &mut Entries,
+    ) -> Result<(), AuditFailure> {
+        let first = F::frame(entry, level);
+        if first == self.zero_page {
+            entries.zero += 1;
+            if F::is_writable(entry) {
+                return wrong("the shared zero page is mapped writable at page", page.0);
+            }
+            return Ok(());
+        }
+        let Some(view) = self.region_view_at(space, page) else {
+            return wrong("a page is mapped outside of any region", page.0);
+        };
+        if F::is_writable(entry) && !view.prot.can_write() {
+            return wrong(
+                "an entry allows stores that its region does not, at page",
+                page.0,
+            );
+        }
+        for step in 0..F::pages_at(level) {
+            let pfn = first.offset(step as u32);
+            let frame = self.memory.frame(pfn);
+            match frame.kind() {
+                Kind::Anonymous => {
+                    entries.anonymous += 1;
+                    let shared = frame.counts().maps() > 1;
+                    if shared && F::is_writable(entry) {
+                        return wrong("a private page mapped twice is writable at page", page.0);
+                    }
+                }
+                Kind::Object => {
+                    if frame.owner() != view.object || frame.index() != view.index_of(page) + step {
+                        return wrong("a page shows another page of its object, at page", page.0);
+                    }
+                    if F::is_writable(entry) && !view.is_shared() {
+                        return wrong("a private mapping may store to its object, at page", page.0);
+                    }
+                    match self.objects.get(frame.owner()).kind() {
+                        crate::object::ObjectKind::File { .. } => entries.file += 1,
+                        crate::object::ObjectKind::SharedMemory => entries.shared_memory += 1,
+                    }
+                }
+                _ => return wrong("a frame is mapped that is not a page", u64::from(pfn.0)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -53,7 +53,14 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Whether the frame is in the direct map.
     #[inline]
     pub fn is_direct(&self, pfn: Pfn) -> bool {
-        pfn < self.zones.first_high || self.is_low(pfn)
+        self.is_before_high(pfn) || self.is_low(pfn)
+    }
+
+    /// Whether the frame is in the direct map because all before it are. Most that are
+    /// low lie there, and that takes no look at a record.
+    #[inline]
+    pub(crate) fn is_before_high(&self, pfn: Pfn) -> bool {
+        pfn < self.zones.first_high
     }
 
     /// The same of a frame that lies among those of high memory, or after them.

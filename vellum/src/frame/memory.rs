@@ -23,7 +23,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Platform};
+use crate::platform::{CpuId, Platform, WindowSlot};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -72,6 +72,10 @@ impl<P: Platform> PinHost for PhysicalMemory<P> {
         if spins == 0 {
             self.cpus.of(cpu).counters.waits.bump();
         }
+    }
+
+    fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
+        self.end_window(cpu, slot);
     }
 }
 

@@ -11,30 +11,16 @@ use crate::platform::{CpuId, Platform, WindowSlot};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
-/// What closes windows, for guards that do not know the platform's type.
-trait CloseWindow {
-    fn close(&self, cpu: CpuId, slot: WindowSlot);
-}
-
-impl<P: Platform> CloseWindow for PhysicalMemory<P> {
-    fn close(&self, cpu: CpuId, slot: WindowSlot) {
-        self.platform.close_window(cpu, slot);
-        let open = &self.cpus.of(cpu).windows;
-        let others = open.load(Ordering::Relaxed) & !(1 << slot.index());
-        open.store(others, Ordering::Relaxed);
-    }
-}
-
-/// An open window; dropping it closes it.
+/// An open window; dropping it closes it. One word and a byte, since locked tables, which
+/// have one, are moved on every fault.
 pub struct Window<'a> {
-    memory: &'a dyn CloseWindow,
-    cpu: CpuId,
+    pin: &'a Pin<'a>,
     slot: WindowSlot,
 }
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        self.memory.close(self.cpu, self.slot);
+        self.pin.close_window(self.slot);
     }
 }
 
@@ -59,18 +45,35 @@ impl<P: Platform> PhysicalMemory<P> {
         };
         open.store(before | 1 << slot.index(), Ordering::Relaxed);
         let bytes = self.platform.window(cpu, slot, pfn);
-        let window = Window {
-            memory: self,
-            cpu,
-            slot,
-        };
-        (window, bytes)
+        (Window { pin, slot }, bytes)
+    }
+
+    /// Closes one. What the pin of a [`Window`] calls.
+    pub(super) fn end_window(&self, cpu: CpuId, slot: WindowSlot) {
+        self.platform.close_window(cpu, slot);
+        let open = &self.cpus.of(cpu).windows;
+        let others = open.load(Ordering::Relaxed) & !(1 << slot.index());
+        open.store(others, Ordering::Relaxed);
     }
 
     /// The address of a page table, and the window that it is reached through, if it
     /// lies in high memory.
     #[inline]
     pub(crate) fn reach_table<'a>(
+        &'a self,
+        pin: &'a Pin<'_>,
+        table: Pfn,
+    ) -> (NonNull<u8>, Option<Window<'a>>) {
+        if self.is_before_high(table) {
+            return (self.direct(table), None);
+        }
+        self.reach_table_beyond(pin, table)
+    }
+
+    /// The same of a table that lies among the frames of high memory, or after them. A
+    /// call of its own, so that the test above is all that tables of low memory pay.
+    #[inline(never)]
+    fn reach_table_beyond<'a>(
         &'a self,
         pin: &'a Pin<'_>,
         table: Pfn,

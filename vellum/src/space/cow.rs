@@ -110,7 +110,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && F::is_mapped(now)
             && F::frame(now, 1) == old
             && !F::is_writable(now);
-        same.then_some(table)
+        // Not `then_some`, which would move the table twice.
+        if same { Some(table) } else { None }
     }
 
     /// The only mapping of a private page keeps it and may store.

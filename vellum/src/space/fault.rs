@@ -109,7 +109,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
 
     /// The table found on the way to the page, locked, if it is of level 1 and
     /// still linked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock_found(&self) -> Option<LockedTable<'a, F>> {
         let (table, level) = self.lowest;
         if level > 1 {
@@ -136,7 +136,8 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
     pub(super) fn lock_empty(&self) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
         let table = self.lock_table()?;
         let empty = table.level() == 1 && table.load(self.index()) == 0;
-        Ok(empty.then_some(table))
+        // Not `then_some`, which would move the table twice.
+        Ok(if empty { Some(table) } else { None })
     }
 }
 
@@ -155,35 +156,40 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Resolved, FaultError> {
         // No region holds a page behind the user's.
         let page = Vpn::of::<F>(address);
-        self.with_room(|| match self.attempt_by_design(space, page, access)? {
-            FaultStep::Done(resolved) => Ok(resolved),
-            step => self.fault_further(space, page, access, step),
-        })
+        match self.attempt_by_design(space, page, access) {
+            Ok(FaultStep::Done(resolved)) => Ok(resolved),
+            first => self.fault_further(space, page, access, first),
+        }
     }
 
-    /// What follows an attempt that was not the last.
+    /// What follows a first attempt that did not resolve the fault.
     #[inline(never)]
     fn fault_further(
         &self,
         space: SpaceId,
         page: Vpn,
         access: Access,
-        mut step: FaultStep,
+        first: Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
-        let mut spins = 0;
-        loop {
-            match step {
-                FaultStep::Done(resolved) => return Ok(resolved),
-                FaultStep::Again => {
-                    self.memory.platform().relax(spins);
-                    spins += 1;
+        let mut first = Some(first);
+        self.with_room(|| {
+            let attempt = || self.attempt_by_design(space, page, access);
+            let mut step = first.take().unwrap_or_else(attempt)?;
+            let mut spins = 0;
+            loop {
+                match step {
+                    FaultStep::Done(resolved) => return Ok(resolved),
+                    FaultStep::Again => {
+                        self.memory.platform().relax(spins);
+                        spins += 1;
+                    }
+                    FaultStep::Wait(frame) => self.wait_for_page(frame),
+                    FaultStep::Fill(frame) => self.fill_page(frame)?,
+                    FaultStep::Grow => self.grow_stack(space, page)?,
                 }
-                FaultStep::Wait(frame) => self.wait_for_page(frame),
-                FaultStep::Fill(frame) => self.fill_page(frame)?,
-                FaultStep::Grow => self.grow_stack(space, page)?,
+                step = attempt()?;
             }
-            step = self.attempt_by_design(space, page, access)?;
-        }
+        })
     }
 
     /// One attempt, beside others in the space or alone.

@@ -37,7 +37,7 @@ use core::marker::PhantomData;
 use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
 use super::percpu::CachePadded;
 use super::report::name;
-use crate::platform::CpuId;
+use crate::platform::{CpuId, WindowSlot};
 
 /// What a pin asks of the platform. Implemented once, by the manager, for every platform.
 pub trait PinHost {
@@ -45,6 +45,11 @@ pub trait PinHost {
     fn unpin(&self, cpu: CpuId);
     /// The platform's `relax`, by a caller pinned to `cpu`.
     fn relax(&self, cpu: CpuId, spins: u32);
+    /// The platform's `close_window`, by a caller pinned to `cpu` who has opened it. Hosts
+    /// that open none are not asked.
+    fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
+        let _ = (cpu, slot);
+    }
 }
 
 /// When something was unlinked.
@@ -302,6 +307,11 @@ impl Pin<'_> {
     pub fn relax(&self, spins: u32) {
         spin_hint();
         self.host.relax(self.cpu, spins);
+    }
+
+    /// Closes a window that the caller has opened under this pin.
+    pub(crate) fn close_window(&self, slot: WindowSlot) {
+        self.host.close_window(self.cpu, slot);
     }
 
     /// Announces the present epoch in place of the one entered in: everything

@@ -34,13 +34,20 @@ pub(crate) struct MovedEntry {
 impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The leaf entry that covers `page`, or 0, and its level, as [`Tables::peek`] gives
     /// it. An entry that is empty because its table is being moved is waited for.
+    #[inline]
     pub fn peek_settled(&self, page: Vpn) -> (u64, u32) {
         let (entry, level) = self.peek(page);
         if entry != 0 || !uses_windows::<F>() || level > 1 {
             return (entry, level);
         }
+        self.peek_locked(page)
+    }
+
+    /// The same of an entry that was found empty, under the lock of its table.
+    #[inline(never)]
+    fn peek_locked(&self, page: Vpn) -> (u64, u32) {
         let Some(table) = self.lock(page) else {
-            return (entry, level);
+            return (0, 1);
         };
         let level = table.level();
         (table.load(F::index(page, level)), level)

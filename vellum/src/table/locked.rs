@@ -7,9 +7,11 @@
 //! ([`Users::None`]) by plain stores. Readers without the lock see each
 //! entry whole.
 
+use core::ptr::NonNull;
+
 use super::format::Format;
 use super::pte::PteRef;
-use super::reach::{WindowOf, locked_words, uses_windows};
+use super::reach::{WindowOf, open_locked, uses_windows, words_at};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, PhysicalMemory};
 use crate::platform::Platform;
@@ -32,8 +34,8 @@ pub enum Users {
 pub struct LockedTable<'a, F: Format> {
     table: Pfn,
     frame: &'a Frame,
-    /// Reachable while `window` lives, and so never handed out.
-    words: &'a [AtomicU64],
+    /// Where the entries are while `window` lives.
+    address: NonNull<u8>,
     /// Closed before the lock is given up.
     #[expect(dead_code, reason = "is there to be dropped")]
     window: WindowOf<'a, F>,
@@ -43,7 +45,7 @@ pub struct LockedTable<'a, F: Format> {
 impl<'a, F: Format> LockedTable<'a, F> {
     /// Locks `table`, or the one that its entries were moved to; `None` if it was
     /// unlinked in the meantime. The caller is pinned since before it found the table.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
@@ -51,18 +53,14 @@ impl<'a, F: Format> LockedTable<'a, F> {
     ) -> Option<Self> {
         let frame = memory.frame(table);
         let guard = frame.flag_word().lock_bit(Flags::TABLE_LOCK.bit(), pin);
-        match Self::locked(memory, pin, (table, frame), guard) {
-            None => Self::moved_to(frame).and_then(|to| Self::lock(memory, pin, to)),
-            locked => locked,
+        if Self::is_dead(&guard) {
+            drop(guard);
+            return match uses_windows::<F>() {
+                true => Self::lock_successor(memory, pin, frame),
+                false => None,
+            };
         }
-    }
-
-    /// Where the entries of a table went that was unlinked when it was locked, if they
-    /// went anywhere: formats without windows have no reason to move any. Whoever is
-    /// pinned finds the answer still there.
-    #[inline]
-    fn moved_to(frame: &Frame) -> Option<Pfn> {
-        (uses_windows::<F>() && frame.has(Flags::MOVED)).then(|| frame.moved_to())
+        Some(Self::locked(memory, pin, (table, frame), guard))
     }
 
     /// [`LockedTable::lock`] if that needs no waiting. `Err` if it does.
@@ -77,13 +75,52 @@ impl<'a, F: Format> LockedTable<'a, F> {
             .flag_word()
             .try_lock_bit(Flags::TABLE_LOCK.bit(), pin)
             .ok_or(super::Contended)?;
-        match (
-            Self::locked(memory, pin, (table, frame), guard),
-            Self::moved_to(frame),
-        ) {
-            (None, Some(to)) => Self::try_lock(memory, pin, to),
-            (locked, _) => Ok(locked),
+        if Self::is_dead(&guard) {
+            drop(guard);
+            return match uses_windows::<F>() {
+                true => Self::try_lock_successor(memory, pin, frame),
+                false => Ok(None),
+            };
         }
+        Ok(Some(Self::locked(memory, pin, (table, frame), guard)))
+    }
+
+    /// The table that has the entries of one that is dead, locked, if there is one. A call
+    /// of its own, so that [`LockedTable::lock`] is none.
+    #[cold]
+    #[inline(never)]
+    fn lock_successor<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pin: &'a Pin<'_>,
+        dead: &Frame,
+    ) -> Option<Self> {
+        Self::lock(memory, pin, Self::moved_to(dead)?)
+    }
+
+    /// The same if that needs no waiting.
+    #[cold]
+    #[inline(never)]
+    fn try_lock_successor<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pin: &'a Pin<'_>,
+        dead: &Frame,
+    ) -> Result<Option<Self>, super::Contended> {
+        match Self::moved_to(dead) {
+            Some(table) => Self::try_lock(memory, pin, table),
+            None => Ok(None),
+        }
+    }
+
+    /// Where the entries of a dead table went, if they went anywhere: formats without
+    /// windows have no reason to move any. Whoever is pinned finds the answer still there.
+    fn moved_to(dead: &Frame) -> Option<Pfn> {
+        dead.has(Flags::MOVED).then(|| dead.moved_to())
+    }
+
+    /// Whether the table was unlinked before it was locked.
+    #[inline]
+    fn is_dead(guard: &BitGuard<'_, AtomicU32>) -> bool {
+        guard.value() & Flags::DEAD.0 != 0
     }
 
     #[inline]
@@ -92,19 +129,24 @@ impl<'a, F: Format> LockedTable<'a, F> {
         pin: &'a Pin<'_>,
         (table, frame): (Pfn, &'a Frame),
         guard: BitGuard<'a, AtomicU32>,
-    ) -> Option<Self> {
-        if guard.value() & Flags::DEAD.0 != 0 {
-            return None;
-        }
-        // SAFETY: the window lives as long as the value that alone uses the entries.
-        let (words, window) = unsafe { locked_words::<F, P>(memory, pin, table) };
-        Some(LockedTable {
+    ) -> Self {
+        let (address, window) = open_locked::<F, P>(memory, pin, table);
+        LockedTable {
             table,
             frame,
-            words,
+            address,
             window,
             guard,
-        })
+        }
+    }
+
+    /// The entries. They are not handed out, because the window may close.
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: a locked table is one until its epoch has passed, which the pin of the
+        // guard keeps from happening; it is reached at this address until the window is
+        // dropped, and that lives as long as this borrow.
+        unsafe { words_at::<F>(self.address) }
     }
 
     /// The table.
@@ -157,14 +199,14 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// The entry at `index`.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
-        self.words[index].load(Ordering::Relaxed)
+        self.words()[index].load(Ordering::Relaxed)
     }
 
     /// Fetches the next line of entries: faults mostly come in ascending order,
     /// and a table that was kept all zero is in no cache when it is used again.
     #[inline]
     pub fn fetch_behind(&self, index: usize) {
-        if let Some(word) = self.words.get(index + LINE_ENTRIES) {
+        if let Some(word) = self.words().get(index + LINE_ENTRIES) {
             bytes::prefetch(word);
         }
     }
@@ -174,7 +216,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub fn fill(&self, index: usize, entry: u64) {
         debug_assert!(self.load(index) == 0, "entry filled twice");
-        self.words[index].store(entry, Ordering::Release);
+        self.words()[index].store(entry, Ordering::Release);
     }
 
     /// Counts entries filled.
@@ -188,10 +230,10 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub fn clear(&self, index: usize, users: Users) -> u64 {
         match users {
-            Users::Hardware => self.words[index].swap(0, Ordering::AcqRel),
+            Users::Hardware => self.words()[index].swap(0, Ordering::AcqRel),
             Users::None => {
                 let old = self.load(index);
-                self.words[index].store(0, Ordering::Relaxed);
+                self.words()[index].store(0, Ordering::Relaxed);
                 old
             }
         }
@@ -207,7 +249,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// Returns the old and the new entry.
     #[inline]
     pub fn update(&self, index: usize, users: Users, change: impl Fn(u64) -> u64) -> (u64, u64) {
-        let word = &self.words[index];
+        let word = &self.words()[index];
         let mut old = word.load(Ordering::Relaxed);
         if users == Users::None {
             let new = change(old);

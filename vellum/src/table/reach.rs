@@ -101,9 +101,21 @@ pub(crate) fn with_table_words<F: Format, P: Platform, T>(
     (table, level): (Pfn, u32),
     f: impl FnOnce(&[AtomicU64]) -> T,
 ) -> T {
-    if !uses_windows::<F>() || level > 1 {
+    if !uses_windows::<F>() || level > 1 || memory.is_before_high(table) {
         return f(table_words::<F, P>(memory, table));
     }
+    with_reached_words::<F, P, T>(memory, pin, table, f)
+}
+
+/// The same of a table of the lowest level that may need a window. A call of its own, so
+/// that finding out that it does not is all that is left to the callers.
+#[inline(never)]
+fn with_reached_words<F: Format, P: Platform, T>(
+    memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
+    table: Pfn,
+    f: impl FnOnce(&[AtomicU64]) -> T,
+) -> T {
     let (address, window) = <F::Reach as sealed::Reach>::open(memory, pin, table);
     // SAFETY: as in `words_at`, until the window is dropped.
     let result = f(unsafe { words_at::<F>(address) });
@@ -111,20 +123,15 @@ pub(crate) fn with_table_words<F: Format, P: Platform, T>(
     result
 }
 
-/// The entries of a table that is locked, and what keeps them reachable. Whether the
+/// Where the entries of a table are that is locked, and what keeps them there. Whether the
 /// table is of the lowest level need not be known: others have addresses too.
-///
-/// # Safety
-/// The entries are used only while the window lives.
 #[inline]
-pub(super) unsafe fn locked_words<'a, F: Format, P: Platform>(
+pub(super) fn open_locked<'a, F: Format, P: Platform>(
     memory: &'a PhysicalMemory<P>,
     pin: &'a Pin<'_>,
     table: Pfn,
-) -> (&'a [AtomicU64], WindowOf<'a, F>) {
-    let (address, window) = <F::Reach as sealed::Reach>::open(memory, pin, table);
-    // SAFETY: as there; the caller's promise.
-    (unsafe { words_at::<F>(address) }, window)
+) -> (NonNull<u8>, WindowOf<'a, F>) {
+    <F::Reach as sealed::Reach>::open(memory, pin, table)
 }
 
 /// The entries of the table at `address`.
@@ -133,7 +140,7 @@ pub(super) unsafe fn locked_words<'a, F: Format, P: Platform>(
 /// The address is that of a frame of kind `Table`, directly or in a window, and stays so
 /// while the entries are used.
 #[inline]
-unsafe fn words_at<'a, F: Format>(address: NonNull<u8>) -> &'a [AtomicU64] {
+pub(super) unsafe fn words_at<'a, F: Format>(address: NonNull<u8>) -> &'a [AtomicU64] {
     const { assert!(F::ENTRIES * size_of::<AtomicU64>() == 1 << F::FRAME_SHIFT) };
     // SAFETY: frames of kind `Table` are accessed through atomic words only,
     // from `TablePages::take` to the end of their epoch (invariant 4); the

@@ -7,7 +7,7 @@ use super::format::Format;
 use super::gather::Gather;
 use super::locked::LockedTable;
 use super::pages::TablePages;
-use super::reach::{uses_windows, with_table_words};
+use super::reach::{table_words, uses_windows, with_table_words};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
@@ -66,13 +66,6 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     #[inline]
-    fn word(&self, table: Pfn, level: u32, page: Vpn) -> u64 {
-        self.with_words((table, level), |words| {
-            words[F::index(page, level)].load(Ordering::Acquire)
-        })
-    }
-
-    #[inline]
     pub(super) fn with_words<T>(&self, table: (Pfn, u32), f: impl FnOnce(&[AtomicU64]) -> T) -> T {
         with_table_words::<F, P, T>(self.memory, self.pin, table, f)
     }
@@ -80,16 +73,25 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The lowest table on the way to `page`, its level, and its entry.
     #[inline]
     fn descend(&self, page: Vpn) -> (Pfn, u32, u64) {
-        self.descend_to(page, 1)
+        let (table, level, entry) = self.way_to(page, 1);
+        if !uses_windows::<F>() || level > 1 {
+            return (table, level, entry);
+        }
+        let entry = self.with_words((table, level), |words| {
+            words[F::index(page, level)].load(Ordering::Acquire)
+        });
+        (table, level, entry)
     }
 
-    /// The same, but no further than to the table at level `lowest`.
+    /// The same, but no further than to the table at level `lowest`. All tables on the
+    /// way have addresses.
     #[inline]
     fn descend_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32, u64) {
         let mut table = self.root;
         let mut level = F::LEVELS;
         loop {
-            let entry = self.word(table, level, page);
+            let words = table_words::<F, P>(self.memory, table);
+            let entry = words[F::index(page, level)].load(Ordering::Acquire);
             if level <= lowest || !F::is_mapped(entry) || F::is_leaf(entry, level) {
                 return (table, level, entry);
             }
@@ -99,7 +101,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// [`Tables::descend_to`] for callers that need no entry of a table at `lowest`:
-    /// reading it might take a window.
+    /// reading it might take a window. If it is 1 and there may be windows, the entry
+    /// returned for a table at that level is 0.
     #[inline]
     pub(super) fn way_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32, u64) {
         if !uses_windows::<F>() || lowest > 1 {

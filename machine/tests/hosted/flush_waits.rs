@@ -1,12 +1,10 @@
 //! A flush returns only when accesses in progress have completed.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 
-use common::*;
+use crate::common::*;
 use vellum::addr::Pfn;
 use vellum::platform::CpuId;
 

@@ -1,7 +1,5 @@
 //! A small machine and a builder of x86-64 tables, written from the manual.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{PageRange, Pfn, Vpn};

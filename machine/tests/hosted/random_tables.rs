@@ -1,12 +1,10 @@
 //! The x86-64 walker against random tables and a reading of the manual that
 //! shares nothing with it.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use common::*;
+use crate::common::*;
 use vellum::addr::{Access, Pfn};
 use vellum_machine::mmu::FaultReason;
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};

@@ -1,10 +1,8 @@
 //! Backing stores: patterns, failures, delays and lost power.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use vellum::addr::Pfn;
 use vellum::platform::{CpuId, IoError, Platform};
 use vellum::sync::atomic::AtomicU64;

@@ -1,10 +1,8 @@
 //! The MMU: translation, marking, faults, and what stale entries do.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::*;
+use crate::common::*;
 use vellum::addr::{Access, Pfn};
 use vellum::platform::{CpuId, SpaceTag};
 use vellum_machine::mmu::{AccessError, FaultReason, MmuFault, TlbGeometry};

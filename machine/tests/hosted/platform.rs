@@ -1,12 +1,10 @@
 //! CPUs, nodes, memory maps, windows, arenas and sleep.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::*;
+use crate::common::*;
 use vellum::addr::Pfn;
 use vellum::platform::{CpuId, MemoryRange, NodeId, Platform, WindowSlot, Zone};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, MachineError};

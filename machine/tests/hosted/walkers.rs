@@ -1,11 +1,9 @@
 //! The walkers of the formats beside x86-64, against descriptors written out
 //! by hand from the manuals.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{SPACE, mmu};
+use crate::common::{self, SPACE, mmu};
 use vellum::addr::{Access, Pfn};
 use vellum::platform::Platform;
 use vellum_machine::mmu::{

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// A shipped trace: below the current directory, or below a directory that the
-/// program itself lies in (`target/release/vellum` in the source tree).
+/// program itself lies in (`target/release/vellum` in the source tree), or where a package
+/// has put it beside the program (`/usr/share/vellum/traces` beside `/usr/bin`).
 ///
 /// # Errors
 /// It is in neither.
 pub(crate) fn shipped_trace(name: &str) -> Result<PathBuf, Failure> {
     let shipped = Path::new("traces").join(name);
     let program = std::env::current_exe().unwrap_or_default();
+    let places = [shipped.clone(), Path::new("share/vellum").join(&shipped)];
     let beside = program
         .ancestors()
         .skip(1)
-        .map(|directory| directory.join(&shipped));
+        .flat_map(|directory| places.each_ref().map(|place| directory.join(place)));
     std::iter::once(shipped.clone())
         .chain(beside)
         .find(|path| path.is_file())

@@ -1,8 +1,11 @@
 //! Project chores: `cargo xtask --help`.
 
 mod boot;
+mod deb;
 mod invariants;
+mod man;
 mod peers;
+mod site;
 mod snapshot_server;
 mod trace;
 
@@ -37,6 +40,13 @@ enum Chore {
     /// Boot the kernel of `boot/` under QEMU: programs, random changes, and a replay, on a
     /// real MMU
     Boot(boot::Args),
+    /// Write the manual pages in man/ from the command's definitions
+    Man(man::Args),
+    /// Build Debian packages: the command, and the traces apart
+    Deb(deb::Args),
+    /// Build the documentation site: docs/, the other documents and the API documentation,
+    /// with every link checked
+    Site(site::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -56,6 +66,9 @@ fn main() -> ExitCode {
         Chore::Mutants(args) => vellum_mutants::run(&args),
         Chore::Boot(args) => boot::run(&args),
         Chore::Invariants => invariants::run(),
+        Chore::Man(args) => man::run(&args),
+        Chore::Deb(args) => deb::run(&args),
+        Chore::Site(args) => site::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

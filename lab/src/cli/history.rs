@@ -63,7 +63,12 @@ enum What {
         #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
         /// A remark to keep with them
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        #[arg(
+            long,
+            value_name = "TEXT",
+            default_value = "",
+            hide_default_value = true
+        )]
         note: String,
     },
     /// List what is kept, the oldest first
@@ -94,13 +99,23 @@ enum What {
         /// The trace or benchmark, or a part of its name
         subject: String,
         /// The design, or some of its options; `linux` for the hosts' own kernels
-        #[arg(default_value = "")]
+        #[arg(default_value = "", hide_default_value = true)]
         design: String,
         /// Only results begun at this time or later, as in 2026-03-01
-        #[arg(long, value_name = "DATE", default_value = "")]
+        #[arg(
+            long,
+            value_name = "DATE",
+            default_value = "",
+            hide_default_value = true
+        )]
         since: String,
         /// Only machines whose name has this in it
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        #[arg(
+            long,
+            value_name = "TEXT",
+            default_value = "",
+            hide_default_value = true
+        )]
         host: String,
         /// Print JSON: an array of objects
         #[arg(long)]
@@ -131,16 +146,36 @@ enum What {
 #[derive(Args, Debug)]
 struct Filter {
     /// Only of traces or benchmarks whose name has this in it
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     subject: String,
     /// Only with a design that has this in it
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     design: String,
     /// Only of machines whose name has this in it
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     host: String,
     /// Only begun at this time or later, as in 2026-03-01
-    #[arg(long, value_name = "DATE", default_value = "")]
+    #[arg(
+        long,
+        value_name = "DATE",
+        default_value = "",
+        hide_default_value = true
+    )]
     since: String,
 }
 

@@ -98,12 +98,16 @@ impl Grid {
         self.rows.push((class.into(), cells));
     }
 
+    fn has_pictures(&self) -> bool {
+        self.columns.iter().any(|(_, kind)| *kind == Kind::Picture)
+    }
+
     /// The table.
     pub fn render(&self) -> Markup {
         html! {
+            @if !self.caption.is_empty() { p.caption { (self.caption) } }
             div.scroll tabindex="0" role="region" aria-label=(self.caption) {
-                table {
-                    @if !self.caption.is_empty() { caption { (self.caption) } }
+                table class=[self.has_pictures().then_some("wide")] aria-label=(self.caption) {
                     thead { tr {
                         @for (title, kind) in &self.columns {
                             th scope="col" class=(kind.class()) { (title) }

@@ -8,6 +8,7 @@
 //! Whatever comes from a result is escaped by the templates ([`maud`]), so that names in
 //! traces and designs stay text.
 
+mod aligned;
 mod draw;
 mod grid;
 mod kinds;

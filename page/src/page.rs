@@ -164,14 +164,13 @@ fn beside_control(ratio: &Figure, answer: &Answer) -> Markup {
     let figures: Vec<Figure> = std::iter::once(*ratio).chain(answer.control).collect();
     let axis = forest::axis(&figures, 1.0);
     let row = |name: &str, arm: Arm, figure: &Figure, resolution: Option<f64>| {
-        let title = format!(
-            "{name}: {}, interval {}",
-            words::ratio(figure.value),
-            words::bounds(figure, words::ratio)
-        );
+        let title = format!("{name}: {}", words::with_bounds(figure, words::ratio));
         html! {
             dt { (marks::sample(arm)) (name) }
-            dd.figures { b { (words::ratio(figure.value)) } " (" (words::bounds(figure, words::ratio)) ")" }
+            dd.figures {
+                b { (words::ratio(figure.value)) }
+                @if figure.low.is_some() { " (" (words::bounds(figure, words::ratio)) ")" }
+            }
             dd.drawn { (forest::row(&axis, arm, figure, 1.0, resolution, &title)) }
         }
     };
@@ -179,7 +178,7 @@ fn beside_control(ratio: &Figure, answer: &Answer) -> Markup {
         dl.beside {
             (row("B / A", Arm::Number(1), ratio, answer.resolution))
             @if let Some(control) = &answer.control {
-                (row("A' / A, the control", Arm::Control, control, answer.resolution))
+                (row("A' / A (control)", Arm::Control, control, answer.resolution))
             }
             dt { "" } dd.figures { "" } dd.drawn { (forest::head(&axis)) }
         }

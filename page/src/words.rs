@@ -23,11 +23,20 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// The bounds of an interval, or that there is none.
+/// The bounds of an interval; empty if there are none.
 pub fn bounds(figure: &Figure, shown: impl Fn(f64) -> String) -> String {
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => format!("{} .. {}", shown(low), shown(high)),
-        _ => "none".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The value, and its bounds in parentheses if there are any.
+pub fn with_bounds(figure: &Figure, shown: impl Fn(f64) -> String) -> String {
+    let value = shown(figure.value);
+    match bounds(figure, &shown) {
+        bounds if bounds.is_empty() => value,
+        bounds => format!("{value} ({bounds})"),
     }
 }
 
@@ -53,7 +62,14 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// The same with its sign.
+/// A number with as many digits after the point as it needs, three at the most.
+pub fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    text.to_owned()
+}
+
+/// A number with four digits or so and its sign.
 pub fn signed(value: f64) -> String {
     match value {
         value if value < 0.0 => format!("\u{2212}{}", number(-value)),

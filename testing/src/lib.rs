@@ -2,8 +2,9 @@
 //!
 //! [`generate`] makes random workloads that a real system could have produced,
 //! [`by_hand`] small traces of a few processes; [`Scratch`] is a directory that goes
-//! with the test.
+//! with the test; [`browser`] opens pages in Chromium.
 
+pub mod browser;
 pub mod by_hand;
 pub mod generate;
 mod scratch;

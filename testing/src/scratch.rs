@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 /// A directory of the test's own, removed with everything in it at the end.
+#[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {

@@ -166,7 +166,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     }
     let mut request = request(name, &args)?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(&request.traces)?;
+    results.read_from(&request.traces);
     if let Some(format) = format {
         results.with(format, request.designs.len() + 1, request.passes)?;
     }

@@ -155,7 +155,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     }
     let path = args.trace()?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(std::slice::from_ref(&path))?;
+    results.read_from(std::slice::from_ref(&path));
     if !args.against.is_empty() {
         let db = args.output.db();
         let saved = args.against.iter().map(|name| db.find(name));

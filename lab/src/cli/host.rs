@@ -154,7 +154,7 @@ fn notes(plan: &Plan) -> Vec<String> {
 /// The trace cannot be used, or the replay failed.
 pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace))?;
+    results.read_from(std::slice::from_ref(&request.trace));
     let pending = match save {
         Some(path) => Some(pending(path)?),
         None => None,
@@ -207,7 +207,7 @@ pub struct Core {
 /// As [`replay`], or the design is refused.
 pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace))?;
+    results.read_from(std::slice::from_ref(&request.trace));
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
     let build = |arenas: &Arenas| {

@@ -121,7 +121,7 @@ fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
     let question = question(args)?;
     let price = price(args)?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(args.trace.as_slice())?;
+    results.read_from(args.trace.as_slice());
     let drawing = args
         .svg
         .as_deref()

@@ -128,7 +128,7 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         return Err(Failure::usage(text));
     }
     let mut results = Results::open(&args.output)?;
-    results.read_from(std::slice::from_ref(&args.trace))?;
+    results.read_from(std::slice::from_ref(&args.trace));
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let trace = TraceReader::open(&args.trace).blame_input()?;
     let style = Style::detect(args.quiet);

@@ -67,6 +67,7 @@ pub struct Results {
     keeper: Option<Keeper>,
     gate: Option<Gate>,
     run: Run,
+    traces: Vec<PathBuf>,
 }
 
 /// Who keeps the result.
@@ -174,6 +175,7 @@ impl Results {
             keeper: keeper.transpose()?,
             gate: None,
             run: here(),
+            traces: Vec::new(),
         })
     }
 
@@ -188,7 +190,11 @@ impl Results {
         expected: &Expected<'_>,
         traces: &[PathBuf],
     ) -> Result<(), Failure> {
-        self.identify(traces)?;
+        for path in traces {
+            TraceReader::open(path).blame_input()?;
+        }
+        self.traces = traces.to_vec();
+        self.identify();
         self.gate = Some(Gate::new(saved, limit, expected, &self.run)?);
         Ok(())
     }
@@ -199,21 +205,14 @@ impl Results {
         !self.prints_json && !is_written
     }
 
-    /// Notes the traces that the results will be about.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub fn read_from(&mut self, traces: &[PathBuf]) -> Result<(), Failure> {
-        match self.only_tables() {
-            true => Ok(()),
-            false => self.identify(traces),
-        }
+    /// Notes the traces that the results are about.
+    pub fn read_from(&mut self, traces: &[PathBuf]) {
+        self.traces = traces.to_vec();
     }
 
-    fn identify(&mut self, traces: &[PathBuf]) -> Result<(), Failure> {
-        let files = traces.iter().map(|path| trace_file(path));
-        self.run.traces = files.collect::<Result<_, Failure>>()?;
-        Ok(())
+    /// Finds out what identifies the traces.
+    fn identify(&mut self) {
+        self.run.traces = self.traces.iter().map(|path| trace_file(path)).collect();
     }
 
     /// Refuses what cannot be printed as `format`, before any time is spent:
@@ -229,10 +228,13 @@ impl Results {
 
     /// Prints and writes them, of all forms only what is wanted.
     pub fn print(
-        self,
+        mut self,
         tables: impl FnOnce() -> String,
         result: &impl Serialize,
     ) -> Result<(), Failure> {
+        if self.run.traces.is_empty() && !self.only_tables() {
+            self.identify();
+        }
         let passage = match &self.gate {
             None => None,
             Some(gate) => {
@@ -329,16 +331,33 @@ fn here() -> Run {
     }
 }
 
-/// What identifies a trace, wherever it lies.
-fn trace_file(path: &Path) -> Result<TraceFile, Failure> {
-    let reading = || format!("reading {}", path.display());
-    let trace = TraceReader::open(path).blame_input()?;
-    let mut file = File::open(path).doing(reading)?;
+/// What identifies a trace, wherever it lies. What was measured is not lost if the trace
+/// has gone meanwhile: then only its path is told.
+fn trace_file(path: &Path) -> TraceFile {
+    let unread = TraceFile {
+        path: path.display().to_string(),
+        ..TraceFile::default()
+    };
+    let (Ok(trace), Ok((bytes, sha256))) = (TraceReader::open(path), hash(path)) else {
+        return unread;
+    };
+    TraceFile {
+        bytes,
+        sha256,
+        events: trace.header().events,
+        command: trace.header().environment.command.clone(),
+        ..unread
+    }
+}
+
+/// Length and SHA-256 of a file.
+fn hash(path: &Path) -> io::Result<(u64, String)> {
+    let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut bytes = 0;
     let mut block = vec![0; 1 << 16];
     loop {
-        match file.read(&mut block).doing(reading)? {
+        match file.read(&mut block)? {
             0 => break,
             count => {
                 hash.update(&block[..count]);
@@ -351,11 +370,5 @@ fn trace_file(path: &Path) -> Result<TraceFile, Failure> {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    Ok(TraceFile {
-        path: path.display().to_string(),
-        bytes,
-        sha256: digits,
-        events: trace.header().events,
-        command: trace.header().environment.command.clone(),
-    })
+    Ok((bytes, digits))
 }

@@ -156,7 +156,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let machine = request.machine()?;
     let interrupt = Interrupt::on_ctrl_c()?;
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace))?;
+    results.read_from(std::slice::from_ref(&request.trace));
     let files = WaitFiles::create(request.profile_out.as_deref())?;
     let style = Style::detect(request.quiet);
     let plan = request.plan(machine, style)?;

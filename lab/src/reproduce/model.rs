@@ -26,6 +26,44 @@ pub struct Comparison {
     pub says: String,
     /// Whether ours has the other sign or another size (by more than two).
     pub disagrees: bool,
+    /// Both as numbers; absent where they are no numbers of one unit.
+    pub numbers: Option<Numbers>,
+}
+
+/// A published figure and ours as numbers of the same unit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Numbers {
+    /// `%` of change, `x` (times as much), or `count`.
+    pub unit: &'static str,
+    /// The published one.
+    pub published: Bounded,
+    /// Ours.
+    pub ours: Bounded,
+}
+
+/// A number, and its bounds where they are known.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Bounded {
+    /// The number.
+    pub value: f64,
+    /// Lower bound.
+    pub low: Option<f64>,
+    /// Upper bound.
+    pub high: Option<f64>,
+}
+
+impl Bounded {
+    fn new(value: f64, bounds: Option<(f64, f64)>) -> Self {
+        Self {
+            value,
+            low: bounds.map(|bounds| bounds.0),
+            high: bounds.map(|bounds| bounds.1),
+        }
+    }
+
+    fn of_change(change: &Change) -> Self {
+        Self::new(change.percent, change.bounds)
+    }
 }
 
 impl Comparison {
@@ -36,6 +74,11 @@ impl Comparison {
             published.to_string(),
             ours.to_string(),
             judge(published, ours),
+            Numbers {
+                unit: "%",
+                published: Bounded::of_change(&published),
+                ours: Bounded::of_change(&ours),
+            },
         )
     }
 
@@ -46,23 +89,40 @@ impl Comparison {
             format!("{published:.2} x"),
             ours.to_string(),
             judge_times(published, ours),
+            Numbers {
+                unit: "x",
+                published: Bounded::new(published, None),
+                ours: Bounded::new(ours.value, ours.bounds),
+            },
         )
     }
 
     /// Of two counts, which no chance changes.
     pub fn of_counts(what: impl Into<String>, published: u64, ours: u64) -> Self {
         let judgement = judge_counts(published as f64, ours as f64);
+        let numbers = Numbers {
+            unit: "count",
+            published: Bounded::new(published as f64, None),
+            ours: Bounded::new(ours as f64, None),
+        };
         let published = format!("about {published}");
-        Self::new(what.into(), published, ours.to_string(), judgement)
+        Self::new(what.into(), published, ours.to_string(), judgement, numbers)
     }
 
-    fn new(what: String, published: String, ours: String, judgement: Judgement) -> Self {
+    fn new(
+        what: String,
+        published: String,
+        ours: String,
+        judgement: Judgement,
+        numbers: Numbers,
+    ) -> Self {
         Self {
             what,
             published,
             ours: Some(ours),
             says: judgement.to_string(),
             disagrees: judgement.disagrees(),
+            numbers: Some(numbers),
         }
     }
 
@@ -74,6 +134,7 @@ impl Comparison {
             ours: Some(ours),
             says: why.to_owned(),
             disagrees: false,
+            numbers: None,
         }
     }
 
@@ -85,6 +146,7 @@ impl Comparison {
             ours: None,
             says: why.into(),
             disagrees: false,
+            numbers: None,
         }
     }
 }

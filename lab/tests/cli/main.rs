@@ -16,6 +16,7 @@ mod host;
 mod import_export;
 mod kolivas;
 mod machines;
+mod page;
 mod plan;
 mod record;
 mod replay;

@@ -1,5 +1,7 @@
 //! Axes: where a value lies, and at which values there is a mark.
 
+use crate::words::plain;
+
 /// An axis from a low to a high value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Axis {
@@ -122,13 +124,6 @@ fn short(value: f64, digits: usize) -> String {
         size if size >= 1e4 => format!("{}k", plain(value / 1e3)),
         _ => format!("{value:.digits$}"),
     }
-}
-
-/// A number with as many digits after the point as it needs, three at the most.
-fn plain(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    text.to_owned()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub fn change(share: f64, title: &str) -> Markup {
             title { (title) }
             rect class=(class) x=(percent(from)) width=(percent(share.abs() / 2.0)) y="3"
                 height="10" {}
-            line.reference x1="50%" x2="50%" y1="0" y2="100%";
+            line.reference x1="50%" x2="50%" y1="0" y2="100%" {}
         }
     }
 }

@@ -88,7 +88,7 @@ impl Chart {
                 }
                 @if self.series.iter().any(|series| series.style == Style::Bound) {
                     li { svg.sample width="22" height="14" viewBox="0 0 22 14" aria-hidden="true" {
-                        path class="line bound" d="M0,7H22";
+                        path class="line bound" d="M0,7H22" {}
                     } "dotted: the bound" }
                 }
             }
@@ -120,11 +120,11 @@ impl Chart {
         let (x, y) = (&self.x.0, &self.y.0);
         html! {
             @for (value, _) in y.ticks() {
-                line.grid x1="0" x2="100%" y1=(percent(y.depth(value))) y2=(percent(y.depth(value)));
+                line.grid x1="0" x2="100%" y1=(percent(y.depth(value))) y2=(percent(y.depth(value))) {}
             }
-            line.axis x1="0" x2="100%" y1="100%" y2="100%";
+            line.axis x1="0" x2="100%" y1="100%" y2="100%" {}
             @if let Some(value) = self.reference {
-                line.reference x1="0" x2="100%" y1=(percent(y.depth(value))) y2=(percent(y.depth(value)));
+                line.reference x1="0" x2="100%" y1=(percent(y.depth(value))) y2=(percent(y.depth(value))) {}
             }
             svg.lines width="100%" height="100%" preserveAspectRatio="none"
                 viewBox=(format!("0 0 {STEPS} {STEPS}")) {
@@ -132,7 +132,7 @@ impl Chart {
                     @if series.points.len() > 1 {
                         path class={ (series.style.class()) " " (series.arm.class()) }
                             stroke-dasharray=(series.dashes()) data-name=(series.name)
-                            vector-effect="non-scaling-stroke" d=(self.path(series));
+                            vector-effect="non-scaling-stroke" d=(self.path(series)) {}
                     }
                 }
             }

@@ -45,7 +45,7 @@ pub fn row(
             (shaded(axis, reference, resolution))
             (grid(axis))
             line.reference x1=(percent(axis.place(reference))) x2=(percent(axis.place(reference)))
-                y1="0" y2="100%";
+                y1="0" y2="100%" {}
             (interval(axis, arm, figure, 0.5))
             (marks::mark(arm, axis.place(figure.value), 0.5, title))
         }
@@ -57,7 +57,7 @@ pub fn grid(axis: &Axis) -> Markup {
     html! {
         @for (value, _) in axis.ticks() {
             line.grid x1=(percent(axis.place(value))) x2=(percent(axis.place(value)))
-                y1="0" y2="100%";
+                y1="0" y2="100%" {}
         }
     }
 }
@@ -81,6 +81,6 @@ pub fn interval(axis: &Axis, arm: Arm, figure: &Figure, y: f64) -> Markup {
     };
     html! {
         line class={ "interval " (arm.class()) } x1=(percent(axis.place(low)))
-            x2=(percent(axis.place(high))) y1=(percent(y)) y2=(percent(y));
+            x2=(percent(axis.place(high))) y1=(percent(y)) y2=(percent(y)) {}
     }
 }

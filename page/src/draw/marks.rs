@@ -65,9 +65,9 @@ pub fn definitions() -> Markup {
     html! {
         defs {
             @for (number, shape) in SHAPES.iter().enumerate() {
-                path id=(format!("mark-{number}")) d=(shape);
+                path id=(format!("mark-{number}")) d=(shape) {}
             }
-            path id="mark-control" d=(SHAPES[0]);
+            path id="mark-control" d=(SHAPES[0]) {}
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn mark(arm: Arm, x: f64, y: f64, title: &str) -> Markup {
 pub fn sample(arm: Arm) -> Markup {
     html! {
         svg.sample width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" {
-            use href=(format!("#{}", arm.shape())) class={ "mark " (arm.class()) };
+            use href=(format!("#{}", arm.shape())) class={ "mark " (arm.class()) } {}
         }
     }
 }

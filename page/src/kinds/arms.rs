@@ -47,10 +47,9 @@ pub fn ratios(rows: &[RatioRow], what: &str, caption: &str) -> Markup {
         .picture(forest::head(&axis));
     for row in rows {
         let title = format!(
-            "{}: ratio {}, interval {}",
+            "{}: ratio {}",
             row.named.whole(),
-            words::ratio(row.ratio.value),
-            words::bounds(&row.ratio, words::ratio)
+            words::with_bounds(&row.ratio, words::ratio)
         );
         let told = row.resolution.map_or_else(String::new, words::percent);
         grid.row(
@@ -91,7 +90,7 @@ pub fn passes(arms: &[(Named, Vec<f64>)], what: &str, told: &str) -> Markup {
             Axis::around(arms.iter().flat_map(|(_, passes)| passes.iter().copied())),
             what.to_owned(),
         ),
-        height: 220,
+        height: 180,
         reference: None,
         series: arms
             .iter()

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::arms::{self, CountRow, RatioRow};
 use super::compare::kernbench;
 use super::{Answer, Named, Section, Shown, flame};
+use crate::aligned;
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
 use crate::result::bench::{ArmFigure, Bench, BenchRun, Block, Figure, Row};
@@ -19,7 +20,7 @@ pub fn show(bench: &Bench) -> Shown {
         .map(|run| Section::new(run.title.clone(), body(run, &names)))
         .collect();
     if !bench.blocks.is_empty() {
-        let blocks = html! { @for block in &bench.blocks { pre { (block) } } };
+        let blocks = html! { @for block in &bench.blocks { (aligned::shown(block)) } };
         sections.push(Section::new("In the formats of others", blocks));
     }
     if let Some(profile) = &bench.profile {
@@ -176,7 +177,14 @@ fn ratios(figure: &Figure, names: &[Named]) -> Markup {
         .map(|(arm, named)| RatioRow {
             named: named.clone(),
             time: arm.time().in_units_of(divisor),
-            ratio: arm.to_first(),
+            ratio: match arm.verdict.as_str() {
+                // Its interval is the point.
+                "base" => crate::result::Figure {
+                    value: 1.0,
+                    ..Default::default()
+                },
+                _ => arm.to_first(),
+            },
             resolution: arm.resolution,
             says: says(arm),
         })

@@ -153,7 +153,8 @@ fn passes(compare: &Compare, names: &[Named; 3]) -> Markup {
 fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {
     let most = |row: &ClassRow| row.cpu_ns.list().into_iter().copied().fold(0.0, f64::max);
     let largest = compare.classes.iter().map(most).fold(0.0, f64::max);
-    let (unit, divisor) = words::time_unit(largest);
+    // The smaller ones are to be read, too.
+    let (unit, divisor) = words::time_unit(largest / 100.0);
     let mut rows: Vec<&ClassRow> = compare.classes.iter().collect();
     rows.sort_by(|one, other| most(other).total_cmp(&most(one)));
     let mut grid = Grid::new(

@@ -1,6 +1,7 @@
 //! Where page tables should lie: `vellum plan userpte`.
 
 use maud::{Markup, html};
+use vellum_terminal::table::grouped;
 
 use super::{Answer, Section, Shown};
 use crate::draw::Axis;
@@ -219,14 +220,14 @@ fn sizes(plan: &Plan) -> Markup {
     }
     for row in &plan.sizes.rows {
         let size =
-            |bytes: u64, unit: f64| Cell::number(bytes as f64, words::number(bytes as f64 / unit));
+            |bytes: u64, unit: f64| Cell::number(bytes as f64, words::plain(bytes as f64 / unit));
         let mut cells = vec![
             size(row.ram_bytes, GIB),
             size(row.frame_table_bytes, MIB),
             size(row.left_bytes, MIB),
         ];
         if let Some(fits) = &row.fits {
-            let copies = |count: u64| Cell::number(count as f64, words::number(count as f64));
+            let copies = |count: u64| Cell::number(count as f64, grouped(count));
             cells.extend([
                 copies(fits.low),
                 copies(fits.low_with_slop),
@@ -269,10 +270,7 @@ fn sweep_table(sweep: &Sweep, core_ns: f64) -> Markup {
                 }
                 None => {
                     let percent = 100.0 * cell.charged_ns / core_ns.max(1.0);
-                    cells.push(Cell::number(
-                        cell.windows as f64,
-                        words::number(cell.windows as f64),
-                    ));
+                    cells.push(Cell::number(cell.windows as f64, grouped(cell.windows)));
                     cells.push(Cell::number(percent, format!("{percent:.2}")));
                 }
             }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Answer, Section, Shown};
+use crate::aligned;
 use crate::draw::marks::{self, Arm};
 use crate::draw::{Axis, forest, percent};
 use crate::grid::{Cell, Grid};
@@ -118,7 +119,7 @@ fn body(section: &Published) -> Markup {
         @if let Some(failed) = &section.failed { p.warning { "\u{26a0} Not measured: " (failed) } }
         @if !section.comparisons.is_empty() { (comparisons(section)) }
         @for (heading, lines) in &section.tables {
-            figure { figcaption { (heading) } pre { (lines) } }
+            figure { figcaption { b { (heading) } } (aligned::shown(lines)) }
         }
         @if !section.source.is_empty() {
             h4 { "Published in" }
@@ -230,7 +231,7 @@ fn picture(
     html! {
         svg.cell role="img" aria-label=(title) width="100%" height="34" {
             (forest::grid(axis))
-            line.reference x1=(place) x2=(place) y1="0" y2="100%";
+            line.reference x1=(place) x2=(place) y1="0" y2="100%" {}
             (forest::interval(axis, PUBLISHED, &figure(published), 0.28))
             (marks::mark(PUBLISHED, axis.place(published.value), 0.28, &format!("published: {}", row.published)))
             (forest::interval(axis, OURS, &figure(ours), 0.72))

@@ -8,7 +8,7 @@ for (const table of document.querySelectorAll("table")) {
   if (!body || body.rows.length < 2) continue;
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
-    if (head.classList.contains("picture")) return;
+    if (head.classList.contains("picture") || !head.textContent.trim()) return;
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
@@ -228,13 +228,31 @@ for (const picture of document.querySelectorAll(".flame svg")) {
       box.text.textContent = room >= 3 ? label : "";
     }
   };
-  for (const box of boxes) {
-    box.group.setAttribute("tabindex", "0");
-    const zoomTo = () => focus(box);
-    box.group.addEventListener("click", zoomTo);
+  // One box can be reached with Tab, the others from it with the arrows.
+  const level = (box) => Number(box.rect.getAttribute("y"));
+  const seen = (box) => box.group.style.display !== "none";
+  const inside = (box, other) => other.x >= box.x - 0.01 && other.x + other.w <= box.x + box.w + 0.01;
+  const rowHeight = 17;
+  const next = (box, key) => {
+    const row = (y) => boxes.filter((other) => seen(other) && Math.abs(level(other) - y) < 1);
+    const beside = row(level(box));
+    const place = beside.indexOf(box);
+    if (key === "ArrowLeft") return beside[place - 1];
+    if (key === "ArrowRight") return beside[place + 1];
+    if (key === "ArrowUp") return row(level(box) - rowHeight).find((other) => inside(box, other));
+    if (key === "ArrowDown") return row(level(box) + rowHeight).find((other) => inside(other, box));
+    return undefined;
+  };
+  boxes.forEach((box, number) => {
+    box.group.setAttribute("tabindex", number === 0 ? "0" : "-1");
+    box.group.addEventListener("click", () => focus(box));
     box.group.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") zoomTo();
-      if (event.key === "Escape") focus(boxes[0]);
+      const to = next(box, event.key);
+      if (event.key === "Enter") focus(box);
+      else if (event.key === "Escape") focus(boxes[0]);
+      else if (to) to.group.focus();
+      else return;
+      event.preventDefault();
     });
-  }
+  });
 }

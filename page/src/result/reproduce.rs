@@ -73,8 +73,6 @@ pub struct Numbers {
     pub published: Bounded,
     /// Ours.
     pub ours: Bounded,
-    /// `agrees`, `disagrees`, or `open`: within noise, or not judged.
-    pub judgement: String,
 }
 
 /// A number and its bounds where they are known.

@@ -310,6 +310,7 @@ impl Pin<'_> {
     }
 
     /// Closes a window that the caller has opened under this pin.
+    #[cfg(not(vellum_loom))]
     pub(crate) fn close_window(&self, slot: WindowSlot) {
         self.host.close_window(self.cpu, slot);
     }

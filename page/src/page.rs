@@ -211,7 +211,11 @@ fn made(result: &Loaded, shown: &Shown) -> Markup {
             dt { "Command" }
             dd { code { (known(&run.command_line())) } }
             dt { "Version" }
-            dd { (known(&run.version)) " (" (result.schema) ", read from " (result.name) ")" }
+            dd {
+                (known(&run.version)) " (" (result.schema)
+                @if !run.program.is_empty() { ", program " (run.program) }
+                ", read from " (result.name) ")"
+            }
             @if !run.started.is_empty() { dt { "Started" } dd { (run.started) } }
             dt { "Machine" }
             dd {

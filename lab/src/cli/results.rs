@@ -246,16 +246,16 @@ impl Results {
             true => None,
             false => Some(self.document(result, passage.as_ref())?),
         };
-        if let (Some(text), Some(file)) = (&written, self.html) {
-            let loaded = Loaded::parse("this run", text);
-            let loaded = loaded.map_err(|error| Failure::failed(error.to_string()))?;
-            file.commit(&vellum_page::render(&[loaded], &Overview::default()))?;
-        }
         if let (Some(text), Some(file)) = (&written, self.json) {
             file.commit(text)?;
         }
         let kept = match (&written, self.keeper) {
             (Some(text), Some(keeper)) => keeper.keep(text, &self.run),
+            _ => Ok(()),
+        };
+        // Whatever becomes of the page, the rest is written.
+        let page = match (&written, self.html) {
+            (Some(text), Some(file)) => draw(text, file),
             _ => Ok(()),
         };
         let printed = match (self.prints_json, written) {
@@ -269,6 +269,7 @@ impl Results {
         };
         io::stdout().lock().write_all(printed.as_bytes())?;
         kept?;
+        page?;
         passage.map_or(Ok(()), passes)
     }
 
@@ -284,6 +285,13 @@ impl Results {
             run: &self.run,
         })
     }
+}
+
+/// Draws a result as a page.
+fn draw(text: &str, file: Pending) -> Result<(), Failure> {
+    let loaded = Loaded::parse("this run", text);
+    let loaded = loaded.map_err(|error| Failure::failed(format!("the page: {error}")))?;
+    file.commit(&vellum_page::render(&[loaded], &Overview::default()))
 }
 
 /// Whether the gate lets a run pass.

@@ -36,7 +36,7 @@ pub fn sections(profile: &Profile) -> Vec<Section> {
         .collect()
 }
 
-fn body(profile: &Profile, difference: &Difference, picture: Option<String>) -> Markup {
+fn body(profile: &Profile, difference: &Difference, picture: Option<Markup>) -> Markup {
     html! {
         p {
             "A tick is a sample; about " (words::number(profile.rate_hz.into()))
@@ -46,21 +46,35 @@ fn body(profile: &Profile, difference: &Difference, picture: Option<String>) -> 
                 (words::plural(profile.lost, "sample was", "samples were")) " lost."
             }
         }
-        @if let Some(picture) = picture {
-            figure.flame {
-                figcaption {
-                    "A box is a function in the context of its callers, which lie below it; its width is its \
-                     ticks in both profiles together. Red: more in B. Blue: more in A. Grey: no more than \
-                     twice the statistical error."
-                }
-                div.scroll tabindex="0" role="region" aria-label="differential flame graph" {
-                    // Made by a library of this project, which escapes what it is given.
-                    (PreEscaped(picture))
-                }
-            }
-        }
+        @if let Some(picture) = picture { (picture) }
         (changes(difference))
     }
+}
+
+/// The flame graph of two profiles.
+pub fn figure(old: &Ticks, new: &Ticks, caption: &str) -> Markup {
+    let picture = flame::svg(old, new, "");
+    // The declaration belongs to a file of its own.
+    let start = picture.find("<svg").unwrap_or(0);
+    html! {
+        figure.flame {
+            figcaption { (caption) }
+            div.scroll tabindex="0" role="region" aria-label="differential flame graph" {
+                // Made by a library of this project, which escapes what it is given.
+                (PreEscaped(&picture[start..]))
+            }
+        }
+    }
+}
+
+/// A profile of stacks, outermost first, with their ticks.
+pub fn profile<'s>(name: &str, stacks: impl Iterator<Item = (&'s [String], u64)>) -> Ticks {
+    let mut profile = Ticks::new(name);
+    for (stack, ticks) in stacks {
+        let names = stack.iter().map(|name| Arc::from(name.as_str()));
+        profile.add(names.collect(), ticks);
+    }
+    profile
 }
 
 fn changes(difference: &Difference) -> Markup {
@@ -107,7 +121,7 @@ fn changes(difference: &Difference) -> Markup {
 }
 
 /// The flame graph of profile `new` against the first; none if a number of a name is wrong.
-fn graph(stacks: &Stacks, new: usize) -> Option<String> {
+fn graph(stacks: &Stacks, new: usize) -> Option<Markup> {
     let profile = |number: usize| {
         let mut profile = Ticks::new(stacks.profiles.get(number)?.clone());
         for (frames, ticks) in &stacks.stacks {
@@ -123,9 +137,8 @@ fn graph(stacks: &Stacks, new: usize) -> Option<String> {
         }
         Some(profile)
     };
-    let (old, new) = (profile(0)?, profile(new)?);
-    let picture = flame::svg(&old, &new, "");
-    // The declaration belongs to a file of its own.
-    let start = picture.find("<svg")?;
-    Some(picture[start..].to_owned())
+    let caption = "A box is a function in the context of its callers, which lie below it; its width is its \
+                   ticks in both profiles together. Red: more in B. Blue: more in A. Grey: no more than \
+                   twice the statistical error.";
+    Some(figure(&profile(0)?, &profile(new)?, caption))
 }

@@ -1,6 +1,7 @@
 //! A workload on more and more simulated CPUs: `vellum scale WORKLOAD`.
 
 use maud::{Markup, html};
+use vellum_terminal::table::grouped;
 
 use super::{Answer, Named, Section, Shown};
 use crate::draw::Axis;
@@ -8,7 +9,7 @@ use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
 use crate::kinds::arms;
-use crate::result::scale::{Curve, Line, Point, Scale};
+use crate::result::scale::{Curve, Line, Lock, Point, Scale};
 use crate::words;
 
 /// Cache lines that are shown of each design.
@@ -22,6 +23,7 @@ pub fn show(scale: &Scale) -> Shown {
             @if let Some(point) = curve.points.last() {
                 h4 { (named.whole()) " with " (words::plural(point.cpus, "CPU", "CPUs")) }
                 (lines(&point.cell.lines, "share of the CPUs' time"))
+                (locks(&point.cell.locks, point.cell.time_ns, "share of the CPUs' time"))
             }
         }
     };
@@ -32,7 +34,7 @@ pub fn show(scale: &Scale) -> Shown {
             Section::new("Throughput", throughput(scale, &names)),
             Section::new("By number of CPUs", table(scale, &names)),
             Section::new("Where the time of the CPUs goes", shares(scale, &names)),
-            Section::new("The cache lines that cost most", last),
+            Section::new("The cache lines and locks that cost most", last),
         ],
         facts: vec![
             (
@@ -276,4 +278,32 @@ pub(super) fn lines(lines: &[Line], of: &str) -> Markup {
         );
     }
     grid.render()
+}
+
+/// The locks that were waited for, with shares of `time_ns`.
+pub(super) fn locks(locks: &[Lock], time_ns: f64, of: &str) -> Markup {
+    let waited = locks.iter().filter(|lock| lock.waited_ns > 0.0);
+    let mut grid = Grid::new(format!("locks that were waited for, {of} in percent"))
+        .text("lock")
+        .number("acquired")
+        .number("contended")
+        .number("waited, %")
+        .number("held, %")
+        .number("\u{b5}s waited each time");
+    for lock in waited.clone().take(LINES) {
+        let share = |ns: f64| Cell::number(ns, format!("{:.2}", 100.0 * ns / time_ns.max(1.0)));
+        let each = lock.waited_ns / 1e3 / lock.contended.max(1) as f64;
+        grid.row(
+            "",
+            vec![
+                Cell::text(&lock.name),
+                Cell::number(lock.acquired as f64, grouped(lock.acquired)),
+                Cell::number(lock.contended as f64, grouped(lock.contended)),
+                share(lock.waited_ns),
+                share(lock.held_ns),
+                Cell::number(each, format!("{each:.3}")),
+            ],
+        );
+    }
+    html! { @if waited.count() > 0 { (grid.render()) } }
 }

@@ -3,8 +3,8 @@
 
 use maud::{Markup, html};
 
-use super::scale::{lines, names, seeds};
-use super::{Answer, Named, Section, Shown, arms};
+use super::scale::{lines, locks, names, seeds};
+use super::{Answer, Named, Section, Shown, arms, flame};
 use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::{Axis, forest};
 use crate::grid::{Cell, Grid};
@@ -234,6 +234,7 @@ fn by_seed(findings: &Findings, names: &[Named]) -> Markup {
 
 fn system(findings: &Findings, names: &[Named]) -> Markup {
     html! {
+        @if let Some(picture) = waits(findings, names) { (picture) }
         @for (side, named) in findings.sides.iter().zip(names) {
             h4 { (named.whole()) }
             @if let Some(run) = middle(side) {
@@ -243,9 +244,31 @@ fn system(findings: &Findings, names: &[Named]) -> Markup {
                     " to shootdowns, in the simulation of the median seed."
                 }
                 (lines(&run.lines, "share of the system time"))
+                (locks(&run.locks, run.system_ns, "share of the system time"))
             }
         }
     }
+}
+
+/// What B waited for and A did not, and the other way round.
+fn waits(findings: &Findings, names: &[Named]) -> Option<Markup> {
+    let ([a, b], [of_a, of_b]) = (&findings.sides[..], names) else {
+        return None;
+    };
+    let profile = |side: &Side, named: &Named| {
+        let stacks = &middle(side)?.waits;
+        let stacks = stacks
+            .iter()
+            .map(|ticks| (ticks.stack.as_slice(), ticks.ns));
+        Some(flame::profile(&named.whole(), stacks))
+    };
+    let (old, new) = (profile(a, of_a)?, profile(b, of_b)?);
+    (!old.is_empty() && !new.is_empty()).then(|| {
+        let caption = "The system time as boxes, a tick a nanosecond: what CPUs waited for, and the rest as \
+                       work. Their width is the time under both designs together. Red: more under B. Blue: \
+                       more under A. Grey: alike.";
+        flame::figure(&old, &new, caption)
+    })
 }
 
 fn middle(side: &Side) -> Option<&crate::result::sim::Account> {
@@ -269,9 +292,13 @@ fn facts(findings: &Findings) -> Vec<(String, String)> {
                 words::plural(findings.tasks, "task", "tasks"),
                 words::plural(findings.events, "event", "events"),
                 words::plural(findings.ops, "operation", "operations"),
-                match findings.cpu_times {
-                    true => "",
-                    false => "; the recording has no CPU times, so that there is no user time",
+                match &findings.service {
+                    Some(service) => format!(
+                        "; {:.3} s of the recorded CPU times were service of the recorded kernel",
+                        service.seconds
+                    ),
+                    None =>
+                        "; the recording has no CPU times, so that there is no user time".to_owned(),
                 }
             ),
         ),

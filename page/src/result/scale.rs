@@ -79,6 +79,36 @@ pub struct Cell {
     pub flushing: f64,
     /// The lines that cost most.
     pub lines: Vec<Line>,
+    /// Time of all CPUs together, in nanoseconds.
+    #[serde(default)]
+    pub time_ns: f64,
+    /// The locks by class, those waited for longest first.
+    #[serde(default)]
+    pub locks: Vec<Lock>,
+}
+
+/// What the locks of one class cost.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Lock {
+    /// What they are in.
+    pub name: String,
+    /// How often one was taken.
+    pub acquired: u64,
+    /// How often it was not free at first.
+    pub contended: u64,
+    /// Time from then on until it was taken, in nanoseconds.
+    pub waited_ns: f64,
+    /// Time from its taking to its release, in nanoseconds.
+    pub held_ns: f64,
+}
+
+/// A call stack, outermost first, and how long CPUs were there.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Ticks {
+    /// The stack.
+    pub stack: Vec<String>,
+    /// The time of all CPUs, in nanoseconds.
+    pub ns: u64,
 }
 
 /// What one cache line cost.

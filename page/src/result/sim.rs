@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::scale::{Line, Spread};
+use super::scale::{Line, Lock, Spread, Ticks};
 
 /// A trace on one machine.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -26,8 +26,10 @@ pub struct Findings {
     pub events: u64,
     /// Operations of all tasks.
     pub ops: u64,
-    /// Whether the recording knows how long tasks computed.
-    pub cpu_times: bool,
+    /// What was taken out of the recorded CPU times so that user time is left; absent if
+    /// the recording does not know how long tasks ran.
+    #[serde(default)]
+    pub service: Option<Service>,
     /// The seeds.
     pub seeds: Vec<u64>,
     /// Whether some seeds are missing.
@@ -40,6 +42,13 @@ pub struct Findings {
     /// The second design against the first.
     #[serde(default)]
     pub comparison: Option<Comparison>,
+}
+
+/// Service of the recorded kernel that is not part of the user time.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+pub struct Service {
+    /// How much of all CPU times it was.
+    pub seconds: f64,
 }
 
 /// One design.
@@ -86,6 +95,14 @@ pub struct Account {
     pub flushing: f64,
     /// The lines that cost most, as shares of the system time.
     pub lines: Vec<Line>,
+    /// System time of all CPUs together, in nanoseconds.
+    pub system_ns: f64,
+    /// The locks by class, those waited for longest first.
+    #[serde(default)]
+    pub locks: Vec<Lock>,
+    /// Where the system time went.
+    #[serde(default)]
+    pub waits: Vec<Ticks>,
 }
 
 /// The same simulation once more.

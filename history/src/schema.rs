@@ -43,7 +43,7 @@ pub(crate) enum State {
     Ours(i64),
 }
 
-/// Looks at the header.
+/// Looks at the header, within a transaction.
 pub(crate) fn state(connection: &Connection) -> rusqlite::Result<State> {
     let read = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, version) = (read("application_id")?, read("user_version")?);

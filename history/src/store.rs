@@ -115,7 +115,10 @@ impl Store {
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(failed)?;
-        known(path, schema::state(&connection).map_err(failed)?)?;
+        // In one transaction: somebody else may be making the tables at this moment.
+        let looks = connection.unchecked_transaction().map_err(failed)?;
+        known(path, schema::state(&looks).map_err(failed)?)?;
+        drop(looks);
         Ok(Store {
             connection,
             path: path.to_owned(),

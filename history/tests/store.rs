@@ -3,6 +3,7 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Barrier;
 use std::thread;
 
 use vellum_history::{Added, Facts, HistoryError, Store, VERSION, digest};
@@ -140,6 +141,23 @@ fn many_write_at_once_and_nothing_is_lost_or_kept_twice() {
             .count()
     };
     assert_eq!((count("own"), count("same")), (4 * EACH, EACH));
+}
+
+#[test]
+fn a_file_that_others_are_just_making_is_not_taken_for_another_program_s() {
+    let scratch = Scratch::new("history-made");
+    for round in 0..100 {
+        let path = scratch.path(&format!("{round}.db"));
+        let together = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    together.wait();
+                    Store::create(Path::new(&path)).expect("opened");
+                });
+            }
+        });
+    }
 }
 
 /// What a child of these tests does: it keeps a large result in the file that the

@@ -79,3 +79,46 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn has_tests(directory: &Path) -> bool {
+        std::fs::read_dir(directory)
+            .expect("the sources are there")
+            .any(|entry| {
+                let path = entry.expect("readable").path();
+                match path.is_dir() {
+                    true => has_tests(&path),
+                    false => std::fs::read_to_string(&path)
+                        .expect("text")
+                        .contains("#[test]"),
+                }
+            })
+    }
+
+    /// Those of the engines would take minutes to compile once more. Tests in them would
+    /// not run, and nothing would say so.
+    #[test]
+    fn libraries_that_are_not_compiled_as_tests_have_none() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for name in [
+            "description",
+            "engine",
+            "engine-counted",
+            "history",
+            "testing",
+            "verify/schedules",
+        ] {
+            let package = root.join(name);
+            let manifest = std::fs::read_to_string(package.join("Cargo.toml")).expect("there");
+            assert!(manifest.contains("test = false"), "{name}: not listed here");
+            assert!(
+                !has_tests(&package.join("src")),
+                "{name}: has unit tests now, so remove `test = false` from its manifest"
+            );
+        }
+        assert!(has_tests(&root.join("vellum/src")), "tests are found");
+    }
+}

@@ -17,5 +17,5 @@ pub mod result;
 mod words;
 
 pub use kinds::Answer;
-pub use page::{Overview, headline, render};
+pub use page::{Overview, headline, picture, render};
 pub use result::{Loaded, ReadError};

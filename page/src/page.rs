@@ -26,6 +26,12 @@ pub fn headline(result: &Loaded) -> Answer {
     kinds::show(result).answer
 }
 
+/// A result as one picture in a file of its own, as SVG that is light or dark as its reader
+/// has it; none of kinds of results that have no picture that says all.
+pub fn picture(result: &Loaded) -> Option<String> {
+    kinds::picture(result).map(|picture| picture.svg())
+}
+
 /// A page of `results`, in their order. With several it begins with a table of their
 /// answers.
 pub fn render(results: &[Loaded], overview: &Overview) -> String {

@@ -142,6 +142,42 @@ fn a_comparison_of_2000_slices_stays_under_3_megabytes() {
 }
 
 #[test]
+fn figures_that_are_not_defined_are_left_out() {
+    let mut value = value("bench");
+    for arm in 1..3 {
+        let figure = &mut value["runs"][0]["figures"][0]["arms"][arm];
+        figure["ratio"] = Value::Null;
+        figure["value"] = Value::Null;
+    }
+    let page = of(value);
+    let drawn = page
+        .split("<svg")
+        .skip(1)
+        .flat_map(|svg| svg.split(['<', '>']));
+    let wrong: Vec<&str> = drawn.filter(|tag| tag.contains("=\"NaN")).take(3).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn a_picture_of_its_own_has_the_answer_and_its_marks() {
+    for name in ["compare", "scale", "sweep", "plan"] {
+        let picture = vellum_page::picture(&read(name)).expect("it has one");
+        assert!(picture.starts_with("<svg xmlns="), "{name}");
+        assert!(picture.ends_with("</svg>\n"), "{name}");
+        assert!(picture.matches("class=\"mark ").count() > 5, "{name}");
+        assert!(picture.contains("prefers-color-scheme: dark"), "{name}");
+        assert_eq!(
+            picture.matches("http").count(),
+            1,
+            "{name}: the name of SVG's elements"
+        );
+    }
+    let compare = vellum_page::picture(&read("compare")).expect("it has one");
+    assert!(compare.contains("No difference proven between rmap=family and rmap=chains"));
+    assert!(vellum_page::picture(&read("bench")).is_none());
+}
+
+#[test]
 fn elements_of_pictures_are_closed() {
     for name in ALL {
         let page = page(&[read(name)]);

@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use vellum_description::Description;
 use vellum_output::PartialFile;
 
-use super::results::{OutputArgs, Results};
+use super::results::{self, OutputArgs, Results};
 use super::{Failure, OrFail, size};
 use crate::designs;
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
-use crate::plan::{Plan, Question, picture, plan, text};
+use crate::plan::{Plan, Question, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
 use crate::reproduce::window::Price;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -129,8 +129,7 @@ fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
     let drawing = drawing.transpose()?;
     let answer = answer(args, &question, &price)?;
     if let Some(file) = drawing {
-        let picture = picture::svg(&answer).map_err(Failure::failed)?;
-        file.commit(&picture)?;
+        file.commit(&results::picture(&answer)?)?;
     }
     results.print(|| text::render(&answer), &answer)?;
     match answer.interrupted {

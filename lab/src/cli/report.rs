@@ -20,6 +20,7 @@ Examples:
   vellum compare traces/kernel-build.vellum --json chains-partial.json
   vellum report chains-partial.json -o chains-partial.html
   vellum report monday.json tuesday.json wednesday.json -o week.html --title 'This week'
+  vellum report chains-partial.json --svg chains-partial.svg
   vellum bench fork-family --json - | vellum report - -o fork.html
 
 Exit codes: 0 written, 1 failed, 2 unusable arguments or results.";
@@ -32,8 +33,12 @@ pub struct ReportArgs {
     #[arg(required = true, value_name = "RESULT", value_hint = ValueHint::FilePath)]
     results: Vec<PathBuf>,
     /// The page; `-` prints it
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath,
+          required_unless_present = "svg")]
+    output: Option<PathBuf>,
+    /// One picture of one result as SVG, for a document; of `compare`, `scale` and `plan`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
     /// Title of the page
     #[arg(long, value_name = "TEXT", default_value = "")]
     title: String,
@@ -41,24 +46,47 @@ pub struct ReportArgs {
 
 /// Reads the results, writes the page.
 pub fn run(args: ReportArgs) -> Result<(), Failure> {
-    let writing = || format!("writing {}", args.output.display());
-    let file = match is_dash(&args.output) {
-        true => None,
-        false => Some(PartialFile::create(&args.output).doing(writing)?),
+    let output = args.output.as_deref();
+    let create = |path: &Path| {
+        let file = PartialFile::create(path);
+        file.doing(|| format!("writing {}", path.display()))
     };
+    let page_file = output
+        .filter(|path| !is_dash(path))
+        .map(create)
+        .transpose()?;
+    let picture_file = args.svg.as_deref().map(create).transpose()?;
     let results = args.results.iter().map(|path| load(path));
     let results = results.collect::<Result<Vec<Loaded>, Failure>>()?;
+    if let (Some(file), Some(path)) = (picture_file, &args.svg) {
+        file.commit(&picture(&results)?)
+            .doing(|| format!("writing {}", path.display()))?;
+    }
+    let Some(output) = output else { return Ok(()) };
     let overview = Overview {
         title: args.title,
         notes: Vec::new(),
     };
     let page = vellum_page::render(&results, &overview);
-    match file {
+    match page_file {
         Some(file) => file
             .commit(&page)
-            .doing(|| format!("writing {}", args.output.display())),
+            .doing(|| format!("writing {}", output.display())),
         None => Ok(io::stdout().lock().write_all(page.as_bytes())?),
     }
+}
+
+/// The picture of the only result.
+fn picture(results: &[Loaded]) -> Result<String, Failure> {
+    let [result] = results else {
+        return Err(Failure::usage("--svg draws one result: give one"));
+    };
+    vellum_page::picture(result).ok_or_else(|| {
+        Failure::usage(format!(
+            "{}: {} has no picture of its own; --output draws its page",
+            result.name, result.schema
+        ))
+    })
 }
 
 fn is_dash(path: &Path) -> bool {

@@ -287,6 +287,16 @@ impl Results {
     }
 }
 
+/// A result as one picture of its own.
+///
+/// # Errors
+/// Its kind has none.
+pub fn picture(result: &impl Serialize) -> Result<String, Failure> {
+    let loaded = Loaded::of_value("this run", serde_json::to_value(result)?);
+    let loaded = loaded.map_err(|error| Failure::failed(error.to_string()))?;
+    vellum_page::picture(&loaded).ok_or_else(|| Failure::failed("the result has no picture"))
+}
+
 /// Draws a result as a page.
 fn draw(text: &str, file: Pending) -> Result<(), Failure> {
     let loaded = Loaded::parse("this run", text);

@@ -10,11 +10,11 @@ use vellum_description::Description;
 use vellum_output::PartialFile;
 use vellum_scale::{WORKLOADS, workload};
 
-use super::results::{Named, OutputArgs, Results};
+use super::results::{self, Named, OutputArgs, Results};
 use super::simulated::{self, refuse};
 use super::waits::{self, WaitFiles};
 use super::{Failure, OrFail};
-use crate::scale::{Kept, Plan, measure, picture, text};
+use crate::scale::{Kept, Plan, measure, text};
 use crate::simulate::Purpose;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
@@ -128,17 +128,14 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::on_ctrl_c()?;
     let findings = measure(&plan, &mut kept, Style::detect(args.quiet), &interrupt)?;
+    let named = Named {
+        schema: "vellum-scale/1",
+        result: &findings,
+    };
     if let Some(file) = drawing {
-        let picture = picture::svg(&findings).map_err(Failure::failed)?;
-        file.commit(&picture)?;
+        file.commit(&results::picture(&named)?)?;
     }
-    results.print(
-        || text::render(&findings, args.profile),
-        &Named {
-            schema: "vellum-scale/1",
-            result: &findings,
-        },
-    )?;
+    results.print(|| text::render(&findings, args.profile), &named)?;
     let sides = findings.curves.iter().filter_map(|curve| {
         let cell = &curve.points.last()?.cell;
         Some(waits::Side {

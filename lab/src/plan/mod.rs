@@ -10,7 +10,6 @@
 
 pub mod arithmetic;
 pub mod demand;
-pub mod picture;
 pub mod session;
 pub mod sizes;
 pub mod sweep;

@@ -219,10 +219,10 @@ fn knee(points: &[Point]) -> Option<Knee> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    pub(in crate::scale) fn point(cpus: usize, rate: f64, ceiling: f64) -> Point {
+    fn point(cpus: usize, rate: f64, ceiling: f64) -> Point {
         let one = Spread::of([rate].into_iter());
         let line = Line {
             name: format!("line of {cpus}"),
@@ -252,27 +252,6 @@ pub(super) mod tests {
                 locks: Vec::new(),
                 waits: Vec::new(),
             },
-        }
-    }
-
-    /// Of designs with these points.
-    pub(in crate::scale) fn findings(curves: Vec<Vec<Point>>) -> Findings {
-        let curves = (0..).zip(curves).map(|(number, points)| Curve {
-            design: format!("design {number}"),
-            knee: knee(&points),
-            points,
-        });
-        Findings {
-            workload: "work",
-            summary: "works",
-            unit: "works",
-            machine: "machine".to_owned(),
-            title: "a machine".to_owned(),
-            seeds: vec![1],
-            window_ns: 1000,
-            interrupted: false,
-            control: 1.0,
-            curves: curves.collect(),
         }
     }
 

@@ -4,7 +4,6 @@
 mod cell;
 mod findings;
 mod kept;
-pub mod picture;
 pub mod text;
 pub mod waits;
 

@@ -201,6 +201,22 @@ fn a_result_can_be_piped_and_its_page_printed() {
 }
 
 #[test]
+fn a_result_is_drawn_as_one_picture_for_a_document() {
+    let scratch = Scratch::new("page-picture");
+    let (json, svg) = (scratch.path("plan.json"), scratch.path("plan.svg"));
+    let run = vellum(&["plan", "userpte", "--json", &json]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let run = vellum(&["report", &json, "--svg", &svg]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let picture = fs::read_to_string(&svg).expect("drawn");
+    assert!(picture.starts_with("<svg ") && picture.contains("frame table"));
+    let run = vellum(&["report", &json, &json, "--svg", &svg]);
+    assert_eq!(run.status.code(), Some(2));
+    let run = vellum(&["report", &json]);
+    assert_eq!(run.status.code(), Some(2), "neither a page nor a picture");
+}
+
+#[test]
 fn what_is_no_result_is_refused_and_no_page_is_left() {
     let scratch = Scratch::new("page-refused");
     let page = scratch.path("page.html");

@@ -22,10 +22,15 @@ pub fn axis(figures: &[Figure], reference: f64) -> Axis {
 /// The axis with its numbers, for the head of a column.
 pub fn head(axis: &Axis) -> Markup {
     html! {
-        svg.cell aria-hidden="true" height="18" width="100%" {
-            @for (value, text) in axis.ticks() {
-                text x=(percent(axis.place(value))) y="13" text-anchor="middle" { (text) }
-            }
+        svg.cell aria-hidden="true" height="18" width="100%" { (numbers(axis)) }
+    }
+}
+
+/// The numbers at the ticks.
+pub fn numbers(axis: &Axis) -> Markup {
+    html! {
+        @for (value, text) in axis.ticks() {
+            text x=(percent(axis.place(value))) y="13" text-anchor="middle" { (text) }
         }
     }
 }

@@ -74,6 +74,9 @@ pub fn definitions() -> Markup {
 
 /// A mark at a place in shares of the picture; `title` is shown when it is pointed at.
 pub fn mark(arm: Arm, x: f64, y: f64, title: &str) -> Markup {
+    if !x.is_finite() || !y.is_finite() {
+        return html! {};
+    }
     let (shape, class) = (format!("#{}", arm.shape()), arm.class());
     html! {
         use href=(shape) class={ "mark " (class) } x=(super::percent(x)) y=(super::percent(y)) {
@@ -82,11 +85,18 @@ pub fn mark(arm: Arm, x: f64, y: f64, title: &str) -> Markup {
     }
 }
 
+/// A mark where the coordinates begin.
+pub fn at_origin(arm: Arm) -> Markup {
+    html! {
+        use href=(format!("#{}", arm.shape())) class={ "mark " (arm.class()) } {}
+    }
+}
+
 /// A small picture of the mark, for text.
 pub fn sample(arm: Arm) -> Markup {
     html! {
         svg.sample width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" {
-            use href=(format!("#{}", arm.shape())) class={ "mark " (arm.class()) } {}
+            (at_origin(arm))
         }
     }
 }

@@ -11,11 +11,13 @@ pub mod bars;
 pub mod chart;
 pub mod forest;
 pub mod marks;
+pub mod standalone;
 
 pub use axis::Axis;
 
 /// A share of an axis as a percentage, for an attribute.
 pub(crate) fn percent(share: f64) -> String {
-    // Beyond the picture is far enough.
+    // Beyond the picture is far enough; what is not defined is there, too.
+    let share = if share.is_nan() { -1.0 } else { share };
     format!("{:.2}%", share.clamp(-1.0, 2.0) * 100.0)
 }

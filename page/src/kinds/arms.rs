@@ -78,12 +78,19 @@ pub fn ratios(rows: &[RatioRow], what: &str, caption: &str) -> Markup {
 
 /// Each pass of each arm as a mark. Values are in the unit that `what` names.
 pub fn passes(arms: &[(Named, Vec<f64>)], what: &str, told: &str) -> Markup {
-    let most = arms.iter().map(|(_, passes)| passes.len()).max();
-    let most = most.unwrap_or(0);
-    if most < 2 {
-        return html! { p.note { "There was one pass: how passes differ is not known." } };
+    match passes_chart(arms, what, told) {
+        None => html! { p.note { "There was one pass: how passes differ is not known." } },
+        Some(chart) => chart.figure(&html! {
+            "Each mark is a pass over the whole workload. Marks that scatter are noise; marks that rise \
+             or fall together are the machine, which changes under all arms alike."
+        }),
     }
-    let chart = Chart {
+}
+
+/// The chart of that; none of fewer than two passes.
+pub fn passes_chart(arms: &[(Named, Vec<f64>)], what: &str, told: &str) -> Option<Chart> {
+    let most = arms.iter().map(|(_, passes)| passes.len()).max()?;
+    (most > 1).then(|| Chart {
         told: told.to_owned(),
         x: (Axis::between(0.5, most as f64 + 0.5), "pass".to_owned()),
         y: (
@@ -102,10 +109,6 @@ pub fn passes(arms: &[(Named, Vec<f64>)], what: &str, told: &str) -> Markup {
             })
             .collect(),
         zooms: false,
-    };
-    chart.figure(&html! {
-        "Each mark is a pass over the whole workload. Marks that scatter are noise; marks that rise \
-         or fall together are the machine, which changes under all arms alike."
     })
 }
 

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::arms::{self, CountRow, RatioRow};
 use super::{Answer, Named, Section, Shown, flame};
 use crate::draw::marks::Arm;
+use crate::draw::standalone::Picture;
 use crate::grid::{Cell, Grid};
 use crate::result::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
 use crate::words;
@@ -130,24 +131,59 @@ fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
     }
 }
 
+/// The answer, ratios, passes and the difference along the trace as one picture.
+pub fn picture(compare: &Compare) -> Picture {
+    let names = names(compare);
+    let about = &compare.about;
+    let answer = answer(compare);
+    let (arms, unit) = times_of_passes(compare, &names);
+    let charts = [
+        arms::passes_chart(&arms, &format!("each pass: CPU time, {unit}"), "passes"),
+        compare
+            .along
+            .as_ref()
+            .map(|along| along::chart(along, &names)),
+    ];
+    let resolution = compare.resolution.map_or_else(String::new, |share| {
+        format!("; differences above {} are told", words::percent(share))
+    });
+    Picture {
+        title: answer.sentence,
+        lines: vec![format!(
+            "{}, {}{resolution}",
+            words::file_name(&about.trace),
+            words::plural(compare.passes, "pass", "passes")
+        )],
+        ratios: vec![
+            (names[1].arm, "B / A".to_owned(), compare.ratio),
+            (names[2].arm, "A' / A".to_owned(), compare.control_ratio),
+        ],
+        resolution: compare.resolution,
+        charts: charts.into_iter().flatten().collect(),
+    }
+}
+
 fn passes(compare: &Compare, names: &[Named; 3]) -> Markup {
-    let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
-    let lists = compare.pass_cpu_ns.list();
-    let arms: Vec<(Named, Vec<f64>)> = names
-        .iter()
-        .zip(lists)
-        .map(|(named, passes)| {
-            (
-                named.clone(),
-                passes.iter().map(|ns| ns / divisor).collect(),
-            )
-        })
-        .collect();
+    let (arms, unit) = times_of_passes(compare, names);
     arms::passes(
         &arms,
         &format!("CPU time, {unit}"),
         "CPU time of each pass under each arm",
     )
+}
+
+/// The times of the passes of each arm, and their unit.
+fn times_of_passes(
+    compare: &Compare,
+    names: &[Named; 3],
+) -> (Vec<(Named, Vec<f64>)>, &'static str) {
+    let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
+    let arms = names.iter().zip(compare.pass_cpu_ns.list());
+    let scaled = arms.map(|(named, passes)| {
+        let times = passes.iter().map(|ns| ns / divisor);
+        (named.clone(), times.collect())
+    });
+    (scaled.collect(), unit)
 }
 
 fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {

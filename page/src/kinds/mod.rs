@@ -17,7 +17,9 @@ mod sim;
 
 use maud::Markup;
 
+use crate::draw::chart::Chart;
 use crate::draw::marks::Arm;
+use crate::draw::standalone::Picture;
 use crate::result::{Content, Figure, Loaded};
 
 /// A result as it is shown.
@@ -91,6 +93,27 @@ impl Named {
     /// Label and name.
     pub fn whole(&self) -> String {
         format!("{} {}", self.label, self.name)
+    }
+}
+
+/// A result as one picture; none of kinds that have none.
+pub fn picture(result: &Loaded) -> Option<Picture> {
+    let of_charts = |charts: Vec<Chart>| {
+        let shown = show(result);
+        Picture {
+            title: shown.title,
+            lines: Vec::new(),
+            ratios: Vec::new(),
+            resolution: None,
+            charts,
+        }
+    };
+    match &result.content {
+        Content::Compare(compare) => Some(compare::picture(compare)),
+        Content::Scale(scale) => Some(of_charts(scale::charts(scale).to_vec())),
+        Content::SimSweep(sweep) => Some(of_charts(sim::charts(sweep).to_vec())),
+        Content::Plan(plan) => Some(of_charts(plan::charts(plan))),
+        _ => None,
     }
 }
 

@@ -107,8 +107,14 @@ fn answer(plan: &Plan) -> Answer {
     }
 }
 
+/// The charts of a plan.
+pub fn charts(plan: &Plan) -> Vec<Chart> {
+    let costs = plan.measured.as_ref().map(costs);
+    std::iter::once(memories(plan)).chain(costs).collect()
+}
+
 /// Low memory that the frame table leaves, and what copies need.
-pub fn memories(plan: &Plan) -> Chart {
+fn memories(plan: &Plan) -> Chart {
     let rows = &plan.sizes.rows;
     let low = plan.arithmetic.low_bytes as f64 / MIB;
     let line = |name: &str, arm: Arm, values: Vec<f64>| Series {
@@ -171,7 +177,7 @@ pub fn memories(plan: &Plan) -> Chart {
 }
 
 /// What windows cost against low memory; no mark where a value fails.
-pub fn costs(measured: &Measured) -> Chart {
+fn costs(measured: &Measured) -> Chart {
     let core = (measured.demand.core_ns as f64).max(1.0);
     let rows = &measured.sweep.rows;
     let line = |(number, name): (usize, &&str)| Series {

@@ -31,7 +31,7 @@ pub fn show(scale: &Scale) -> Shown {
         title: format!("{} on {}", scale.workload, scale.machine),
         answer: answer(scale, &names),
         sections: vec![
-            Section::new("Throughput", throughput(scale, &names)),
+            Section::new("Throughput", throughput(scale)),
             Section::new("By number of CPUs", table(scale, &names)),
             Section::new("Where the time of the CPUs goes", shares(scale, &names)),
             Section::new("The cache lines and locks that cost most", last),
@@ -119,7 +119,8 @@ fn answer(scale: &Scale, names: &[Named]) -> Answer {
 }
 
 /// The charts of a result: throughput, and time of one thing.
-pub fn charts(scale: &Scale, names: &[Named]) -> [Chart; 2] {
+pub fn charts(scale: &Scale) -> [Chart; 2] {
+    let names = &names(scale.curves.iter().map(|curve| curve.design.as_str()));
     let rates = scale.curves.iter().flat_map(|curve| &curve.points);
     let most = rates.map(|point| point.rate.median.max(point.ceiling.unwrap_or(0.0)));
     let (factor, prefix) = match most.fold(0.0, f64::max) {
@@ -186,8 +187,8 @@ pub fn charts(scale: &Scale, names: &[Named]) -> [Chart; 2] {
     ]
 }
 
-fn throughput(scale: &Scale, names: &[Named]) -> Markup {
-    let [rates, times] = charts(scale, names);
+fn throughput(scale: &Scale) -> Markup {
+    let [rates, times] = charts(scale);
     html! {
         div.pair {
             (rates.figure(&html! { "Throughput; dotted: the machine's ceiling." }))

@@ -342,7 +342,7 @@ pub fn show_sweep(sweep: &Sweep) -> Shown {
             ..Answer::default()
         },
         sections: vec![
-            Section::new("Times", times(sweep, &names)),
+            Section::new("Times", times(sweep)),
             Section::new("By number of CPUs", by_cpus(sweep, &names)),
             Section::new(
                 format!(
@@ -356,7 +356,9 @@ pub fn show_sweep(sweep: &Sweep) -> Shown {
     }
 }
 
-fn times(sweep: &Sweep, names: &[Named]) -> Markup {
+/// Elapsed and system time by number of CPUs.
+pub fn charts(sweep: &Sweep) -> [Chart; 2] {
+    let names = &sweep.points.last().map_or_else(Vec::new, named);
     let chart = |name: &str, title: &str| {
         let line = |(number, named): (usize, &Named)| Series {
             name: named.whole(),
@@ -389,10 +391,18 @@ fn times(sweep: &Sweep, names: &[Named]) -> Markup {
             zooms: false,
         }
     };
+    [
+        chart("elapsed_s", "elapsed, s"),
+        chart("system_s", "system, s"),
+    ]
+}
+
+fn times(sweep: &Sweep) -> Markup {
+    let [elapsed, system] = charts(sweep);
     html! {
         div.pair {
-            (chart("elapsed_s", "elapsed, s").figure(&html! { "Elapsed time." }))
-            (chart("system_s", "system, s").figure(&html! { "System time of all CPUs: level if it scales." }))
+            (elapsed.figure(&html! { "Elapsed time." }))
+            (system.figure(&html! { "System time of all CPUs: level if it scales." }))
         }
     }
 }

@@ -128,12 +128,14 @@ pub struct Figure {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct ArmFigure {
     /// Time of one unit.
+    #[serde(deserialize_with = "super::number")]
     pub value: f64,
     /// Bounds of its interval.
     pub low: Option<f64>,
     /// Upper bound.
     pub high: Option<f64>,
     /// `value` divided by that of the first arm.
+    #[serde(deserialize_with = "super::number")]
     pub ratio: f64,
     /// Bounds of the ratio.
     pub ratio_low: Option<f64>,

@@ -20,8 +20,8 @@ pub mod sim;
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -31,6 +31,7 @@ pub use run::Run;
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
 pub struct Figure {
     /// The value.
+    #[serde(deserialize_with = "number")]
     pub value: f64,
     /// Lower bound.
     pub low: Option<f64>,
@@ -48,6 +49,11 @@ impl Figure {
             high: self.high.map(|high| high / divisor),
         }
     }
+}
+
+/// A number, where `null` stands for one that is not defined, as the ratio to nothing.
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
 }
 
 /// One value for each arm of a comparison of two designs.

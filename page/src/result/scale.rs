@@ -59,10 +59,13 @@ pub struct Point {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 pub struct Spread {
     /// The median.
+    #[serde(deserialize_with = "super::number")]
     pub median: f64,
     /// The least.
+    #[serde(deserialize_with = "super::number")]
     pub least: f64,
     /// The most.
+    #[serde(deserialize_with = "super::number")]
     pub most: f64,
 }
 

@@ -46,8 +46,21 @@ fn numbers(places: &Places) -> (&'static str, Vec<f64>) {
 
 fn times(along: &Along, names: &[Named; 3]) -> Markup {
     let (what, places) = numbers(&along.places);
+    let total: f64 = along.cpu_ns.a.iter().sum();
+    html! {
+        (chart(along, names).figure(&html! {
+            "The difference so far: where the line falls, B needs less than A; where it is level, the two are \
+             alike; a step is a place to look at. The control shows how far the same design wanders from \
+             itself."
+        }))
+        (largest_table(along, &places, what, total))
+    }
+}
+
+/// The time of B, and of the control, beyond that of A so far.
+pub fn chart(along: &Along, names: &[Named; 3]) -> Chart {
+    let (what, places) = numbers(&along.places);
     let [a, b, control] = along.cpu_ns.list();
-    let total: f64 = a.iter().sum();
     let sums = |list: &[f64]| {
         let mut sum = 0.0;
         let pairs = list.iter().zip(a);
@@ -78,7 +91,7 @@ fn times(along: &Along, names: &[Named; 3]) -> Markup {
         style: Style::Line,
     };
     let values = of_b.iter().chain(&of_control).map(|ns| ns / divisor);
-    let chart = Chart {
+    Chart {
         told: format!(
             "B minus A, added up along the trace: {} {unit} at the end",
             words::signed(of_b.last().copied().unwrap_or(0.0) / divisor)
@@ -102,14 +115,6 @@ fn times(along: &Along, names: &[Named; 3]) -> Markup {
             line("A' \u{2212} A (the control)", Arm::Control, &of_control),
         ],
         zooms: true,
-    };
-    html! {
-        (chart.figure(&html! {
-            "The difference so far: where the line falls, B needs less than A; where it is level, the two are \
-             alike; a step is a place to look at. The control shows how far the same design wanders from \
-             itself."
-        }))
-        (largest_table(along, &places, what, total))
     }
 }
 

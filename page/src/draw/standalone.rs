@@ -16,7 +16,7 @@ const AXIS: u32 = 56;
 /// Height of a line of text.
 const LINE: u32 = 18;
 /// Letters that fit into a line of the title.
-const LETTERS: usize = 92;
+const LETTERS: usize = 82;
 
 /// A picture of one result.
 #[derive(Clone, Debug)]

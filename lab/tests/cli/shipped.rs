@@ -45,6 +45,7 @@ fn the_build_on_a_tmpfs_is_whole_and_shows_what_it_writes_there() {
     assert!(command[1].starts_with("O="), "{command:?}");
     let followed = |note: &&String| note.contains("were followed from the descriptors");
     assert!(header.invisible.iter().any(|note| followed(&note)));
+    assert!(header.cpu_times, "a replay has user time");
     assert!(header.events > 9_000_000 && header.tasks.len() > 10_000);
 }
 

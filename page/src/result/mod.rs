@@ -118,6 +118,8 @@ pub enum Content {
     Sim(sim::Findings),
     /// `vellum scale TRACE`.
     SimSweep(sim::Sweep),
+    /// `vellum bench --on sim`.
+    SimBench(sim::Bench),
     /// `vellum plan userpte`.
     Plan(plan::Plan),
 }
@@ -176,7 +178,7 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 13] = [
+pub const KNOWN: [&str; 14] = [
     "vellum-compare/1",
     "vellum-bench/1",
     "vellum-kolivas/1",
@@ -189,6 +191,7 @@ pub const KNOWN: [&str; 13] = [
     "vellum-scale/1",
     "vellum-sim/1",
     "vellum-sim-sweep/1",
+    "vellum-sim-bench/1",
     "vellum-plan-userpte/1",
 ];
 
@@ -245,6 +248,7 @@ fn content(name: &str, schema: &str, mut value: Value) -> Result<Content, ReadEr
         "vellum-scale/1" => Content::Scale(read(name, schema, value)?),
         "vellum-sim/1" => Content::Sim(read(name, schema, value)?),
         "vellum-sim-sweep/1" => Content::SimSweep(read(name, schema, value)?),
+        "vellum-sim-bench/1" => Content::SimBench(read(name, schema, value)?),
         "vellum-plan-userpte/1" => Content::Plan(read(name, schema, value)?),
         _ => {
             return Err(ReadError::UnknownSchema {

@@ -14,6 +14,7 @@ mod replay;
 mod reproduce;
 mod scale;
 mod sim;
+mod sweep;
 
 use maud::Markup;
 
@@ -132,5 +133,6 @@ pub fn show(result: &Loaded) -> Shown {
         Content::Sim(findings) => sim::show(findings),
         Content::SimSweep(sweep) => sim::show_sweep(sweep),
         Content::Plan(plan) => plan::show(plan),
+        Content::Sweep(sweep) => sweep::show(sweep),
     }
 }

@@ -17,7 +17,6 @@ use crate::files::FileId;
 use crate::kind::Kind;
 
 /// What can be named in a spec, as the program knows it.
-#[expect(clippy::type_complexity, reason = "each is what it says")]
 pub struct Known<'k> {
     /// Says what is wrong with a design.
     pub design: &'k dyn Fn(&str) -> Result<(), String>,

@@ -428,13 +428,13 @@ impl Checker<'_> {
 }
 
 /// A word of a command that does not do what the sweep does itself.
-fn command_word(word: &String, own: &[&str]) -> Result<String, String> {
+fn command_word(word: &str, own: &[&str]) -> Result<String, String> {
     let name = word.split('=').next().unwrap_or_default();
     match (own.contains(&name), word.contains('\0')) {
         (true, _) => Err(format!(
             "{name} is what the sweep says itself: leave it out"
         )),
         (_, true) => Err("a word with a zero byte".to_owned()),
-        _ => Ok(word.clone()),
+        _ => Ok(word.to_owned()),
     }
 }

@@ -11,8 +11,8 @@ use vellum_page::{Loaded, Overview};
 use super::{Failure, OrFail};
 
 const EXAMPLES: &str = "\
-A result is what `compare`, `bench`, `reproduce`, `replay`, `scale` and `plan` write with --json, or
-`replay --on linux` with --save. The page is one file that asks the network for nothing; pictures
+A result is what `compare`, `bench`, `reproduce`, `replay`, `scale`, `plan` and `sweep` write with
+--json, or `replay --on linux` with --save, or a finished cell of a sweep. The page is one file that asks the network for nothing; pictures
 are in it, and it reads without scripts, too. These commands write the same page with --html.
 docs/report.md says what is on it.
 

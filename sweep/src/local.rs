@@ -89,7 +89,7 @@ pub fn run(
         .map(|cell| (cell.key(), *cell))
         .collect();
     let tell = |progress: &mut Progress, estimate: &Estimate, left: &BTreeMap<_, &Cell>| {
-        if let Some(time) = estimate.left(left.values().copied(), jobs) {
+        if let Some(time) = estimate.left(left.values().copied(), jobs, 1) {
             progress.expect(time);
         }
     };

@@ -71,6 +71,7 @@ pub fn run(
     let keys: Vec<String> = cells.iter().map(Cell::key).collect();
     let mut progress = Progress::new(style, "sweep on Slurm", cells.len() as u64, "cells");
     progress.advance(done.finished.len() as u64);
+    let mut estimate = done.estimate(cells);
     let mut tracks: BTreeMap<&str, Track> = BTreeMap::new();
     let mut said: BTreeSet<String> = BTreeSet::new();
     let mut news = Instant::now();
@@ -101,6 +102,7 @@ pub fn run(
             }
             match store.state(key)? {
                 State::Finished(finished) => {
+                    estimate.add(cell, finished.seconds);
                     done.finished.insert(key.clone(), *finished);
                     progress.advance(1);
                     news = Instant::now();
@@ -109,11 +111,13 @@ pub fn run(
                 State::Damaged(what) => progress.note(&format!("vellum: {what}")),
                 State::Missing => {}
             }
+            let track = tracks.entry(key).or_default();
             if queued.keys.contains(key) {
-                tracks.entry(key).or_default().looks = 0;
+                // One of an earlier sweep counts, too: it may be about to finish.
+                track.attempts = track.attempts.max(1);
+                track.looks = 0;
                 continue;
             }
-            let track = tracks.entry(key).or_default();
             track.looks += 1;
             if track.attempts > 0 && track.looks < LOOKS {
                 continue;
@@ -145,6 +149,11 @@ pub fn run(
         }
         if done.finished.len() + done.failed.len() == cells.len() {
             break;
+        }
+        let running = jobs.iter().filter(|job| job.state == "RUNNING").count();
+        let left = done.missing(cells).into_iter();
+        if let Some(time) = estimate.left(left, running, settings.hosts.len()) {
+            progress.expect(time);
         }
         let pause = (news.elapsed() / PATIENCE).clamp(OFTEN, SELDOM);
         if !wait(pause, interrupt) {

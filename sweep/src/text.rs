@@ -39,6 +39,9 @@ pub fn render(sweep: &Sweep) -> String {
         let rows: Vec<&Row> = rows.collect();
         let _ = write!(text, "\n{kind}\n{}", table(&rows));
     }
+    if sweep.rows.iter().any(|row| row.seeds.len() > 1) {
+        text += "\nWith several seeds: medians, and in place of an interval the range over the seeds.\n";
+    }
     if sweep.hosts.len() > 1 {
         text += "\nTimes are of the host in their row. Times of different hosts are not comparable, and nothing is \
                  averaged over hosts:\n";

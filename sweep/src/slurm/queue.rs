@@ -39,9 +39,10 @@ pub struct Job {
 impl Job {
     /// Whether it will not run unless somebody releases it: Slurm tried in vain to start it.
     pub fn is_stuck(&self) -> bool {
-        let reason = self.reason.to_lowercase();
-        let held = reason.contains("held") || reason == "jobholdmaxrequeue";
-        self.state == "PENDING" && held && reason != "jobhelduser"
+        // Not those that a user or an administrator holds.
+        let reason = self.reason.replace('_', " ").to_lowercase();
+        let gave_up = reason.contains("requeued held") || reason == "jobholdmaxrequeue";
+        self.state == "PENDING" && gave_up
     }
 
     /// What a user should know of its waiting.
@@ -286,8 +287,11 @@ mod tests {
         assert!(trouble.contains("UnavailableNodes:n2"), "{trouble}");
         let failed = "17_1|vellum-0123456789ab-3|PENDING|launch failed requeued held\n";
         assert!(queue().read(failed)[0].is_stuck());
-        let user = "17_1|vellum-0123456789ab-3|PENDING|JobHeldUser\n";
-        assert!(!queue().read(user)[0].is_stuck());
+        for held in ["JobHeldUser", "JobHeldAdmin"] {
+            let listed = format!("17_1|vellum-0123456789ab-3|PENDING|{held}\n");
+            let job = &queue().read(&listed)[0];
+            assert!(!job.is_stuck() && job.trouble().is_some(), "{held}");
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ pub mod doctor;
 mod excerpt;
 pub mod failure;
 pub mod history;
-mod jobs;
 pub mod linux;
 pub mod plan;
 pub mod program;

@@ -58,6 +58,8 @@ pub struct Progress {
     bar: ProgressBar,
     begun: Instant,
     spoken: Instant,
+    /// An estimate that is better than one by what is done, where steps differ.
+    left: Option<Duration>,
 }
 
 impl Progress {
@@ -87,7 +89,20 @@ impl Progress {
             bar,
             begun: now,
             spoken: now,
+            left: None,
         }
+    }
+
+    /// Says how long the rest will take, where steps are too different for an estimate by
+    /// how many are done.
+    pub fn expect(&mut self, left: Duration) {
+        let template = "{msg:24} {bar:30} {percent:>3}% {human_pos}/{human_len} {prefix}";
+        if let (None, Ok(style)) = (self.left, ProgressStyle::with_template(template)) {
+            self.bar.set_style(style);
+        }
+        self.left = Some(left);
+        self.bar
+            .set_prefix(format!("{}, {} left", self.unit, about(left)));
     }
 
     /// `steps` more are done.
@@ -129,14 +144,27 @@ impl Progress {
 
     fn line(&self) -> String {
         format!(
-            "{}: {} of {} {} ({} %) after {:.0} s",
+            "{}: {} of {} {} ({} %) after {:.0} s{}",
             self.label,
             self.done,
             self.total,
             self.unit,
             (self.done * 100).checked_div(self.total).unwrap_or(100),
             self.begun.elapsed().as_secs_f64(),
+            self.left
+                .map_or_else(String::new, |left| format!(", {} left", about(left))),
         )
+    }
+}
+
+/// A time as one says it of an estimate.
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..=90 => format!("about {seconds} s"),
+        91..=5400 => format!("about {} min", (seconds + 30) / 60),
+        5401..=172_800 => format!("about {} h", (seconds + 1800) / 3600),
+        _ => format!("about {} days", (seconds + 43_200) / 86_400),
     }
 }
 
@@ -223,6 +251,21 @@ mod tests {
             "{}",
             progress.line()
         );
+    }
+
+    #[test]
+    fn an_estimate_stands_at_the_end_of_the_line() {
+        let mut progress = Progress::new(Style::Quiet, "sweep", 8, "cells");
+        for (seconds, said) in [
+            (44, "44 s"),
+            (600, "10 min"),
+            (9000, "3 h"),
+            (864_000, "10 days"),
+        ] {
+            progress.expect(Duration::from_secs(seconds));
+            let end = format!(", about {said} left");
+            assert!(progress.line().ends_with(&end), "{}", progress.line());
+        }
     }
 
     #[test]

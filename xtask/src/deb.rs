@@ -241,10 +241,13 @@ fn try_out(packages: &[PathBuf]) -> Result<(), String> {
         files.extend(names.filter_map(|line| line.rsplit(" ./").next().map(str::to_owned)));
     }
     let installed = (|| {
-        output(Command::new("dpkg").arg("--install").args(packages))?;
+        let paths = packages.iter().map(fs::canonicalize);
+        let paths: std::io::Result<Vec<PathBuf>> = paths.collect();
+        let paths = paths.map_err(|error| format!("the packages: {error}"))?;
+        output(apt().arg("install").args(paths))?;
         tried(&files)
     })();
-    let removed = output(Command::new("dpkg").arg("--purge").args(names));
+    let removed = output(apt().arg("purge").args(names));
     installed?;
     removed?;
     let left = files
@@ -274,6 +277,17 @@ fn tried(files: &[String]) -> Result<(), String> {
         return Err(format!("{page} is not among {files:?}"));
     }
     Ok(())
+}
+
+/// As users install packages: with what they depend on.
+fn apt() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").args([
+        "--yes",
+        "--quiet",
+        "--no-install-recommends",
+    ]);
+    command
 }
 
 fn vellum() -> Command {

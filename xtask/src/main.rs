@@ -6,6 +6,7 @@ mod invariants;
 mod man;
 mod peers;
 mod site;
+mod slurm;
 mod snapshot_server;
 mod trace;
 
@@ -47,6 +48,9 @@ enum Chore {
     /// Build the documentation site: docs/, the other documents and the API documentation,
     /// with every link checked
     Site(site::Args),
+    /// Test `vellum sweep --slurm` on a real cluster on this machine; installs Debian's
+    /// packages of Slurm if they are missing (needs root)
+    Slurm,
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Chore::Man(args) => man::run(&args),
         Chore::Deb(args) => deb::run(&args),
         Chore::Site(args) => site::run(&args),
+        Chore::Slurm => slurm::run(),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

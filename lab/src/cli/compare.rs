@@ -272,6 +272,7 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         jobs,
         profile: args.profiling.wanted(),
         output: args.output,
+        svg: None,
         profile_out: args.profiling.output().cloned(),
         quiet: args.quiet,
     })

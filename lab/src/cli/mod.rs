@@ -44,6 +44,8 @@ pub mod scale;
 pub mod simulated;
 pub mod size;
 pub mod stats;
+pub mod sweep;
+pub mod sweep_cell;
 mod waits;
 
 const EXIT_CODES: &str = "\
@@ -104,6 +106,7 @@ commands! {
     Report => report::ReportArgs,
     History => history::HistoryArgs,
     Scale => scale::ScaleArgs,
+    Sweep => sweep::SweepArgs,
     Plan => plan::PlanArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
     Stats => stats::StatsArgs,
@@ -113,6 +116,7 @@ commands! {
     Doctor => doctor::DoctorArgs,
     Completions => completions::CompletionsArgs,
     HostForkfault => host_forkfault::HostForkfaultArgs,
+    SweepCell => sweep_cell::SweepCellArgs,
 }
 
 /// Parses the arguments, runs the command, reports its failure.

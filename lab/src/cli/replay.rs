@@ -207,6 +207,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         jobs,
         profile: args.profile,
         output: args.output,
+        svg: None,
         profile_out: args.profile_out,
         quiet: args.quiet,
     })

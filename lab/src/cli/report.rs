@@ -11,10 +11,10 @@ use vellum_page::{Loaded, Overview};
 use super::{Failure, OrFail};
 
 const EXAMPLES: &str = "\
-A result is what `compare`, `bench`, `reproduce`, `replay`, `scale` and `plan` write with --json, or
-`replay --on linux` with --save. The page is one file that asks the network for nothing; pictures
-are in it, and it reads without scripts, too. These commands write the same page with --html.
-docs/report.md says what is on it.
+A result is what `compare`, `bench`, `reproduce`, `replay`, `scale`, `plan` and `sweep` write with
+--json, what `replay --on linux` writes with --save, or a finished cell of a sweep. The page is one
+file that asks the network for nothing; pictures are in it, and it reads without scripts, too. These
+commands write the same page with --html. docs/report.md says what is on it.
 
 Examples:
   vellum compare traces/kernel-build.vellum --json chains-partial.json

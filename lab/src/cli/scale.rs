@@ -161,7 +161,6 @@ fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
     let others = [
         (args.window.is_some(), "--window"),
         (args.resume.is_some(), "--resume"),
-        (args.svg.is_some(), "--svg"),
     ];
     refuse(&others, "cannot be had with a trace: leave it out")?;
     let machine = machine(&args)?;
@@ -178,6 +177,7 @@ fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
         jobs: args.jobs,
         profile: args.profile,
         output: args.output,
+        svg: args.svg,
         profile_out: args.profile_out,
         quiet: args.quiet,
     })

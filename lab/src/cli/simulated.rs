@@ -9,12 +9,13 @@ use clap::{Args, ValueEnum};
 use vellum_description::Description;
 use vellum_engine::Pages;
 
-use super::Failure;
-use super::results::{Named, OutputArgs, Results};
+use super::results::{self, Named, OutputArgs, Results};
 use super::waits::{self, WaitFiles};
+use super::{Failure, OrFail};
 use crate::designs::common_pages;
 use crate::simulate::{Findings, Plan, Purpose, Wanted, load, measure, sweep, text};
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// The machine if none is named.
@@ -143,6 +144,8 @@ pub struct Request {
     pub profile_out: Option<PathBuf>,
     /// Where the result goes.
     pub output: OutputArgs,
+    /// Where a picture of a sweep goes.
+    pub svg: Option<PathBuf>,
     /// No progress.
     pub quiet: bool,
 }
@@ -158,18 +161,24 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let mut results = Results::open(&request.output)?;
     results.read_from(std::slice::from_ref(&request.trace));
     let files = WaitFiles::create(request.profile_out.as_deref())?;
+    let drawing = request
+        .svg
+        .as_deref()
+        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    let drawing = drawing.transpose()?;
     let style = Style::detect(request.quiet);
     let plan = request.plan(machine, style)?;
     let seeds = plan.seeds.len();
     if plan.purpose == Purpose::Sweep {
         let sweep = sweep(plan, &request.cpus, style, &interrupt)?;
-        results.print(
-            || text::render_sweep(&sweep, request.profile),
-            &Named {
-                schema: "vellum-sim-sweep/1",
-                result: &sweep,
-            },
-        )?;
+        let named = Named {
+            schema: "vellum-sim-sweep/1",
+            result: &sweep,
+        };
+        if let Some(file) = drawing {
+            file.commit(&results::picture(&named)?)?;
+        }
+        results.print(|| text::render_sweep(&sweep, request.profile), &named)?;
         if let Some(last) = sweep.points.last() {
             write_waits(files, last)?;
         }

@@ -89,6 +89,7 @@ pub fn subject(loaded: &Loaded) -> String {
         Content::Kolivas(_) => Some("kernbench".to_owned()),
         Content::Reproduce(reproduction) => Some(format!("source {}", reproduction.source)),
         Content::Scale(scale) => Some(scale.workload.clone()),
+        Content::Sweep(sweep) => Some(sweep.name.clone()),
         _ => None,
     };
     let trace = || {

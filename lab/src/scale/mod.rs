@@ -16,7 +16,7 @@ pub use kept::Kept;
 pub use waits::{Lock, Ticks};
 
 use crate::failure::Failure;
-use crate::jobs::run_all;
+use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What is to be measured.

@@ -24,8 +24,8 @@ pub use program::{About, program};
 pub use sweep::{Sweep, sweep};
 
 use crate::failure::Failure;
-use crate::jobs::run_all;
 use crate::replay::ram::too_small;
+use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What is to be measured.

@@ -25,3 +25,4 @@ mod scale;
 mod shipped;
 mod simulated;
 mod stats;
+mod sweep;

@@ -30,7 +30,7 @@ fn write_forks(path: &str) {
 }
 
 /// A command, with what a page of its result has: a selector, and how many at least.
-const COMMANDS: [(&str, &[&str], &str, u64); 9] = [
+const COMMANDS: [(&str, &[&str], &str, u64); 10] = [
     (
         "compare",
         &[
@@ -107,13 +107,20 @@ const COMMANDS: [(&str, &[&str], &str, u64); 9] = [
         4,
     ),
     ("plan", &["plan", "userpte"], ".xy .mark", 10),
+    ("sweep", &["sweep", "SPEC"], "svg.cell .mark", 1),
 ];
+
+/// Two designs on a simulated machine.
+const GRID: &str = "\
+    [[grid]]\nrun = \"simulate\"\ntraces = [\"forks.vellum\"]\nmachines = [\"epyc-milan-1s\"]\n\
+    designs = [\"rmap=chains\", \"rmap=family\"]\n";
 
 #[test]
 fn every_command_that_measures_writes_a_page_and_report_the_same_of_its_json() {
     let scratch = Scratch::new("page-commands");
     let (trace, saved) = (scratch.path("forks.vellum"), scratch.path("saved.json"));
     write_forks(&trace);
+    let spec = scratch.write("grid.toml", GRID);
     let mut browser = Browser::start("commands");
     let mut results = Vec::new();
     for (name, arguments, selector, least) in COMMANDS {
@@ -122,6 +129,7 @@ fn every_command_that_measures_writes_a_page_and_report_the_same_of_its_json() {
         let mut words: Vec<String> = arguments
             .iter()
             .map(|word| word.replace("TRACE", &trace).replace("SAVED", &saved))
+            .map(|word| word.replace("SPEC", &spec))
             .collect();
         let more = ["--json", &json, "--html", &html];
         words.extend(more.map(str::to_owned));

@@ -200,6 +200,13 @@ fn a_trace_is_scaled_over_numbers_of_cpus() {
     let cpus: Vec<&Value> = points.iter().map(|point| &point["cpus"]).collect();
     assert_eq!(cpus, [1, 4]);
     assert!(median(&points[1], "elapsed_s") < median(&points[0], "elapsed_s") / 2.0);
+    let picture = scratch.path("scaled.svg");
+    let run = scaled(&["--svg", &picture]);
+    assert!(run.status.success(), "{}", printed(&run));
+    let drawn = std::fs::read_to_string(&picture).expect("drawn");
+    for part in ["<svg ", "rmap=family", "rmap=chains", "class=\"mark "] {
+        assert!(drawn.contains(part), "{part} is not in the picture");
+    }
     let refused = scaled(&["--window", "100"]);
     assert_eq!(refused.status.code(), Some(2), "{}", printed(&refused));
     let no_trace = vellum(&["scale", "faults", "--copies", "2"]);

@@ -14,6 +14,7 @@ mod replay;
 mod reproduce;
 mod scale;
 mod sim;
+mod sweep;
 
 use maud::Markup;
 
@@ -133,5 +134,6 @@ pub fn show(result: &Loaded) -> Shown {
         Content::SimSweep(sweep) => sim::show_sweep(sweep),
         Content::SimBench(bench) => sim::show_bench(bench),
         Content::Plan(plan) => plan::show(plan),
+        Content::Sweep(sweep) => sweep::show(sweep),
     }
 }

@@ -17,18 +17,19 @@ pub mod reproduce;
 pub mod run;
 pub mod scale;
 pub mod sim;
+pub mod sweep;
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 pub use run::Run;
 
 /// A value with the bounds of its interval, which are absent with too few passes.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Figure {
     /// The value.
     #[serde(deserialize_with = "number")]
@@ -122,6 +123,8 @@ pub enum Content {
     SimBench(sim::Bench),
     /// `vellum plan userpte`.
     Plan(plan::Plan),
+    /// `vellum sweep`.
+    Sweep(sweep::Sweep),
 }
 
 /// A result that was read.
@@ -178,7 +181,7 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 14] = [
+pub const KNOWN: [&str; 16] = [
     "vellum-compare/1",
     "vellum-bench/1",
     "vellum-kolivas/1",
@@ -193,7 +196,12 @@ pub const KNOWN: [&str; 14] = [
     "vellum-sim-sweep/1",
     "vellum-sim-bench/1",
     "vellum-plan-userpte/1",
+    "vellum-sweep/1",
+    CELL,
 ];
+
+/// A finished cell of a sweep, which holds the result of the command that it ran.
+const CELL: &str = "vellum-sweep-cell/1";
 
 impl Loaded {
     /// Reads a result; `name` is what it is called in errors and on the page.
@@ -213,12 +221,16 @@ impl Loaded {
     ///
     /// # Errors
     /// As [`Loaded::parse`].
-    pub fn of_value(name: impl Into<String>, value: Value) -> Result<Loaded, ReadError> {
+    pub fn of_value(name: impl Into<String>, mut value: Value) -> Result<Loaded, ReadError> {
         let name = name.into();
         let Some(schema) = value.get("schema").and_then(Value::as_str) else {
             return Err(ReadError::NoSchema { name });
         };
         let schema = schema.to_owned();
+        if schema == CELL {
+            let result = value.get_mut("result").map(Value::take);
+            return Self::of_value(name, result.unwrap_or_default());
+        }
         let run = match value.get("run") {
             Some(run) => read(&name, &schema, run.clone())?,
             None => Run::default(),
@@ -250,6 +262,7 @@ fn content(name: &str, schema: &str, mut value: Value) -> Result<Content, ReadEr
         "vellum-sim-sweep/1" => Content::SimSweep(read(name, schema, value)?),
         "vellum-sim-bench/1" => Content::SimBench(read(name, schema, value)?),
         "vellum-plan-userpte/1" => Content::Plan(read(name, schema, value)?),
+        "vellum-sweep/1" => Content::Sweep(read(name, schema, value)?),
         _ => {
             return Err(ReadError::UnknownSchema {
                 name: name.to_owned(),

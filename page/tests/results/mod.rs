@@ -5,13 +5,14 @@ use serde_json::Value;
 use vellum_page::Loaded;
 
 /// All of them.
-pub const ALL: [&str; 12] = [
+pub const ALL: [&str; 13] = [
     "compare",
     "bench",
     "reproduce",
     "scale",
     "simulated",
     "sweep",
+    "grid",
     "plan",
     "linux",
     "saved",

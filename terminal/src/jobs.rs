@@ -6,9 +6,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc;
 use std::thread;
 
-use vellum_terminal::progress::Interrupt;
-
-use crate::failure::Failure;
+use crate::progress::Interrupt;
 
 /// Calls `run` for each of `tasks`, in their order, with `threads` of them at a time, and
 /// hands each result to `done` on the caller's thread as it comes. After an interrupt no
@@ -16,16 +14,17 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// The first failure of `run` or `done`, after which nothing more is begun either.
-pub(crate) fn run_all<T, R>(
+pub fn run_all<T, R, E>(
     tasks: Vec<T>,
     threads: usize,
     interrupt: &Interrupt,
-    run: impl Fn(&T) -> Result<R, Failure> + Sync,
-    mut done: impl FnMut(T, R) -> Result<(), Failure>,
-) -> Result<(), Failure>
+    run: impl Fn(&T) -> Result<R, E> + Sync,
+    mut done: impl FnMut(T, R) -> Result<(), E>,
+) -> Result<(), E>
 where
     T: Send,
     R: Send,
+    E: Send,
 {
     let mut outcome = Ok(());
     let next = Mutex::new(tasks.into_iter());
@@ -78,7 +77,8 @@ mod tests {
                 Ok(())
             };
             let interrupt = Interrupt::manual();
-            run_all(tasks, threads, &interrupt, |task| Ok(task * task), done).expect("no failure");
+            let square = |task: &u64| Ok::<_, ()>(task * task);
+            run_all(tasks, threads, &interrupt, square, done).expect("no failure");
             assert_eq!(sum, 40_425, "{threads}");
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     fn nothing_is_begun_after_a_failure_or_an_interrupt() {
         let interrupt = Interrupt::manual();
         let run = |task: &u64| match task {
-            2 => Err(Failure::failed("two")),
+            2 => Err("two"),
             task => Ok(*task),
         };
         let mut done = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
             done.push(task);
             Ok(())
         });
-        assert_eq!(failed.expect_err("two fails").message(), "two");
+        assert_eq!(failed, Err("two"));
         assert_eq!(done, [1]);
         let mut done = Vec::new();
         let stopped = run_all(
@@ -104,7 +104,7 @@ mod tests {
             &interrupt,
             |_| {
                 interrupt.request();
-                Ok(())
+                Ok::<_, ()>(())
             },
             |task, ()| {
                 done.push(task);

@@ -1,0 +1,57 @@
+//! The test of `vellum sweep --slurm` on a real cluster: a controller and two nodes on this
+//! machine.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Debian's packages, and a program of each.
+const PACKAGES: [(&str, &str); 4] = [
+    ("slurmctld", "/usr/sbin/slurmctld"),
+    ("slurmd", "/usr/sbin/slurmd"),
+    ("slurm-client", "/usr/bin/sbatch"),
+    ("munge", "/usr/sbin/munged"),
+];
+
+/// Installs what is missing, and runs the test, which must not be skipped.
+pub fn run() -> Result<(), String> {
+    let missing = PACKAGES
+        .iter()
+        .filter(|(_, path)| !Path::new(path).exists());
+    let missing: Vec<&str> = missing.map(|(package, _)| *package).collect();
+    if !missing.is_empty() {
+        apt(&["update", "--quiet"])?;
+        let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
+        apt(&[&install[..], &missing].concat())?;
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut test = Command::new(cargo);
+    test.args([
+        "test",
+        "-p",
+        "vellum-lab",
+        "--test",
+        "slurm",
+        "--",
+        "--nocapture",
+    ])
+    .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+    .env("VELLUM_REQUIRE_SLURM", "1");
+    succeeds(&mut test)
+}
+
+fn apt(arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("apt-get");
+    succeeds(
+        command
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+fn succeeds(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}

@@ -123,7 +123,7 @@ boot_directories: .skip 4 * 4096
 
     .section .bss.boot_stack, "aw", @nobits
     .balign 16
-    .skip 524288
+    .skip 65536
 boot_stack_end:
 
 # Traps. Every vector leaves the same frame (`TrapFrame`) and goes through `trap_entry`.

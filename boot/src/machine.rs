@@ -14,6 +14,7 @@ use crate::arch::{self, DIRECT_BYTES, Paging, direct, flush};
 use crate::{disk, task};
 
 use crate::PAGE;
+use crate::physical::each_free;
 
 /// Processors, memory, and the RAM disk.
 pub struct Machine {
@@ -29,7 +30,7 @@ impl Machine {
         taken: &[(u64, u64)],
     ) -> Machine {
         let mut memory = alloc::vec::Vec::new();
-        let mut add = |start: u64, end: u64| {
+        each_free(usable, taken, |start, end| {
             let (start, end) = (start.div_ceil(PAGE), end / PAGE);
             if start < end {
                 memory.push(MemoryRange {
@@ -39,19 +40,7 @@ impl Machine {
                     zone: Zone::Low,
                 });
             }
-        };
-        for (start, bytes) in usable {
-            let end = (start + bytes).min(DIRECT_BYTES);
-            // Below the first MiB is the firmware's, and where processors start.
-            let mut at = start.max(1 << 20);
-            for &(from, to) in taken {
-                if from < end && at < to {
-                    add(at, from);
-                    at = to;
-                }
-            }
-            add(at, end);
-        }
+        });
         Machine { cpus, memory }
     }
 }

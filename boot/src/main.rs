@@ -85,24 +85,18 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 extern "C" fn kernel_start(boot: u64) -> ! {
     let boot = arch::Boot::at(boot);
     let disk = boot.disk().unwrap_or((0, 0));
-    // Heap and the RAM disk's pages lie behind the kernel or behind what the boot loader
-    // left, where there is more room.
-    let kernel_end = physical::end_of_kernel();
-    let (busy, busy_end) = boot.busy();
-    let here = boot
-        .memory()
-        .find(|(from, bytes)| (*from..from + bytes).contains(&kernel_end));
-    let end = here
-        .map_or(0, |(from, bytes)| from + bytes)
-        .min(arch::DIRECT_BYTES);
-    let gaps = [(kernel_end, busy.min(end)), (busy_end.max(kernel_end), end)];
-    let [first, second] = gaps.map(|(from, to)| (from.next_multiple_of(1 << 21), to));
-    let larger = if first.1.saturating_sub(first.0) >= second.1.saturating_sub(second.0) {
-        first
-    } else {
-        second
-    };
-    let (start, room) = (larger.0, larger.1.saturating_sub(larger.0));
+    // Heap and the RAM disk's pages lie where there is most room.
+    let kernel = (arch::KERNEL_BEGIN, physical::end_of_kernel());
+    let [busy, more] = boot.busy();
+    let mut taken = [kernel, busy, more];
+    taken.sort_unstable();
+    let (mut start, mut room) = (0, 0);
+    physical::each_free(boot.memory(), &taken, |from, to| {
+        let from = from.next_multiple_of(1 << 21);
+        if to.saturating_sub(from) > room {
+            (start, room) = (from, to - from);
+        }
+    });
     let heap_bytes = (24 << 20) + room / 32;
     let disk_pages = (start + heap_bytes).next_multiple_of(PAGE);
     let disk_end = (disk_pages + room / 4).next_multiple_of(PAGE);
@@ -117,11 +111,7 @@ extern "C" fn kernel_start(boot: u64) -> ! {
     // SAFETY: there is one CPU; the memory manager is told below to leave all this alone.
     unsafe { disk::init(disk, (disk_pages, disk_end - disk_pages)) };
 
-    let mut taken = [
-        (arch::KERNEL_BEGIN, kernel_end),
-        (start, disk_end),
-        (busy, busy_end),
-    ];
+    let mut taken = [kernel, busy, more, (start, disk_end)];
     taken.sort_unstable();
     let machine = Machine::new(others.len() + 1, boot.memory(), &taken);
     let vm = Vm::new(machine, Design::default());

@@ -28,3 +28,28 @@ unsafe extern "C" {
 pub fn end_of_kernel() -> u64 {
     &raw const kernel_end as u64 - KERNEL_BASE
 }
+
+/// Calls `each` with the first byte and the end of every piece of `usable` memory that none of
+/// `taken` lies in, which ascend. Below the first MiB is the firmware's, and where processors
+/// start.
+pub fn each_free(
+    usable: impl Iterator<Item = (u64, u64)>,
+    taken: &[(u64, u64)],
+    mut each: impl FnMut(u64, u64),
+) {
+    for (start, bytes) in usable {
+        let end = (start + bytes).min(DIRECT_BYTES);
+        let mut at = start.max(1 << 20);
+        for &(from, to) in taken {
+            if from < end && at < to {
+                if at < from {
+                    each(at, from);
+                }
+                at = to;
+            }
+        }
+        if at < end {
+            each(at, end);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Project chores: `cargo xtask --help`.
 
 mod boot;
+mod c;
 mod deb;
 mod invariants;
 mod man;
@@ -41,6 +42,8 @@ enum Chore {
     /// Boot the kernel of `boot/` under QEMU: programs, random changes, and a replay, on a
     /// real MMU
     Boot(boot::Args),
+    /// Check the interface for C: its header, and programs that use it
+    C(c::Args),
     /// Write the manual pages in man/ from the command's definitions
     Man(man::Args),
     /// Build Debian packages: the command, and the traces apart
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Peers(args) => peers::run(&args),
         Chore::Mutants(args) => vellum_mutants::run(&args),
         Chore::Boot(args) => boot::run(&args),
+        Chore::C(args) => c::run(&args),
         Chore::Invariants => invariants::run(),
         Chore::Man(args) => man::run(&args),
         Chore::Deb(args) => deb::run(&args),

@@ -88,12 +88,12 @@ impl Boot {
         Some((start, cells(end, end_bytes) - start))
     }
 
-    /// What QEMU left that must stay, first byte and end: the RAM disk and the tree, which
+    /// What QEMU left that must stay, first bytes and ends: the RAM disk and the tree, which
     /// it puts side by side.
-    pub fn busy(&self) -> (u64, u64) {
+    pub fn busy(&self) -> [(u64, u64); 2] {
         let tree_end = self.tree + u64::from(word(self.tree + 4));
         let (start, bytes) = self.disk().unwrap_or((self.tree, 0));
-        (start.min(self.tree), tree_end.max(start + bytes))
+        [(start.min(self.tree), tree_end.max(start + bytes)), (0, 0)]
     }
 
     /// Usable memory: first byte and bytes.

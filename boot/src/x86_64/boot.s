@@ -9,6 +9,16 @@
     .asciz "Xen"
     .quad pvh_entry
 
+# Or Multiboot2, as GRUB does it from a disc: found by this header, which asks for modules on
+# pages of their own, and entered in the same state, at the same place.
+    .section .boot.header, "a"
+    .balign 8
+multiboot2:
+    .long 0xe85250d6, 0, multiboot2_end - multiboot2
+    .long 0x100000000 - 0xe85250d6 - (multiboot2_end - multiboot2)
+    .long 6, 8, 0, 8
+multiboot2_end:
+
 # Long mode with the boot tables; SSE for the compiler's code; W^X and write protection.
     .macro ENTER_LONG_MODE target
     mov $0x620, %eax                # CR4: PAE, OSFXSR, OSXMMEXCPT
@@ -113,7 +123,7 @@ boot_directories: .skip 4 * 4096
 
     .section .bss.boot_stack, "aw", @nobits
     .balign 16
-    .skip 524288
+    .skip 65536
 boot_stack_end:
 
 # Traps. Every vector leaves the same frame (`TrapFrame`) and goes through `trap_entry`.

@@ -2,10 +2,12 @@
 
 pub mod acpi;
 pub mod apic;
+mod boot;
 pub mod cpu;
 pub mod flush;
 pub mod io;
-pub mod pvh;
+mod multiboot2;
+mod pvh;
 pub mod trap;
 
 use alloc::vec::Vec;
@@ -19,7 +21,7 @@ pub const DIRECT_BYTES: u64 = 4 << 30;
 pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 
 pub use crate::physical::{direct, read};
-pub use pvh::Boot;
+pub use boot::Boot;
 
 /// The page tables.
 pub type Paging = vellum::table::X86_64;
@@ -35,7 +37,7 @@ pub fn init(boot: &Boot) -> Vec<u32> {
     let own = apic::init();
     cpu::Cpu::this().apic.store(own, Ordering::Relaxed);
     let mut others = Vec::new();
-    acpi::each_processor(boot.rsdp(), |controller| {
+    acpi::each_processor(boot.rsdp, |controller| {
         if controller != own && others.len() + 1 < cpu::MOST {
             others.push(controller);
         }

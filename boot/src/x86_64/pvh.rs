@@ -1,8 +1,7 @@
 //! What a PVH boot loader says: `hvm_start_info` of Xen's public headers, version 1.
 
-use core::ffi::CStr;
-
-use super::{direct, read};
+use super::boot::{Boot, MemoryMap};
+use super::read;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -19,81 +18,31 @@ struct StartInfo {
     reserved: u32,
 }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Module {
-    address: u64,
-    size: u64,
-    command_line: u64,
-    reserved: u64,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct MapEntry {
-    address: u64,
-    size: u64,
-    kind: u32,
-    reserved: u32,
-}
-
 const MAGIC: u32 = 0x336e_c578;
-const RAM: u32 = 1;
+/// Bytes of an entry of the memory map.
+const STRIDE: u64 = 24;
 
-/// What the kernel was started with.
-pub struct Boot {
-    info: StartInfo,
-}
-
-impl Boot {
-    /// Reads what lies at `physical`.
-    pub fn at(physical: u64) -> Boot {
-        // SAFETY: the boot loader put it there, and the kernel uses that memory for nothing.
-        let info: StartInfo = unsafe { read(physical) };
-        assert!(
-            info.magic == MAGIC && info.version >= 1,
-            "not started by a PVH boot loader"
-        );
-        Boot { info }
+/// Reads what lies at `physical`, if that is it.
+pub fn read_at(physical: u64) -> Option<Boot> {
+    // SAFETY: the boot loader put it there, and the kernel uses that memory for nothing.
+    let info: StartInfo = unsafe { read(physical) };
+    if info.magic != MAGIC || info.version < 1 {
+        return None;
     }
-
-    /// The command line.
-    pub fn command_line(&self) -> &'static str {
-        if self.info.command_line == 0 {
-            return "";
-        }
-        // SAFETY: the boot loader put a string there that ends with a zero byte.
-        let line = unsafe { CStr::from_ptr(direct(self.info.command_line).cast()) };
-        line.to_str().unwrap_or("")
+    let mut boot = Boot {
+        command_line: info.command_line,
+        rsdp: (info.rsdp != 0).then_some(info.rsdp),
+        map: MemoryMap {
+            first: info.memory_map,
+            stride: STRIDE,
+            end: info.memory_map + u64::from(info.memory_map_entries) * STRIDE,
+        },
+        ..Boot::default()
+    };
+    if info.modules > 0 {
+        // SAFETY: as above. A module's first words are its address and size.
+        let [start, bytes] = unsafe { read::<[u64; 2]>(info.module_list) };
+        boot.busy[0] = (start, start + bytes);
     }
-
-    /// Where the RAM disk lies, and its bytes.
-    pub fn disk(&self) -> Option<(u64, u64)> {
-        // SAFETY: as in `at`.
-        let module: Module =
-            (self.info.modules > 0).then(|| unsafe { read(self.info.module_list) })?;
-        Some((module.address, module.size))
-    }
-
-    /// What the boot loader left that must stay: first byte and end.
-    pub fn busy(&self) -> (u64, u64) {
-        self.disk()
-            .map_or((0, 0), |(start, bytes)| (start, start + bytes))
-    }
-
-    /// Usable memory, ascending: first byte and bytes.
-    pub fn memory(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let entries = 0..u64::from(self.info.memory_map_entries);
-        // SAFETY: as in `at`.
-        let entries =
-            entries.map(|index| unsafe { read::<MapEntry>(self.info.memory_map + index * 24) });
-        entries
-            .filter(|entry| entry.kind == RAM)
-            .map(|entry| (entry.address, entry.size))
-    }
-
-    /// Where ACPI's root pointer lies, if the boot loader knows.
-    pub fn rsdp(&self) -> Option<u64> {
-        (self.info.rsdp != 0).then_some(self.info.rsdp)
-    }
+    Some(boot)
 }

@@ -58,20 +58,46 @@ pub(super) struct ZoneLists {
     blocks: BlockStack,
 }
 
-impl ZoneLists {
-    pub(super) fn new(zone: u16, range: (Pfn, u32), frames: Ring, blocks: BlockStack) -> ZoneLists {
-        ZoneLists {
-            zone,
-            first: range.0.0,
-            frames_in_range: range.1,
-            frames,
-            zeroed: None,
-            blocks,
+/// How the lists of one zone are made on a CPU.
+pub(super) struct ListsOf {
+    /// Which zone; [`NO_ZONE`] for lists that stay empty.
+    pub(super) zone: u16,
+    /// The longest range of its frames: first frame, and how many.
+    pub(super) range: (Pfn, u32),
+    /// Frames moved at once, and above which some are given back.
+    pub(super) batch: u32,
+    pub(super) high: u32,
+    pub(super) blocks: BlockStack,
+}
+
+impl ListsOf {
+    fn no_zone() -> ListsOf {
+        ListsOf {
+            zone: NO_ZONE,
+            range: (Pfn(0), 0),
+            batch: 1,
+            high: 1,
+            blocks: BlockStack::new(0, 0),
         }
     }
+}
 
-    fn of_no_zone() -> ZoneLists {
-        ZoneLists::new(NO_ZONE, (Pfn(0), 0), Ring::new(1, 1), BlockStack::new(0, 0))
+impl ZoneLists {
+    /// Makes empty lists.
+    ///
+    /// # Safety
+    /// `place` can be written, nobody else uses it, and all of its bytes are zero.
+    unsafe fn init(place: *mut ZoneLists, of: ListsOf) {
+        // SAFETY: the caller's promise; every field is written, or zero where `Ring::init`
+        // says so.
+        unsafe {
+            (&raw mut (*place).zone).write(of.zone);
+            (&raw mut (*place).first).write(of.range.0.0);
+            (&raw mut (*place).frames_in_range).write(of.range.1);
+            Ring::init(&raw mut (*place).frames, of.batch, of.high);
+            (&raw mut (*place).zeroed).write(None);
+            (&raw mut (*place).blocks).write(of.blocks);
+        }
     }
 
     /// Whether the frame is known to be of the zone. If not, its record says which
@@ -95,8 +121,7 @@ impl ZoneLists {
     }
 
     fn keep_zeroed(&mut self) {
-        let zeroed = Ring::new(self.frames.batch, self.frames.high);
-        self.zeroed = Some(Box::new(zeroed));
+        self.zeroed = Some(Ring::boxed(self.frames.batch, self.frames.high));
     }
 }
 
@@ -117,17 +142,29 @@ pub(super) struct CpuFrames {
 }
 
 impl CpuFrames {
-    pub(super) fn new(node: NodeId, low: ZoneLists, high: Option<ZoneLists>) -> CpuFrames {
-        let remote = Ring::new(low.frames.batch, low.frames.batch);
-        CpuFrames {
-            node,
-            windows: AtomicU32::new(0),
-            seen_shortage: AtomicU32::new(0),
-            counters: Counters::default(),
-            limbo: Limbo::default(),
-            low,
-            high: high.unwrap_or_else(ZoneLists::of_no_zone),
-            remote,
+    /// Makes what a CPU begins with.
+    ///
+    /// # Safety
+    /// `place` can be written, nobody else uses it, and all of its bytes are zero.
+    pub(super) unsafe fn init(
+        place: *mut CpuFrames,
+        node: NodeId,
+        low: ListsOf,
+        high: Option<ListsOf>,
+    ) {
+        let batch = low.batch;
+        // SAFETY: the caller's promise; every field is written, or zero where `Ring::init`
+        // says so.
+        unsafe {
+            (&raw mut (*place).node).write(node);
+            (&raw mut (*place).windows).write(AtomicU32::new(0));
+            (&raw mut (*place).seen_shortage).write(AtomicU32::new(0));
+            (&raw mut (*place).counters).write(Counters::default());
+            (&raw mut (*place).limbo).write(Limbo::default());
+            ZoneLists::init(&raw mut (*place).low, low);
+            let high = high.unwrap_or_else(ListsOf::no_zone);
+            ZoneLists::init(&raw mut (*place).high, high);
+            Ring::init(&raw mut (*place).remote, batch, batch);
         }
     }
 

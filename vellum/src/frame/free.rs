@@ -18,7 +18,6 @@ const MAX_ROW: u32 = 16;
 impl<P: Platform> PhysicalMemory<P> {
     /// Makes the frames of a block of `1 << order` into blocks of one frame,
     /// each with one reference. The caller is the block's only user.
-    #[cfg(test)]
     pub(crate) fn split(&self, pfn: Pfn, order: u32) {
         let head = self.frame(pfn);
         let zone = head.zone() as u16;

@@ -162,7 +162,7 @@ mod tests;
 
 pub use keeper::Keeper;
 pub use memory::PhysicalMemory;
-pub use owned::OwnedBlock;
+pub use owned::{OwnedBlock, OwnedFrames};
 pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
 pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, ZoneStats};
 pub use request::{FailAt, OutOfMemory, Request};

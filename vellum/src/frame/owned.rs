@@ -106,6 +106,18 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
         (frame, offset & (self.memory.frame_size() - 1))
     }
 
+    /// The frames of the block, ascending, each to be given back on its own: for
+    /// interfaces that take back parts of what they handed out.
+    pub fn into_frames(self) -> OwnedFrames<'m, P> {
+        let block = ManuallyDrop::new(self);
+        block.memory.split(block.first, block.order);
+        OwnedFrames {
+            memory: block.memory,
+            next: block.first,
+            left: 1 << block.order,
+        }
+    }
+
     /// Gives the block back, as dropping it does, for a caller that is pinned.
     #[inline]
     pub fn free(self, pin: &Pin<'_>) {
@@ -125,6 +137,37 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
 impl<P: Platform> Drop for OwnedBlock<'_, P> {
     fn drop(&mut self) {
         self.give_back(&self.memory.pin());
+    }
+}
+
+/// What [`OwnedBlock::into_frames`] returns. Frames that are not taken from it go back
+/// with it.
+pub struct OwnedFrames<'m, P: Platform> {
+    memory: &'m PhysicalMemory<P>,
+    next: Pfn,
+    left: u32,
+}
+
+impl<'m, P: Platform> Iterator for OwnedFrames<'m, P> {
+    type Item = OwnedBlock<'m, P>;
+
+    fn next(&mut self) -> Option<OwnedBlock<'m, P>> {
+        self.left = self.left.checked_sub(1)?;
+        let first = self.next;
+        self.next = first.offset(1);
+        // The record was made anew by the split.
+        self.memory.frame(first).set_owner(EMBEDDER);
+        Some(OwnedBlock {
+            memory: self.memory,
+            first,
+            order: 0,
+        })
+    }
+}
+
+impl<P: Platform> Drop for OwnedFrames<'_, P> {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }
 

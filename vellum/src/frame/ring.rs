@@ -5,6 +5,8 @@
 //! frame numbers, not links: a free frame's record and bytes stay untouched
 //! until it is handed out.
 
+use alloc::boxed::Box;
+
 use crate::addr::Pfn;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -93,17 +95,31 @@ impl FrameRun {
 }
 
 impl Ring {
-    pub(crate) fn new(batch: u32, high: u32) -> Ring {
+    /// A list on its own, made in the heap: it is too large for many a stack.
+    pub(crate) fn boxed(batch: u32, high: u32) -> Box<Ring> {
+        let mut ring = Box::<Ring>::new_uninit();
+        let place = ring.as_mut_ptr();
+        // SAFETY: the memory is the box's, and holds a list when `init` has returned.
+        unsafe {
+            place.write_bytes(0, 1);
+            Ring::init(place, batch, high);
+            ring.assume_init()
+        }
+    }
+
+    /// Makes an empty list.
+    ///
+    /// # Safety
+    /// `place` can be written, nobody else uses it, and all of its bytes are zero.
+    pub(crate) unsafe fn init(place: *mut Ring, batch: u32, high: u32) {
         debug_assert!(
             batch >= 1 && high >= batch && (high as usize) < CAPACITY - MAX_BATCH as usize
         );
-        Ring {
-            top: AtomicU32::new(0),
-            bottom: AtomicU32::new(0),
-            frames: AtomicU32::new(0),
-            high,
-            batch,
-            slots: [const { AtomicU64::new(0) }; CAPACITY],
+        // SAFETY: the caller's promise. The other fields are atomic numbers, which are
+        // zero in an empty list.
+        unsafe {
+            (&raw mut (*place).high).write(high);
+            (&raw mut (*place).batch).write(batch);
         }
     }
 

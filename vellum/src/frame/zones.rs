@@ -7,9 +7,9 @@ use core::mem::offset_of;
 
 use super::MAX_ORDER;
 use super::buddy::FreeLists;
-use super::cpu::{CpuFrames, ZoneLists};
+use super::cpu::{CpuFrames, ListsOf};
 use super::report::SetupError;
-use super::ring::{BlockStack, HIGH_BATCHES, MAX_BATCH, MAX_HIGH, Ring};
+use super::ring::{BlockStack, HIGH_BATCHES, MAX_BATCH, MAX_HIGH};
 use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
@@ -283,13 +283,21 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
             Some(order) => BlockStack::new(order, ((share / BATCH_SHARE) >> order) as u32),
             None => BlockStack::new(0, 0),
         };
-        let frames = Ring::new(batch, (HIGH_BATCHES * batch).min(MAX_HIGH));
-        ZoneLists::new(zone, longest_range(platform, zones, zone), frames, blocks)
+        ListsOf {
+            zone,
+            range: longest_range(platform, zones, zone),
+            batch,
+            high: (HIGH_BATCHES * batch).min(MAX_HIGH),
+            blocks,
+        }
     };
-    PerCpu::new(cpus, |cpu| {
+    let make = |cpu: CpuId, place| {
         let (node, low, high) = homes[usize::from(cpu.0)];
-        CpuFrames::new(node, lists(low), high.map(lists))
-    })
+        // SAFETY: the memory is zeroed, and for this alone.
+        unsafe { CpuFrames::init(place, node, lists(low), high.map(lists)) }
+    };
+    // SAFETY: `init` leaves a value.
+    unsafe { PerCpu::new_in_place(cpus, make) }
 }
 
 /// The longest range of the map that is a zone's, with its length.

@@ -154,12 +154,18 @@ impl<T: Item> Arena<T> {
         core::ptr::from_ref(self.get(handle)).expose_provenance() as u64
     }
 
+    /// Where a value lies that was never in use, as a word like those of
+    /// [`Arena::address`].
+    pub fn vacant_address(&self) -> u64 {
+        core::ptr::from_ref(&*self.vacant).expose_provenance() as u64
+    }
+
     /// The slot at an address. It may have been freed and used anew since the
     /// address was read; the caller re-verifies.
     ///
     /// # Safety
-    /// [`Arena::address`] of this arena returned `address`, and the caller sees
-    /// what was written before that call: the address was published by a
+    /// [`Arena::address`] of this arena, or [`Arena::vacant_address`], returned
+    /// `address`, and the caller sees what was written before that call: the address was published by a
     /// release and read by an acquire, or under a lock.
     #[inline]
     pub unsafe fn at(&self, address: u64) -> &T {

@@ -211,7 +211,8 @@ impl<'a, R: ReverseMap> Live<'a, R> {
 pub(super) struct VmCpu {
     /// What it added to the space it has loaded.
     pub(super) delta: Delta,
-    /// Where that space lies, as its arena says.
+    /// Where that space lies, as its arena says. A CPU that has loaded none has the
+    /// address of one that never was: the name 0, which callers may make up, leads there.
     space_at: AtomicU64,
     /// The region of its last fault, or 0.
     pub(super) last_region: AtomicU32,
@@ -316,15 +317,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
         }
         memory.keep_lists_of(&design);
+        let spaces: Arena<Space<R>> = arenas.make();
+        let no_space = spaces.vacant_address();
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
             table_pages: source_of(&design, &mut memory),
-            spaces: arenas.make(),
+            spaces,
             regions: arenas.make(),
             region_nodes: arenas.make(),
             objects,
             announcements: Announcements::new(cpus),
-            cpus: PerCpu::new(cpus, |_| VmCpu::default()),
+            cpus: PerCpu::new(cpus, |_| VmCpu {
+                space_at: AtomicU64::new(no_space),
+                ..VmCpu::default()
+            }),
             waits: WaitTable::new(),
             aging,
             zero_page,
@@ -468,7 +474,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
     ) -> Option<Live<'_, R>> {
         if cpu.delta.space.load(Ordering::Relaxed) == id.to_bits() {
-            // SAFETY: this CPU stored the address in `switch`, together with the name.
+            // SAFETY: this CPU stored the address in `switch`, together with the name; or it
+            // has the address that `new` gave it.
             return unsafe { self.spaces.at(cpu.space_at.load(Ordering::Relaxed)) }.named(id);
         }
         let space = self.find_space(id)?;

@@ -51,6 +51,17 @@ fn touch<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: u64, 
     vm.fault(space, page << 12, access).unwrap();
 }
 
+#[test]
+fn the_name_of_nothing_is_refused_by_a_cpu_that_has_loaded_nothing() {
+    let vm = vm();
+    for bits in [0, u64::MAX] {
+        let nobody = SpaceId::from_bits(bits);
+        assert_eq!(vm.load(nobody), None, "{bits:#x}");
+        let fault = vm.fault(nobody, 0x1000, Access::Read);
+        assert_eq!(fault, Err(FaultError::NoSpace), "{bits:#x}");
+    }
+}
+
 fn leaves<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> Vec<(u64, Pfn)> {
     let mut found = Vec::new();
     vm.for_each_leaf(space, |page, frame, _, _| found.push((page.0, frame)))

@@ -60,6 +60,28 @@ impl<T> PerCpu<T> {
         PerCpu { slots }
     }
 
+    /// The same for values that are too large for a stack, which may have no more than
+    /// a few thousand bytes where a manager is made: `make` is called with memory for
+    /// each, all of whose bytes are zero.
+    ///
+    /// # Safety
+    /// `make` leaves a value there.
+    pub(crate) unsafe fn new_in_place(cpus: usize, mut make: impl FnMut(CpuId, *mut T)) -> Self {
+        let mut slots = Box::<[CachePadded<T>]>::new_uninit_slice(cpus);
+        for (cpu, slot) in slots.iter_mut().enumerate() {
+            let place = slot.as_mut_ptr();
+            // SAFETY: the memory is there, and nobody else's.
+            unsafe {
+                place.write_bytes(0, 1);
+                make(CpuId(cpu as u16), &raw mut (*place).0);
+            }
+        }
+        // SAFETY: `make` left a value in each, which is all that a padded one has.
+        let slots = unsafe { slots.assume_init() };
+        name(core::any::type_name::<T>(), &[], slots.as_ptr(), cpus);
+        PerCpu { slots }
+    }
+
     /// The value of the CPU we are pinned to.
     #[inline]
     pub fn get<'a>(&'a self, pin: &'a Pin<'_>) -> &'a T {

@@ -7,14 +7,18 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use vellum::addr::{Access, Pfn, Prot};
+use vellum::addr::{Access, Pfn, Prot, Vpn};
+use vellum::frame::{PhysicalMemory, Request, Site};
 use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken,
 };
 use vellum::rmap::{Chains, Partial, ReverseMap};
+use vellum::slab::{Arena, ArenaMaker, Item};
 use vellum::space::MapRequest;
-use vellum::table::X86_64;
+use vellum::table::{Cursor, Format, Fresh, Marks, Tables, X86_64};
+use vellum::tree::{RangeNode, RangeTree};
 use vellum::{Design, Vm};
 
 struct NoMemory;
@@ -86,6 +90,51 @@ fn use_core<R: ReverseMap>() -> Option<()> {
     let child = vm.fork(space).ok()?;
     vm.exit(child).ok()?;
     vm.audit().ok().map(|_| ())
+}
+
+/// Something to keep in a tree.
+#[derive(Default)]
+#[repr(align(8))]
+struct Thing {
+    link: AtomicU32,
+}
+
+impl Item for Thing {
+    const SITE: Site = Site::Region;
+    fn vacant() -> Self {
+        Thing::default()
+    }
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+/// Frames, page tables and a tree of ranges, without a manager.
+fn use_parts() -> Option<()> {
+    let memory = PhysicalMemory::new(Board).ok()?;
+    let pin = memory.pin();
+    let request = Request::page(Site::AnonymousPage).order(2);
+    memory.view().alloc(&pin, request).ok()?.into_frames().for_each(drop);
+    let root = Tables::<Board, X86_64>::make_root(&memory, &Fresh, &pin, 1).ok()?;
+    // SAFETY: the root was made for this, and only a leaf is put into its tables.
+    let tables: Tables<'_, Board, X86_64> = unsafe { Tables::new(&memory, &Fresh, &pin, root, 1) };
+    let leaf = X86_64::leaf(Pfn(1), 1, Prot::READ, Marks::default());
+    Cursor::new(&tables).map(Vpn(1), leaf).ok()?;
+    // SAFETY: the arenas are used with this memory, and dropped before it.
+    let maker = unsafe { ArenaMaker::new(1, memory.frame_count(), 4096) };
+    let (nodes, things): (Arena<RangeNode>, Arena<Thing>) = (maker.make(), maker.make());
+    let first = AtomicU64::new(0);
+    // SAFETY: the root belongs to these arenas, which have no other tree.
+    let tree = unsafe { RangeTree::new(&nodes, &things, &first) };
+    let room = tree.make_room(&pin, &memory).ok()?;
+    tree.insert(&pin, room, things.alloc(&pin, &memory).ok()?, 1, 2);
+    tree.first_ending_after(0).map(|_| ())
+}
+
+/// The parts, as the whole below.
+#[unsafe(no_mangle)]
+pub extern "C" fn vellum_parts_no_std() -> bool {
+    use_parts().is_some()
 }
 
 /// Uses both designs, so that all of the core is compiled.

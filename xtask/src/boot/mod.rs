@@ -3,6 +3,7 @@
 
 mod defects;
 mod fault_path;
+mod iso;
 mod model;
 #[path = "../../../boot/src/protocol.rs"]
 #[allow(unexpected_cfgs, reason = "features are the kernel's")]
@@ -20,7 +21,7 @@ use std::process::Command;
 use serde_json::Value;
 use vellum_engine::Pages;
 
-use qemu::{Machine, Outcome};
+use qemu::{Machine, Medium, Outcome};
 
 /// What to run.
 #[derive(clap::Args, Clone)]
@@ -80,6 +81,13 @@ pub struct Args {
     /// Also print how much code the core is, and fail above 300 KiB
     #[arg(long)]
     size: bool,
+    /// x86_64 only: write a disc to this file from which real machines start, and start the
+    /// emulated ones from it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["defects", "mutants"])]
+    iso: Option<PathBuf>,
+    /// Start them by UEFI firmware (package ovmf) instead of a BIOS
+    #[arg(long, requires = "iso")]
+    uefi: bool,
     /// Fail if QEMU is not installed, instead of skipping
     #[arg(long)]
     require: bool,
@@ -159,6 +167,12 @@ pub fn run(args: &Args) -> Result<(), String> {
             "--mutants needs several CPUs, which the machine for aarch64 has not".to_owned(),
         );
     }
+    if args.iso.is_some() && args.arch != Arch::X86_64 {
+        return Err("--iso is for x86_64".to_owned());
+    }
+    if args.uefi && !Path::new(iso::UEFI).exists() {
+        return Err(format!("{} is not there: apt-get install ovmf", iso::UEFI));
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .ok_or("the workspace has no directory")?;
@@ -171,9 +185,14 @@ pub fn run(args: &Args) -> Result<(), String> {
             Some(disk) => disk,
             None => disk.insert(Disk::make(root, &out, &programs, args)?),
         };
+        let line = command_line(args, None);
+        if let Some(file) = &args.iso {
+            iso::write(file, &out, (&kernel, &disk.path), &line)?;
+            println!("written: {}", file.display());
+        }
         for &cpus in &args.cpus {
             let machine = disk.machine(&kernel, cpus, args);
-            let (outcome, lines) = machine.run(&command_line(args, None))?;
+            let (outcome, lines) = machine.run(&line)?;
             print!("{lines}");
             if outcome != Outcome::Passed {
                 return Err(format!("{rmap} on {cpus} CPUs: {outcome}"));
@@ -335,11 +354,19 @@ impl Disk {
         })
     }
 
-    fn machine<'a>(&'a self, kernel: &'a Path, cpus: u32, args: &Args) -> Machine<'a> {
+    fn machine<'a>(&'a self, kernel: &'a Path, cpus: u32, args: &'a Args) -> Machine<'a> {
         Machine {
             arch: args.arch,
-            kernel,
-            disk: &self.path,
+            medium: match &args.iso {
+                Some(iso) => Medium::Disc {
+                    iso,
+                    firmware: args.uefi.then_some(Path::new(iso::UEFI)),
+                },
+                None => Medium::Files {
+                    kernel,
+                    disk: &self.path,
+                },
+            },
             cpus,
             memory_mib: self.memory_mib,
             kvm: args.kvm,

@@ -33,11 +33,23 @@ pub fn is_installed(arch: Arch) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
+/// What a machine is started from.
+#[derive(Clone, Copy)]
+pub enum Medium<'a> {
+    /// QEMU loads the kernel and its RAM disk.
+    Files { kernel: &'a Path, disk: &'a Path },
+    /// A boot loader on a disc does, with a command line of its own: started by the
+    /// firmware in this file, or by QEMU's BIOS.
+    Disc {
+        iso: &'a Path,
+        firmware: Option<&'a Path>,
+    },
+}
+
 /// A machine to start.
 pub struct Machine<'a> {
     pub arch: Arch,
-    pub kernel: &'a Path,
-    pub disk: &'a Path,
+    pub medium: Medium<'a>,
     pub cpus: u32,
     pub memory_mib: u64,
     /// By the processor itself.
@@ -97,12 +109,19 @@ impl Machine<'_> {
             .args(["-smp", &self.cpus.to_string()])
             .args(["-m", &format!("{}M", self.memory_mib)])
             .args(["-display", "none", "-nic", "none", "-no-reboot"])
-            .args(["-serial", "stdio", "-monitor", "none"])
-            .arg("-kernel")
-            .arg(self.kernel)
-            .arg("-initrd")
-            .arg(self.disk)
-            .args(["-append", command_line]);
+            .args(["-serial", "stdio", "-monitor", "none"]);
+        match self.medium {
+            Medium::Files { kernel, disk } => {
+                command.arg("-kernel").arg(kernel).arg("-initrd").arg(disk);
+                command.args(["-append", command_line]);
+            }
+            Medium::Disc { iso, firmware } => {
+                command.arg("-cdrom").arg(iso).args(["-boot", "d"]);
+                if let Some(firmware) = firmware {
+                    command.arg("-bios").arg(firmware);
+                }
+            }
+        }
         if self.icount {
             command.args(["-icount", "shift=0,sleep=off"]);
         }

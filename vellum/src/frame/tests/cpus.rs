@@ -80,7 +80,7 @@ fn frames_freed_in_a_row_are_handed_out_in_ascending_order() {
 #[test]
 fn a_list_of_runs_loses_and_repeats_no_frame() {
     let mut rng = Rng::new(11);
-    let ring = Ring::new(64, 256);
+    let ring = Ring::boxed(64, 256);
     let (mut outside, mut inside): (Vec<u32>, Vec<u32>) = ((0..300).collect(), Vec::new());
     for _ in 0..20_000 {
         let taken = match rng.below(5) {

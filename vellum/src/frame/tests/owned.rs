@@ -33,6 +33,37 @@ fn blocks_come_back_however_they_are_let_go() {
 }
 
 #[test]
+fn the_frames_of_a_block_come_back_one_by_one() {
+    let memory = simple(1, 1024);
+    let before = split(&memory);
+    for taken in 0..=8 {
+        let request = Request::page(SITE).order(3);
+        let block = memory.alloc_owned(&memory.pin(), request).unwrap();
+        let first = block.first();
+        let mut frames = block.into_frames();
+        let kept: Vec<_> = frames.by_ref().take(taken).collect();
+        let numbers: Vec<_> = kept.iter().map(|block| block.first()).collect();
+        let expected: Vec<_> = (0..taken as u32).map(|step| first.offset(step)).collect();
+        assert_eq!(numbers, expected);
+        drop(frames);
+        assert_eq!(
+            split(&memory),
+            (before.0 - taken as u64, before.1 + taken as u64)
+        );
+        // In another order than they stand in.
+        kept.into_iter().rev().for_each(drop);
+        assert_eq!(split(&memory), before);
+        memory.audit_frames().unwrap();
+    }
+    let whole = Request::page(SITE).order(super::super::MAX_ORDER - 1);
+    memory.drain(&memory.pin());
+    assert!(
+        memory.alloc_owned(&memory.pin(), whole).is_ok(),
+        "they are one block again"
+    );
+}
+
+#[test]
 fn counted_references_keep_a_frame_until_the_last() {
     let memory = simple(1, 1024);
     let before = split(&memory);

@@ -93,13 +93,19 @@ pub struct Warm {
 impl Warm {
     /// Empty stacks for every CPU of `memory`, the allocator behind them.
     pub fn new<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+        let make = |cpu, place: *mut WarmCpu| {
+            // SAFETY: the memory is zeroed, and for this alone; every field is written,
+            // or zero where `Ring::init` says so.
+            unsafe {
+                (&raw mut (*place).home).write(memory.home_zone_of(cpu));
+                Ring::init(&raw mut (*place).stack, TableDepot::BATCH, MOST);
+                (&raw mut (*place).waiting).write(Limbo::default());
+                (&raw mut (*place).peak).write(AtomicU32::new(0));
+            }
+        };
         Warm {
-            cpus: PerCpu::new(memory.platform().cpus(), |cpu| WarmCpu {
-                home: memory.home_zone_of(cpu),
-                stack: Ring::new(TableDepot::BATCH, MOST),
-                waiting: Limbo::default(),
-                peak: AtomicU32::new(0),
-            }),
+            // SAFETY: `make` leaves a value.
+            cpus: unsafe { PerCpu::new_in_place(memory.platform().cpus(), make) },
             depots: Box::default(),
         }
     }

@@ -1,0 +1,196 @@
+//! Files and shared memory.
+
+use core::ffi::c_void;
+
+use vellum::ObjectId;
+
+use crate::manager::{Manager, Out, named};
+use crate::status::Status;
+
+/// Names a file or shared memory. All bits are zero in no name.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Object {
+    /// To be kept and compared, and for nothing else.
+    pub bits: u64,
+}
+
+impl Object {
+    pub(crate) fn id(self) -> ObjectId {
+        ObjectId::from_bits(self.bits)
+    }
+
+    pub(crate) fn of(id: ObjectId) -> Object {
+        Object { bits: id.to_bits() }
+    }
+}
+
+/// Makes an object for a file of `bytes` bytes in the backing store with the number `store`,
+/// which is less than 2^63.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_file_create(
+    vm: *mut Manager,
+    store: u64,
+    bytes: u64,
+    object: *mut Object,
+) -> Status {
+    let create = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
+        if store >> 63 != 0 {
+            return Err(Status::Argument);
+        }
+        out.set(Object::of(manager.vm.create_file_of(store, bytes)?));
+        Ok(())
+    };
+    Status::of(create())
+}
+
+/// Makes shared memory of `bytes` bytes, which are zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_shared_memory_create(
+    vm: *mut Manager,
+    bytes: u64,
+    object: *mut Object,
+) -> Status {
+    let create = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
+        let pages = crate::manager::pages_of(bytes)?;
+        out.set(Object::of(manager.vm.create_shared_memory(pages)?));
+        Ok(())
+    };
+    Status::of(create())
+}
+
+/// Who made the object is done with it. It ends with its last mapping; what was stored to a
+/// file is written then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_release(vm: *mut Manager, object: Object) -> Status {
+    let release = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        Ok(manager.vm.release_object(object.id())?)
+    };
+    Status::of(release())
+}
+
+/// A call that returns a number, to a place that may be missing.
+///
+/// # Safety
+/// As for all calls from C.
+unsafe fn counted<T>(
+    vm: *mut Manager,
+    place: *mut T,
+    call: impl FnOnce(&Manager) -> Result<T, Status>,
+) -> Status {
+    let call = || {
+        // SAFETY: the caller's promise.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(place)) };
+        let count = call(manager)?;
+        if let Ok(out) = out {
+            out.set(count);
+        }
+        Ok(())
+    };
+    Status::of(call())
+}
+
+/// Writes what was stored to a file to its backing store. `pages`, which may be null, gets
+/// how many pages that were. Of a failure, those before were written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_sync(
+    vm: *mut Manager,
+    object: Object,
+    pages: *mut u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe { counted(vm, pages, |manager| Ok(manager.vm.sync(object.id())?)) }
+}
+
+/// The bytes of an object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_size(
+    vm: *mut Manager,
+    object: Object,
+    bytes: *mut u64,
+) -> Status {
+    let size = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(bytes)?) };
+        out.set(manager.vm.size(object.id()).ok_or(Status::NoObject)?);
+        Ok(())
+    };
+    Status::of(size())
+}
+
+/// Makes an object longer or shorter. Pages past the end go, private copies of them too. If
+/// the backing store does not discard what is cut off, the object is shorter all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_resize(
+    vm: *mut Manager,
+    object: Object,
+    bytes: u64,
+) -> Status {
+    let resize = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        Ok(manager.vm.set_size(object.id(), bytes)?)
+    };
+    Status::of(resize())
+}
+
+/// Bytes from C, in one piece: nobody has more, and none if there is no place for them.
+fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
+    let fits = bytes <= isize::MAX as usize;
+    (!buffer.is_null() && fits)
+        .then_some(buffer.cast())
+        .ok_or(Status::Argument)
+}
+
+/// Reads up to `bytes` bytes of an object, from byte `offset` on, into a buffer that nobody
+/// else uses meanwhile, and that is no memory of a program. `done`, which may be null, gets how
+/// many were read: fewer at the object's end only, or if a page could not be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_read(
+    vm: *mut Manager,
+    object: Object,
+    offset: u64,
+    buffer: *mut c_void,
+    bytes: usize,
+    done: *mut usize,
+) -> Status {
+    let read = |manager: &Manager| {
+        let buffer = checked(buffer, bytes)?.cast_mut();
+        // SAFETY: the head of the header, and what is asked for above. What was never
+        // written may be read: the buffer is the kernel's memory, and C has no rule that
+        // Rust's compiler could see across the border.
+        let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
+        Ok(manager.vm.read_at(object.id(), offset, &mut [buffer])?)
+    };
+    // SAFETY: the head of the header.
+    unsafe { counted(vm, done, read) }
+}
+
+/// Writes bytes to an object, from byte `offset` on, from a buffer that nobody stores to
+/// meanwhile, and makes the object longer if need be. `done`, which may be null, gets how many
+/// were written: fewer only if memory ran out or the backing store failed after others had
+/// been.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_write(
+    vm: *mut Manager,
+    object: Object,
+    offset: u64,
+    buffer: *const c_void,
+    bytes: usize,
+    done: *mut usize,
+) -> Status {
+    let write = |manager: &Manager| {
+        let buffer = checked(buffer, bytes)?;
+        // SAFETY: the head of the header, and what is asked for above.
+        let buffer = unsafe { core::slice::from_raw_parts(buffer, bytes) };
+        Ok(manager.vm.write_at(object.id(), offset, &[buffer])?)
+    };
+    // SAFETY: the head of the header.
+    unsafe { counted(vm, done, write) }
+}

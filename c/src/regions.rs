@@ -1,0 +1,410 @@
+//! Mapping, and changing what is mapped.
+
+use core::ffi::c_void;
+
+use vellum::addr::{Geometry, MemoryType, Prot, Vpn};
+use vellum::object::ObjectKind;
+use vellum::space::{Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement};
+use vellum::space::{Source, Traits};
+
+use crate::Paging;
+use crate::manager::{Manager, Out, named, page_at, pages_of};
+use crate::objects::Object;
+use crate::spaces::Space;
+use crate::status::Status;
+
+/// The right to load.
+pub const VELLUM_PROT_READ: u32 = 1;
+/// The right to store.
+pub const VELLUM_PROT_WRITE: u32 = 2;
+/// The right to fetch instructions.
+pub const VELLUM_PROT_EXECUTE: u32 = 4;
+/// Write-combining, for frame buffers, instead of write-back.
+pub const VELLUM_PROT_WRITE_COMBINING: u32 = 0x10;
+/// Uncached, for registers of devices.
+pub const VELLUM_PROT_UNCACHED: u32 = 0x20;
+
+/// Stores are seen by all who map the object. Without an object: memory that a fork shares.
+pub const VELLUM_MAP_SHARED: u32 = 1;
+/// A stack: a fault below it extends it.
+pub const VELLUM_MAP_GROWS_DOWN: u32 = 2;
+/// The heap that vellum_brk() moves; in `struct vellum_region` only.
+pub const VELLUM_MAP_HEAP: u32 = 4;
+
+/// In the highest gap that is wide enough.
+pub const VELLUM_ANYWHERE: u32 = 0;
+/// At the address if that is free, or else in the highest gap.
+pub const VELLUM_HINT: u32 = 1;
+/// At the address, in place of whatever is mapped there.
+pub const VELLUM_FIXED: u32 = 2;
+/// At the address, if nothing is mapped there.
+pub const VELLUM_FIXED_FREE: u32 = 3;
+
+/// Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
+pub const VELLUM_DONT_NEED: u32 = 0;
+/// Private pages may be dropped until they are stored to again.
+pub const VELLUM_FREE: u32 = 1;
+
+/// What to map, and where. Zero in every field but `bytes` and `prot` asks for private zeroes
+/// anywhere.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct MapRequest {
+    /// How much.
+    pub bytes: u64,
+    /// VELLUM_PROT_READ and so on.
+    pub prot: u32,
+    /// VELLUM_MAP_SHARED and so on.
+    pub flags: u32,
+    /// VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED or VELLUM_FIXED_FREE.
+    pub placement: u32,
+    /// For all but VELLUM_ANYWHERE.
+    pub address: u64,
+    /// What is shown; zeroes if `bits` is 0.
+    pub object: Object,
+    /// From which byte of the object on.
+    pub offset: u64,
+}
+
+/// A region of a space.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Region {
+    /// Address of its first byte.
+    pub start: u64,
+    /// How much.
+    pub bytes: u64,
+    /// VELLUM_PROT_READ and so on.
+    pub prot: u32,
+    /// VELLUM_MAP_SHARED and so on.
+    pub flags: u32,
+    /// What it shows; `bits` is 0 for private zeroes.
+    pub object: Object,
+    /// Which byte of the object is the region's first.
+    pub offset: u64,
+    /// The backing store of the object, if it is a file.
+    pub store: u64,
+    /// Whether it is.
+    pub is_file: bool,
+}
+
+/// What a space may have at most.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Limits {
+    /// Bytes of all regions together.
+    pub bytes: u64,
+    /// Bytes that a stack may grow to.
+    pub stack_bytes: u64,
+    /// Bytes that stay free below a stack.
+    pub stack_gap_bytes: u64,
+    /// Regions.
+    pub regions: u32,
+}
+
+pub(crate) fn bits_of(prot: Prot) -> u32 {
+    u32::from(prot.bits())
+}
+
+fn prot_of(bits: u32) -> Result<Prot, Status> {
+    let rights = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
+    let memory = match bits & !rights {
+        0 => MemoryType::WriteBack,
+        VELLUM_PROT_WRITE_COMBINING => MemoryType::WriteCombining,
+        VELLUM_PROT_UNCACHED => MemoryType::Uncached,
+        _ => return Err(Status::Argument),
+    };
+    Ok(Prot::from_bits((bits & rights) as u8).with_type(memory))
+}
+
+fn placement_of(number: u32, address: u64) -> Result<Placement, Status> {
+    match number {
+        VELLUM_ANYWHERE => Ok(Placement::Anywhere),
+        VELLUM_HINT => Ok(Placement::Hint(page_at(address)?)),
+        VELLUM_FIXED => Ok(Placement::Fixed(page_at(address)?)),
+        VELLUM_FIXED_FREE => Ok(Placement::FixedFree(page_at(address)?)),
+        _ => Err(Status::Argument),
+    }
+}
+
+const FLAGS: [(u32, Traits); 3] = [
+    (VELLUM_MAP_SHARED, Traits::SHARED),
+    (VELLUM_MAP_GROWS_DOWN, Traits::GROWS_DOWN),
+    (VELLUM_MAP_HEAP, Traits::HEAP),
+];
+
+fn request_of(request: &MapRequest) -> Result<Request, Status> {
+    if request.flags & !(VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN) != 0 {
+        return Err(Status::Argument);
+    }
+    let asked = FLAGS.iter().filter(|(bit, _)| request.flags & bit != 0);
+    let source = match request.object.bits {
+        0 if request.offset != 0 => return Err(Status::Argument),
+        0 => Source::Anonymous,
+        _ => Source::Object {
+            id: request.object.id(),
+            page: pages_of(request.offset)?,
+        },
+    };
+    Ok(Request {
+        pages: pages_of(request.bytes)?,
+        prot: prot_of(request.prot)?,
+        traits: asked.fold(Traits::NONE, |all, (_, one)| all.union(*one)),
+        source,
+        placement: placement_of(request.placement, request.address)?,
+    })
+}
+
+fn bytes_of(pages: u64) -> u64 {
+    pages.saturating_mul(Paging::FRAME_SIZE as u64)
+}
+
+fn region_of(entry: &MapEntry) -> Region {
+    let set = FLAGS.iter().filter(|(_, one)| entry.traits.has(*one));
+    let (object, offset, store) = match entry.object {
+        None => (Object { bits: 0 }, 0, None),
+        Some((id, ObjectKind::SharedMemory, page)) => (Object::of(id), bytes_of(page), None),
+        Some((id, ObjectKind::File { store }, page)) => {
+            (Object::of(id), bytes_of(page), Some(store))
+        }
+    };
+    Region {
+        start: entry.range.start.address::<Paging>(),
+        bytes: bytes_of(entry.range.pages()),
+        prot: bits_of(entry.prot),
+        flags: set.fold(0, |all, (bit, _)| all | bit),
+        object,
+        offset,
+        store: store.unwrap_or(0),
+        is_file: store.is_some(),
+    }
+}
+
+/// Maps memory; `address` gets where.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_map(
+    vm: *mut Manager,
+    space: Space,
+    request: *const MapRequest,
+    address: *mut u64,
+) -> Status {
+    let map = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(address)?) };
+        // SAFETY: as above.
+        let request = unsafe { request.as_ref() }.ok_or(Status::Argument)?;
+        let page = manager.vm.map(space.id(), &request_of(request)?)?;
+        out.set(page.address::<Paging>());
+        Ok(())
+    };
+    Status::of(map())
+}
+
+/// A call for a range of pages.
+///
+/// # Safety
+/// As for all calls from C.
+unsafe fn on_range(
+    vm: *mut Manager,
+    (address, bytes): (u64, u64),
+    call: impl FnOnce(&Manager, Vpn, u64) -> Result<(), Status>,
+) -> Status {
+    let call = || {
+        // SAFETY: the caller's promise.
+        let manager = unsafe { named(vm)? };
+        call(manager, page_at(address)?, pages_of(bytes)?)
+    };
+    Status::of(call())
+}
+
+/// Unmaps whatever is mapped in a range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_unmap(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            Ok(manager.vm.unmap(space.id(), start, pages)?)
+        })
+    }
+}
+
+/// Sets the rights of a range, all of which is mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_protect(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+    prot: u32,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            Ok(manager
+                .vm
+                .protect(space.id(), start, pages, prot_of(prot)?)?)
+        })
+    }
+}
+
+/// Maps the pages of a range now, as loads would. Of a failure, those before stay mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_populate(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            Ok(manager.vm.populate(space.id(), start, pages)?)
+        })
+    }
+}
+
+/// Gives advice on a range: VELLUM_DONT_NEED or VELLUM_FREE. VELLUM_STATUS_NOT_MAPPED if the
+/// range has a hole; the mapped parts were treated all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_advise(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+    advice: u32,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            let advice = match advice {
+                VELLUM_DONT_NEED => Advice::DontNeed,
+                VELLUM_FREE => Advice::Free,
+                _ => return Err(Status::Argument),
+            };
+            Ok(manager.vm.advise(space.id(), start, pages, advice)?)
+        })
+    }
+}
+
+/// Resizes a mapping of `bytes` bytes at `address`, which lies in one region. VELLUM_FIXED
+/// moves it to `to`; VELLUM_ANYWHERE moves it if it cannot grow where it is; VELLUM_HINT and
+/// VELLUM_FIXED_FREE keep it in place, whatever `to` is. `moved_to` gets where it is
+/// afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_remap(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+    new_bytes: u64,
+    placement: u32,
+    to: u64,
+    moved_to: *mut u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            let out = Out::new(moved_to)?;
+            let (new_pages, placement) = (pages_of(new_bytes)?, placement_of(placement, to)?);
+            let remapped = manager
+                .vm
+                .remap(space.id(), start, pages, new_pages, placement)?;
+            out.set(remapped.range.start.address::<Paging>());
+            Ok(())
+        })
+    }
+}
+
+/// Says where the heap of a space begins, which is empty then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_heap_start(vm: *mut Manager, space: Space, start: u64) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (start, 0), |manager, start, _| {
+            Ok(manager.vm.set_heap_start(space.id(), start)?)
+        })
+    }
+}
+
+/// Moves the end of the heap, which maps or unmaps private zeroes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_brk(vm: *mut Manager, space: Space, end: u64) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (end, 0), |manager, end, _| {
+            Ok(manager.vm.set_heap_end(space.id(), end)?)
+        })
+    }
+}
+
+/// Sets what a space may have. What it has already stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_limits_set(
+    vm: *mut Manager,
+    space: Space,
+    limits: *const Limits,
+) -> Status {
+    let set = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        // SAFETY: as above.
+        let limits = unsafe { limits.as_ref() }.ok_or(Status::Argument)?;
+        let pages = |bytes| Vpn::of::<Paging>(bytes).0;
+        let limits = SpaceLimits {
+            pages: pages(limits.bytes),
+            regions: limits.regions,
+            stack_pages: pages(limits.stack_bytes),
+            stack_gap_pages: pages(limits.stack_gap_bytes),
+        };
+        let set = manager.vm.set_limits(space.id(), limits);
+        set.then_some(()).ok_or(Status::NoSpace)
+    };
+    Status::of(set())
+}
+
+/// The region that holds an address, found without a lock. VELLUM_STATUS_NO_REGION if there is
+/// none, or no such space.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_region_at(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    region: *mut Region,
+) -> Status {
+    let find = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(region)?) };
+        let found = manager.vm.region_at(space.id(), Vpn::of::<Paging>(address));
+        out.set(region_of(&found.ok_or(Status::NoRegion)?));
+        Ok(())
+    };
+    Status::of(find())
+}
+
+/// Calls `each` for every region of a space, ascending, with `context`. The space's lock is
+/// held meanwhile: `each` must not call the manager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_regions_each(
+    vm: *mut Manager,
+    space: Space,
+    each: Option<unsafe extern "C" fn(context: *mut c_void, region: *const Region)>,
+    context: *mut c_void,
+) -> Status {
+    let visit = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let each = each.ok_or(Status::Argument)?;
+        let visit = |entry: &MapEntry| {
+            let region = region_of(entry);
+            // SAFETY: the caller's function, with a region that lives until it returns.
+            unsafe { each(context, &raw const region) }
+        };
+        Ok(manager.vm.for_each_region(space.id(), visit)?)
+    };
+    Status::of(visit())
+}

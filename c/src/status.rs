@@ -1,0 +1,161 @@
+//! How a call went.
+
+use core::ffi::{CStr, c_char};
+
+use vellum::frame::OutOfMemory;
+use vellum::space::{FaultError, FileError, MapError};
+
+/// How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
+/// the function says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// As asked.
+    Ok = 0,
+    /// A pointer is null, a number is none of the constants, or an address or a length is no
+    /// multiple of a page.
+    Argument,
+    /// No such space.
+    NoSpace,
+    /// No such object.
+    NoObject,
+    /// No region holds the address.
+    NoRegion,
+    /// The region does not allow the access.
+    Protection,
+    /// The page lies past the end of the mapped object.
+    PastEnd,
+    /// The range is empty, or lies outside of what page tables can map.
+    BadRange,
+    /// Part of the range is not mapped.
+    NotMapped,
+    /// Something else is mapped there.
+    Occupied,
+    /// No gap is wide enough.
+    NoGap,
+    /// A limit of the space would be exceeded.
+    Limit,
+    /// The object's mount has as many pages as it may.
+    Full,
+    /// The place lies past what an object may hold.
+    TooLarge,
+    /// No frame, table or node could be had; or the memory given to vellum_create() is less
+    /// than vellum_heap_bytes().
+    OutOfMemory,
+    /// The backing store failed.
+    Io,
+    /// The platform or the design cannot be used; the message says why.
+    Setup,
+    /// An audit found something wrong; the message says what.
+    Audit,
+    /// Another CPU is making a manager.
+    Busy,
+}
+
+impl Status {
+    /// The status of a result.
+    pub fn of(result: Result<(), Status>) -> Status {
+        result.err().unwrap_or(Status::Ok)
+    }
+
+    const ALL: [Status; 19] = [
+        Status::Ok,
+        Status::Argument,
+        Status::NoSpace,
+        Status::NoObject,
+        Status::NoRegion,
+        Status::Protection,
+        Status::PastEnd,
+        Status::BadRange,
+        Status::NotMapped,
+        Status::Occupied,
+        Status::NoGap,
+        Status::Limit,
+        Status::Full,
+        Status::TooLarge,
+        Status::OutOfMemory,
+        Status::Io,
+        Status::Setup,
+        Status::Audit,
+        Status::Busy,
+    ];
+
+    fn text(self) -> &'static CStr {
+        match self {
+            Status::Ok => c"as asked",
+            Status::Argument => c"a null pointer, an unknown number, or not a multiple of a page",
+            Status::NoSpace => c"no such address space",
+            Status::NoObject => c"no such object",
+            Status::NoRegion => c"no region holds the address",
+            Status::Protection => c"the region does not allow the access",
+            Status::PastEnd => c"the page lies past the end of the mapped object",
+            Status::BadRange => c"the range is empty or lies outside the address space",
+            Status::NotMapped => c"part of the range is not mapped",
+            Status::Occupied => c"something else is mapped there",
+            Status::NoGap => c"no gap is wide enough",
+            Status::Limit => c"a limit of the address space would be exceeded",
+            Status::Full => c"the mount has as many pages as it may",
+            Status::TooLarge => c"the place lies past what an object may hold",
+            Status::OutOfMemory => c"out of memory",
+            Status::Io => c"the backing store failed",
+            Status::Setup => c"the platform or the design cannot be used",
+            Status::Audit => c"an audit found something wrong",
+            Status::Busy => c"another CPU is making a manager",
+        }
+    }
+}
+
+impl From<FaultError> for Status {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::NoSpace => Status::NoSpace,
+            FaultError::NoObject => Status::NoObject,
+            FaultError::NoRegion => Status::NoRegion,
+            FaultError::Protection => Status::Protection,
+            FaultError::PastEnd => Status::PastEnd,
+            FaultError::Full => Status::Full,
+            FaultError::OutOfMemory => Status::OutOfMemory,
+            FaultError::Io => Status::Io,
+        }
+    }
+}
+
+impl From<MapError> for Status {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::NoSpace => Status::NoSpace,
+            MapError::NoObject => Status::NoObject,
+            MapError::BadRange => Status::BadRange,
+            MapError::NotMapped => Status::NotMapped,
+            MapError::Occupied => Status::Occupied,
+            MapError::NoGap => Status::NoGap,
+            MapError::Limit => Status::Limit,
+            MapError::OutOfMemory => Status::OutOfMemory,
+        }
+    }
+}
+
+impl From<FileError> for Status {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NoObject | FileError::NoMount => Status::NoObject,
+            FileError::TooLarge | FileError::NoData => Status::TooLarge,
+            FileError::Full => Status::Full,
+            FileError::OutOfMemory => Status::OutOfMemory,
+            FileError::Io => Status::Io,
+        }
+    }
+}
+
+impl From<OutOfMemory> for Status {
+    fn from(_: OutOfMemory) -> Self {
+        Status::OutOfMemory
+    }
+}
+
+/// A status in English, for messages. Never null, and there for good.
+#[unsafe(no_mangle)]
+pub extern "C" fn vellum_status_text(status: u32) -> *const c_char {
+    let known = Status::ALL.iter().find(|known| **known as u32 == status);
+    known.map_or(c"no status", |known| known.text()).as_ptr()
+}

@@ -88,8 +88,8 @@ pub trait Topology<S> {
         visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
     );
 
-    /// The level-1 entry for `page` in the space with handle `space`, if there
-    /// is a table for it. Reads without locks.
+    /// The entry of a large leaf that covers `page` in the space with handle `space`, or
+    /// the level-1 entry for it, if there is a table for that. Reads without locks.
     fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef>;
 
     /// The region in this place of the arena. One that has ended has no pages.

@@ -248,6 +248,9 @@ pub(super) struct Events {
     pub(super) lookup_hits: Counter,
     pub(super) lookup_misses: Counter,
     pub(super) lookup_retries: Counter,
+    pub(super) superpage_maps: Counter,
+    pub(super) superpage_failures: Counter,
+    pub(super) superpage_demotions: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].

@@ -41,6 +41,7 @@ mod region;
 mod regions;
 mod remap;
 mod scan;
+mod superpage;
 mod topology;
 mod truncate;
 mod unmap;

@@ -61,6 +61,12 @@ pub struct EventStats {
     pub lookup_misses: u64,
     /// Locks that were not free for them.
     pub lookup_retries: u64,
+    /// Superpages mapped at the first use of their range.
+    pub superpage_maps: u64,
+    /// Times there was no run of frames, or no table, for one.
+    pub superpage_failures: u64,
+    /// Superpage mappings that were split into single pages.
+    pub superpage_demotions: u64,
 }
 
 /// The arenas of the manager's own nodes.

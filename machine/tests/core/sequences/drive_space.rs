@@ -127,6 +127,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     Advice::Free
                 };
                 let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
                 let space = self.space(slot);
                 let wanted = space.check_range(start, pages).and_then(|()| {
                     if drops {

@@ -250,6 +250,8 @@ impl Family {
                 }
             }
         };
+        // Another one, if a large leaf was split.
+        let pte = slot.pte();
         visit.report.hits += 1;
         visit.wanted = visit.wanted.saturating_sub(1);
         match (visit.visitor)(&slot) {

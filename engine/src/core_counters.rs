@@ -41,6 +41,7 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("superpages mapped", events.superpage_maps),
         ("superpages not to be had", events.superpage_failures),
         ("superpages split", events.superpage_demotions),
+        ("superpages collapsed", events.superpage_collapses),
         ("rmap adds", rmap.adds),
         ("rmap duplicates", rmap.duplicates),
         ("rmap removes", rmap.removes),

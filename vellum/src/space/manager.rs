@@ -251,6 +251,7 @@ pub(super) struct Events {
     pub(super) superpage_maps: Counter,
     pub(super) superpage_failures: Counter,
     pub(super) superpage_demotions: Counter,
+    pub(super) superpage_collapses: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].

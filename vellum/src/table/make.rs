@@ -276,6 +276,30 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         Some(spare)
     }
 
+    /// Replaces the entry of `parent` that leads to `table` by the large leaf `leaf`. In
+    /// between, the leaf forbids everything, and `flush` makes all CPUs forget the table and
+    /// what it maps. `empty` clears all entries of the table, counts them, and tells reverse
+    /// mapping of them and of the leaf. The caller gives the table to a gather.
+    pub(crate) fn promote(
+        table: &LockedTable<'a, F>,
+        parent: &LockedTable<'a, F>,
+        leaf: u64,
+        flush: impl FnOnce(),
+        empty: impl FnOnce(),
+    ) -> Pfn {
+        let level = parent.level();
+        let index = F::index(table.base(), level);
+        parent.update(index, Users::Hardware, |_| {
+            F::with_prot(leaf, level, Prot::NONE)
+        });
+        flush();
+        empty();
+        debug_assert!(table.live() == 0);
+        parent.update(index, Users::Hardware, |_| leaf);
+        table.mark_dead();
+        table.table()
+    }
+
     /// Splits the large leaf at `index` of `table` into leaves one level below, with the
     /// same rights and marks, in the spare table that it kept. In between, the leaf forbids
     /// everything, and `flush` makes all CPUs forget it: Arm allows no other way. `tell` is

@@ -227,7 +227,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Locks the table that leads to `table`, which is locked and linked.
-    pub(super) fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
+    pub(crate) fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
         let above = table.level() + 1;
         loop {
             // The table is linked and locked, so its parents are linked too;

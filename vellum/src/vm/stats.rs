@@ -67,6 +67,8 @@ pub struct EventStats {
     pub superpage_failures: u64,
     /// Superpage mappings that were split into single pages.
     pub superpage_demotions: u64,
+    /// Superpages made of single pages that were in use.
+    pub superpage_collapses: u64,
 }
 
 /// The arenas of the manager's own nodes.

@@ -245,6 +245,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Free { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
+            | What::Collapse { space, .. }
             | What::Sweep { space, .. }
             | What::Pin { space, .. } => match nth(&self.ids, space) {
                 Some(slot) => self.on_space(cpu, slot, what),

@@ -140,6 +140,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 });
                 same(answer, wanted.map_err(Some))?;
             }
+            What::Collapse { place, least, .. } => {
+                // Shows nothing but pages that are resident now.
+                let start = self.page(slot, place);
+                let answer = map_answer(self.vm.collapse(id, Vpn(start), 3, least))?;
+                if answer.is_err() {
+                    return self.short(Some(slot));
+                }
+            }
             What::Populate { place, pages, .. } => {
                 let start = self.page(slot, place);
                 let calls = if self.tight { pages } else { 1 };

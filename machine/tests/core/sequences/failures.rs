@@ -432,8 +432,19 @@ fn superpage_scenarios() -> Vec<Scenario> {
             own.clone(),
             part(place(700), 20),
         ),
-        ("fork of a superpage", own, FORK),
+        ("fork of a superpage", own.clone(), FORK),
     ];
+    own.push(part(place(700), 1));
+    own.push(map(700, 1, RW, false));
+    scenarios.push((
+        "making a superpage of single pages",
+        own,
+        What::Collapse {
+            space: 0,
+            place: place(512),
+            least: 511,
+        },
+    ));
     for before in [shared, divided] {
         let operations = [
             ("unmapping a part of a superpage", part(place(700), 20)),

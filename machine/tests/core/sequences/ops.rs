@@ -101,6 +101,12 @@ pub enum What {
         word: u16,
         value: u64,
     },
+    /// Makes superpages of single pages.
+    Collapse {
+        space: u8,
+        place: Place,
+        least: u32,
+    },
     /// Touches every `step`th page of a range.
     Sweep {
         space: u8,
@@ -219,7 +225,8 @@ fn access(rng: &mut Rng) -> Access {
     }
 }
 
-/// Maps memory that is large enough for superpages, or uses a page of it.
+/// Maps memory that is large enough for superpages, uses a page of it, or makes superpages
+/// of single pages.
 fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value: u64) -> What {
     if rng.one_in(4) {
         let aim = match rng.one_in(3) {
@@ -233,6 +240,13 @@ fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value
             prot: READ | WRITE,
             shared: false,
             grows: false,
+        };
+    }
+    if rng.one_in(5) {
+        return What::Collapse {
+            space,
+            place: Place::Mapped(rng.below(1 << 20)),
+            least: 1 << rng.below(10),
         };
     }
     What::Touch {

@@ -156,8 +156,8 @@ fn tables(seed: u64) -> &'static str {
 pub struct Happened {
     /// How often memory ran out.
     shortages: u32,
-    /// Superpages mapped, not to be had, and split.
-    superpages: [u64; 3],
+    /// Superpages mapped, not to be had, split, and made of single pages.
+    superpages: [u64; 4],
 }
 
 /// A case: everything that decides what happens.
@@ -281,6 +281,7 @@ impl Case {
                 events.superpage_maps,
                 events.superpage_failures,
                 events.superpage_demotions,
+                events.superpage_collapses,
             ],
         })
     }
@@ -372,8 +373,9 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
     run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena()).shortages
 }
 
-/// Runs cases with superpages; returns how many were mapped, not to be had, and split.
-pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
+/// Runs cases with superpages; returns how many were mapped, not to be had,
+/// split, and made of single pages.
+pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 4] {
     let case = |seed| (seed, Case::nth_with_superpages(seed, length));
     run_all(seeds.map(case), &arena()).superpages
 }

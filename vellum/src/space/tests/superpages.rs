@@ -326,3 +326,89 @@ fn stacks_heaps_and_cut_regions_keep_their_superpages_inside() {
     assert_eq!(vm.exit(child), Ok(true));
     vm.audit().unwrap();
 }
+
+/// A superpage's pages as single ones, with the first byte of the first 8 set.
+fn singles<R: crate::rmap::ReverseMap>(vm: &TestVm<R>) -> SpaceId {
+    let space = one_superpage(vm);
+    vm.advise(space, Vpn(BASE + 400), 100, Advice::DontNeed)
+        .unwrap();
+    for page in 0..8 {
+        let frame = frame_of(vm, space, BASE + page).unwrap();
+        vm.platform().scribble(frame, page as u8 + 1);
+    }
+    touch(vm, space, BASE + 410, Access::Read);
+    space
+}
+
+#[test]
+fn single_pages_become_a_superpage_with_their_contents() {
+    let vm = superpages::<Chains>("", 8192);
+    let space = singles(&vm);
+    let report = vm.collapse(space, Vpn(BASE), 8, 1).unwrap();
+    assert_eq!((report.scanned, report.collapsed), (1, 1));
+    assert_eq!(report.next, <X86_64 as crate::table::Format>::USER_END);
+    let leaves = sizes(&vm, space);
+    assert_eq!(leaves.len(), 1);
+    let (_, first, pages) = leaves[0];
+    assert_eq!(pages, PAGES);
+    for step in 0..PAGES as u32 {
+        let byte = if step < 8 { step as u8 + 1 } else { 0 };
+        assert_eq!(
+            vm.platform().peek(first.offset(step)),
+            [byte; 4096],
+            "{step}"
+        );
+    }
+    let stats = vm.space_stats(space).unwrap();
+    assert_eq!((stats.rss.anonymous, stats.rss.zero), (PAGES, 0));
+    let report = vm.audit().unwrap();
+    assert_eq!(report.frames.of(Kind::Anonymous), PAGES);
+    // One fault gives the right to store back, and it can be split again.
+    touch(&vm, space, BASE + 1, Access::Write);
+    assert_eq!(sizes(&vm, space).len(), 1);
+    vm.unmap(space, Vpn(BASE + 3), 1).unwrap();
+    vm.audit().unwrap();
+    assert_eq!(vm.exit(space), Ok(true));
+    vm.audit().unwrap();
+}
+
+#[test]
+fn pages_that_are_shared_pinned_or_too_few_stay_single() {
+    let vm = superpages::<Family>("", 8192);
+    let space = singles(&vm);
+    let collapsed = |least| vm.collapse(space, Vpn(BASE), 8, least).unwrap().collapsed;
+    assert_eq!(collapsed(414), 0, "413 are resident");
+    let child = vm.fork(space).unwrap();
+    assert_eq!(collapsed(1), 0);
+    assert_eq!(vm.exit(child), Ok(true));
+    let mut frames = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(BASE), Access::Write, &mut frames)
+        .unwrap();
+    assert_eq!(collapsed(1), 0);
+    // SAFETY: pinned above, and not unpinned since.
+    unsafe { vm.unpin(&frames) };
+    vm.protect(space, Vpn(BASE + 5), 1, Prot::READ).unwrap();
+    assert_eq!(collapsed(1), 0, "two regions and a part of a third");
+    vm.protect(space, Vpn(BASE + 5), 1, RW).unwrap();
+    assert_eq!(collapsed(413), 1);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn a_collapse_goes_on_where_the_last_one_ended() {
+    let vm = superpages::<Family>("", 8192);
+    let space = vm.create_space().unwrap();
+    map(&vm, space, BASE, MapRequest::anonymous(3 * PAGES, RW));
+    for page in 0..3 {
+        touch(&vm, space, BASE + page * PAGES, Access::Write);
+        vm.advise(space, Vpn(BASE + page * PAGES), 1, Advice::DontNeed)
+            .unwrap();
+    }
+    let report = vm.collapse(space, Vpn(0), 2, 1).unwrap();
+    assert_eq!((report.scanned, report.collapsed), (2, 2));
+    assert_eq!(report.next, Vpn(BASE + 2 * PAGES));
+    let report = vm.collapse(space, report.next, 2, 1).unwrap();
+    assert_eq!((report.scanned, report.collapsed), (1, 1));
+    assert_eq!(sizes(&vm, space).len(), 3);
+    vm.audit().unwrap();
+}

@@ -22,6 +22,8 @@ explored! {
     lookups_find_every_mapping_while_one_is_split: 40 => lookup_beside_split;
     parts_of_a_superpage_are_pinned_beside_stores: 30 => pins;
     rights_of_a_superpage_are_gone_when_protect_returns: 40 => protect;
+    stores_beside_a_collapse_are_kept: 60 => collapse;
+    lookups_beside_a_collapse_change_nothing: 40 => lookup_beside_collapse;
 }
 
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
@@ -197,5 +199,64 @@ fn protect<R: ReverseMap>() {
         }
     };
     world.run(&[&protect, &store]);
+    world.finish(&[space], &[]);
+}
+
+/// A superpage that was split, so that its pages can be collapsed again.
+fn world_with_singles<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
+    let (world, space) = world_with_superpage(cpus);
+    world.alone(|| {
+        let last = Vpn(BASE + PAGES - 1);
+        world.vm.advise(space, last, 1, Advice::DontNeed).unwrap();
+        world
+            .store(ZERO, space, at(BASE + PAGES - 1, 0), 9)
+            .unwrap();
+        assert_eq!(world.vm.stats().events.superpage_demotions, 1);
+    });
+    (world, space)
+}
+
+fn collapse<R: ReverseMap>() {
+    let (world, space) = world_with_singles::<R>(2);
+    let collapse = |_| {
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert_eq!(report.collapsed, 1);
+    };
+    let store = |cpu: CpuId| {
+        for round in 1..6 {
+            for page in [0, 5] {
+                world.store(cpu, space, at(BASE + page, 1), round).unwrap();
+                assert_eq!(world.load(cpu, space, at(BASE + page, 1)), Ok(round));
+                assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+            }
+            assert!(
+                world
+                    .vm
+                    .is_accessible(space, PageRange::new(Vpn(BASE), 2), Access::Read)
+            );
+        }
+    };
+    world.run(&[&collapse, &store]);
+    world.alone(|| {
+        assert_eq!(world.load(ZERO, space, at(BASE + 5, 1)), Ok(5));
+        assert_eq!(world.load(ZERO, space, at(BASE + PAGES - 1, 0)), Ok(9));
+    });
+    world.finish(&[space], &[]);
+}
+
+fn lookup_beside_collapse<R: ReverseMap>() {
+    let (world, space) = world_with_singles::<R>(2);
+    let collapse = |_| {
+        // A lookup refers to pages, which then stay as they are.
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert!(report.collapsed <= 1);
+    };
+    let look = |cpu: CpuId| {
+        let pages = PageRange::new(Vpn(BASE), 4);
+        let report = world.vm.scan_space(space, pages).unwrap();
+        assert!(report.hits <= report.pages, "{report:?}");
+        assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
+    };
+    world.run(&[&collapse, &look]);
     world.finish(&[space], &[]);
 }

@@ -145,8 +145,10 @@ impl<'a, F: Format> Slot<'a, F> {
         self.table.page(self.index)
     }
 
-    /// Clears the entry. The visitor answers [`super::Verdict::Unmapped`].
+    /// Clears the entry, which is none of a large leaf: those keep a table, and go through
+    /// calls of their own. The visitor answers [`super::Verdict::Unmapped`].
     pub fn clear(&self) -> Marks {
+        debug_assert!(self.table.level() == 1, "a large leaf cleared by a visit");
         let old = self.table.clear(self.index, Users::Hardware);
         self.table.count_cleared(1);
         F::marks(old)

@@ -142,14 +142,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(found) = found {
             self.flush_range(pin, space, Some(range));
             self.copy_singles(pin, &tables, range.start, parts.first);
-            self.replace_singles(pin, space, region, range, (&parts, found), &mut ctx);
-        }
-        region.gate.open();
-        self.rmap.finish(&env, ctx);
-        if found.is_none() {
+            self.replace_singles(pin, space, region, range, (&parts, found), ctx);
+        } else {
+            self.rmap.finish(&env, ctx);
             tables.unmake_spare(parts.spare);
             self.memory.put_order(pin, parts.first, Self::ORDER);
         }
+        region.gate.open();
         prepared.map(|()| found.is_some())
     }
 
@@ -218,7 +217,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         range: PageRange,
         (parts, found): (&Parts, Singles),
-        ctx: &mut R::Ctx,
+        mut ctx: R::Ctx,
     ) {
         let tables = self.tables(pin, space);
         let Some(table) = tables.lock(range.start) else {
@@ -238,17 +237,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if table.load(index) != 0 {
                     // No CPU walks the table any more.
                     let entry = table.clear(index, Users::None);
-                    self.drop_single(pin, &table, (index, F::frame(entry, 1)), place, ctx);
+                    let single = (index, F::frame(entry, 1));
+                    self.drop_single(pin, &table, single, place, &mut ctx);
                 }
             }
             table.count_cleared((found.private + found.zero) as u32);
             self.own_privately(self.memory.frame(first), space.handle(), range.start);
-            self.rmap.add(&env, ctx, &run, place, true);
+            self.rmap.add(&env, &mut ctx, &run, place, true);
             let head = self.memory.frame(first);
             head.set_index(head.index(), Self::ORDER);
             tables.keep_spare(&parent, parts.spare);
         });
         drop((table, parent));
+        // Before a flush: the context may hold a lock.
+        self.rmap.finish(&env, ctx);
         let mut gather = self.gather(pin, space);
         gather.table(dead);
         drop(gather);

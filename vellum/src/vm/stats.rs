@@ -152,7 +152,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => return,
             };
             if maps > 0 {
-                histogram[(maps - 1).min(histogram.len() - 1)] += 1;
+                // The first frame of a superpage may stand for all of them.
+                histogram[(maps - 1).min(histogram.len() - 1)] += 1 << frame.order();
             }
         });
         sharing

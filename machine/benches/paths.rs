@@ -4,7 +4,7 @@
 //! of real work on real memory: pages are zeroed and copied, and how many
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
-//! `cargo bench -p vellum-machine --bench paths`
+//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages` for those alone
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::design::{Design, Rmap};
+use vellum::frame::{Request, Site};
 use vellum::platform::{CpuId, CpuSet, SpaceTag};
-use vellum::rmap::{Partial, ReverseMap};
+use vellum::rmap::{Family, Partial, ReverseMap};
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
 use vellum::{SpaceId, Vm, with_rmap};
@@ -267,12 +268,97 @@ fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
     });
 }
 
+/// A gigabyte of superpages: first touch beside zeroing alone, fork, exit, splitting.
+fn superpages(arena: &Arc<Arena>) {
+    const START: u64 = 0x10_0000;
+    const ORDER: u32 = 9;
+    const RUNS: u64 = PAGES_PER_GIB >> ORDER;
+    const ROUNDS: usize = 9;
+    let machine = machine(1, 3 * GIB, arena);
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<Family> = manager(&machine, "rmap=family,superpage=eager");
+        let first_use = |vm: &Manager<Family>| {
+            let space = space_with(vm, START, PAGES_PER_GIB);
+            for run in 0..RUNS {
+                let page = START + (run << ORDER);
+                vm.fault(space, page << 12, Access::Write).expect("a page");
+            }
+            space
+        };
+        let request = Request::page(Site::AnonymousPage).order(ORDER).zeroed();
+        let zero = || {
+            let mut blocks = Vec::with_capacity(RUNS as usize);
+            let time = timed(|| {
+                let pin = vm.pin();
+                blocks.extend((0..RUNS).map(|_| vm.memory().alloc(&pin, request).expect("2 MiB")));
+            });
+            drop(blocks);
+            time / 1e6
+        };
+        // The same memory for both, and none of it untouched.
+        vm.exit(first_use(&vm)).expect("the space");
+        let (mut zeroes, mut uses, mut exits) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            zeroes.push(zero());
+            let mut space = None;
+            uses.push(timed(|| space = Some(first_use(&vm))) / 1e6);
+            let space = space.expect("a space");
+            exits.push(timed(|| _ = vm.exit(space).expect("the space")) / 1e3);
+        }
+        let median = |figures: &[f64]| {
+            let mut sorted = figures.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted[sorted.len() / 2]
+        };
+        let ratio = median(&uses) / median(&zeroes);
+        assert_eq!(vm.stats().events.superpage_failures, 0);
+        Figure(zeroes).print("zeroing 1 GiB in pieces of 2 MiB", "ms", None, "");
+        Figure(uses).print("first use of 1 GiB of superpages", "ms", None, "");
+        let name = "first use of superpages against zeroing";
+        Figure(vec![ratio]).print(name, "x", Some(1.1), "medians");
+        let name = "exit with 1 GiB of superpages, the last mapping";
+        Figure(exits).print(name, "us", Some(100.0), "");
+        let space = first_use(&vm);
+        let mut exits = Vec::new();
+        let forks = Figure::take(ROUNDS, 1e3, || {
+            let mut child = None;
+            let time = timed(|| child = Some(vm.fork(space).expect("a child")));
+            let child = child.expect("a child");
+            exits.push(timed(|| _ = vm.exit(child).expect("the child")) / 1e3);
+            time
+        });
+        let note = "512 spare tables included";
+        forks.print("fork of 1 GiB of superpages", "us", Some(50.0), note);
+        Figure(exits).print("exit of the child", "us", Some(100.0), "");
+        // One page of each given back: what that takes beyond splitting is a page's part.
+        let split = timed(|| {
+            for run in 0..RUNS {
+                let page = Vpn(START + (run << ORDER) + 7);
+                vm.advise(space, page, 1, Advice::DontNeed).expect("advice");
+            }
+        });
+        let note = "and giving one page back";
+        Figure(vec![split / 1e3 / RUNS as f64]).print(
+            "splitting a superpage",
+            "us",
+            Some(2.0),
+            note,
+        );
+        assert_eq!(vm.stats().events.superpage_demotions, RUNS);
+        vm.exit(space).expect("the space");
+    });
+}
+
 fn main() {
     let options = ArenaOptions {
         huge_pages: true,
         prefault: true,
     };
     let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
+    if std::env::args().any(|argument| argument == "superpages") {
+        superpages(&arena);
+        return;
+    }
     tables(&arena);
     for &rmap in Rmap::ALL {
         with_rmap!(rmap, R => faults::<R>(&arena, &format!("rmap={}", R::NAME)));
@@ -281,4 +367,5 @@ fn main() {
     for &rmap in Rmap::ALL {
         with_rmap!(rmap, R => gigabyte::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
+    superpages(&arena);
 }

@@ -216,11 +216,69 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
             self.design.shift(env, ctx, from, to, place);
         }
     }
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, leaf: PteRef) {
-        self.design.promote(env, ctx, run, leaf);
+    fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, to: PteRef) {
+        self.design.entry_moved(env, ctx, run, to);
     }
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, leaf: PteRef) {
-        self.design.demote(env, ctx, run, leaf);
+    fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+        self.design.prepare_divide(env, run)
+    }
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        self.design.divide(env, run);
+    }
+    fn unite<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.unite(env, run, place);
+    }
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.promote(env, ctx, run, leaf, place);
+    }
+    fn prepare_demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.prepare_demote(env, ctx, run, place)
+    }
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.demote(env, ctx, run, leaf, place);
+    }
+    fn remove_divided<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.remove_divided(env, ctx, run, place);
+    }
+    fn turn_divided<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.turn_divided(env, ctx, run, place);
     }
     fn visit<P: Platform, F: Format>(
         &self,

@@ -95,11 +95,14 @@ impl<F: Format, R: ReverseMap> World<F, R> {
     fn scan(&self) -> BTreeMap<Pfn, Entries> {
         let mut all: BTreeMap<Pfn, Entries> = BTreeMap::new();
         for id in &self.spaces {
-            let scanned = self.vm.for_each_leaf(*id, |page, frame, _, _| {
-                let kind = self.vm.memory().frame(frame).kind();
-                if matches!(kind, Kind::Anonymous | Kind::Object) {
-                    let entry = (id.to_bits() as u32, page.0);
-                    assert!(all.entry(frame).or_default().insert(entry));
+            let scanned = self.vm.for_each_leaf(*id, |page, first, pages, _| {
+                // Of a superpage, the first frame may have the only record.
+                for frame in (0..pages).map(|step| first.offset(step as u32)) {
+                    let kind = self.vm.memory().frame(frame).kind();
+                    if matches!(kind, Kind::Anonymous | Kind::Object) {
+                        let entry = (id.to_bits() as u32, page.0);
+                        assert!(all.entry(frame).or_default().insert(entry));
+                    }
                 }
             });
             scanned.unwrap();

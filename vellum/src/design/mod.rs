@@ -14,7 +14,7 @@ pub use presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, FaultLock, FileIo, FlagUpdates, ForkCopy,
     FrameLists, MarkChecks, OPTIONS, PageLocking, QuickLevels, QuickMark, QuickNode, RegionIndex,
-    Rmap, TableFormat, TableSource, UserTables, ZoneCache,
+    Rmap, Superpages, TableFormat, TableSource, UserTables, ZoneCache,
 };
 
 use alloc::format;

@@ -220,6 +220,15 @@ choices! {
 }
 
 choices! {
+    /// Whether private memory is mapped in superpages: `superpage=`.
+    Superpages;
+    /// It is not.
+    Off "off";
+    /// At the first use of a range that is large enough.
+    Eager "eager";
+}
+
+choices! {
     /// What faults of one space exclude: `faultlock=`.
     FaultLock;
     /// Each other at one table only.
@@ -430,6 +439,9 @@ options! {
     "faultlock" fault_lock: FaultLock = "none";
         "whether a fault keeps all others of its space out, with one spin lock";
         "page_table_lock against page table entries changed atomically (Lameter 2004)";
+    "superpage" superpages: Superpages = "off";
+        "whether private memory is mapped in superpages, zeroed whole at the first use";
+        "transparent huge pages (Arcangeli 2011) against single pages";
     "regions" region_index: RegionIndex = "tree";
         "how an object's regions are found: an interval tree, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";

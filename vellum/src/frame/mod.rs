@@ -149,6 +149,7 @@ mod report;
 mod request;
 mod reserve;
 mod ring;
+mod run;
 mod site;
 mod table;
 mod table_zone;

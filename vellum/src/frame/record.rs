@@ -65,6 +65,9 @@ impl Flags {
     pub const WAITERS: Flags = Flags(1 << 1);
     /// The spin lock of a page table.
     pub const TABLE_LOCK: Flags = Flags(1 << 2);
+    /// Of the first frame of a run that a large leaf maps, which is no page table: the spin
+    /// lock of the run.
+    pub const RUN_LOCK: Flags = Flags(1 << 2);
     /// The page holds what its backing store holds, or newer.
     pub const UPTODATE: Flags = Flags(1 << 3);
     /// The page is newer than its backing store.
@@ -259,7 +262,10 @@ impl Frame {
     }
 }
 
-/// Page tables: live entries, level, owner, first page. The lock is
+/// Bit of a table's rmap word where its spare tables begin; below it are the live entries.
+const SPARE_SHIFT: u32 = 32;
+
+/// Page tables: live entries, level, owner, first page, spare tables. The lock is
 /// [`Flags::TABLE_LOCK`].
 impl Frame {
     /// Makes a private frame the record of a page table of the space with
@@ -298,9 +304,26 @@ impl Frame {
     /// Adds to the live count; returns the new count. Under the table's lock.
     #[inline]
     pub fn add_live(&self, count: u32) -> u32 {
-        let live = self.live() + count;
-        self.rmap.store(u64::from(live), Ordering::Relaxed);
-        live
+        let word = self.rmap.load(Ordering::Relaxed) + u64::from(count);
+        self.rmap.store(word, Ordering::Relaxed);
+        word as u32
+    }
+
+    /// The first of the table's spare tables, which are linked by this too: one for each
+    /// large leaf in it. Under the table's lock.
+    #[inline]
+    pub fn spare(&self) -> Option<Pfn> {
+        let next = (self.rmap.load(Ordering::Relaxed) >> SPARE_SHIFT) as u32;
+        next.checked_sub(1).map(Pfn)
+    }
+
+    /// Sets it. Under the table's lock.
+    #[inline]
+    pub fn set_spare(&self, table: Option<Pfn>) {
+        let next = table.map_or(0, |table| u64::from(table.0) + 1);
+        let live = u64::from(self.live());
+        self.rmap
+            .store(live | next << SPARE_SHIFT, Ordering::Relaxed);
     }
 
     /// Says where the entries of a table went that is empty now. Under its lock.
@@ -320,9 +343,9 @@ impl Frame {
     #[inline]
     pub fn sub_live(&self, count: u32) -> u32 {
         debug_assert!(self.live() >= count, "more entries cleared than were live");
-        let live = self.live() - count;
-        self.rmap.store(u64::from(live), Ordering::Relaxed);
-        live
+        let word = self.rmap.load(Ordering::Relaxed) - u64::from(count);
+        self.rmap.store(word, Ordering::Relaxed);
+        word as u32
     }
 }
 

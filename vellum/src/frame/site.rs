@@ -57,4 +57,6 @@ sites! {
     KinNode,
     /// A node of the tree of a space's regions.
     RegionNode,
+    /// A superpage on first use. Without it, single pages do.
+    Superpage,
 }

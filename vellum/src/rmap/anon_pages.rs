@@ -118,8 +118,7 @@ impl<P: Platform, F: Format> AnonSearch<'_, '_, P, F> {
             return ControlFlow::Continue(());
         }
         let contended = &mut self.report.lock_failures;
-        let slot = Slot::wait(self.env, pte, contended);
-        if let Some(slot) = slot.filter(|slot| slot.maps(self.pfn)) {
+        if let Some(slot) = Slot::open_waiting(self.env, pte, self.pfn, contended) {
             return self.found(&slot);
         }
         self.report.false_probes += 1;

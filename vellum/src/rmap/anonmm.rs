@@ -139,6 +139,14 @@ impl ReverseMap for Anonmm {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        self.bundles.divide(env, run);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
+        self.bundles.unite(env, run, place.space_state);
+    }
+
     fn space_executed<P: Platform>(
         &self,
         env: &Env<'_, P>,

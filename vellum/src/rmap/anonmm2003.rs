@@ -262,6 +262,34 @@ impl ReverseMap for Anonmm2003 {
         }
     }
 
+    /// Every other page is mapped as often as the first, at the address after it. A run
+    /// that is mapped by large leaves has not been moved, so it has no chain.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        let guard = self.lock(env, run.frame);
+        let word = guard.value();
+        debug_assert!(
+            chain_of(word).is_none(),
+            "a superpage with several addresses"
+        );
+        for part in run.parts().skip(1) {
+            let frame = env.memory.frame(part.frame);
+            frame
+                .rmap()
+                .store(u64::from(word as u32), Ordering::Release);
+        }
+        self.bundles.divide(env, run);
+        guard.unlock_with(word);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
+        for part in run.parts() {
+            let guard = self.lock(env, part.frame);
+            let word = self.unchained(env, guard.value());
+            guard.unlock_with(word);
+        }
+        self.bundles.unite(env, run, place.space_state);
+    }
+
     fn space_executed<P: Platform>(
         &self,
         env: &Env<'_, P>,

@@ -1,7 +1,7 @@
 //! The bundles of a machine, and the search of one for a page's entries.
 
 use super::bundle::{self, Bundle, Gone, Member, Members};
-use super::{Env, Slot, Topology, Verdict, VisitReport};
+use super::{Env, Run, Slot, Topology, Verdict, VisitReport};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{AuditError, AuditPlace, Frame, OutOfMemory, Site};
 use crate::platform::Platform;
@@ -191,11 +191,28 @@ impl Bundles {
         frame: &Frame,
         page: Vpn,
     ) {
-        let before = frame.owner();
+        let (before, order) = (frame.owner(), frame.order());
         self.hold(state, 1);
-        self.own(state, frame, page);
+        frame.set_owner(state.handle());
+        frame.set_index(page.0, order);
         if before != 0 {
             self.drop_page(env, before);
+        }
+    }
+
+    /// The frames of a run that had one record have one each, which name the member that
+    /// the first names.
+    pub fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        let owner = env.memory.frame(run.frame).owner();
+        self.members.member(owner).hold((1 << run.order) - 1);
+    }
+
+    /// The frames of a run that only the space maps get one record, which names the
+    /// space's member.
+    pub fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, state: &SpaceMember) {
+        self.adopt(env, state, env.memory.frame(run.frame), run.page);
+        for part in run.parts().skip(1) {
+            self.disown(env, env.memory.frame(part.frame));
         }
     }
 
@@ -308,7 +325,10 @@ impl Bundles {
                 Ok(Some(slot)) => {
                     visit.report.hits += 1;
                     visit.progress.wanted -= 1;
-                    if visit.migrates && bundle.space(visit.progress.own) == 0 {
+                    // A run whose frames have one record may be divided meanwhile, and
+                    // then every frame has to name what the first does.
+                    let migrates = visit.migrates && frame.order() == 0;
+                    if migrates && bundle.space(visit.progress.own) == 0 {
                         migrate(bundle, &mut visit.progress, frame, at, gone);
                     }
                     match (visit.visitor)(&slot) {

@@ -10,6 +10,26 @@
 //! starts under the lock of a frame goes the other way, so it only *tries* table
 //! locks, lets go where that fails, and goes on where it was. One that starts
 //! under the lock of an object's regions, of an anon_vma or of a family waits.
+//!
+//! # Large leaves
+//! A leaf above the lowest level maps `1 << order` frames: a [`Run`] with an `order`. The
+//! frames of such a run are in one of two states.
+//!
+//! * **Whole**: the first frame's record has the order ([`Frame::order`]) and counts the
+//!   leaves that map the run; the other frames have no record. `add`, `duplicate`,
+//!   `remove` and `turn` are told of a run of one entry with that order, and visits are
+//!   asked for the first frame.
+//! * **Divided**: each frame has a record of its own with order 0, which counts all
+//!   entries that map it, large or small. So it is once a mapping of the run was cut into
+//!   single pages while others are still large. Visits are asked for each frame, and find
+//!   the large leaves that cover it.
+//!
+//! [`ReverseMap::divide`] leads from the first state to the second and
+//! [`ReverseMap::unite`] back; [`ReverseMap::demote`] and [`ReverseMap::promote`] replace
+//! the leaf of one mapping, whose run is divided then. Fork copies large leaves only of
+//! runs that are whole.
+//!
+//! [`Frame::order`]: crate::frame::Frame::order
 
 mod addresses;
 mod anon_pages;
@@ -68,8 +88,8 @@ pub trait Topology<S> {
         visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
     );
 
-    /// The level-1 entry for `page` in the space with handle `space`, if there
-    /// is a table for it. Reads without locks.
+    /// The entry of a large leaf that covers `page` in the space with handle `space`, or
+    /// the level-1 entry for it, if there is a table for that. Reads without locks.
     fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef>;
 
     /// The region in this place of the arena. One that has ended has no pages.
@@ -238,19 +258,121 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         let _ = (env, ctx, run, place);
     }
 
-    /// A run of `1 << order` frames is now mapped by one larger leaf at `leaf`
-    /// instead of by the entries of `run`; or a run of one frame by the entry `leaf` of
-    /// another table, because its table was moved, which shows at the same address as
-    /// before. Both tables are locked. Never fails, never allocates. Nothing is to do for a
-    /// design that keeps nothing for single entries.
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef) {
-        let _ = (env, ctx, run, leaf);
+    /// The entry of `run`, which maps one frame, is now the entry `to` of another table,
+    /// because its table was moved; it shows at the same address as before. Both tables are
+    /// locked. Never fails, never allocates. Nothing is to do for a design that keeps
+    /// nothing for single entries.
+    fn entry_moved<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        to: PteRef,
+    ) {
+        let _ = (env, ctx, run, to);
     }
 
-    /// The reverse of [`ReverseMap::promote`]: `prepare` was called for the
-    /// run's frames.
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut Self::Ctx, run: &Run, leaf: PteRef) {
-        let _ = (env, ctx, run, leaf);
+    /// Makes sure that [`ReverseMap::divide`] of `run` cannot fail. Called under the same
+    /// locks, right before it.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing changed.
+    #[inline]
+    fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+        let _ = (env, run);
+        Ok(())
+    }
+
+    /// The frames of a large leaf, `run`, that had one record get one each
+    /// ([Large leaves](self#large-leaves)). Kind, counts, owner and index of the new records
+    /// are set already, as if each frame had always been mapped alone by the entries that
+    /// map the run; what the design keeps for the first frame, it keeps for every frame
+    /// from now on. A table with an entry that maps the run and the run are locked.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        let _ = (env, run);
+    }
+
+    /// The reverse of [`ReverseMap::divide`]: the frames of the large leaf `run`, which only
+    /// that maps, lose all records but the first. Their words are still as the design left
+    /// them, and void afterwards. Never fails, never allocates.
+    fn unite<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) {
+        let _ = (env, run, place);
+    }
+
+    /// The frames of `run`, single pages with a record each that the entries of one table
+    /// map, are now mapped by one larger leaf at `leaf` instead. Both tables are locked.
+    /// Never fails, never allocates. Nothing is to do for a design that keeps nothing for
+    /// single entries.
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) {
+        let _ = (env, ctx, run, leaf, place);
+    }
+
+    /// Makes sure that [`ReverseMap::demote`] of the large leaf `run` cannot fail. Called
+    /// with the leaf's table locked, before the leaf changes.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing changed.
+    #[inline]
+    fn prepare_demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) -> Result<(), OutOfMemory> {
+        let _ = (env, ctx, run, place);
+        Ok(())
+    }
+
+    /// The reverse of [`ReverseMap::promote`], after [`ReverseMap::prepare_demote`]: `run` are
+    /// the entries that take the place of `leaf`, each of one frame, which has a record.
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) {
+        let _ = (env, ctx, run, leaf, place);
+    }
+
+    /// [`ReverseMap::remove`] of the large leaf `run`, whose frames have a record each.
+    fn remove_divided<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) {
+        for part in run.parts() {
+            self.remove(env, ctx, &part, place);
+        }
+    }
+
+    /// [`ReverseMap::turn`] of the large leaf `run`, whose frames have a record each.
+    fn turn_divided<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut Self::Ctx,
+        run: &Run,
+        place: Place<'_, Self::Region, Self::Space>,
+    ) {
+        for part in run.parts() {
+            self.turn(env, ctx, &part, place);
+        }
     }
 
     /// `child` is fork's copy of `parent`; its entries are not copied yet. The

@@ -152,15 +152,47 @@ impl ReverseMap for Partial {
         self.anonymous.turn(env, ctx, run, place);
     }
 
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+    fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, to: PteRef) {
         if !is_of_object(env, run.frame) {
-            self.anonymous.promote(env, ctx, run, leaf);
+            self.anonymous.entry_moved(env, ctx, run, to);
         }
     }
 
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, leaf: PteRef) {
+    fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+        self.anonymous.prepare_divide(env, run)
+    }
+
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        self.anonymous.divide(env, run);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), ()>) {
+        self.anonymous.unite(env, run, place);
+    }
+
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, (), ()>,
+    ) {
         if !is_of_object(env, run.frame) {
-            self.anonymous.demote(env, ctx, run, leaf);
+            self.anonymous.promote(env, ctx, run, leaf, place);
+        }
+    }
+
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        run: &Run,
+        leaf: PteRef,
+        place: Place<'_, (), ()>,
+    ) {
+        if !is_of_object(env, run.frame) {
+            self.anonymous.demote(env, ctx, run, leaf, place);
         }
     }
 

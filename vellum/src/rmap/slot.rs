@@ -35,7 +35,50 @@ impl<'a, F: Format> Slot<'a, F> {
         pte: PteRef,
         frame: Pfn,
     ) -> Result<Option<Self>, Contended> {
-        Ok(Self::lock(env, pte)?.filter(|slot| slot.maps(frame)))
+        match Self::lock(env, pte)? {
+            Some(slot) if slot.maps(frame) => Ok(Some(slot)),
+            Some(slot) => match slot.split_entry(frame) {
+                Some(pte) => {
+                    // The lower table's lock comes first.
+                    drop(slot);
+                    Ok(Self::lock(env, pte)?.filter(|slot| slot.maps(frame)))
+                }
+                None => Ok(None),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// [`Slot::open`], waiting for tables, as [`Slot::wait`] does.
+    pub(super) fn open_waiting<P: Platform>(
+        env: &Env<'a, P>,
+        pte: PteRef,
+        frame: Pfn,
+        contended: &mut u32,
+    ) -> Option<Self> {
+        let slot = Self::wait(env, pte, contended)?;
+        if slot.maps(frame) {
+            return Some(slot);
+        }
+        let pte = slot.split_entry(frame)?;
+        drop(slot);
+        Self::wait(env, pte, contended).filter(|slot| slot.maps(frame))
+    }
+
+    /// The entry that maps `frame` if this one was a large leaf that did and has been split
+    /// since.
+    #[cold]
+    fn split_entry(&self, frame: Pfn) -> Option<PteRef> {
+        let (entry, level) = (self.entry(), self.table.level());
+        if level == 1 || !F::is_mapped(entry) || F::is_leaf(entry, level) {
+            return None;
+        }
+        // Large leaves map aligned runs.
+        let page = Vpn(u64::from(frame.0));
+        Some(PteRef {
+            table: F::frame(entry, level),
+            index: F::index(page, level - 1) as u16,
+        })
     }
 
     /// Locks the table of `pte` if that needs no waiting; `Ok(None)` if it is
@@ -97,13 +140,15 @@ impl<'a, F: Format> Slot<'a, F> {
         self.table.owner()
     }
 
-    /// The page that the entry maps.
+    /// The page that the entry maps; the first, if it is a large leaf.
     pub fn page(&self) -> Vpn {
         self.table.page(self.index)
     }
 
-    /// Clears the entry. The visitor answers [`super::Verdict::Unmapped`].
+    /// Clears the entry, which is none of a large leaf: those keep a table, and go through
+    /// calls of their own. The visitor answers [`super::Verdict::Unmapped`].
     pub fn clear(&self) -> Marks {
+        debug_assert!(self.table.level() == 1, "a large leaf cleared by a visit");
         let old = self.table.clear(self.index, Users::Hardware);
         self.table.count_cleared(1);
         F::marks(old)

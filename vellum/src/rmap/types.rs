@@ -15,12 +15,12 @@ pub struct Env<'a, P: Platform> {
     pub pin: &'a Pin<'a>,
 }
 
-/// Consecutive entries of one level-1 table that map consecutive frames.
+/// Consecutive entries of one table that map consecutive frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// First frame.
     pub frame: Pfn,
-    /// Number of frames.
+    /// Number of entries.
     pub count: u32,
     /// Log2 of the frames that each entry maps.
     pub order: u32,
@@ -41,6 +41,30 @@ impl Run {
             pte,
             page,
         }
+    }
+
+    /// One entry that maps `1 << order` frames.
+    #[inline]
+    pub const fn large(frame: Pfn, order: u32, pte: PteRef, page: Vpn) -> Run {
+        Run {
+            order,
+            ..Run::single(frame, pte, page)
+        }
+    }
+
+    /// The frames of a run of one entry, each as a run of that entry.
+    pub fn parts(&self) -> impl Iterator<Item = Run> + use<> {
+        let Run {
+            frame,
+            order,
+            pte,
+            page,
+            ..
+        } = *self;
+        (0..1 << order).map(move |step| {
+            let page = page.offset(u64::from(step));
+            Run::single(frame.offset(step), pte, page)
+        })
     }
 }
 

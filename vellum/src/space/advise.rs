@@ -25,7 +25,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
-    /// treated all the same.
+    /// treated all the same. [`MapError::OutOfMemory`] if a superpage has to be split for
+    /// which the reverse-mapping design has no memory; nothing changed.
     pub fn advise(
         &self,
         id: SpaceId,
@@ -47,6 +48,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         advice: Advice,
     ) -> Result<(), MapError> {
+        if advice == Advice::DontNeed {
+            // Superpages that the range has a part of; the others go whole.
+            for edge in [range.start, range.end] {
+                let region = self.region_from(space, edge);
+                if !region.is_none() && self.region(region).range().contains(edge) {
+                    self.demote_across(pin, space, self.region(region), edge)?;
+                }
+            }
+        }
         let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let part = view.range.intersection(range);
@@ -61,7 +71,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     };
                     zap.range(part, &mut gather);
                 }
-                Advice::Free => self.mark_free(pin, space, part, &mut gather),
+                Advice::Free => {
+                    // Those that cannot be demoted are not marked, as if they were in use.
+                    let region = self.region(handle);
+                    let _ = self.demote_range(pin, space, region, part);
+                    self.mark_free(pin, space, part, &mut gather);
+                }
             }
             Ok(())
         });

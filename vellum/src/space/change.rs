@@ -180,13 +180,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         region.gate.close();
         self.wait_out_region(pin, space, head.raw());
-        let split = self.rmap.region_split(
-            &self.env(pin),
-            self,
-            self.region_ref(head),
-            self.region(tail.handle)
-                .region_ref_with(space.handle(), &rest),
-        );
+        let split = self.demote_across(pin, space, region, page).and_then(|()| {
+            self.rmap.region_split(
+                &self.env(pin),
+                self,
+                self.region_ref(head),
+                self.region(tail.handle)
+                    .region_ref_with(space.handle(), &rest),
+            )
+        });
         if let Err(error) = split {
             region.gate.open();
             *spare = Some(tail);

@@ -91,7 +91,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether a page is private to the one entry that maps it. A yes stays true
     /// while a fault is inside the entry's region: only a fork of this space could
     /// map the page again, and it closes the region's gate and waits first.
-    fn is_exclusive(&self, page: Pfn) -> bool {
+    pub(super) fn is_exclusive(&self, page: Pfn) -> bool {
         let frame = self.memory.frame(page);
         let counts = frame.counts();
         frame.kind() == Kind::Anonymous && counts.maps() == 1 && counts.refs() == 1 + counts.pins()

@@ -17,7 +17,7 @@ use super::lookup::{Entered, Lookup};
 use super::manager::{Live, SpaceId, Vm, VmCpu};
 use super::region::RegionView;
 use crate::addr::{Access, Pfn, Prot, Vpn};
-use crate::design::FaultLock;
+use crate::design::{FaultLock, Superpages};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
@@ -90,7 +90,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
 
     /// Counts tables made.
     #[inline]
-    fn count_tables(&self, made: u32) {
+    pub(super) fn count_tables(&self, made: u32) {
         self.cpu.events.tables_made.add(u64::from(made));
         self.count_resident(Resident::Table, u64::from(made));
     }
@@ -258,7 +258,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault.cpu.events.faults.bump();
         let region = fault.entered.region;
         if F::is_mapped(entry) {
+            if fault.lowest.1 > 1 {
+                return self.resolve_large(fault, entry);
+            }
             return self.resolve_present(fault, entry);
+        }
+        if fault.lowest.1 > 1
+            && self.design.superpages != Superpages::Off
+            && region.object() == 0
+            && let Some(step) = self.map_superpage(fault)
+        {
+            return Ok(step);
         }
         match (region.object(), fault.access) {
             (0, Access::Write) => self.map_new_page(fault),

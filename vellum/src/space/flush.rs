@@ -50,7 +50,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 range: Some(PageRange::new(page, 1)),
                 tables: false,
             };
-            (self.memory).flush_under_table_lock(pin, target.cpus, &request);
+            (self.memory).flush_under_table_lock(pin, target.cpus, &request, 1);
+        }
+    }
+
+    /// Makes every CPU forget a table and the pages that it covers, for the holder of its
+    /// lock and that of the table above.
+    pub(super) fn flush_locked_table(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+        let mut room = CpuRoom::new();
+        let target = self.flush_target(space, &mut room);
+        if !target.cpus.is_empty() {
+            let request = Flush {
+                space: target.tag,
+                range: Some(range),
+                tables: true,
+            };
+            (self.memory).flush_under_table_lock(pin, target.cpus, &request, 2);
         }
     }
 

@@ -40,6 +40,8 @@ struct Fork<'a, P: Platform, F: Format, R: ReverseMap> {
 /// The entries of one region on their way into the child.
 struct Copying<'a, P: Platform, F: Format, R: ReverseMap> {
     fork: &'a Fork<'a, P, F, R>,
+    /// The parent's region.
+    parent_region: &'a Region<R>,
     /// The child's region.
     region: &'a Region<R>,
     view: RegionView,
@@ -150,6 +152,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             }
             let copying = Copying {
                 fork: self,
+                parent_region: vm.region(handle),
                 region,
                 view,
                 users,
@@ -198,7 +201,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         } = *self.fork;
         let from = vm.tables(pin, parent);
         let to = vm.tables(pin, child);
-        for span in from.spans(self.view.range) {
+        let mut spans = from.spans(self.view.range);
+        while let Some(span) = spans.next() {
+            if span.table.level() > 1 {
+                let page = span.table.page(span.first);
+                let copied = self.large(&span, gather);
+                drop(span);
+                if !copied? {
+                    vm.demote(pin, parent, self.parent_region, page)?;
+                    spans.rewind(page);
+                }
+                continue;
+            }
             // Counts this region's entries. The table's own count includes those of
             // other regions, and a child's table made for them would stay empty.
             let entries = span.first..span.first + span.count;
@@ -247,6 +261,57 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             result?;
         }
         Ok(())
+    }
+
+    /// Maps the run of a large leaf in the child too. `false`, and nothing was mapped, if
+    /// the frames of the run have records of their own.
+    #[cold]
+    #[inline(never)]
+    fn large(&self, span: &Span<'_, F>, gather: &mut Gather<'_, P>) -> Result<bool, OutOfMemory> {
+        let Fork { vm, pin, child, .. } = *self.fork;
+        let tables = vm.tables(pin, child);
+        let (source, index) = (&span.table, span.first);
+        let (level, page) = (source.level(), source.page(index));
+        let entry = source.load(index);
+        let spare = tables.make_spare(page, level - 1)?;
+        let env = vm.env(pin);
+        let mut ctx = R::Ctx::default();
+        let mut made = 0;
+        let prepared = vm.rmap.prepare(&env, &mut ctx, 1);
+        let target = prepared.and_then(|()| tables.lock_or_make_at(page, level, &mut made));
+        vm.count_tables(pin, child, made, 0);
+        let shared = match &target {
+            Ok(target) => {
+                let run = Vm::<P, F, R>::large_run(target, index, F::frame(entry, level));
+                vm.share_run(&env, &run, || {
+                    let place = self.region.place(child);
+                    vm.rmap.duplicate(&env, &mut ctx, &run, place);
+                })
+            }
+            Err(error) => Err(*error),
+        };
+        if let Ok(target) = target {
+            if shared == Ok(true) {
+                let (_, protected) = source.update(index, self.users, F::write_protect);
+                if F::is_writable(entry) {
+                    gather.stale_leaf(page, F::pages_at(level));
+                }
+                tables.keep_spare(&target, spare);
+                target.fill(index, protected);
+                target.count_made(1);
+            } else {
+                vm.leave_table(pin, child, target);
+            }
+        }
+        vm.rmap.finish(&env, ctx);
+        if shared == Ok(true) {
+            vm.count_resident(pin, child, Resident::Table, 1);
+            vm.count_resident(pin, child, Resident::Anonymous, F::pages_at(level));
+            vm.events(pin).fork_entries.bump();
+        } else {
+            tables.unmake_spare(spare);
+        }
+        shared
     }
 
     /// Gives the child its own copy of the page that `entry` maps at `index`, `old`,

@@ -99,6 +99,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.lookup_hits += events.lookup_hits.get();
             stats.lookup_misses += events.lookup_misses.get();
             stats.lookup_retries += events.lookup_retries.get();
+            stats.superpage_maps += events.superpage_maps.get();
+            stats.superpage_failures += events.superpage_failures.get();
+            stats.superpage_demotions += events.superpage_demotions.get();
+            stats.superpage_collapses += events.superpage_collapses.get();
         }
         stats
     }

@@ -137,7 +137,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn rename_entry(&self, pin: &Pin<'_>, ctx: &mut R::Ctx, entry: &MovedEntry) {
         if entry.frame != self.zero_page {
             let run = Run::single(entry.frame, entry.from, entry.page);
-            self.rmap.promote(&self.env(pin), ctx, &run, entry.to);
+            (self.rmap).entry_moved(&self.env(pin), ctx, &run, entry.to);
         }
     }
 

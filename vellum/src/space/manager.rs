@@ -249,6 +249,10 @@ pub(super) struct Events {
     pub(super) lookup_hits: Counter,
     pub(super) lookup_misses: Counter,
     pub(super) lookup_retries: Counter,
+    pub(super) superpage_maps: Counter,
+    pub(super) superpage_failures: Counter,
+    pub(super) superpage_demotions: Counter,
+    pub(super) superpage_collapses: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].

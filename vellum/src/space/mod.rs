@@ -16,6 +16,7 @@
 mod account;
 mod advise;
 mod change;
+mod collapse;
 mod cow;
 mod entries;
 mod error;
@@ -41,6 +42,7 @@ mod region;
 mod regions;
 mod remap;
 mod scan;
+mod superpage;
 mod topology;
 mod truncate;
 mod unmap;
@@ -55,6 +57,7 @@ mod tests;
 
 pub use account::{Limits, Rss, SpaceStats};
 pub use advise::Advice;
+pub use collapse::Collapse;
 pub use error::{CreateError, FaultError, FileError, MapError};
 pub use fault::Resolved;
 pub use io::{FilePart, Filling, ObjectStats, OpenFile};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::error::FaultError;
+use super::error::{FaultError, MapError};
 use super::manager::{SpaceId, Vm};
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
@@ -90,11 +90,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let Some(table) = self.tables(&pin, space).lock(page) else {
                 continue;
             };
-            let level = table.level();
-            let entry = table.load(F::index(page, level));
-            if F::is_mapped(entry) && F::prot(entry, level).allows(access) {
-                let within = page.0 & (F::pages_at(level) - 1);
-                let pfn = F::frame(entry, level).offset(within as u32);
+            if table.level() > 1 {
+                // Pins are of single pages.
+                drop(table);
+                drop(pin);
+                self.demote_page(id, page).map_err(PinError::Fault)?;
+                continue;
+            }
+            let entry = table.load(F::index(page, 1));
+            if F::is_mapped(entry) && F::prot(entry, 1).allows(access) {
+                let pfn = F::frame(entry, 1);
                 let read_only_zero = pfn == self.zero_page && spins > 1;
                 if pfn != self.zero_page || read_only_zero {
                     let frame = self.memory.frame(pfn);
@@ -112,6 +117,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             pin.relax(spins);
             spins += 1;
         }
+    }
+
+    /// Demotes the superpage that shows `page`.
+    #[cold]
+    fn demote_page(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        let demoted = self.with_locked(id, |pin, space| {
+            let region = self.region_from(space, page);
+            match region.is_none() {
+                true => Ok(()),
+                false => Ok(self.demote(pin, space, self.region(region), page)?),
+            }
+        });
+        demoted.map_err(|error| match error {
+            MapError::OutOfMemory => FaultError::OutOfMemory,
+            _ => FaultError::NoSpace,
+        })
     }
 
     /// Ends pins that [`Vm::pin_pages`] made.

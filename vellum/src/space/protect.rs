@@ -78,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 span.table.update(index, Users::Hardware, |entry| {
                     F::with_prot(entry, level, rights)
                 });
-                gather.stale(span.table.page(index));
+                gather.stale_leaf(span.table.page(index), F::pages_at(level));
             }
         }
     }

@@ -243,8 +243,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         // target has none.
         vm.close_gates(pin, space, self.kept);
         let view = vm.region(handle).view();
-        let prepared = self
-            .make_target_tables()
+        let prepared = vm
+            .demote_range(pin, space, vm.region(handle), self.kept)
+            .and_then(|()| self.make_target_tables())
             .and_then(|()| vm.prepare_to_move(pin, space, handle, &view));
         if let Err(error) = prepared {
             let mut gather = vm.gather(pin, space);
@@ -277,7 +278,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             drop(span);
             // A span's pages may fall into two tables.
             for page in [first, first.offset(count - 1)] {
-                match tables.lock_or_make(self.target_of(page), &mut made) {
+                match self.target_table(&tables, self.target_of(page), &mut made) {
                     Ok(table) => table.keep(),
                     Err(error) => result = Err(error),
                 }
@@ -285,6 +286,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         }
         self.vm.count_tables(self.pin, self.space, made, 0);
         result
+    }
+
+    /// The level-1 table for a page of the target, locked. A superpage that is there, and
+    /// will be unmapped, is demoted.
+    fn target_table<'t>(
+        &self,
+        tables: &Tables<'t, P, F>,
+        page: Vpn,
+        made: &mut u32,
+    ) -> Result<LockedTable<'t, F>, OutOfMemory> {
+        let (vm, pin, space) = (self.vm, self.pin, self.space);
+        loop {
+            let table = tables.lock_or_make(page, made)?;
+            if table.level() == 1 {
+                return Ok(table);
+            }
+            drop(table);
+            let region = vm.region(vm.region_from(space, page));
+            vm.demote(pin, space, region, page)?;
+        }
     }
 
     /// Lets the tables go that [`Move::make_target_tables`] kept, and frees those

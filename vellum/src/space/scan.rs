@@ -29,7 +29,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Looks up every page of `range` that the space maps: visits all entries
     /// that map it, of whatever space, and takes their accessed marks. CPUs are
     /// not flushed; one that has the translation cached need not set the mark
-    /// again. The shared zero page belongs to nobody and is left out.
+    /// again. The shared zero page belongs to nobody and is left out. A superpage whose
+    /// frames have one record is one page here.
     ///
     /// Pages that no user space can map are left out too.
     ///
@@ -57,7 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Takes a reference to each of the next frames that one table of the space
-    /// maps in `pages`. Returns the page to go on with.
+    /// maps in `pages`, or to the run that one superpage does. Returns the page to go on with.
     fn take_mapped(
         &self,
         pin: &Pin<'_>,
@@ -72,6 +73,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let level = table.level();
         let covered = F::pages_at(level);
         let mut index = F::index(page, level);
+        if level > 1 {
+            let run = Self::large_run(&table, index, F::frame(table.load(index), level));
+            if self.hold_whole_run(pin, &run) {
+                taken.push_run(run.frame, run.order);
+                return Vpn((page.0 | (covered - 1)) + 1);
+            }
+        }
         while page < pages.end && index < F::ENTRIES && !taken.is_full() {
             let entry = table.load(index);
             let within = page.0 & (covered - 1);
@@ -140,8 +148,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => (self.rmap).visit_run::<P, F>(&env, self, run, &mut |_, slot| take(slot)),
             });
         }
-        for &pfn in frames {
-            self.memory.put(pin, pfn);
+        match (taken.run_order, frames) {
+            (1.., &[first]) => self.memory.put_run(pin, first, taken.run_order),
+            _ => frames.iter().for_each(|&pfn| self.memory.put(pin, pfn)),
         }
         let events = self.events(pin);
         events.lookups.add(frames.len() as u64);
@@ -163,17 +172,25 @@ const TOGETHER: usize = 16;
 struct Taken {
     frames: [Pfn; TOGETHER],
     count: usize,
+    /// If not 0, the only frame is the first of a run, to which the reference is.
+    run_order: u32,
 }
 
 impl Taken {
     const NONE: Taken = Taken {
         frames: [Pfn::NONE; TOGETHER],
         count: 0,
+        run_order: 0,
     };
 
     fn push(&mut self, frame: Pfn) {
         self.frames[self.count] = frame;
         self.count += 1;
+    }
+
+    fn push_run(&mut self, first: Pfn, order: u32) {
+        self.push(first);
+        self.run_order = order;
     }
 
     fn is_full(&self) -> bool {

@@ -7,6 +7,7 @@ mod places;
 mod roots;
 mod shortage;
 mod stores;
+mod superpages;
 mod writeback;
 
 use std::boxed::Box;

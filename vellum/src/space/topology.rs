@@ -65,10 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
             return None;
         }
         let tables = self.tables_if_any(pin, self.live_at(space))?;
-        tables.leaf_table(page).map(|table| PteRef {
-            table,
-            index: F::index(page, 1) as u16,
-        })
+        tables.leaf_entry(page)
     }
 
     fn region(&self, handle: u32) -> RegionRef<'_, R::Region> {

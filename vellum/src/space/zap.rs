@@ -39,8 +39,8 @@ pub(super) struct Zap<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
-    /// Clears every entry of `range`, which lies in the region, and frees the
-    /// tables that become empty. The caller holds the space's lock and no
+    /// Clears every entry of `range`, which lies in the region and has all pages or none of
+    /// each superpage, and frees the tables that become empty. The caller holds the space's lock and no
     /// other; what became free is in `gather`.
     pub(super) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
         let tables = self.vm.tables(self.pin, self.space);
@@ -67,6 +67,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         takes: impl Fn(Pfn) -> bool,
     ) -> Option<Vpn> {
         let vm = self.vm;
+        if span.table.level() > 1 {
+            return self.large(&span.table, span.first, gather);
+        }
         let mut zapped = Zapped::default();
         let env = vm.env(self.pin);
         let mut ctx = R::Ctx::default();
@@ -99,6 +102,45 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             }
         }
         rest
+    }
+
+    /// Clears the large leaf at `index`. Returns its page if the gather is full.
+    #[cold]
+    #[inline(never)]
+    fn large(
+        &self,
+        table: &LockedTable<'_, F>,
+        index: usize,
+        gather: &mut Gather<'_, P>,
+    ) -> Option<Vpn> {
+        let Zap { vm, pin, space, .. } = *self;
+        let page = table.page(index);
+        if gather.room() == 0 {
+            return Some(page);
+        }
+        let tables = vm.tables(pin, space);
+        let entry = table.clear(index, self.users);
+        let run = Vm::<P, F, R>::large_run(table, index, F::frame(entry, table.level()));
+        gather.stale_leaf(page, 1 << run.order);
+        let env = vm.env(pin);
+        let mut ctx = R::Ctx::default();
+        let is_whole = vm.unmap_run(&env, &mut ctx, self.region, space, &run);
+        // The context may hold a lock that comes after those of runs.
+        vm.rmap.finish(&env, ctx);
+        if is_whole {
+            gather.run(run.frame, run.order);
+        } else {
+            run.parts().for_each(|part| gather.frame(part.frame));
+        }
+        table.count_cleared(1);
+        if let Some(spare) = tables.take_spare(table) {
+            tables.unmake_spare(spare);
+            vm.count_resident(pin, space, Resident::Table, u64::MAX);
+        }
+        vm.events(pin).zapped_entries.bump();
+        let pages = 1u64 << run.order;
+        vm.count_resident(pin, space, Resident::Anonymous, pages.wrapping_neg());
+        None
     }
 
     /// Clears one entry; `remove` tells reverse mapping.

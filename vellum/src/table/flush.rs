@@ -13,10 +13,17 @@ impl<P: Platform> PhysicalMemory<P> {
         self.platform().flush(pin.cpu(), cpus, request);
     }
 
-    /// The same under the lock of the table whose entry is flushed, and no other:
-    /// for a private page that is replaced, whose entry nobody may see empty.
-    pub(crate) fn flush_under_table_lock(&self, pin: &Pin<'_>, cpus: CpuSet<'_>, request: &Flush) {
-        pin.assert_holds(1);
+    /// The same under the locks of `tables` tables whose entries are flushed, and no other:
+    /// for a private page that is replaced, whose entry nobody may see empty, and for a
+    /// superpage that is made or split, whose pages nobody may see without rights.
+    pub(crate) fn flush_under_table_lock(
+        &self,
+        pin: &Pin<'_>,
+        cpus: CpuSet<'_>,
+        request: &Flush,
+        tables: u32,
+    ) {
+        pin.assert_holds(tables);
         self.platform().flush(pin.cpu(), cpus, request);
     }
 }

@@ -17,6 +17,8 @@ const RUNS: usize = 256;
 const FIRST_RUNS: usize = 16;
 /// Beside a run's count: stores to its frames may be under way.
 const DIRTY: u32 = 1 << 31;
+/// Instead of a count: the frames are those of a large leaf, whose log2 is in the low bits.
+const LARGE: u32 = 1 << 30;
 
 /// Whose translations an unmapping makes stale.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ pub struct FlushTarget<'t> {
     pub cpus: CpuSet<'t>,
 }
 
-/// Frames in a row, and how many, with [`DIRTY`].
+/// Frames in a row, and how many, with [`DIRTY`], or [`LARGE`].
 type Run = (Pfn, u32);
 
 /// The runs of a gather.
@@ -163,6 +165,24 @@ impl<'g, P: Platform> Gather<'g, P> {
         }
     }
 
+    /// The translations of the pages of a large leaf were removed or lost rights.
+    #[inline]
+    pub fn stale_leaf(&mut self, page: Vpn, pages: u64) {
+        self.stale(page);
+        self.stale(page.offset(pages - 1));
+    }
+
+    /// Takes over a reference to the run of a large leaf, taken while the run was whole, to
+    /// drop after the flush. Called with the table of the translation locked, and not the
+    /// run.
+    pub fn run(&mut self, first: Pfn, order: u32) {
+        if self.needs_no_flush() {
+            self.memory.put_run(self.pin, first, order);
+            return;
+        }
+        self.runs.push((first, LARGE | order));
+    }
+
     /// Takes over a reference to `frame`, to drop after the flush. Called with
     /// the table of the translation locked; [`Gather::room`] tells when the
     /// caller must unlock and flush before it goes on.
@@ -190,7 +210,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     #[inline]
     fn add(&mut self, frame: Pfn, mark: u32) {
         if let Some((first, count)) = self.runs.last()
-            && *count & DIRTY == mark
+            && *count & (DIRTY | LARGE) == mark
             && first.offset(*count & !DIRTY) == frame
         {
             *count += 1;
@@ -247,6 +267,10 @@ impl<'g, P: Platform> Gather<'g, P> {
         }
         self.stale = PageRange::default();
         for &(first, count) in self.runs.iter() {
+            if count & LARGE != 0 {
+                self.memory.put_run(self.pin, first, count & !LARGE);
+                continue;
+            }
             for frame in 0..count & !DIRTY {
                 let frame = first.offset(frame);
                 if count & DIRTY != 0 {

@@ -33,14 +33,20 @@ pub(crate) struct MovedEntry {
 
 impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The leaf entry that covers `page`, or 0, and its level, as [`Tables::peek`] gives
-    /// it. An entry that is empty because its table is being moved is waited for.
+    /// it. An entry that is empty because its table is being moved is waited for, and so is
+    /// a large leaf that is being split.
     #[inline]
     pub fn peek_settled(&self, page: Vpn) -> (u64, u32) {
         let (entry, level) = self.peek(page);
-        if entry != 0 || !uses_windows::<F>() || level > 1 {
-            return (entry, level);
+        let may_change = match level {
+            1 => entry == 0 && uses_windows::<F>(),
+            // A leaf that is being split forbids everything meanwhile.
+            _ => entry != 0 && F::prot(entry, level).is_none(),
+        };
+        if may_change {
+            return self.peek_locked(page);
         }
-        self.peek_locked(page)
+        (entry, level)
     }
 
     /// The same of an entry that was found empty, under the lock of its table.

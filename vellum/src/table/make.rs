@@ -1,11 +1,11 @@
 //! Making the tables that a page lacks.
 
-use super::format::Format;
+use super::format::{Format, Marks};
 use super::locked::{LockedTable, Users};
 use super::pages::Wanted;
 use super::reach::uses_windows;
 use super::walk::Tables;
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{Pfn, Prot, Vpn};
 use crate::frame::{OutOfMemory, Site};
 use crate::platform::{Platform, Zone};
 use crate::sync::atomic::Ordering;
@@ -208,14 +208,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
                 // Hardware may mark the large leaf until it is replaced, so its
                 // replacement claims the marks of the entry it swaps out.
                 locked.update(index, Users::Hardware, |entry| {
-                    let frame = F::frame(entry, level);
-                    self.with_words((table, below), |words| {
-                        for (slot, word) in words.iter().enumerate() {
-                            let part = frame.offset((slot as u64 * F::pages_at(below)) as u32);
-                            let leaf = F::leaf(part, below, F::prot(entry, level), F::marks(entry));
-                            word.store(leaf, Ordering::Relaxed);
-                        }
-                    });
+                    self.fill_with_parts((table, below), entry, F::marks(entry));
                     F::table_entry(table, level)
                 });
                 true
@@ -225,5 +218,120 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             unsafe { self.source.give_back(self.memory, self.pin, table, 1) };
         }
         Ok(done)
+    }
+
+    /// Fills a table at level `below` that is not linked with leaves for the parts of the
+    /// large leaf `entry`.
+    fn fill_with_parts(&self, (table, below): (Pfn, u32), entry: u64, marks: Marks) {
+        let (first, prot) = (F::frame(entry, below + 1), F::prot(entry, below + 1));
+        self.with_words((table, below), |words| {
+            for (slot, word) in words.iter().enumerate() {
+                let part = first.offset((slot as u64 * F::pages_at(below)) as u32);
+                word.store(F::leaf(part, below, prot, marks), Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Makes the table that a large leaf at level `below` + 1 for `page` keeps to be split
+    /// into. It is linked nowhere and has no entries.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(crate) fn make_spare(&self, page: Vpn, below: u32) -> Result<Pfn, OutOfMemory> {
+        let wanted = Wanted {
+            site: Site::TablePage,
+            level: below,
+            zone: Zone::Low,
+            entry: 0,
+        };
+        let table = self.source.take(self.memory, self.pin, wanted)?;
+        let base = F::table_base(page, below);
+        self.memory
+            .frame(table)
+            .init_table(self.owner, below, base, 0);
+        Ok(table)
+    }
+
+    /// Gives back a table that [`Tables::make_spare`] made.
+    pub(crate) fn unmake_spare(&self, table: Pfn) {
+        let level = self.memory.frame(table).level();
+        debug_assert!(self.memory.frame(table).live() == 0);
+        // SAFETY: the table was never linked, and none of its entries was filled.
+        unsafe { self.source.give_back(self.memory, self.pin, table, level) };
+    }
+
+    /// Keeps a spare table for a large leaf of `table`.
+    pub(crate) fn keep_spare(&self, table: &LockedTable<'_, F>, spare: Pfn) {
+        let parent = self.memory.frame(table.table());
+        self.memory.frame(spare).set_spare(parent.spare());
+        parent.set_spare(Some(spare));
+    }
+
+    /// Takes back a spare table of `table`, one of whose large leaves goes.
+    pub(crate) fn take_spare(&self, table: &LockedTable<'_, F>) -> Option<Pfn> {
+        let parent = self.memory.frame(table.table());
+        let spare = parent.spare()?;
+        parent.set_spare(self.memory.frame(spare).spare());
+        self.memory.frame(spare).set_spare(None);
+        Some(spare)
+    }
+
+    /// Replaces the entry of `parent` that leads to `table` by the large leaf `leaf`. In
+    /// between, the leaf forbids everything, and `flush` makes all CPUs forget the table and
+    /// what it maps. `empty` clears all entries of the table, counts them, and tells reverse
+    /// mapping of them and of the leaf. The caller gives the table to a gather.
+    pub(crate) fn promote(
+        table: &LockedTable<'a, F>,
+        parent: &LockedTable<'a, F>,
+        leaf: u64,
+        flush: impl FnOnce(),
+        empty: impl FnOnce(),
+    ) -> Pfn {
+        let level = parent.level();
+        let index = F::index(table.base(), level);
+        parent.update(index, Users::Hardware, |_| {
+            F::with_prot(leaf, level, Prot::NONE)
+        });
+        flush();
+        empty();
+        debug_assert!(table.live() == 0);
+        parent.update(index, Users::Hardware, |_| leaf);
+        table.mark_dead();
+        table.table()
+    }
+
+    /// Splits the large leaf at `index` of `table` into leaves one level below, with the
+    /// same rights and marks, in the spare table that it kept. In between, the leaf forbids
+    /// everything, and `flush` makes all CPUs forget it: Arm allows no other way. `tell` is
+    /// given the new table, locked, before it is linked. Returns whether there was a
+    /// spare table.
+    pub(crate) fn demote(
+        &self,
+        table: &LockedTable<'a, F>,
+        index: usize,
+        flush: impl FnOnce(),
+        tell: impl FnOnce(&LockedTable<'a, F>),
+    ) -> bool {
+        let level = table.level();
+        let below = level - 1;
+        let Some(spare) = self.take_spare(table) else {
+            return false;
+        };
+        let (old, _) = table.update(index, Users::Hardware, |entry| {
+            F::with_prot(entry, level, Prot::NONE)
+        });
+        flush();
+        let base = table.page(index);
+        let entries = F::ENTRIES as u32;
+        self.memory
+            .frame(spare)
+            .init_table(self.owner, below, base, entries);
+        self.fill_with_parts((spare, below), old, F::marks(old));
+        // Nobody else knows the table.
+        if let Some(made) = LockedTable::lock(self.memory, self.pin, spare) {
+            tell(&made);
+        }
+        table.update(index, Users::Hardware, |_| F::table_entry(spare, level));
+        true
     }
 }

@@ -7,6 +7,7 @@ use super::format::Format;
 use super::gather::Gather;
 use super::locked::LockedTable;
 use super::pages::TablePages;
+use super::pte::PteRef;
 use super::reach::{table_words, uses_windows, with_table_words};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::PhysicalMemory;
@@ -121,6 +122,17 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         (level == 1).then_some(table)
     }
 
+    /// The entry of a leaf that covers `page`, or where one of level 1 would be, if there is
+    /// a table for that.
+    pub fn leaf_entry(&self, page: Vpn) -> Option<PteRef> {
+        let (table, level, entry) = self.way_to(page, 1);
+        let is_leaf = level == 1 || F::is_mapped(entry) && F::is_leaf(entry, level);
+        is_leaf.then(|| PteRef {
+            table,
+            index: F::index(page, level) as u16,
+        })
+    }
+
     /// Whether an entry of `range` maps a page. Reads without locks: the answer is
     /// good for a caller who keeps others from filling entries of the range, and has
     /// waited for those who did.
@@ -215,7 +227,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Locks the table that leads to `table`, which is locked and linked.
-    pub(super) fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
+    pub(crate) fn lock_above(&self, table: &LockedTable<'a, F>) -> LockedTable<'a, F> {
         let above = table.level() + 1;
         loop {
             // The table is linked and locked, so its parents are linked too;
@@ -268,7 +280,8 @@ pub struct Span<'a, F: Format> {
 ///
 /// Every level-1 table in the range is visited once, whether its entries are
 /// live or not, and every larger leaf once; what has no table is skipped in
-/// steps of the largest empty extent.
+/// steps of the largest empty extent. A larger leaf comes whole, even if the range
+/// covers a part of it: callers split those at the edges before.
 pub struct Spans<'t, 'a, P: Platform, F> {
     tables: &'t Tables<'a, P, F>,
     next: Vpn,

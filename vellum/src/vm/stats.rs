@@ -61,6 +61,14 @@ pub struct EventStats {
     pub lookup_misses: u64,
     /// Locks that were not free for them.
     pub lookup_retries: u64,
+    /// Superpages mapped at the first use of their range.
+    pub superpage_maps: u64,
+    /// Times there was no run of frames, or no table, for one.
+    pub superpage_failures: u64,
+    /// Superpage mappings that were split into single pages.
+    pub superpage_demotions: u64,
+    /// Superpages made of single pages that were in use.
+    pub superpage_collapses: u64,
 }
 
 /// The arenas of the manager's own nodes.
@@ -144,7 +152,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => return,
             };
             if maps > 0 {
-                histogram[(maps - 1).min(histogram.len() - 1)] += 1;
+                // The first frame of a superpage may stand for all of them.
+                histogram[(maps - 1).min(histogram.len() - 1)] += 1 << frame.order();
             }
         });
         sharing

@@ -19,6 +19,8 @@ use super::space::{Cell, Clean, Run};
 struct Leaf {
     frame: Pfn,
     prot: Prot,
+    /// Whether it is a part of one that maps several pages.
+    is_large: bool,
 }
 
 fn named<T>(what: &str, core: T, model: T) -> Check
@@ -73,8 +75,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let mut leaves = BTreeMap::new();
         self.vm
             .for_each_leaf(self.ids[&slot], |page, frame, pages, prot| {
-                assert_eq!(pages, 1, "nothing makes larger leaves");
-                leaves.insert(page.0, Leaf { frame, prot });
+                for step in 0..pages {
+                    let leaf = Leaf {
+                        frame: frame.offset(step as u32),
+                        prot,
+                        is_large: pages > 1,
+                    };
+                    leaves.insert(page.0 + step, leaf);
+                }
             })
             .map_err(|error| error.to_string())?;
         Ok(leaves)
@@ -181,6 +189,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if !self.exact {
             self.adopt_around(slot)?;
         }
+        if self.has_superpages {
+            self.adopt_superpages(slot)?;
+        }
         let leaves = self.leaves(slot)?;
         for (&page, leaf) in &leaves {
             self.check_leaf(slot, page, leaf)
@@ -204,6 +215,18 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let cell = space.cells.get(&page);
             if !known && cell.is_some_and(|cell| cell.object.is_some()) {
                 space.clean.insert(page, Clean::Cached);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages that came with the first use of another in the same superpage.
+    fn adopt_superpages(&mut self, slot: u32) -> Check {
+        for (page, leaf) in self.leaves(slot)? {
+            // It may have been split since.
+            let kind = self.vm.memory().frame(leaf.frame).kind();
+            if leaf.is_large || kind == Kind::Anonymous {
+                self.model.adopt_private(slot, page);
             }
         }
         Ok(())

@@ -43,6 +43,8 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub cpus: u16,
     /// Entries are made only for pages that are accessed.
     pub exact: bool,
+    /// The first use of a page may make others around it resident.
+    pub has_superpages: bool,
     /// Fork copies every entry.
     pub copies_all: bool,
     /// Memory may run out.
@@ -126,6 +128,7 @@ pub fn nth<K: Copy, V>(map: &BTreeMap<K, V>, nth: u8) -> Option<K> {
 impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn new(vm: Vm<Machine, F, R>, cpus: u16, tight: bool) -> Self {
         let exact = vm.design().fault_around == 1;
+        let has_superpages = vm.design().superpages != vellum::design::Superpages::Off;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
         Driver {
             vm: Arc::new(vm),
@@ -138,6 +141,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             next_store: 0,
             cpus,
             exact,
+            has_superpages,
             copies_all,
             tight,
             zero_page: None,
@@ -241,6 +245,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Free { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
+            | What::Collapse { space, .. }
             | What::Sweep { space, .. }
             | What::Pin { space, .. } => match nth(&self.ids, space) {
                 Some(slot) => self.on_space(cpu, slot, what),

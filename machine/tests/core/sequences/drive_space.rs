@@ -127,6 +127,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     Advice::Free
                 };
                 let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
                 let space = self.space(slot);
                 let wanted = space.check_range(start, pages).and_then(|()| {
                     if drops {
@@ -136,6 +139,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     covered.then_some(()).ok_or(Refusal::NotMapped)
                 });
                 same(answer, wanted.map_err(Some))?;
+            }
+            What::Collapse { place, least, .. } => {
+                // Shows nothing but pages that are resident now.
+                let start = self.page(slot, place);
+                let answer = map_answer(self.vm.collapse(id, Vpn(start), 3, least))?;
+                if answer.is_err() {
+                    return self.short(Some(slot));
+                }
             }
             What::Populate { place, pages, .. } => {
                 let start = self.page(slot, place);

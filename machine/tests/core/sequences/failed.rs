@@ -65,8 +65,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.vm
                 .for_each_region(id, |entry| regions.push(*entry))
                 .and_then(|()| {
-                    self.vm.for_each_leaf(id, |page, _, _, prot| {
-                        leaves.insert(page.0, prot);
+                    self.vm.for_each_leaf(id, |page, _, pages, prot| {
+                        // A superpage that a call has split shows what it did.
+                        leaves.extend((0..pages).map(|step| (page.0 + step, prot)));
                     })
                 })
                 .map_err(|error| error.to_string())?;

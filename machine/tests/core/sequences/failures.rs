@@ -394,6 +394,97 @@ fn scenarios(far: u64) -> Vec<Scenario> {
     ]
 }
 
+const FIRST_USE: &str = "the first use of a superpage";
+
+/// With superpages: the one of pages 512 to 1023, which fork shares.
+fn superpage_scenarios() -> Vec<Scenario> {
+    use Access::{Read, Write};
+    let place = Place::At;
+    let fresh = vec![What::Create, map(500, 800, RW, false)];
+    let mut own = fresh.clone();
+    own.extend([
+        touch(600, Write),
+        map(3000, 20, RW, false),
+        sweep(3000, 20, Write),
+    ]);
+    let mut shared = own.clone();
+    shared.extend([FORK, FORK, touch(510, Write)]);
+    // One mapping of several is of single pages, so that the frames have a record each.
+    let mut divided = shared.clone();
+    divided.push(touch(777, Write));
+    let part = |place, pages| What::Unmap {
+        space: 0,
+        place,
+        pages,
+    };
+    let remap = |from, to| What::Remap {
+        space: 0,
+        place: place(from),
+        pages: 9,
+        new_pages: 9,
+        aim: Aim::Fixed(Place::At(to)),
+    };
+    let mut scenarios = vec![
+        (FIRST_USE, fresh.clone(), touch(600, Write)),
+        (FIRST_USE, fresh, touch(600, Read)),
+        (
+            "a part of a superpage that nobody shares",
+            own.clone(),
+            part(place(700), 20),
+        ),
+        ("fork of a superpage", own.clone(), FORK),
+    ];
+    own.push(part(place(700), 1));
+    own.push(map(700, 1, RW, false));
+    scenarios.push((
+        "making a superpage of single pages",
+        own,
+        What::Collapse {
+            space: 0,
+            place: place(512),
+            least: 511,
+        },
+    ));
+    for before in [shared, divided] {
+        let operations = [
+            ("unmapping a part of a superpage", part(place(700), 20)),
+            ("unmapping all of a superpage", part(place(500), 600)),
+            ("a store to a superpage", touch(600, Write)),
+            ("fork of a shared superpage", FORK),
+            ("moving a part of a superpage", remap(700, 5000)),
+            ("moving into a superpage", remap(3000, 700)),
+            (
+                "protecting a part of a superpage",
+                What::Protect {
+                    space: 0,
+                    place: place(512),
+                    pages: 3,
+                    prot: READ,
+                },
+            ),
+            (
+                "advice about a part of a superpage",
+                What::DontNeed {
+                    space: 0,
+                    place: place(1000),
+                    pages: 100,
+                },
+            ),
+            (
+                "a pin in a superpage",
+                What::Pin {
+                    space: 0,
+                    place: place(600),
+                    pages: 2,
+                    writes: false,
+                },
+            ),
+        ];
+        scenarios.extend(operations.map(|(name, last)| (name, before.clone(), last)));
+    }
+    scenarios
+}
+
 fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<F, R> {
     let store = Arc::new(PatternStore::new(4096, pristine));
     let mut config = PLATFORMS[0].config(walker(F::NAME).unwrap(), store);
@@ -411,7 +502,7 @@ fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Drive
 fn fail_one<F: Format, R: ReverseMap>(
     design: Design,
     arena: &Arc<Arena>,
-    (_, before, last): &Scenario,
+    (name, before, last): &Scenario,
     failure: Option<FailAt>,
 ) -> Result<Vec<u64>, String> {
     let mut driver = driver::<F, R>(design, arena);
@@ -434,7 +525,9 @@ fn fail_one<F: Format, R: ReverseMap>(
     let counts: Vec<u64> = counts.collect();
     // A frame that is missing within a run of pages only makes the run shorter.
     let shortens = |plan: FailAt| plan.site == Site::CachePage && plan.after > 0;
-    let may_pass = matches!(last, What::Write { .. }) && failure.is_some_and(shortens);
+    // Single pages do instead of a superpage.
+    let may_pass =
+        *name == FIRST_USE || matches!(last, What::Write { .. }) && failure.is_some_and(shortens);
     let failures = if may_pass {
         driver.shortages.min(1)
     } else {
@@ -472,13 +565,23 @@ fn every_allocation_may_fail() {
         designs.push(format!("rmap=partial,{source}"));
     }
     designs.extend(variants_on_pae());
-    for text in &designs {
+    let plain_designs = designs.len();
+    // Each reverse mapping once.
+    for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
+        designs.push(format!("{rmap},superpage=eager"));
+    }
+    designs.push("format=x86-pae,superpage=eager".into());
+    for (number, text) in designs.iter().enumerate() {
         let design = Design::parse(text).unwrap();
         let (arena, far) = match design.format {
             TableFormat::X86Pae => (&shared, 2 << 18),
             _ => (&plain, 1 << 27),
         };
-        for scenario in &scenarios(far) {
+        let scenarios = match number < plain_designs {
+            true => scenarios(far),
+            false => superpage_scenarios(),
+        };
+        for scenario in &scenarios {
             let run = |failure| {
                 let run = || with_instance!(design, F, R => fail_one::<F, R>(design, arena, scenario, failure));
                 catch(run).map_err(|error| format!("{text}: {}: {failure:?}: {error}", scenario.0))

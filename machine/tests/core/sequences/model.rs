@@ -154,6 +154,19 @@ impl Model {
         space.private.insert(page, Private { number, content });
     }
 
+    /// A page that nobody asked for is resident, of zeroes, unless the model has one there or
+    /// an object.
+    pub fn adopt_private(&mut self, id: u32, page: u64) {
+        let space = &self.spaces[&id];
+        let is_anonymous = space
+            .cells
+            .get(&page)
+            .is_some_and(|cell| cell.object.is_none());
+        if is_anonymous && !space.private.contains_key(&page) {
+            self.own(id, page, Content::of(0));
+        }
+    }
+
     /// What an access, or the fault it causes, does to what is resident.
     pub fn access(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
         if page >= self.shape.user_end {

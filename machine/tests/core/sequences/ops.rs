@@ -101,6 +101,12 @@ pub enum What {
         word: u16,
         value: u64,
     },
+    /// Makes superpages of single pages.
+    Collapse {
+        space: u8,
+        place: Place,
+        least: u32,
+    },
     /// Touches every `step`th page of a range.
     Sweep {
         space: u8,
@@ -189,7 +195,20 @@ fn aim(rng: &mut Rng, shape: Shape) -> Aim {
     }
 }
 
-fn length(rng: &mut Rng, most: u64) -> u64 {
+/// How long mappings may be, in pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// Bounds them.
+    pub longest: u64,
+    /// Whether many are long enough for superpages.
+    pub large: bool,
+}
+
+fn length(rng: &mut Rng, lengths: Lengths) -> u64 {
+    let most = lengths.longest;
+    if lengths.large && rng.one_in(4) {
+        return 200 + rng.below(most);
+    }
     match rng.below(40) {
         0 => 0,
         1 => rng.below(most) + 1,
@@ -206,10 +225,46 @@ fn access(rng: &mut Rng) -> Access {
     }
 }
 
-fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
+/// Maps memory that is large enough for superpages, uses a page of it, or makes superpages
+/// of single pages.
+fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value: u64) -> What {
+    if rng.one_in(4) {
+        let aim = match rng.one_in(3) {
+            true => Aim::Anywhere,
+            false => Aim::Fixed(Place::At(rng.pick(&shape.areas()[..3]))),
+        };
+        return What::MapAnonymous {
+            space,
+            aim,
+            pages: 600 + rng.below(longest),
+            prot: READ | WRITE,
+            shared: false,
+            grows: false,
+        };
+    }
+    if rng.one_in(5) {
+        return What::Collapse {
+            space,
+            place: Place::Mapped(rng.below(1 << 20)),
+            least: 1 << rng.below(10),
+        };
+    }
+    What::Touch {
+        space,
+        place: Place::Mapped(rng.below(1 << 20)),
+        access: access(rng),
+        word: rng.below(shape.words()) as u16,
+        value,
+    }
+}
+
+fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
     let space = rng.below(256) as u8;
     let object = rng.below(256) as u8;
     let value = rng.next() | 1;
+    if lengths.large && rng.one_in(3) {
+        return of_superpages(rng, shape, (space, lengths.longest), value);
+    }
     match rng.below(100) {
         0 | 1 => What::Create,
         2..=6 => What::Fork { space },
@@ -219,7 +274,7 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
         12..=18 => What::MapAnonymous {
             space,
             aim: aim(rng, shape),
-            pages: length(rng, longest),
+            pages: length(rng, lengths),
             prot: rng.pick(&PROTS),
             shared: rng.one_in(4),
             grows: rng.one_in(6),
@@ -229,21 +284,21 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
             object,
             index: rng.below(12),
             aim: aim(rng, shape),
-            pages: length(rng, longest),
+            pages: length(rng, lengths),
             prot: rng.pick(&PROTS),
             shared: rng.one_in(2),
         },
         27..=30 => What::Unmap {
             space,
             place: place(rng, shape),
-            pages: length(rng, longest),
+            pages: length(rng, lengths),
         },
         31..=36 => {
-            let pages = length(rng, longest);
+            let pages = length(rng, lengths);
             let new_pages = if rng.one_in(3) {
                 pages
             } else {
-                length(rng, longest)
+                length(rng, lengths)
             };
             What::Remap {
                 space,
@@ -258,7 +313,7 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
             What::Protect {
                 space,
                 place: place(rng, shape),
-                pages: length(rng, longest),
+                pages: length(rng, lengths),
                 prot,
             }
         }
@@ -269,17 +324,26 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
         45..=47 => What::DontNeed {
             space,
             place: place(rng, shape),
-            pages: length(rng, longest),
+            pages: length(rng, lengths),
         },
         48 => What::Free {
             space,
             place: place(rng, shape),
-            pages: length(rng, longest),
+            pages: length(rng, lengths),
         },
         49 => What::Populate {
             space,
             place: place(rng, shape),
-            pages: length(rng, 64),
+            pages: match lengths.large {
+                true => length(rng, lengths),
+                false => length(
+                    rng,
+                    Lengths {
+                        longest: 64,
+                        ..lengths
+                    },
+                ),
+            },
         },
         50..=67 => What::Touch {
             space,
@@ -333,8 +397,8 @@ fn what(rng: &mut Rng, shape: Shape, longest: u64) -> What {
     }
 }
 
-/// The operations of a seed. `longest` bounds the length of mappings.
-pub fn sequence(seed: u64, shape: Shape, count: usize, longest: u64) -> Vec<Op> {
+/// The operations of a seed.
+pub fn sequence(seed: u64, shape: Shape, count: usize, lengths: Lengths) -> Vec<Op> {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
     let mut ops = vec![
         Op {
@@ -352,7 +416,7 @@ pub fn sequence(seed: u64, shape: Shape, count: usize, longest: u64) -> Vec<Op> 
     ];
     ops.extend((0..count).map(|_| Op {
         cpu: rng.below(256) as u8,
-        what: what(&mut rng, shape, longest),
+        what: what(&mut rng, shape, lengths),
     }));
     ops
 }

@@ -8,7 +8,7 @@
 
 use vellum::design::{Rmap, TableFormat};
 
-use super::run::{run_cases, run_cases_of};
+use super::run::{run_cases, run_cases_of, run_superpage_cases};
 use crate::support::number;
 
 #[test]
@@ -23,6 +23,22 @@ fn random_sequences_match_the_model() {
     assert!(
         cases < 180 || shortages > 0,
         "memory never ran out: the small machines are too large"
+    );
+}
+
+/// With every reverse-mapping design, and mappings that are large enough.
+#[test]
+fn random_sequences_with_superpages_match_the_model() {
+    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(44),
+    };
+    let cases = seeds.end - seeds.start;
+    let counts = run_superpage_cases(seeds, length);
+    assert!(
+        cases < 44 || counts.iter().all(|&count| count > 0),
+        "superpages mapped, not to be had, split, made of single pages: {counts:?}"
     );
 }
 

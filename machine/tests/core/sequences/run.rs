@@ -17,7 +17,7 @@ use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
 
 use super::drive::Driver;
 use super::model::pristine;
-use super::ops::{Op, sequence};
+use super::ops::{Lengths, Op, sequence};
 use super::shape::Shape;
 use crate::support::other_options;
 
@@ -81,6 +81,11 @@ pub const PLATFORMS: [Platform; 5] = [
         tight: true,
     },
 ];
+
+/// Pages of platforms where superpages are used: of those whose memory runs out, and of the
+/// others.
+const TIGHT_PAGES: u64 = 1800;
+const MOST_PAGES: u64 = 20000;
 
 /// Whether windows are mappings of their own: on the format whose tables are reached
 /// through them.
@@ -146,6 +151,15 @@ fn tables(seed: u64) -> &'static str {
     &TABLES[(number + number / TABLES.len()) % TABLES.len()]
 }
 
+/// What happened in cases.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Happened {
+    /// How often memory ran out.
+    shortages: u32,
+    /// Superpages mapped, not to be had, split, and made of single pages.
+    superpages: [u64; 4],
+}
+
 /// A case: everything that decides what happens.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -182,20 +196,46 @@ impl Case {
     }
 
     fn on(format: TableFormat, design: String, round: usize, seed: u64, length: usize) -> Case {
-        let platform = PLATFORMS[round % PLATFORMS.len()];
-        let longest = if platform.tight { 60 } else { 1400 };
+        let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let shape = with_format!(format, F => Shape::of::<F>());
+        // In other formats they are larger than the largest block of frames.
+        let large = design.contains("superpage=eager") && shape.page_shift == 12;
+        if large {
+            platform.pages = if platform.tight {
+                TIGHT_PAGES
+            } else {
+                MOST_PAGES
+            };
+        }
+        let longest = if platform.tight && !large { 60 } else { 1400 };
+        let lengths = Lengths { longest, large };
         Case {
             design,
             format,
             platform,
-            ops: sequence(seed, shape, length, longest),
+            ops: sequence(seed, shape, length, lengths),
         }
     }
 
-    /// Runs the case; what went wrong, and at which operation. On success how
-    /// often memory ran out.
-    pub fn run(&self, arena: &Arc<Arena>) -> Result<u32, (usize, String)> {
+    /// The case of a number with superpages.
+    fn nth_with_superpages(seed: u64, length: usize) -> Case {
+        let (rmap, round) = (
+            &RMAPS[seed as usize % RMAPS.len()],
+            seed as usize / RMAPS.len(),
+        );
+        let others = other_options(round);
+        let design = format!("{rmap},{others},{},superpage=eager", tables(seed));
+        Case::on(
+            TableFormat::X86_64,
+            design,
+            round + seed as usize,
+            seed,
+            length,
+        )
+    }
+
+    /// Runs the case; what went wrong, and at which operation. On success what happened.
+    pub fn run(&self, arena: &Arc<Arena>) -> Result<Happened, (usize, String)> {
         let mut at = 0;
         let result = catch(|| {
             let design = Design::parse(&self.design).map_err(|error| error.to_string())?;
@@ -220,7 +260,7 @@ impl Case {
         design: Design,
         arena: &Arc<Arena>,
         at: &mut usize,
-    ) -> Result<u32, String> {
+    ) -> Result<Happened, String> {
         let store = Arc::new(PatternStore::new(F::FRAME_SIZE, pristine));
         let walker = walker(F::NAME).ok_or("a format without a walker")?;
         let machine = Machine::new(self.platform.config(walker, store), Arc::clone(arena))
@@ -234,7 +274,16 @@ impl Case {
         }
         *at = self.ops.len();
         driver.finish()?;
-        Ok(driver.shortages)
+        let events = driver.vm.stats().events;
+        Ok(Happened {
+            shortages: driver.shortages,
+            superpages: [
+                events.superpage_maps,
+                events.superpage_failures,
+                events.superpage_demotions,
+                events.superpage_collapses,
+            ],
+        })
     }
 
     /// Leaves out what the failure does not need.
@@ -301,7 +350,13 @@ pub fn arena() -> Arc<Arena> {
 /// An arena large enough for every platform with tables that `walker` walks.
 pub fn arena_for(walker: &'static dyn Walker) -> Arc<Arena> {
     let store = || Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine));
-    let needs = PLATFORMS.map(|platform| platform.config(walker, store()).arena_bytes());
+    let large = walker.frame_shift() == 12;
+    let needs = PLATFORMS.map(|mut platform| {
+        if large {
+            platform.pages = platform.pages.max(MOST_PAGES);
+        }
+        platform.config(walker, store()).arena_bytes()
+    });
     let bytes = needs.into_iter().map(|bytes| bytes.expect("valid")).max();
     let bytes = bytes.expect("platforms");
     let arena = if bites(walker) {
@@ -315,7 +370,14 @@ pub fn arena_for(walker: &'static dyn Walker) -> Arc<Arena> {
 /// Runs cases, and fails with the smallest form of the first that fails.
 /// Returns how often memory ran out.
 pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
-    run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena())
+    run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena()).shortages
+}
+
+/// Runs cases with superpages; returns how many were mapped, not to be had,
+/// split, and made of single pages.
+pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 4] {
+    let case = |seed| (seed, Case::nth_with_superpages(seed, length));
+    run_all(seeds.map(case), &arena()).superpages
 }
 
 /// [`run_cases`] on a format, with one reverse-mapping design.
@@ -327,14 +389,19 @@ pub fn run_cases_of(
 ) -> u32 {
     let arena = arena_for(walker(format.name()).expect("a walker"));
     let case = |seed| (seed, Case::nth_of(format, rmap, seed, length));
-    run_all(seeds.map(case), &arena)
+    run_all(seeds.map(case), &arena).shortages
 }
 
-fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> u32 {
-    let mut shortages = 0;
+fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happened {
+    let mut happened = Happened::default();
     for (seed, case) in cases {
         match case.run(arena) {
-            Ok(count) => shortages += count,
+            Ok(more) => {
+                happened.shortages += more.shortages;
+                for (sum, more) in happened.superpages.iter_mut().zip(more.superpages) {
+                    *sum += more;
+                }
+            }
             Err((at, error)) => {
                 let small = case.clone().minimise(arena);
                 let now = small.run(arena).err();
@@ -352,5 +419,5 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> u32 
             }
         }
     }
-    shortages
+    happened
 }

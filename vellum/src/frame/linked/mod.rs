@@ -83,9 +83,11 @@ struct Pass {
 /// The kind of page that a request is for.
 fn mobility_of(site: Site) -> Mobility {
     match site {
-        Site::AnonymousPage | Site::CopyOnWrite | Site::ForkCopy | Site::CachePage => {
-            Mobility::Movable
-        }
+        Site::AnonymousPage
+        | Site::CopyOnWrite
+        | Site::ForkCopy
+        | Site::CachePage
+        | Site::Superpage => Mobility::Movable,
         _ => Mobility::Unmovable,
     }
 }

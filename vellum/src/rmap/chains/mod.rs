@@ -248,6 +248,34 @@ impl Chains {
         }
     }
 
+    /// The entries of a chain.
+    fn entries(&self, head: Handle<ChainNode>) -> impl Iterator<Item = PteRef> + '_ {
+        let first = self.normal(head, self.nodes.get(head).first());
+        let places = core::iter::successors(first, |&(node, index)| self.normal(node, index + 1));
+        places.map(|(node, index)| self.nodes.get(node).entry(index))
+    }
+
+    /// The word of another frame that lists the same entries as the chain, for which
+    /// nodes were prepared.
+    fn copied<P: Platform>(&self, env: &Env<'_, P>, head: Handle<ChainNode>) -> u64 {
+        let mut word = 0;
+        for pte in self.entries(head) {
+            // Not `inserted`, which would begin with a direct entry and take a node more.
+            word = match decode(word) {
+                State::Chain(own) if self.nodes.get(own).first() > 0 => {
+                    let node = self.nodes.get(own);
+                    let free = node.first() - 1;
+                    node.set_entry(free, pte);
+                    node.set_first(free);
+                    word
+                }
+                State::Chain(own) => chain(self.new_head(env, own, pte), word),
+                _ => chain(self.new_head(env, Handle::NONE, pte), word),
+            };
+        }
+        word
+    }
+
     /// The place in the chain after `kept` entries.
     fn position(&self, head: Handle<ChainNode>, kept: usize) -> Option<(Handle<ChainNode>, usize)> {
         let mut place = self.normal(head, self.nodes.get(head).first());
@@ -437,12 +465,67 @@ impl ReverseMap for Chains {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+    fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, to: PteRef) {
+        self.for_run(env, run, |word, pte| self.renamed(env, word, pte, to));
+    }
+
+    fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+        let others = (1 << run.order) - 1;
+        let word = self.lock(env, run.frame).value();
+        match decode(word) {
+            State::Chain(head) => {
+                let nodes = self.entries(head).count().div_ceil(ENTRIES_PER_NODE);
+                self.nodes.reserve(env.pin, env.memory, others * nodes)
+            }
+            State::Direct(_) | State::Unmapped => Ok(()),
+        }
+    }
+
+    /// Every other frame lists what the first does.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        let guard = self.lock(env, run.frame);
+        let word = guard.value();
+        for part in run.parts().skip(1) {
+            let other = match decode(word) {
+                State::Chain(head) => self.copied(env, head),
+                State::Direct(pte) => direct(pte),
+                State::Unmapped => 0,
+            };
+            let frame = env.memory.frame(part.frame);
+            frame.rmap().store(other, Ordering::Release);
+        }
+        guard.unlock_with(word);
+    }
+
+    /// The other frames' lists go; each lists the leaf alone.
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _place: Place<'_, (), ()>) {
+        for part in run.parts().skip(1) {
+            let guard = self.lock(env, part.frame);
+            let word = guard.value();
+            guard.unlock_with(self.removed(env, word, run.pte));
+        }
+    }
+
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        leaf: PteRef,
+        _place: Place<'_, (), ()>,
+    ) {
         // Every frame of the run goes on listing one entry: the large leaf.
         self.for_run(env, run, |word, pte| self.renamed(env, word, pte, leaf));
     }
 
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        leaf: PteRef,
+        _place: Place<'_, (), ()>,
+    ) {
         self.for_run(env, run, |word, pte| self.renamed(env, word, leaf, pte));
     }
 

@@ -250,6 +250,8 @@ impl Family {
                 }
             }
         };
+        // Another one, if a large leaf was split.
+        let pte = slot.pte();
         visit.report.hits += 1;
         visit.wanted = visit.wanted.saturating_sub(1);
         match (visit.visitor)(&slot) {
@@ -447,11 +449,50 @@ impl ReverseMap for Family {
         self.own(env, run, &place, false);
     }
 
-    fn promote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+    fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, to: PteRef) {
+        Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, to));
+    }
+
+    /// The other frames get the stamp and the hint of the first: the leaf that the hint
+    /// names maps them too.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+        let first = env.memory.frame(run.frame);
+        let word = first.rmap().load(Ordering::Relaxed);
+        for part in run.parts().skip(1) {
+            let frame = env.memory.frame(part.frame);
+            frame.rmap().store(word, Ordering::Release);
+        }
+        self.count_pages(env.pin, first.owner(), (1 << run.order) - 1);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceKin>) {
+        // The frames may have been made by several spaces of the family.
+        for part in run.parts().skip(1) {
+            let owner = env.memory.frame(part.frame).owner();
+            self.count_pages(env.pin, owner, u64::MAX);
+        }
+        self.own(env, run, &place, false);
+    }
+
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        leaf: PteRef,
+        _place: Place<'_, (), SpaceKin>,
+    ) {
         Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, leaf));
     }
 
-    fn demote<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, leaf: PteRef) {
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        run: &Run,
+        leaf: PteRef,
+        _place: Place<'_, (), SpaceKin>,
+    ) {
         Self::for_run(env, run, |frame, pte| self.hints.rename(frame, leaf, pte));
     }
 

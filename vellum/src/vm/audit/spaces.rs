@@ -17,6 +17,8 @@ struct Entries {
     shared_memory: u64,
     zero: u64,
     tables: u64,
+    /// Mappings that the records of frames count.
+    mappings: u64,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -61,7 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let root = self.root_of(handle);
         self.audit_table(handle, root, F::LEVELS, Vpn(0), &mut entries)?;
         report.tables += entries.tables;
-        report.entries += entries.anonymous + entries.file + entries.shared_memory;
+        report.entries += entries.mappings;
         let rss = stats.rss;
         same(
             "anonymous entries of space",
@@ -123,7 +125,53 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             u64::from(frame.live()),
             live,
         )?;
+        self.audit_spares(space, table, level, entries)?;
         Self::audit_links(table, level, live)
+    }
+
+    /// Checks that a table keeps a spare one for each large leaf in it.
+    fn audit_spares(
+        &self,
+        space: u32,
+        table: Pfn,
+        level: u32,
+        entries: &mut Entries,
+    ) -> Result<(), AuditFailure> {
+        let mut spares = 0;
+        let mut next = self.memory.frame(table).spare();
+        while let Some(spare) = next {
+            let frame = self.memory.frame(spare);
+            let right = frame.kind() == Kind::Table
+                && frame.level() + 1 == level
+                && frame.owner() == space
+                && frame.live() == 0;
+            if !right || spares > F::ENTRIES as u64 {
+                return wrong("a spare page table is not one", u64::from(spare.0));
+            }
+            spares += 1;
+            next = frame.spare();
+        }
+        entries.tables += spares;
+        if level == 1 {
+            return same("spare tables of page table", u64::from(table.0), 0, spares);
+        }
+        let pin = self.pin();
+        let is_large = |entry: u64| F::is_mapped(entry) && F::is_leaf(entry, level);
+        let large = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
+            let entries = words.iter().map(|word| word.load(Ordering::Relaxed));
+            // The kernel half of a root is the platform's.
+            let own = entries.take(match level == F::LEVELS {
+                true => F::index(Vpn(F::USER_END.0 - 1), level) + 1,
+                false => F::ENTRIES,
+            });
+            own.filter(|&entry| is_large(entry)).count() as u64
+        });
+        same(
+            "spare tables of page table",
+            u64::from(table.0),
+            large,
+            spares,
+        )
     }
 
     /// Checks what the entries of a table lead to; returns how many are live.
@@ -196,8 +244,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 page.0,
             );
         }
+        let head = self.memory.frame(first);
+        if level > 1 && head.kind() == Kind::Anonymous && head.order() > 0 {
+            return self.audit_whole_run((entry, level), first, page, entries);
+        }
         for step in 0..F::pages_at(level) {
             let pfn = first.offset(step as u32);
+            entries.mappings += 1;
             let frame = self.memory.frame(pfn);
             match frame.kind() {
                 Kind::Anonymous => {
@@ -222,6 +275,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => return wrong("a frame is mapped that is not a page", u64::from(pfn.0)),
             }
         }
+        Ok(())
+    }
+
+    /// Checks a large leaf that maps a run whose frames have one record.
+    fn audit_whole_run(
+        &self,
+        (entry, level): (u64, u32),
+        first: Pfn,
+        page: Vpn,
+        entries: &mut Entries,
+    ) -> Result<(), AuditFailure> {
+        let pages = F::pages_at(level);
+        let head = self.memory.frame(first);
+        if 1 << head.order() != pages {
+            return wrong("a superpage's run is of another size, at page", page.0);
+        }
+        if head.has(Flags::RUN_LOCK) {
+            return wrong("a superpage's run is locked, at page", page.0);
+        }
+        let is_tail = |step: u64| self.memory.frame(first.offset(step as u32)).is_tail();
+        if !(1..pages).all(is_tail) {
+            return wrong("a frame of a whole superpage has a record, at page", page.0);
+        }
+        if F::is_writable(entry) && head.counts().maps() > 1 {
+            return wrong("a superpage mapped twice is writable at page", page.0);
+        }
+        entries.anonymous += pages;
+        entries.mappings += 1;
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ mod lifts;
 mod lookups;
 mod races;
 mod rmap;
+mod superpages;
 mod swept;
 mod sync;
 mod tables;

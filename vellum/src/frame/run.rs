@@ -1,0 +1,106 @@
+//! Runs of frames that large leaves map.
+//!
+//! A run is a block from the allocator: `1 << order` frames, aligned to their size. It is in
+//! one of two states, and stays a run as long as a large leaf maps it.
+//!
+//! * **Whole**: the first frame's record has the order and counts what maps and refers to
+//!   the run. The others are tails, as in any block. So a superpage that is mapped, forked
+//!   and unmapped whole costs one record each time, and goes back as one block.
+//! * **Divided**: every frame has a record of its own, with order 0, that counts all entries
+//!   that map the frame, large or small.
+//!
+//! The state changes under the run's lock, a bit in the first frame's record. Whoever counts
+//! a reference to a whole run up or down holds it, so that the counts that division copies
+//! to all frames are those of one moment. A reference taken to a whole run is dropped by
+//! [`PhysicalMemory::put_run`], which finds out what became of the run. The lock comes after
+//! those of tables, and before those of reverse mapping.
+
+use super::memory::PhysicalMemory;
+use super::record::{Flags, Frame, Kind};
+use crate::addr::Pfn;
+use crate::platform::Platform;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::{BitGuard, BitLock, Pin};
+
+/// A run whose state does not change while this exists.
+pub(crate) struct LockedRun<'a> {
+    head: &'a Frame,
+    order: u32,
+    _guard: BitGuard<'a, AtomicU32>,
+}
+
+impl LockedRun<'_> {
+    /// Whether the frames of the run have one record.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.head.order() == self.order
+    }
+
+    /// The first frame's record.
+    #[inline]
+    pub fn head(&self) -> &Frame {
+        self.head
+    }
+}
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Locks the run of `1 << order` frames from `first` on, which an entry of a table that
+    /// the caller has locked, or a reference of the caller, keeps from ending.
+    #[inline]
+    pub(crate) fn lock_run<'a>(
+        &'a self,
+        pin: &'a Pin<'_>,
+        first: Pfn,
+        order: u32,
+    ) -> LockedRun<'a> {
+        let head = self.frame(first);
+        debug_assert!(head.kind() == Kind::Anonymous && order > 0);
+        LockedRun {
+            head,
+            order,
+            _guard: head.flag_word().lock_bit(Flags::RUN_LOCK.bit(), pin),
+        }
+    }
+
+    /// Gives every frame of a whole run but the first a record of its own, with the first's
+    /// owner and counts and the index that follows from the first's. The run stays whole
+    /// until [`PhysicalMemory::set_divided`], so that nobody looks at the new records before
+    /// reverse mapping has completed them.
+    pub(crate) fn divide_records(&self, run: &LockedRun<'_>, first: Pfn) {
+        let head = run.head;
+        let (zone, owner, index) = (head.zone() as u16, head.owner(), head.index());
+        let counts = head.counts();
+        for step in 1..1 << run.order {
+            let frame = self.frame(first.offset(step));
+            // Its zone may never have been written.
+            frame.set_tail(zone);
+            frame.set_kind(Kind::Anonymous);
+            frame.set_owner(owner);
+            frame.set_index(index + u64::from(step), 0);
+            frame.init_counts(counts.refs(), counts.maps());
+        }
+    }
+
+    /// Ends the division that [`PhysicalMemory::divide_records`] began.
+    pub(crate) fn set_divided(&self, run: &LockedRun<'_>) {
+        run.head.set_index(run.head.index(), 0);
+    }
+
+    /// Drops a reference to a run that was taken while it was whole, by the first frame's
+    /// record. Frees the run, or those of its frames, that nobody else has a reference to.
+    pub(crate) fn put_run(&self, pin: &Pin<'_>, first: Pfn, order: u32) {
+        let run = self.lock_run(pin, first, order);
+        if run.is_whole() {
+            let was_last = run.head.put();
+            drop(run);
+            if was_last {
+                self.free(pin, first, order);
+            }
+            return;
+        }
+        drop(run);
+        for step in 0..1 << order {
+            self.put(pin, first.offset(step));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Superpages: private memory mapped by leaves of level 2 (`superpage=`).
+//!
+//! The first fault in a range of that size which has no table yet and lies in one region
+//! zeroes a run of frames and maps it whole. Calls treat a superpage whole where their range
+//! has all of it; where it has a part, they **demote** the mapping first: its leaf is
+//! replaced by a table of single pages. That needs no table, because each superpage mapping
+//! keeps a spare one from when it was made, one made by fork too.
+//!
+//! Fork shares superpages without the right to store. A store to one that nobody shares any
+//! more gets the right back for all of it; to one that is shared, it demotes the storing
+//! space's mapping and copies one page: the others stay shared, and other spaces' mappings
+//! of the run stay large. `mremap`, pins and `madvise(FREE)` demote too.
+//!
+//! What frames of such runs have for records, [`crate::rmap`] tells in "Large leaves".
+//! Formats whose level-2 leaves are larger than the allocator's largest block have none.
+
+use super::account::Resident;
+use super::error::FaultError;
+use super::fault::{Fault, FaultStep, Resolved};
+use super::manager::{Live, Vm};
+use super::region::Region;
+use crate::addr::{Access, PageRange, Pfn, Vpn};
+use crate::design::Superpages;
+use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
+use crate::object::Inserted;
+use crate::platform::Platform;
+use crate::rmap::{Env, ReverseMap, Run};
+use crate::sync::Pin;
+use crate::table::{Format, LockedTable, Marks, Users};
+
+/// Level of the leaves that superpages are mapped by.
+pub(super) const LEVEL: u32 = 2;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Log2 of the pages of a superpage.
+    pub(super) const ORDER: u32 = F::INDEX_BITS;
+    /// Pages of a superpage.
+    pub(super) const SUPERPAGE: u64 = 1 << Self::ORDER;
+
+    /// Whether there may be superpages.
+    #[inline]
+    pub(super) fn has_superpages(&self) -> bool {
+        self.design.superpages != Superpages::Off
+            && Self::ORDER <= MAX_ORDER
+            && F::MAX_LEAF_LEVEL >= LEVEL
+    }
+
+    /// The leaf at `index` of a table at level 2, as reverse mapping is told of it.
+    pub(super) fn large_run(table: &LockedTable<'_, F>, index: usize, first: Pfn) -> Run {
+        Run::large(first, Self::ORDER, table.pte(index), table.page(index))
+    }
+
+    /// Maps the superpage around the fault's page, which no table covers yet. `None` if
+    /// there cannot be one: single pages do then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn map_superpage(&self, fault: &Fault<'_, P, F, R>) -> Option<FaultStep> {
+        let view = fault.view();
+        let base = Vpn(fault.page.0 & !(Self::SUPERPAGE - 1));
+        let range = PageRange::new(base, Self::SUPERPAGE);
+        let inside = view.range.start <= range.start && range.end <= view.range.end;
+        if !self.has_superpages() || !inside || view.is_shared() {
+            return None;
+        }
+        let step = self.try_superpage(fault, base);
+        if step.is_err() {
+            fault.cpu.events.superpage_failures.bump();
+        }
+        step.ok()
+    }
+
+    fn try_superpage(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        base: Vpn,
+    ) -> Result<FaultStep, OutOfMemory> {
+        let pin = fault.pin;
+        let tables = self.tables(pin, fault.space);
+        let spare = tables.make_spare(base, LEVEL - 1)?;
+        let request = Request::page(Site::Superpage).order(Self::ORDER).zeroed();
+        let first = match self.memory.alloc(pin, request) {
+            Ok(first) => first,
+            Err(error) => {
+                tables.unmake_spare(spare);
+                return Err(error);
+            }
+        };
+        let env = self.env(pin);
+        let mut ctx = R::Ctx::default();
+        let mut made = 0;
+        let prepared = self.prepare_private(fault, &mut ctx);
+        let table = prepared.and_then(|()| tables.lock_or_make_at(base, LEVEL, &mut made));
+        fault.count_tables(made);
+        let index = F::index(base, LEVEL);
+        let installed = match table {
+            Ok(table) if table.level() == LEVEL && table.load(index) == 0 => {
+                self.own_privately(self.memory.frame(first), fault.space.handle(), base);
+                let run = Self::large_run(&table, index, first);
+                self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
+                let head = self.memory.frame(first);
+                head.set_index(head.index(), Self::ORDER);
+                let marks = match fault.access {
+                    Access::Write => Marks::DIRTY,
+                    _ => Marks::ACCESSED,
+                };
+                let prot = fault.entered.region.prot();
+                tables.keep_spare(&table, spare);
+                table.fill(index, F::leaf(first, LEVEL, prot, marks));
+                table.count_made(1);
+                Ok(true)
+            }
+            Ok(table) => {
+                self.leave_table(pin, fault.space, table);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        };
+        self.rmap.finish(&env, ctx);
+        if let Ok(true) = installed {
+            fault.entered.region.note_private();
+            fault.count_resident(Resident::Anonymous, Self::SUPERPAGE);
+            fault.count_resident(Resident::Table, 1);
+            self.note_inserted(pin, first, Inserted::Anonymous);
+            fault.cpu.events.superpage_maps.bump();
+            return Ok(FaultStep::Done(Resolved::Mapped));
+        }
+        tables.unmake_spare(spare);
+        self.memory.put_order(pin, first, Self::ORDER);
+        installed.map(|_| FaultStep::Again)
+    }
+
+    /// A fault met a large leaf.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resolve_large(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
+        if F::prot(entry, LEVEL).allows(fault.access) {
+            fault.cpu.events.spurious_faults.bump();
+            return Ok(FaultStep::Done(Resolved::Spurious));
+        }
+        let (found, _) = fault.lowest;
+        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found) else {
+            return Ok(FaultStep::Again);
+        };
+        let index = F::index(fault.page, LEVEL);
+        let now = table.load(index);
+        if table.level() != LEVEL || !F::is_mapped(now) || !F::is_leaf(now, LEVEL) {
+            // Split meanwhile, which takes all rights away for a moment.
+            return Ok(FaultStep::Again);
+        }
+        let run = Self::large_run(&table, index, F::frame(now, LEVEL));
+        let writes = fault.access == Access::Write;
+        if writes && !F::is_writable(now) && !self.is_exclusive_run(fault.pin, &run) {
+            drop(table);
+            self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
+            return Ok(FaultStep::Again);
+        }
+        let view = fault.view();
+        table.update(index, Users::Hardware, |entry| {
+            let keeps = writes || F::is_writable(entry);
+            let prot = if keeps {
+                view.prot
+            } else {
+                view.prot.read_only()
+            };
+            let marks = Marks {
+                accessed: true,
+                dirty: F::marks(entry).dirty || writes,
+            };
+            F::with_marks(F::with_prot(entry, LEVEL, prot), marks)
+        });
+        let env = self.env(fault.pin);
+        let mut ctx = R::Ctx::default();
+        if writes {
+            let locked = self.memory.lock_run(fault.pin, run.frame, run.order);
+            match locked.is_whole() {
+                true => self.rmap.turn(&env, &mut ctx, &run, fault.place()),
+                false => self.rmap.turn_divided(&env, &mut ctx, &run, fault.place()),
+            }
+            fault.cpu.events.cow_reuses.bump();
+        }
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        Ok(FaultStep::Done(Resolved::Upgraded))
+    }
+
+    /// Whether no other entry maps any of the run's frames, and nobody else refers to one.
+    /// A yes stays true as that of [`Vm::is_exclusive`] does.
+    fn is_exclusive_run(&self, pin: &Pin<'_>, run: &Run) -> bool {
+        let locked = self.memory.lock_run(pin, run.frame, run.order);
+        if locked.is_whole() {
+            return self.is_exclusive(run.frame);
+        }
+        run.parts().all(|part| self.is_exclusive(part.frame))
+    }
+
+    /// Gives each frame of the run of a large leaf, whose table is locked, a record of its
+    /// own.
+    fn divide(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+        let locked = self.memory.lock_run(env.pin, run.frame, run.order);
+        if !locked.is_whole() {
+            return Ok(());
+        }
+        self.rmap.prepare_divide(env, run)?;
+        self.memory.divide_records(&locked, run.frame);
+        self.rmap.divide(env, run);
+        self.memory.set_divided(&locked);
+        drop(locked);
+        for part in run.parts().skip(1) {
+            self.note_inserted(env.pin, part.frame, Inserted::Anonymous);
+        }
+        Ok(())
+    }
+
+    /// Replaces the large leaf that covers `page` by single pages, if there is one. The
+    /// caller keeps the region from changing and holds no table lock.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] of reverse mapping; the leaf is as it was.
+    pub(super) fn demote(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        page: Vpn,
+    ) -> Result<(), OutOfMemory> {
+        let tables = self.tables(pin, space);
+        let Some(table) = tables.lock(page).filter(|table| table.level() == LEVEL) else {
+            return Ok(());
+        };
+        let index = F::index(page, LEVEL);
+        let run = Self::large_run(&table, index, F::frame(table.load(index), LEVEL));
+        let env = self.env(pin);
+        let mut ctx = R::Ctx::default();
+        let place = region.place(space);
+        let prepared = self
+            .divide(&env, &run)
+            .and_then(|()| self.rmap.prepare_demote(&env, &mut ctx, &run, place));
+        if prepared.is_ok() {
+            let flush = || self.flush_locked_page(pin, space, run.page);
+            let had_spare = tables.demote(&table, index, flush, |made| {
+                let parts = Run {
+                    count: 1 << run.order,
+                    order: 0,
+                    pte: made.pte(0),
+                    ..run
+                };
+                self.rmap.demote(&env, &mut ctx, &parts, run.pte, place);
+            });
+            debug_assert!(had_spare, "a superpage mapping without a spare table");
+            self.events(pin).superpage_demotions.bump();
+        }
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        prepared
+    }
+
+    /// Demotes the superpage that lies on both sides of the boundary before `page`.
+    ///
+    /// # Errors
+    /// As [`Vm::demote`].
+    #[inline]
+    pub(super) fn demote_across(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        page: Vpn,
+    ) -> Result<(), OutOfMemory> {
+        if !self.has_superpages() || page.0 & (Self::SUPERPAGE - 1) == 0 {
+            return Ok(());
+        }
+        self.demote(pin, space, region, page)
+    }
+
+    /// Demotes every superpage that has a page in `range`, which lies in the region.
+    ///
+    /// # Errors
+    /// As [`Vm::demote`]; some may have been demoted.
+    pub(super) fn demote_range(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        region: &Region<R>,
+        range: PageRange,
+    ) -> Result<(), OutOfMemory> {
+        if !self.has_superpages() {
+            return Ok(());
+        }
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            if span.table.level() == LEVEL {
+                let page = span.table.page(span.first);
+                drop(span);
+                self.demote(pin, space, region, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One more mapping of a run of which the caller has a mapping's table locked. `false`
+    /// if the run is divided: its pages have to be copied one by one.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the run has as many mappings as can be counted.
+    pub(super) fn share_run(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        duplicate: impl FnOnce(),
+    ) -> Result<bool, OutOfMemory> {
+        let locked = self.memory.lock_run(env.pin, run.frame, run.order);
+        if !locked.is_whole() {
+            return Ok(false);
+        }
+        locked.head().add_mapping().ok_or(OutOfMemory)?;
+        duplicate();
+        Ok(true)
+    }
+
+    /// A large leaf was cleared, whose table is locked: takes its mapping off the run.
+    /// Returns whether the run is whole: then the entry's reference is one to the run,
+    /// otherwise one to each frame.
+    pub(super) fn unmap_run(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        region: &Region<R>,
+        space: Live<'_, R>,
+        run: &Run,
+    ) -> bool {
+        let place = region.place(space);
+        let locked = self.memory.lock_run(env.pin, run.frame, run.order);
+        let is_whole = locked.is_whole();
+        let lost = |frame: Pfn| {
+            if self.memory.frame(frame).remove_mapping().maps() == 1 {
+                self.rmap.unmapped(env, frame);
+                self.note_removed(env.pin, frame);
+            }
+        };
+        if is_whole {
+            self.rmap.remove(env, ctx, run, place);
+            lost(run.frame);
+        } else {
+            self.rmap.remove_divided(env, ctx, run, place);
+            run.parts().for_each(|part| lost(part.frame));
+        }
+        is_whole
+    }
+
+    /// The frame of a large leaf, whose table is locked, to look its entries up by: the
+    /// run's first, if that is whole, with a reference to the run. Otherwise nothing.
+    pub(super) fn hold_whole_run(&self, pin: &Pin<'_>, run: &Run) -> bool {
+        let locked = self.memory.lock_run(pin, run.frame, run.order);
+        if locked.is_whole() {
+            locked.head().get();
+        }
+        locked.is_whole()
+    }
+}

@@ -1,0 +1,262 @@
+//! Superpages that several CPUs use, share, split and give back at the same time.
+
+use crate::world::{RW, World, at};
+use vellum::SpaceId;
+use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{Advice, FaultError};
+
+const ZERO: CpuId = CpuId(0);
+/// First page of a superpage, and how many it has.
+const BASE: u64 = 0x1000;
+const PAGES: u64 = 512;
+const FRAMES: u64 = 8 * PAGES;
+const EAGER: &str = "superpage=eager";
+
+explored! {
+    the_first_uses_of_a_range_map_one_superpage: 40 => first_uses;
+    a_superpage_is_split_while_others_store_to_it: 40 => split_beside_stores;
+    two_spaces_split_a_run_that_they_share: 40 => both_split;
+    a_run_is_split_in_one_space_while_another_forks_or_ends: 40 => split_beside_fork;
+    lookups_find_every_mapping_while_one_is_split: 40 => lookup_beside_split;
+    parts_of_a_superpage_are_pinned_beside_stores: 30 => pins;
+    rights_of_a_superpage_are_gone_when_protect_returns: 40 => protect;
+    stores_beside_a_collapse_are_kept: 60 => collapse;
+    lookups_beside_a_collapse_change_nothing: 40 => lookup_beside_collapse;
+}
+
+fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
+    let world = World::<R>::new(cpus, FRAMES, EAGER);
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, BASE, PAGES);
+        space
+    });
+    (world, space)
+}
+
+/// A superpage with a word of its own in its first pages.
+fn world_with_superpage<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
+    let (world, space) = world_with_region(cpus);
+    world.alone(|| {
+        for page in 0..8 {
+            world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
+        }
+        assert_eq!(world.vm.stats().events.superpage_maps, 1);
+    });
+    (world, space)
+}
+
+fn first_uses<R: ReverseMap>() {
+    let (world, space) = world_with_region::<R>(3);
+    let work = |cpu: CpuId| {
+        let page = BASE + 100 * u64::from(cpu.0);
+        world.store(cpu, space, at(page, 1), page).unwrap();
+        assert_eq!(world.load(cpu, space, at(page, 1)), Ok(page));
+        assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(0));
+    };
+    world.run(&[&work, &work, &work]);
+    world.alone(|| {
+        assert_eq!(world.vm.stats().events.superpage_maps, 1);
+        for page in [0, 100, 200].map(|page| BASE + page) {
+            assert_eq!(world.load(ZERO, space, at(page, 1)), Ok(page));
+        }
+    });
+    world.finish(&[space], &[]);
+}
+
+fn split_beside_stores<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(3);
+    let split = |_| {
+        world.vm.unmap(space, Vpn(BASE + 300), 2).unwrap();
+        let rest = Vpn(BASE + 400);
+        world.vm.advise(space, rest, 3, Advice::DontNeed).unwrap();
+    };
+    let store = |cpu: CpuId| {
+        let word = 1 + u64::from(cpu.0);
+        for page in 0..8 {
+            world
+                .store(cpu, space, at(BASE + page, word), page)
+                .unwrap();
+            assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+        }
+    };
+    world.run(&[&split, &store, &store]);
+    world.alone(|| {
+        for page in 0..8 {
+            for (word, value) in [(0, page), (2, page), (3, page)] {
+                assert_eq!(world.load(ZERO, space, at(BASE + page, word)), Ok(value));
+            }
+        }
+        let gone = world.load(ZERO, space, at(BASE + 300, 0));
+        assert_eq!(gone, Err(FaultError::NoRegion));
+    });
+    world.finish(&[space], &[]);
+}
+
+fn both_split<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(2);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let work = |cpu: CpuId| {
+        let own = [space, child][usize::from(cpu.0)];
+        let value = 50 + u64::from(cpu.0);
+        for page in [1, 2] {
+            world.store(cpu, own, at(BASE + page, 0), value).unwrap();
+        }
+        for (page, seen) in [(0, 0), (1, value), (2, value), (3, 3)] {
+            assert_eq!(world.load(cpu, own, at(BASE + page, 0)), Ok(seen));
+        }
+    };
+    world.run(&[&work, &work]);
+    world.finish(&[space, child], &[]);
+}
+
+fn split_beside_fork<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(3);
+    let (child, other) = world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        (child, world.vm.fork(space).unwrap())
+    });
+    let store = |cpu: CpuId| {
+        world.store(cpu, space, at(BASE + 1, 0), 99).unwrap();
+        assert_eq!(world.load(cpu, space, at(BASE + 2, 0)), Ok(2));
+    };
+    let fork = |cpu: CpuId| {
+        let grandchild = world.vm.fork(child).unwrap();
+        world.store(cpu, grandchild, at(BASE + 2, 0), 77).unwrap();
+        assert_eq!(world.load(cpu, child, at(BASE + 2, 0)), Ok(2));
+        assert_eq!(world.load(cpu, grandchild, at(BASE + 1, 0)), Ok(1));
+        world.vm.exit(grandchild).unwrap();
+    };
+    let end = |_| {
+        world.vm.exit(other).unwrap();
+    };
+    world.run(&[&store, &fork, &end]);
+    world.finish(&[space, child], &[]);
+}
+
+fn lookup_beside_split<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(2);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let split = |cpu: CpuId| {
+        world.store(cpu, child, at(BASE + 100, 0), 1).unwrap();
+    };
+    let look = |_| {
+        let pages = PageRange::new(Vpn(BASE), 4);
+        let report = world.vm.scan_space(space, pages).unwrap();
+        // Both spaces go on mapping these pages, whole or one by one.
+        assert_eq!(report.hits, 2 * report.pages, "{report:?}");
+    };
+    world.run(&[&split, &look]);
+    world.finish(&[space, child], &[]);
+}
+
+fn pins<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(2);
+    let pin = |_| {
+        let mut frames = [Pfn::NONE; 2];
+        let start = Vpn(BASE + 1);
+        world
+            .vm
+            .pin_pages(space, start, Access::Write, &mut frames)
+            .unwrap();
+        let shown = world.vm.translate(space, start).map(|(frame, _)| frame);
+        assert_eq!(shown, Some(frames[0]));
+        // SAFETY: pinned above.
+        unsafe { world.vm.unpin(&frames) };
+    };
+    let store = |cpu: CpuId| {
+        for page in 0..8 {
+            world.store(cpu, space, at(BASE + page, 1), page).unwrap();
+            assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+        }
+    };
+    world.run(&[&pin, &store]);
+    world.finish(&[space], &[]);
+}
+
+fn protect<R: ReverseMap>() {
+    let (world, space) = world_with_superpage::<R>(2);
+    let protect = |cpu: CpuId| {
+        for (first, pages) in [(0, PAGES), (0, 3)] {
+            let first = Vpn(BASE + first);
+            world.vm.protect(space, first, pages, Prot::READ).unwrap();
+            let refused = world.store(cpu, space, at(BASE + 1, 3), 1);
+            assert_eq!(refused, Err(FaultError::Protection));
+            let before = world.load(cpu, space, at(BASE + 1, 1)).unwrap();
+            let after = world.load(cpu, space, at(BASE + 1, 1)).unwrap();
+            assert_eq!(before, after, "a store without the right");
+            world.vm.protect(space, first, pages, RW).unwrap();
+        }
+    };
+    let store = |cpu: CpuId| {
+        for round in 0..8 {
+            match world.store(cpu, space, at(BASE + 1, 1), round) {
+                Ok(()) | Err(FaultError::Protection) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    world.run(&[&protect, &store]);
+    world.finish(&[space], &[]);
+}
+
+/// A superpage that was split, so that its pages can be collapsed again.
+fn world_with_singles<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
+    let (world, space) = world_with_superpage(cpus);
+    world.alone(|| {
+        let last = Vpn(BASE + PAGES - 1);
+        world.vm.advise(space, last, 1, Advice::DontNeed).unwrap();
+        world
+            .store(ZERO, space, at(BASE + PAGES - 1, 0), 9)
+            .unwrap();
+        assert_eq!(world.vm.stats().events.superpage_demotions, 1);
+    });
+    (world, space)
+}
+
+fn collapse<R: ReverseMap>() {
+    let (world, space) = world_with_singles::<R>(2);
+    let collapse = |_| {
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert_eq!(report.collapsed, 1);
+    };
+    let store = |cpu: CpuId| {
+        for round in 1..6 {
+            for page in [0, 5] {
+                world.store(cpu, space, at(BASE + page, 1), round).unwrap();
+                assert_eq!(world.load(cpu, space, at(BASE + page, 1)), Ok(round));
+                assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+            }
+            assert!(
+                world
+                    .vm
+                    .is_accessible(space, PageRange::new(Vpn(BASE), 2), Access::Read)
+            );
+        }
+    };
+    world.run(&[&collapse, &store]);
+    world.alone(|| {
+        assert_eq!(world.load(ZERO, space, at(BASE + 5, 1)), Ok(5));
+        assert_eq!(world.load(ZERO, space, at(BASE + PAGES - 1, 0)), Ok(9));
+    });
+    world.finish(&[space], &[]);
+}
+
+fn lookup_beside_collapse<R: ReverseMap>() {
+    let (world, space) = world_with_singles::<R>(2);
+    let collapse = |_| {
+        // A lookup refers to pages, which then stay as they are.
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert!(report.collapsed <= 1);
+    };
+    let look = |cpu: CpuId| {
+        let pages = PageRange::new(Vpn(BASE), 4);
+        let report = world.vm.scan_space(space, pages).unwrap();
+        assert!(report.hits <= report.pages, "{report:?}");
+        assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
+    };
+    world.run(&[&collapse, &look]);
+    world.finish(&[space], &[]);
+}

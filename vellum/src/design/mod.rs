@@ -13,8 +13,8 @@ mod tests;
 pub use presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, FaultLock, FileIo, FlagUpdates, ForkCopy,
-    FrameLists, MarkChecks, OPTIONS, PageLocking, QuickLevels, QuickMark, QuickNode, RegionIndex,
-    Rmap, TableFormat, TableSource, UserTables, ZoneCache,
+    FrameLists, MarkChecks, OPTIONS, PageLocking, PvAlloc, PvLock, PvLru, QuickLevels, QuickMark,
+    QuickNode, RegionIndex, Rmap, TableFormat, TableSource, UserTables, ZoneCache,
 };
 
 use alloc::format;

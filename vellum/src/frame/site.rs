@@ -57,4 +57,10 @@ sites! {
     KinNode,
     /// A node of the tree of a space's regions.
     RegionNode,
+    /// What pv entries keep of an address space.
+    PvSpace,
+    /// A page of pv entries.
+    PvChunk,
+    /// A pv entry of an arena (`pvalloc=slab`).
+    PvEntry,
 }

@@ -40,6 +40,7 @@ mod protect;
 mod region;
 mod regions;
 mod remap;
+mod room;
 mod scan;
 mod topology;
 mod truncate;

@@ -1,0 +1,180 @@
+//! Which lock guards the list of a page (`pvlock=`), and where the list begins.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::entry::Name;
+use crate::addr::Pfn;
+use crate::design::PvLock;
+use crate::slab::ArenaMaker;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::name;
+use crate::sync::{Bucket, ByteLock, Pin, RawLock, Waited, bytes};
+
+/// Log2 of the frames that have a lock together: 2 MiB of 4 KiB frames.
+pub(super) const NEIGHBOURS: u32 = 9;
+/// Locks of `pvlock=hashed`: `NPV_LIST_LOCKS`, which is the most CPUs of a kernel.
+const HASHED: usize = 256;
+
+/// Where the list of a page's entries begins.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+pub(super) struct PageHead {
+    first: AtomicU64,
+    /// Advances with every change of the list.
+    generation: AtomicU32,
+    /// The page's own lock, with `pvlock=byte`. It lies beside what it guards, as in
+    /// FreeBSD's `md_page`.
+    lock: ByteLock,
+}
+
+const _: () = assert!(size_of::<PageHead>() == 16);
+
+impl PageHead {
+    #[inline]
+    pub fn first(&self) -> Name {
+        Name(self.first.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub fn set_first(&self, name: Name) {
+        self.first.store(name.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// The list is another. Under its lock.
+    #[inline]
+    pub fn advance(&self) {
+        let next = self.generation().wrapping_add(1);
+        self.generation.store(next, Ordering::Relaxed);
+    }
+}
+
+/// One of the locks of `pvlock=hashed`, of the size of FreeBSD's: two on a line.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct HashedLock(RawLock);
+
+/// What the pages of 2 MiB have together: their lock with `pvlock=superpage`, and where
+/// those park who wait for a page's.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Neighbourhood {
+    lock: RawLock,
+    bucket: Bucket,
+}
+
+/// One of the locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LockName(u32);
+
+/// The heads of all lists, and their locks.
+pub(super) struct PageLocks {
+    kind: PvLock,
+    first: Pfn,
+    heads: Box<[PageHead]>,
+    hashed: Box<[HashedLock]>,
+    neighbourhoods: Box<[Neighbourhood]>,
+}
+
+fn many<T: Default>(what: &'static str, count: usize) -> Box<[T]> {
+    let all: Vec<T> = (0..count).map(|_| T::default()).collect();
+    let all = all.into_boxed_slice();
+    name(what, &[], all.as_ptr(), count);
+    all
+}
+
+impl PageLocks {
+    pub fn new(kind: PvLock, arenas: &ArenaMaker) -> PageLocks {
+        let (first, end) = arenas.span();
+        let frames = (end.0 - first.0) as usize;
+        let large = (end.0.div_ceil(1 << NEIGHBOURS) - (first.0 >> NEIGHBOURS)) as usize;
+        let (hashed, large) = match kind {
+            PvLock::Hashed => (HASHED, 0),
+            PvLock::Superpage | PvLock::Byte => (0, large),
+        };
+        PageLocks {
+            kind,
+            first,
+            heads: many("pv list heads", frames),
+            hashed: many("pv list locks", hashed),
+            neighbourhoods: many("pv locks of 2 MiB", large),
+        }
+    }
+
+    /// The head of a page's list.
+    #[inline]
+    pub fn head(&self, frame: Pfn) -> &PageHead {
+        &self.heads[frame.0.wrapping_sub(self.first.0) as usize]
+    }
+
+    /// Asks for the head.
+    #[inline]
+    pub fn prefetch(&self, frame: Pfn) {
+        bytes::prefetch(self.head(frame));
+    }
+
+    /// The lock of a page.
+    #[inline]
+    pub fn of(&self, frame: Pfn) -> LockName {
+        LockName(match self.kind {
+            PvLock::Hashed => (frame.0 >> NEIGHBOURS) % HASHED as u32,
+            PvLock::Superpage => frame.0 >> NEIGHBOURS,
+            PvLock::Byte => frame.0,
+        })
+    }
+
+    /// Whether a lock is worth keeping for the next page.
+    #[inline]
+    pub fn are_shared(&self) -> bool {
+        self.kind != PvLock::Byte
+    }
+
+    #[inline]
+    fn neighbourhood(&self, number: u32) -> &Neighbourhood {
+        &self.neighbourhoods[(number - (self.first.0 >> NEIGHBOURS)) as usize]
+    }
+
+    #[inline]
+    fn bucket(&self, frame: u32) -> &Bucket {
+        &self.neighbourhood(frame >> NEIGHBOURS).bucket
+    }
+
+    #[inline]
+    pub fn acquire(&self, lock: LockName, pin: &Pin<'_>) -> Waited {
+        match self.kind {
+            PvLock::Hashed => self.hashed[lock.0 as usize].0.acquire(pin),
+            PvLock::Superpage => self.neighbourhood(lock.0).lock.acquire(pin),
+            PvLock::Byte => self
+                .head(Pfn(lock.0))
+                .lock
+                .acquire(self.bucket(lock.0), pin),
+        }
+    }
+
+    #[inline]
+    pub fn release(&self, lock: LockName, pin: &Pin<'_>) {
+        match self.kind {
+            PvLock::Hashed => self.hashed[lock.0 as usize].0.release(pin),
+            PvLock::Superpage => self.neighbourhood(lock.0).lock.release(pin),
+            PvLock::Byte => self
+                .head(Pfn(lock.0))
+                .lock
+                .release(self.bucket(lock.0), pin),
+        }
+    }
+
+    /// Whether the lock of a page is held, for audits.
+    pub fn is_held(&self, frame: Pfn) -> bool {
+        let lock = self.of(frame);
+        match self.kind {
+            PvLock::Hashed => self.hashed[lock.0 as usize].0.is_held(),
+            PvLock::Superpage => self.neighbourhood(lock.0).lock.is_held(),
+            PvLock::Byte => self.head(frame).lock.is_held(),
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Checks, while nothing else runs.
 
-use super::entry::Chunk;
+use super::entry::{Chunk, Name};
+use super::locks::PageHead;
 use super::{Entries, Pv};
 use crate::addr::Pfn;
 use crate::frame::AuditError;
@@ -18,13 +19,25 @@ impl Pv {
         if self.locks.is_held(frame) {
             return Err("the lock of the list of pv entries is held");
         }
+        let own = self.check_entries(env, self.locks.head(frame))?;
+        let large = self.check_entries(env, self.locks.large_head(frame))?;
+        if own + large == maps {
+            Ok(())
+        } else {
+            Err("there are not as many pv entries as map the frame")
+        }
+    }
+
+    /// Counts the entries of a list, whose form is checked.
+    fn check_entries<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        head: &PageHead,
+    ) -> Result<u32, &'static str> {
         let mut count = 0;
-        let mut before = super::Name::NONE;
-        let mut name = self.locks.head(frame).first();
+        let mut before = Name::NONE;
+        let mut name = head.first();
         while !name.is_none() {
-            if count == maps {
-                return Err("the list has more pv entries than map the frame");
-            }
             let entry = self.entry(env, name);
             if entry.previous() != before {
                 return Err("a pv entry does not lead back to the one before it");
@@ -42,11 +55,7 @@ impl Pv {
             before = name;
             name = entry.next();
         }
-        if count == maps {
-            Ok(())
-        } else {
-            Err("the list has fewer pv entries than map the frame")
-        }
+        Ok(count)
     }
 
     /// Frames that the design has, its arenas checked.

@@ -68,15 +68,38 @@ struct Neighbourhood {
     bucket: Bucket,
 }
 
-/// One of the locks.
+/// One of the locks: a number among those of its kind, and above it whether it is the
+/// lock of a superpage's list where that has one of its own (`pvlock=byte`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LockName(u32);
+pub(super) struct LockName(u64);
+
+impl LockName {
+    const LARGE: u64 = 1 << 32;
+
+    #[inline]
+    const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Of a page's own lock, that of the page `count` further on.
+    #[inline]
+    pub const fn of_page_after(self, count: u32) -> LockName {
+        LockName(self.0 + count as u64)
+    }
+
+    #[inline]
+    const fn is_large(self) -> bool {
+        self.0 & LockName::LARGE != 0
+    }
+}
 
 /// The heads of all lists, and their locks.
 pub(super) struct PageLocks {
     kind: PvLock,
     first: Pfn,
     heads: Box<[PageHead]>,
+    /// Heads of the lists of superpages, by 2 MiB (FreeBSD: `pv_table`).
+    large: Box<[PageHead]>,
     hashed: Box<[HashedLock]>,
     neighbourhoods: Box<[Neighbourhood]>,
 }
@@ -93,7 +116,7 @@ impl PageLocks {
         let (first, end) = arenas.span();
         let frames = (end.0 - first.0) as usize;
         let large = (end.0.div_ceil(1 << NEIGHBOURS) - (first.0 >> NEIGHBOURS)) as usize;
-        let (hashed, large) = match kind {
+        let (hashed, own) = match kind {
             PvLock::Hashed => (HASHED, 0),
             PvLock::Superpage | PvLock::Byte => (0, large),
         };
@@ -102,7 +125,8 @@ impl PageLocks {
             first,
             heads: many("pv list heads", frames),
             hashed: many("pv list locks", hashed),
-            neighbourhoods: many("pv locks of 2 MiB", large),
+            large: many("pv list heads of 2 MiB", large),
+            neighbourhoods: many("pv locks of 2 MiB", own),
         }
     }
 
@@ -110,6 +134,12 @@ impl PageLocks {
     #[inline]
     pub fn head(&self, frame: Pfn) -> &PageHead {
         &self.heads[frame.0.wrapping_sub(self.first.0) as usize]
+    }
+
+    /// The head of the list of a superpage, of which `frame` is one.
+    #[inline]
+    pub fn large_head(&self, frame: Pfn) -> &PageHead {
+        &self.large[((frame.0 >> NEIGHBOURS) - (self.first.0 >> NEIGHBOURS)) as usize]
     }
 
     /// Asks for the head.
@@ -121,11 +151,24 @@ impl PageLocks {
     /// The lock of a page.
     #[inline]
     pub fn of(&self, frame: Pfn) -> LockName {
-        LockName(match self.kind {
+        LockName(u64::from(match self.kind {
             PvLock::Hashed => (frame.0 >> NEIGHBOURS) % HASHED as u32,
             PvLock::Superpage => frame.0 >> NEIGHBOURS,
             PvLock::Byte => frame.0,
-        })
+        }))
+    }
+
+    /// The lock of the list of a superpage, of which `frame` is one. If it is not that of
+    /// the page too, it comes after those of all pages.
+    #[inline]
+    pub fn of_large(&self, frame: Pfn) -> LockName {
+        match self.kind {
+            PvLock::Byte => {
+                let first = frame.0 >> NEIGHBOURS << NEIGHBOURS;
+                LockName(LockName::LARGE | u64::from(first))
+            }
+            _ => self.of(frame),
+        }
     }
 
     /// Whether a lock is worth keeping for the next page.
@@ -146,35 +189,42 @@ impl PageLocks {
 
     #[inline]
     pub fn acquire(&self, lock: LockName, pin: &Pin<'_>) -> Waited {
+        let number = lock.number();
         match self.kind {
-            PvLock::Hashed => self.hashed[lock.0 as usize].0.acquire(pin),
-            PvLock::Superpage => self.neighbourhood(lock.0).lock.acquire(pin),
-            PvLock::Byte => self
-                .head(Pfn(lock.0))
-                .lock
-                .acquire(self.bucket(lock.0), pin),
+            PvLock::Hashed => self.hashed[number as usize].0.acquire(pin),
+            PvLock::Superpage => self.neighbourhood(number).lock.acquire(pin),
+            PvLock::Byte => self.byte(lock).acquire(self.bucket(number), pin),
+        }
+    }
+
+    #[inline]
+    fn byte(&self, lock: LockName) -> &ByteLock {
+        let frame = Pfn(lock.number());
+        match lock.is_large() {
+            false => &self.head(frame).lock,
+            true => &self.large_head(frame).lock,
         }
     }
 
     #[inline]
     pub fn release(&self, lock: LockName, pin: &Pin<'_>) {
+        let number = lock.number();
         match self.kind {
-            PvLock::Hashed => self.hashed[lock.0 as usize].0.release(pin),
-            PvLock::Superpage => self.neighbourhood(lock.0).lock.release(pin),
-            PvLock::Byte => self
-                .head(Pfn(lock.0))
-                .lock
-                .release(self.bucket(lock.0), pin),
+            PvLock::Hashed => self.hashed[number as usize].0.release(pin),
+            PvLock::Superpage => self.neighbourhood(number).lock.release(pin),
+            PvLock::Byte => self.byte(lock).release(self.bucket(number), pin),
         }
     }
 
     /// Whether the lock of a page is held, for audits.
     pub fn is_held(&self, frame: Pfn) -> bool {
-        let lock = self.of(frame);
+        let number = self.of(frame).number();
         match self.kind {
-            PvLock::Hashed => self.hashed[lock.0 as usize].0.is_held(),
-            PvLock::Superpage => self.neighbourhood(lock.0).lock.is_held(),
-            PvLock::Byte => self.head(frame).lock.is_held(),
+            PvLock::Hashed => self.hashed[number as usize].0.is_held(),
+            PvLock::Superpage => self.neighbourhood(number).lock.is_held(),
+            PvLock::Byte => {
+                self.head(frame).lock.is_held() || self.large_head(frame).lock.is_held()
+            }
         }
     }
 }

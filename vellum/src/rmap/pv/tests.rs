@@ -9,10 +9,13 @@ use super::list::{Link, Links, List, NONE};
 use super::locks::PageLocks;
 use super::order::Order;
 use super::spaces::SpaceChunks;
-use crate::addr::Pfn;
-use crate::design::{PvLock, PvLru};
-use crate::frame::{PhysicalMemory, Request, Site};
+use super::{Entries, Pv, PvContext, PvOfSpace};
+use crate::addr::{Pfn, Vpn};
+use crate::design::{Design, PvLock, PvLru, Rmap, variants};
+use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
+use crate::rmap::{Env, Place, ReverseMap, Run};
 use crate::slab::ArenaMaker;
+use crate::table::PteRef;
 use crate::testing::{Rng, TestMachine, run_on};
 
 type Memory = PhysicalMemory<TestMachine>;
@@ -214,4 +217,208 @@ fn names_lead_to_their_chunks() {
             assert_eq!(name.chunk(), frame);
         }
     }
+}
+
+/// The design with each of its options' values, and who uses it.
+fn with_each(test: impl Fn(&str, &Pv, &Env<'_, TestMachine>)) {
+    for text in variants("rmap") {
+        let design = Design::parse(&text).unwrap();
+        if design.rmap != Rmap::Pv {
+            continue;
+        }
+        let memory = memory();
+        let pin = memory.pin();
+        let env = Env {
+            memory: &memory,
+            pin: &pin,
+        };
+        // SAFETY: the arenas are used with `memory` only, in this call.
+        let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
+        let arenas = arenas.spanning(memory.view().span(), 1);
+        let pv = Pv::new(&design, 1, &arenas);
+        test(&text, &pv, &env);
+        assert_eq!((pv.live_nodes(), pv.live_groups()), (0, 0), "{text}");
+        pin.assert_holds(0);
+        let slabs = memory.audit_frames().unwrap().of(Kind::Slab);
+        assert_eq!(pv.audit_nodes(), Ok(slabs), "{text}");
+    }
+}
+
+fn place(space: u32, state: &PvOfSpace) -> Place<'_, (), PvOfSpace> {
+    Place {
+        space,
+        space_state: state,
+        region: &(),
+        linear_offset: 0,
+    }
+}
+
+const PTE: PteRef = PteRef {
+    table: Pfn(3),
+    index: 0,
+};
+
+/// 512 frames, aligned, and the pages that show them.
+fn superpage(env: &Env<'_, TestMachine>) -> Run {
+    let request = Request::page(Site::AnonymousPage).order(9);
+    Run {
+        count: 512,
+        ..Run::single(
+            env.memory.alloc(env.pin, request).unwrap(),
+            PTE,
+            Vpn(1 << 9),
+        )
+    }
+}
+
+#[test]
+fn promotion_passes_one_entry_on_and_demotion_makes_the_others_anew() {
+    with_each(|text, pv, env| {
+        let (one, other) = (PvOfSpace::default(), PvOfSpace::default());
+        pv.space_executed(env, &one, 1).unwrap();
+        pv.space_forked(env, &one, &other, 2).unwrap();
+        let small = superpage(env);
+        let large = Run::large(small.frame, 9, PTE, small.page);
+        let maps = |own: u32, shared: u32| {
+            for step in [0, 1, 511] {
+                let frame = small.frame.offset(step);
+                assert_eq!(pv.check_frame(env, frame, own + shared), Ok(()), "{text}");
+            }
+            assert_eq!(pv.live_nodes(), u64::from(own * 512 + shared), "{text}");
+        };
+        let mut ctx = PvContext::default();
+        pv.prepare(env, &mut ctx, place(1, &one), 512).unwrap();
+        pv.add(env, &mut ctx, &small, place(1, &one), true);
+        pv.finish(env, ctx);
+        maps(1, 0);
+
+        let mut ctx = PvContext::default();
+        pv.promote(env, &mut ctx, &small, PTE, place(1, &one));
+        pv.finish(env, ctx);
+        maps(0, 1);
+        let mut ctx = PvContext::default();
+        pv.prepare(env, &mut ctx, place(2, &other), 1).unwrap();
+        pv.duplicate(env, &mut ctx, &large, place(2, &other));
+        pv.finish(env, ctx);
+        maps(0, 2);
+
+        // One space has single pages, the other the superpage.
+        let mut ctx = PvContext::default();
+        pv.prepare_demote(env, &mut ctx, &large, place(1, &one))
+            .unwrap();
+        pv.demote(env, &mut ctx, &small, PTE, place(1, &one));
+        pv.finish(env, ctx);
+        maps(1, 1);
+        let mut ctx = PvContext::default();
+        pv.remove_divided(env, &mut ctx, &large, place(2, &other));
+        pv.finish(env, ctx);
+        maps(1, 0);
+        let mut ctx = PvContext::default();
+        pv.remove(env, &mut ctx, &small, place(1, &one));
+        pv.finish(env, ctx);
+        maps(0, 0);
+        pv.space_ended(env, &other);
+        pv.space_ended(env, &one);
+    });
+}
+
+#[test]
+fn a_demotion_that_was_prepared_asks_for_nothing_more() {
+    with_each(|text, pv, env| {
+        let one = PvOfSpace::default();
+        pv.space_executed(env, &one, 1).unwrap();
+        let small = superpage(env);
+        let large = Run::large(small.frame, 9, PTE, small.page);
+        let mut ctx = PvContext::default();
+        pv.prepare(env, &mut ctx, place(1, &one), 1).unwrap();
+        pv.add(env, &mut ctx, &large, place(1, &one), true);
+        for site in [Site::PvChunk, Site::PvEntry] {
+            env.memory.inject(Some(FailAt { site, after: 0 }));
+            let failed = pv.prepare_demote(env, &mut ctx, &large, place(1, &one));
+            env.memory.inject(None);
+            let its_own = match pv.entries {
+                Entries::Chunks(_) => Site::PvChunk,
+                Entries::Slab(_) => Site::PvEntry,
+            };
+            assert_eq!(failed.is_err(), site == its_own, "{text}");
+            if failed.is_ok() {
+                break;
+            }
+        }
+        pv.prepare_demote(env, &mut ctx, &large, place(1, &one))
+            .unwrap();
+        let frames = env.memory.stats();
+        pv.demote(env, &mut ctx, &small, PTE, place(1, &one));
+        assert_eq!(env.memory.stats(), frames, "{text}");
+        pv.remove(env, &mut ctx, &small, place(1, &one));
+        pv.finish(env, ctx);
+        pv.space_ended(env, &one);
+    });
+}
+
+#[test]
+fn locks_that_pages_share_are_taken_once_for_a_run() {
+    with_each(|text, pv, env| {
+        let one = PvOfSpace::default();
+        pv.space_executed(env, &one, 1).unwrap();
+        let small = superpage(env);
+        let taken = |work: &dyn Fn(&mut PvContext)| {
+            let before = pv.stats().locks;
+            let mut ctx = PvContext::default();
+            work(&mut ctx);
+            pv.finish(env, ctx);
+            pv.stats().locks - before
+        };
+        let added = taken(&|ctx| {
+            pv.prepare(env, ctx, place(1, &one), 512).unwrap();
+            pv.add(env, ctx, &small, place(1, &one), true);
+        });
+        let promoted = taken(&|ctx| pv.promote(env, ctx, &small, PTE, place(1, &one)));
+        let large = Run::large(small.frame, 9, PTE, small.page);
+        let removed = taken(&|ctx| pv.remove(env, ctx, &large, place(1, &one)));
+        let expected = match pv.locks.are_shared() {
+            true => (1, 1, 1),
+            false => (512, 513, 1),
+        };
+        assert_eq!((added, promoted, removed), expected, "{text}");
+        pv.space_ended(env, &one);
+    });
+}
+
+#[test]
+fn entries_of_several_spaces_go_back_to_their_own() {
+    with_each(|text, pv, env| {
+        let spaces = [PvOfSpace::default(), PvOfSpace::default()];
+        for (number, space) in spaces.iter().enumerate() {
+            pv.space_executed(env, space, number as u32 + 1).unwrap();
+        }
+        let small = superpage(env);
+        let mut ctx = PvContext::default();
+        for (number, space) in spaces.iter().enumerate() {
+            pv.prepare(env, &mut ctx, place(number as u32 + 1, space), 512)
+                .unwrap();
+            pv.add(
+                env,
+                &mut ctx,
+                &small,
+                place(number as u32 + 1, space),
+                false,
+            );
+        }
+        let peak = pv.stats().bytes;
+        for part in 0..512 {
+            for (number, space) in spaces.iter().enumerate() {
+                let run = Run::single(
+                    small.frame.offset(part),
+                    PTE,
+                    small.page.offset(part.into()),
+                );
+                pv.remove(env, &mut ctx, &run, place(number as u32 + 1, space));
+            }
+        }
+        pv.finish(env, ctx);
+        assert!(pv.stats().bytes < peak / 4, "{text}");
+        assert!(pv.stats().peak_bytes >= peak, "{text}");
+        spaces.iter().for_each(|space| pv.space_ended(env, space));
+    });
 }

@@ -12,7 +12,7 @@ mod tests;
 
 pub use presets::{PRESETS, Preset};
 pub use tables::{
-    AccessMarks, BlockFlags, BuddyCheck, Design, FaultLock, FileIo, FlagUpdates, ForkCopy,
+    AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileIo, FlagUpdates, ForkCopy,
     FrameLists, MarkChecks, OPTIONS, PageLocking, PvAlloc, PvLock, PvLru, QuickLevels, QuickMark,
     QuickNode, RegionIndex, Rmap, TableFormat, TableSource, UserTables, ZoneCache,
 };

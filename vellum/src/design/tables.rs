@@ -166,6 +166,17 @@ choices! {
 }
 
 choices! {
+    /// Who waits for flushes of entries that have left their lists: `di=`.
+    Di;
+    /// Who visits a page, for those in a list under a lock.
+    Locked "locked";
+    /// The same, with a list that is changed by exchanges.
+    Lockless "lockless";
+    /// Nobody: references keep the page.
+    Epoch "epoch";
+}
+
+choices! {
     /// In which order pages of pv entries are taken back: `pvlru=`.
     PvLru;
     /// By age, in one list for each node.
@@ -445,6 +456,9 @@ options! {
     "pvlru" pv_lru: PvLru = "domain", only with "rmap" = ["pv"];
         "pv: chunks to take back are found in a list for each node, or space by space";
         "a list of chunks for each domain (2019); a list of pmaps that rotates (Belousov 2020)";
+    "di" di: Di = "epoch", only with "rmap" = ["pv"];
+        "pv: whether visits wait for flushes of cleared entries, and how those are known";
+        "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";
     "ptepage" table_source: TableSource = "noted";
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";

@@ -196,6 +196,27 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// From here to [`ReverseMap::delay_ends`], on one CPU, entries are cleared whose CPUs
+    /// are flushed before the latter.
+    #[inline]
+    fn delay_begins<P: Platform>(&self, env: &Env<'_, P>) {
+        let _ = env;
+    }
+
+    /// The CPUs of all entries cleared since [`ReverseMap::delay_begins`] are flushed.
+    #[inline]
+    fn delay_ends<P: Platform>(&self, env: &Env<'_, P>) {
+        let _ = env;
+    }
+
+    /// A visit of `frame` has ended, and what it cleared is flushed. Waits until what
+    /// others have cleared is flushed, too, if the design knows. The caller is between no
+    /// [`ReverseMap::delay_begins`] and its end, and holds no spin lock.
+    #[inline]
+    fn wait_for_flushes<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let _ = (env, frame);
+    }
+
     /// A call failed for want of memory. Frees a node's frame by having entries cleared, if
     /// it was a node that was lacking; returns whether the call may do better now. The
     /// caller is pinned and holds no lock.

@@ -189,6 +189,10 @@ pub struct RmapStats {
     pub parked: u64,
     /// Times that such a thread would have been woken while the lock was not free.
     pub woken_in_vain: u64,
+    /// Times that an operation began anew with the queue of those that have to flush.
+    pub flush_queue_restarts: u64,
+    /// Times that somebody waited until others had flushed.
+    pub flush_waits: u64,
     /// Entries cleared to make room for nodes.
     pub reclaimed: u64,
     /// Bytes of nodes in use.

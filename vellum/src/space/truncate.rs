@@ -164,6 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 spins += 1;
             }
         }
+        self.rmap.wait_for_flushes(&env, page);
     }
 
     /// The first page in `range` that is cached, locked if possible.
@@ -300,10 +301,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             // What one region lost. It is dropped, and so flushed and freed,
             // when the lock of the regions has been let go of.
+            let delayed = self.delay_flush(&pin);
             let mut lost = None;
             let done = regions.pass_by_age(&pin, (first, u64::MAX), &mut pass, |_, region| {
                 self.zap_copies_in(&pin, region, first, &mut lost)
             });
+            drop(lost);
+            drop(delayed);
             if done {
                 return;
             }
@@ -364,6 +368,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Moves the dirty marks of a page's entries to the page. A store made
     /// after this sets a mark again, because the CPUs have been flushed.
     pub(super) fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+        self.clear_dirty_marks(pin, page);
+        self.rmap.wait_for_flushes(&self.env(pin), page);
+    }
+
+    fn clear_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
         let frame = self.memory.frame(page);
         if frame.counts().maps() == 0 {
             return;

@@ -11,7 +11,7 @@ use super::held::Held;
 use super::report::{Kind, report_lock};
 
 /// Turns of spinning after which a thread that may sleep would do so.
-const SPINS: u32 = 32;
+const SPINS: u32 = if cfg!(vellum_loom) { 1 } else { 32 };
 
 /// What taking a lock took beside the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

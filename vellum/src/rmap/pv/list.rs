@@ -12,8 +12,14 @@ pub(super) struct Link {
     previous: AtomicU32,
 }
 
+impl Default for Link {
+    fn default() -> Link {
+        Link::new()
+    }
+}
+
 impl Link {
-    pub const fn new() -> Link {
+    pub fn new() -> Link {
         Link {
             next: AtomicU32::new(NONE),
             previous: AtomicU32::new(NONE),
@@ -72,20 +78,25 @@ impl List {
         self.first
     }
 
+    /// The last member, or [`NONE`].
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
     pub fn is_empty(&self) -> bool {
         self.first == NONE
     }
 
-    pub fn push_front(&mut self, links: &impl Links, name: u32) {
+    pub fn push_front(&mut self, links: &(impl Links + ?Sized), name: u32) {
         self.insert_after(links, NONE, name);
     }
 
-    pub fn push_back(&mut self, links: &impl Links, name: u32) {
+    pub fn push_back(&mut self, links: &(impl Links + ?Sized), name: u32) {
         self.insert_after(links, self.last, name);
     }
 
     /// Inserts a thing behind a member, or in front if that is [`NONE`].
-    pub fn insert_after(&mut self, links: &impl Links, place: u32, name: u32) {
+    pub fn insert_after(&mut self, links: &(impl Links + ?Sized), place: u32, name: u32) {
         let next = match place {
             NONE => core::mem::replace(&mut self.first, name),
             place => {
@@ -105,7 +116,7 @@ impl List {
     }
 
     /// Takes a member out.
-    pub fn remove(&mut self, links: &impl Links, name: u32) {
+    pub fn remove(&mut self, links: &(impl Links + ?Sized), name: u32) {
         let (previous, next) = (links.link(name).previous(), links.link(name).next());
         match previous {
             NONE => self.first = next,
@@ -118,7 +129,7 @@ impl List {
     }
 
     /// Makes a member the last.
-    pub fn move_back(&mut self, links: &impl Links, name: u32) {
+    pub fn move_back(&mut self, links: &(impl Links + ?Sized), name: u32) {
         if self.last != name {
             self.remove(links, name);
             self.push_back(links, name);
@@ -126,7 +137,7 @@ impl List {
     }
 
     /// Makes a member the first.
-    pub fn move_front(&mut self, links: &impl Links, name: u32) {
+    pub fn move_front(&mut self, links: &(impl Links + ?Sized), name: u32) {
         if self.first != name {
             self.remove(links, name);
             self.push_front(links, name);
@@ -134,7 +145,7 @@ impl List {
     }
 
     /// Moves the members before `name`, which is one, behind the last.
-    pub fn rotate_to(&mut self, links: &impl Links, name: u32) {
+    pub fn rotate_to(&mut self, links: &(impl Links + ?Sized), name: u32) {
         let end = links.link(name).previous();
         if end == NONE {
             return;

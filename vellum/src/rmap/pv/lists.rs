@@ -184,6 +184,7 @@ impl Pv {
             debug_assert!(found.is_some(), "entry removed that the list does not have");
             if let Some(name) = found {
                 self.unlink(env, &list, name);
+                self.stamp(env.pin, run.frame.offset(step << run.order));
             }
             self.done(env.pin, ctx);
             if let Some(name) = found {
@@ -208,8 +209,21 @@ impl Pv {
             if let Some(name) = found {
                 self.entry(env, name).set_page(page_of(to, step));
                 list.head.advance();
+                self.stamp(env.pin, from.frame.offset(step << from.order));
             }
             self.done(env.pin, ctx);
+        }
+    }
+
+    /// An entry of a page is cleared. Its CPUs are flushed later, if the caller has said
+    /// so.
+    #[inline]
+    fn stamp(&self, pin: &Pin<'_>, frame: Pfn) {
+        if let Some(delayed) = &self.delayed {
+            match delayed.generation(pin.cpu()) {
+                0 => {}
+                generation => self.locks.stamp(frame, generation),
+            }
         }
     }
 }

@@ -93,6 +93,12 @@ impl LockName {
     }
 }
 
+/// When entries were taken from pages that have a lock together, or their locks in one
+/// place (FreeBSD: `pv_invl_gen`).
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stamp(AtomicU64);
+
 /// The heads of all lists, and their locks.
 pub(super) struct PageLocks {
     kind: PvLock,
@@ -102,6 +108,8 @@ pub(super) struct PageLocks {
     large: Box<[PageHead]>,
     hashed: Box<[HashedLock]>,
     neighbourhoods: Box<[Neighbourhood]>,
+    /// None if nobody waits for flushes.
+    stamps: Box<[Stamp]>,
 }
 
 fn many<T: Default>(what: &'static str, count: usize) -> Box<[T]> {
@@ -112,7 +120,7 @@ fn many<T: Default>(what: &'static str, count: usize) -> Box<[T]> {
 }
 
 impl PageLocks {
-    pub fn new(kind: PvLock, arenas: &ArenaMaker) -> PageLocks {
+    pub fn new(kind: PvLock, has_stamps: bool, arenas: &ArenaMaker) -> PageLocks {
         let (first, end) = arenas.span();
         let frames = (end.0 - first.0) as usize;
         let large = (end.0.div_ceil(1 << NEIGHBOURS) - (first.0 >> NEIGHBOURS)) as usize;
@@ -127,6 +135,7 @@ impl PageLocks {
             hashed: many("pv list locks", hashed),
             large: many("pv list heads of 2 MiB", large),
             neighbourhoods: many("pv locks of 2 MiB", own),
+            stamps: many("pv stamps", if has_stamps { hashed.max(own) } else { 0 }),
         }
     }
 
@@ -140,6 +149,36 @@ impl PageLocks {
     #[inline]
     pub fn large_head(&self, frame: Pfn) -> &PageHead {
         &self.large[((frame.0 >> NEIGHBOURS) - (self.first.0 >> NEIGHBOURS)) as usize]
+    }
+
+    fn stamp_of(&self, frame: Pfn) -> &AtomicU64 {
+        let place = match self.kind {
+            PvLock::Hashed => (frame.0 >> NEIGHBOURS) as usize % HASHED,
+            _ => ((frame.0 >> NEIGHBOURS) - (self.first.0 >> NEIGHBOURS)) as usize,
+        };
+        &self.stamps[place].0
+    }
+
+    /// An entry of a page is cleared by somebody who flushes later. Under its lock.
+    #[inline]
+    pub fn stamp(&self, frame: Pfn, generation: u64) {
+        let stamp = self.stamp_of(frame);
+        if stamp.load(Ordering::Relaxed) >= generation {
+            return;
+        }
+        match self.kind {
+            // The locks of other pages do not keep their holders away.
+            PvLock::Byte => {
+                stamp.fetch_max(generation, Ordering::Relaxed);
+            }
+            _ => stamp.store(generation, Ordering::Relaxed),
+        }
+    }
+
+    /// The latest stamp of a page and those that share it. Under the page's lock or after
+    /// it was held.
+    pub fn stamped(&self, frame: Pfn) -> u64 {
+        self.stamp_of(frame).load(Ordering::Relaxed)
     }
 
     /// Asks for the head.

@@ -21,6 +21,7 @@
 //! * **Taking chunks back** ([`reclaim`]) when there is no frame for another.
 
 mod check;
+mod delayed;
 mod entry;
 mod large;
 mod list;
@@ -37,6 +38,7 @@ mod tests;
 
 use core::ops::Deref;
 
+use self::delayed::Delayed;
 use self::entry::{Chunk, Name, PvEntry, SlabEntry};
 use self::locks::{LockName, PageLocks};
 use self::order::Order;
@@ -47,7 +49,7 @@ use super::{
     ClearsEntries, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
 };
 use crate::addr::Pfn;
-use crate::design::{Design, PvAlloc};
+use crate::design::{Design, Di, PvAlloc};
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
@@ -86,6 +88,8 @@ pub struct Pv {
     locks: PageLocks,
     entries: Entries,
     spaces: Arena<PvSpace>,
+    /// What is cleared and not flushed, if anybody waits for that.
+    delayed: Option<Delayed>,
     cpus: PerCpu<PvCpu>,
     peak_chunks: AtomicU64,
 }
@@ -155,8 +159,12 @@ impl ReverseMap for Pv {
             PvAlloc::Slab => Entries::Slab(arenas.make()),
         };
         Pv {
-            locks: PageLocks::new(options.pv_lock, arenas),
+            locks: PageLocks::new(options.pv_lock, options.di != Di::Epoch, arenas),
             entries,
+            delayed: match options.di {
+                Di::Epoch => None,
+                kind => Some(Delayed::new(cpus, kind == Di::Locked)),
+            },
             spaces: arenas.make(),
             cpus: PerCpu::new(cpus, |_| PvCpu::default()),
             peak_chunks: AtomicU64::new(0),
@@ -364,6 +372,26 @@ impl ReverseMap for Pv {
         self.visit_page(env, topology, frame, visitor)
     }
 
+    #[inline]
+    fn delay_begins<P: Platform>(&self, env: &Env<'_, P>) {
+        if let Some(delayed) = &self.delayed {
+            delayed.begin(env.pin);
+        }
+    }
+
+    #[inline]
+    fn delay_ends<P: Platform>(&self, env: &Env<'_, P>) {
+        if let Some(delayed) = &self.delayed {
+            delayed.end(env.pin);
+        }
+    }
+
+    fn wait_for_flushes<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        if let Some(delayed) = &self.delayed {
+            delayed.wait(self.locks.stamped(frame), env.pin);
+        }
+    }
+
     fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {
         self.take_back(env, spaces)
     }
@@ -385,7 +413,10 @@ impl ReverseMap for Pv {
                 (self.live_nodes() * each, arena.stats().peak * each)
             }
         };
+        let (restarts, waits) = self.delayed.as_ref().map_or((0, 0), Delayed::counts);
         RmapStats {
+            flush_queue_restarts: restarts,
+            flush_waits: waits,
             bytes: bytes + spaces.live * own,
             peak_bytes: peak + spaces.peak * own,
             ..counts::sum(&self.cpus, |cpu| cpu)

@@ -66,7 +66,7 @@ impl Order {
                 let domain = |_| {
                     CachePadded(Domain {
                         aged: SpinLock::default(),
-                        markers: [const { Link::new() }; 2 * TAKERS],
+                        markers: core::array::from_fn(|_| Link::new()),
                     })
                 };
                 let domains: Box<[_]> = (0..nodes).map(domain).collect();

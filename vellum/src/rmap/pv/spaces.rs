@@ -104,7 +104,8 @@ impl SpaceChunks {
     /// The chunk whose turn it is to be taken back, which comes last next time.
     pub fn next_turn<P: Platform>(&mut self, memory: &PhysicalMemory<P>) -> Option<Pfn> {
         self.turns = self.turns.wrapping_add(1);
-        let full = self.with_room.is_empty() || self.turns % 2 == 0 && !self.full.is_empty();
+        let full =
+            self.with_room.is_empty() || self.turns.is_multiple_of(2) && !self.full.is_empty();
         let list = match full {
             true => &mut self.full,
             false => &mut self.with_room,

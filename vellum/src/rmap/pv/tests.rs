@@ -4,6 +4,7 @@
 use std::boxed::Box;
 use std::vec::Vec;
 
+use super::delayed::Delayed;
 use super::entry::{Chunk, ENTRIES_PER_CHUNK, Name};
 use super::list::{Link, Links, List, NONE};
 use super::locks::PageLocks;
@@ -187,7 +188,7 @@ fn pages_have_locks_together_as_the_option_says() {
     let last = Pfn(end.0 - 1);
     let next = Pfn(first.0 ^ 1);
     let together = |kind| {
-        let locks = PageLocks::new(kind, &arenas);
+        let locks = PageLocks::new(kind, true, &arenas);
         let pin = memory.pin();
         for frame in [first, next, last] {
             locks.acquire(locks.of(frame), &pin);
@@ -200,7 +201,7 @@ fn pages_have_locks_together_as_the_option_says() {
     assert_eq!(together(PvLock::Hashed), (true, true));
     assert_eq!(together(PvLock::Superpage), (true, true));
     assert_eq!(together(PvLock::Byte), (false, false));
-    let locks = PageLocks::new(PvLock::Hashed, &arenas);
+    let locks = PageLocks::new(PvLock::Hashed, false, &arenas);
     assert_eq!(
         locks.of(Pfn(5 << 9)),
         locks.of(Pfn((256 + 5) << 9)),
@@ -421,4 +422,48 @@ fn entries_of_several_spaces_go_back_to_their_own() {
         assert!(pv.stats().peak_bytes >= peak, "{text}");
         spaces.iter().for_each(|space| pv.space_ended(env, space));
     });
+}
+
+/// What CPUs do to the queue, one after the other, against a list beside it.
+#[test]
+fn a_stamp_has_passed_when_all_before_it_have_left_the_queue() {
+    let memory = PhysicalMemory::new(TestMachine::simple(4, 4096)).unwrap();
+    for locked in [true, false] {
+        let delayed = Delayed::new(4, locked);
+        let mut rng = Rng::new(20);
+        let mut inside: Vec<(u16, u64)> = Vec::new();
+        let mut left: Vec<u64> = Vec::new();
+        for _ in 0..3000 {
+            let cpu = rng.below(4) as u16;
+            run_on(cpu);
+            let pin = memory.pin();
+            match inside.iter().position(|&(other, _)| other == cpu) {
+                None => {
+                    assert_eq!(delayed.generation(pin.cpu()), 0);
+                    delayed.begin(&pin);
+                    let generation = delayed.generation(pin.cpu());
+                    assert!(left.iter().all(|&other| other < generation));
+                    inside.push((cpu, generation));
+                }
+                Some(_) if rng.below(4) == 0 => {
+                    // One within the other is one.
+                    delayed.begin(&pin);
+                    delayed.end(&pin);
+                }
+                Some(at) => {
+                    delayed.end(&pin);
+                    left.push(inside.remove(at).1);
+                }
+            }
+            for &(_, generation) in &inside {
+                assert!(!delayed.has_passed(generation), "locked: {locked}");
+            }
+            let first = inside.iter().map(|&(_, generation)| generation).min();
+            for &generation in &left {
+                let passed = first.is_none_or(|first| generation < first);
+                assert_eq!(delayed.has_passed(generation), passed, "locked: {locked}");
+            }
+        }
+        run_on(0);
+    }
 }

@@ -156,14 +156,16 @@ impl Bench<'_> {
         };
         let mut phases = Phases::default();
         for _ in 0..ROUNDS {
-            rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
+            rmap.prepare(env, &mut ctx, place(0), FRAMES)
+                .expect("memory");
             phases.time(0, || {
                 for index in 0..FRAMES {
                     record(self.frames[index]).init_counts(1, 1);
                     rmap.add(env, &mut ctx, &self.run(0, index), place(0), true);
                 }
             });
-            rmap.prepare(env, &mut ctx, FRAMES).expect("memory");
+            rmap.prepare(env, &mut ctx, place(1), FRAMES)
+                .expect("memory");
             phases.time(1, || {
                 for index in 0..FRAMES {
                     record(self.frames[index]).add_mapping();
@@ -235,6 +237,7 @@ fn main() {
             // SAFETY: the arenas become part of the design made here, which is
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
+            let arenas = arenas.spanning(memory.view().span(), 1);
             with_rmap!(rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
         }
     });

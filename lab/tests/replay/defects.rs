@@ -149,9 +149,10 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
         &self,
         env: &Env<'_, P>,
         ctx: &mut R::Ctx,
+        place: Place<'_, R::Region, R::Space>,
         count: usize,
     ) -> Result<(), OutOfMemory> {
-        self.design.prepare(env, ctx, count)
+        self.design.prepare(env, ctx, place, count)
     }
     fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
         self.design.prepare_move(env, count)

@@ -82,6 +82,20 @@ macro_rules! in_2014 {
     };
 }
 
+/// FreeBSD 13 on amd64: page tables known to be zero are not zeroed again, a fault maps
+/// up to eight pages around, fork copies every entry.
+macro_rules! freebsd_13 {
+    ($locks:literal) => {
+        concat!(
+            "rmap=pv,",
+            $locks,
+            ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
+            "faultlock=none,regions=tree,forkcopy=all",
+            no_files!()
+        )
+    };
+}
+
 /// Every published kernel, by age.
 pub const PRESETS: &[Preset] = &[
     Preset {
@@ -209,5 +223,23 @@ pub const PRESETS: &[Preset] = &[
         ),
         source: "Gorman, 1 May 2014: `lockpage-v2r33`",
         meaning: "the same with all of these patches, PG_waiters among them",
+    },
+    Preset {
+        name: "freebsd-13-hashed",
+        settings: freebsd_13!("pvlock=hashed,pvlru=domain"),
+        source: "Belousov, 29 March 2020 (D24217): stock, a kernel without NUMA",
+        meaning: "pv entries with 256 locks for the lists of all pages",
+    },
+    Preset {
+        name: "freebsd-13-superpage",
+        settings: freebsd_13!("pvlock=superpage,pvlru=domain"),
+        source: "r353149 (October 2019): stock, a kernel with NUMA",
+        meaning: "pv entries with a lock for each 2 MiB and a list of chunks for each node",
+    },
+    Preset {
+        name: "freebsd-13-obm",
+        settings: freebsd_13!("pvlock=byte,pvlru=pmap"),
+        source: "Belousov, 29 March 2020 (D24217): one byte mutexes, and no list of chunks",
+        meaning: "pv entries with a lock of one byte for each page, spaces in turn",
     },
 ];

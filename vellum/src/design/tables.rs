@@ -32,6 +32,9 @@ macro_rules! every_rmap {
             /// Regions of the object for file pages, the tree of relatives for
             /// private ones.
             family: Family "family";
+            /// An entry of a list for each mapping of each frame, in pages of such
+            /// entries that belong to an address space.
+            pv: Pv "pv";
         }
     };
 }
@@ -140,6 +143,46 @@ every_format! { [choices]
     /// Whose page-table format: `format=`. The names are those of
     /// [`crate::table::Format::NAME`] too.
     TableFormat;
+}
+
+choices! {
+    /// Which locks guard the lists of pv entries: `pvlock=`.
+    PvLock;
+    /// 256 of them, by a hash of the number of the 2 MiB.
+    Hashed "hashed";
+    /// One for each 2 MiB.
+    Superpage "superpage";
+    /// One byte for each page.
+    Byte "byte";
+}
+
+choices! {
+    /// Where pv entries come from: `pvalloc=`.
+    PvAlloc;
+    /// Pages of 168 that belong to an address space.
+    Chunks "chunks";
+    /// The arena of the core that all nodes come from.
+    Slab "slab";
+}
+
+choices! {
+    /// Who waits for flushes of entries that have left their lists: `di=`.
+    Di;
+    /// Who visits a page, for those in a list under a lock.
+    Locked "locked";
+    /// The same, with a list that is changed by exchanges.
+    Lockless "lockless";
+    /// Nobody: references keep the page.
+    Epoch "epoch";
+}
+
+choices! {
+    /// In which order pages of pv entries are taken back: `pvlru=`.
+    PvLru;
+    /// By age, in one list for each node.
+    Domain "domain";
+    /// Address space by address space in turn, and of each its pages in turn.
+    Pmap "pmap";
 }
 
 choices! {
@@ -413,6 +456,18 @@ options! {
     "hint" hint: bool = "on", only with "rmap" = ["family"];
         "family: a page remembers one entry, all there is of most";
         "PageDirect (McCracken 2002) for designs without chains";
+    "pvlock" pv_lock: PvLock = "byte", only with "rmap" = ["pv"];
+        "pv: lists of entries under 256 locks, a lock for each 2 MiB, or for each page";
+        "one byte mutexes (Belousov 2020, D24217); a lock for each superpage (r353149, 2019)";
+    "pvalloc" pv_alloc: PvAlloc = "chunks", only with "rmap" = ["pv"];
+        "pv: entries from pages of their space, or from an arena";
+        "to make UMA outperform pv chunks is hard (Belousov 2020)";
+    "pvlru" pv_lru: PvLru = "domain", only with "rmap" = ["pv"];
+        "pv: chunks to take back are found in a list for each node, or space by space";
+        "a list of chunks for each domain (2019); a list of pmaps that rotates (Belousov 2020)";
+    "di" di: Di = "epoch", only with "rmap" = ["pv"];
+        "pv: whether visits wait for flushes of cleared entries, and how those are known";
+        "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";
     "ptepage" table_source: TableSource = "noted";
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";

@@ -23,7 +23,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Platform, WindowSlot};
+use crate::platform::{CpuId, NodeId, Platform, WindowSlot};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -198,6 +198,12 @@ impl<P: Platform> PhysicalMemory<P> {
     pub fn frame_count(&self) -> usize {
         let frames = |zone: &ZoneFrames| zone.info.total as usize;
         self.zones.all.iter().map(frames).sum()
+    }
+
+    /// The node that a frame lies in.
+    #[inline]
+    pub(crate) fn node_of(&self, pfn: Pfn) -> NodeId {
+        self.zones.get(self.frame(pfn).zone() as u16).info.node
     }
 
     /// Bytes in a frame.

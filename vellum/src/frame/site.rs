@@ -59,4 +59,10 @@ sites! {
     RegionNode,
     /// A superpage on first use. Without it, single pages do.
     Superpage,
+    /// What pv entries keep of an address space.
+    PvSpace,
+    /// A page of pv entries.
+    PvChunk,
+    /// A pv entry of an arena (`pvalloc=slab`).
+    PvEntry,
 }

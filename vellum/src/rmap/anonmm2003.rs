@@ -160,6 +160,7 @@ impl ReverseMap for Anonmm2003 {
         &self,
         env: &Env<'_, P>,
         (): &mut (),
+        _place: Place<'_, Self::Region, Self::Space>,
         _count: usize,
     ) -> Result<(), OutOfMemory> {
         self.addresses.prepare(env)

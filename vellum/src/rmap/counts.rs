@@ -16,6 +16,10 @@ pub(super) struct RmapCounts {
     pub node_frees: Counter,
     pub locks: Counter,
     pub nodes_searched: Counter,
+    pub contended: Counter,
+    pub parked: Counter,
+    pub woken_in_vain: Counter,
+    pub reclaimed: Counter,
 }
 
 /// The counts of all CPUs; `counts` tells where one CPU's are. Bytes are for the
@@ -32,6 +36,10 @@ pub(super) fn sum<T: Sync>(cpus: &PerCpu<T>, counts: impl Fn(&T) -> &RmapCounts)
         node_frees: sum(|counts| &counts.node_frees),
         locks: sum(|counts| &counts.locks),
         nodes_searched: sum(|counts| &counts.nodes_searched),
+        contended: sum(|counts| &counts.contended),
+        parked: sum(|counts| &counts.parked),
+        woken_in_vain: sum(|counts| &counts.woken_in_vain),
+        reclaimed: sum(|counts| &counts.reclaimed),
         ..RmapStats::default()
     }
 }

@@ -44,6 +44,7 @@ mod counts;
 mod family;
 mod file_pages;
 mod partial;
+mod pv;
 mod slot;
 mod types;
 
@@ -55,7 +56,7 @@ mod anonmm_tests;
 mod tests;
 
 pub use slot::Slot;
-pub use types::{Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict, VisitReport};
+pub use types::{Cleared, Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict, VisitReport};
 
 use core::ops::ControlFlow;
 
@@ -101,6 +102,14 @@ pub trait Topology<S> {
     fn siblings(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> [Option<RegionRef<'_, S>>; 2];
 }
 
+/// Who clears entries that a design asks it to, to make room for nodes.
+pub trait ClearsEntries {
+    /// Clears those entries at `pages` of the space with handle `space` that a fault
+    /// would make again, and flushes. The space may be another by now, and the pages may
+    /// be mapped anew or not at all. The caller is pinned and holds no lock.
+    fn clear(&self, pin: &Pin<'_>, space: u32, pages: &[Vpn]) -> Cleared;
+}
+
 /// A reverse-mapping design.
 ///
 /// Each operation on mappings makes a [`ReverseMap::Ctx`] before it takes a
@@ -125,6 +134,9 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// several spaces map move within one (mremap).
     const PREPARES_TO_MOVE: bool = false;
 
+    /// Whether [`ReverseMap::make_room`] does anything.
+    const MAKES_ROOM: bool = false;
+
     /// What regions embed. It must be as new after [`ReverseMap::region_ended`].
     type Region: Default + Send + Sync + core::fmt::Debug;
     /// What objects embed.
@@ -137,8 +149,8 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// The design on a machine of `cpus` CPUs.
     fn new(options: &crate::design::Design, cpus: usize, arenas: &crate::slab::ArenaMaker) -> Self;
 
-    /// Makes sure that entries for `count` frames can be added, duplicated or
-    /// moved without failing. Promises are not added up: the last one holds.
+    /// Makes sure that entries for `count` frames can be added or duplicated at
+    /// `place`, or moved, without failing. Promises are not added up: the last one holds.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing changed.
@@ -147,9 +159,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         &self,
         env: &Env<'_, P>,
         ctx: &mut Self::Ctx,
+        place: Place<'_, Self::Region, Self::Space>,
         count: usize,
     ) -> Result<(), OutOfMemory> {
-        let _ = (env, ctx, count);
+        let _ = (env, ctx, place, count);
         Ok(())
     }
 
@@ -181,6 +194,35 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     ) -> Result<(), OutOfMemory> {
         let _ = (env, topology, region);
         Ok(())
+    }
+
+    /// From here to [`ReverseMap::delay_ends`], on one CPU, entries are cleared whose CPUs
+    /// are flushed before the latter.
+    #[inline]
+    fn delay_begins<P: Platform>(&self, env: &Env<'_, P>) {
+        let _ = env;
+    }
+
+    /// The CPUs of all entries cleared since [`ReverseMap::delay_begins`] are flushed.
+    #[inline]
+    fn delay_ends<P: Platform>(&self, env: &Env<'_, P>) {
+        let _ = env;
+    }
+
+    /// A visit of `frame` has ended, and what it cleared is flushed. Waits until what
+    /// others have cleared is flushed, too, if the design knows. The caller is between no
+    /// [`ReverseMap::delay_begins`] and its end, and holds no spin lock.
+    #[inline]
+    fn wait_for_flushes<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let _ = (env, frame);
+    }
+
+    /// A call failed for want of memory. Frees a node's frame by having entries cleared, if
+    /// it was a node that was lacking; returns whether the call may do better now. The
+    /// caller is pinned and holds no lock.
+    fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {
+        let _ = (env, spaces);
+        false
     }
 
     /// Ends an operation: gives back what was prepared and not used.

@@ -62,9 +62,10 @@ impl ReverseMap for Partial {
         &self,
         env: &Env<'_, P>,
         ctx: &mut (),
+        place: Place<'_, (), ()>,
         count: usize,
     ) -> Result<(), OutOfMemory> {
-        self.anonymous.prepare(env, ctx, count)
+        self.anonymous.prepare(env, ctx, place, count)
     }
 
     fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {

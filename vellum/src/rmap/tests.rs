@@ -63,6 +63,14 @@ impl Topology<()> for Places<'_> {
     }
 }
 
+/// The place of designs that ask nothing of it.
+const NOWHERE: Place<'static, (), ()> = Place {
+    space: 1,
+    space_state: &(),
+    region: &(),
+    linear_offset: 0,
+};
+
 /// One frame under a design, and the list that its chain must be.
 struct Listed<'a, R: ReverseMap> {
     rmap: &'a R,
@@ -100,17 +108,14 @@ impl<'a, R: ReverseMap<Region = (), Space = ()>> Listed<'a, R> {
     }
 
     fn place(&self) -> Place<'static, (), ()> {
-        Place {
-            space: 1,
-            space_state: &(),
-            region: &(),
-            linear_offset: 0,
-        }
+        NOWHERE
     }
 
     fn add(&mut self, page: u64, forks: bool) {
         let mut ctx = R::Ctx::default();
-        self.rmap.prepare(&self.env, &mut ctx, 1).unwrap();
+        self.rmap
+            .prepare(&self.env, &mut ctx, self.place(), 1)
+            .unwrap();
         // What was prepared is enough: nothing else is allocated.
         self.env.memory.inject(Some(FailAt {
             site: Site::ChainNode,
@@ -371,9 +376,9 @@ fn preparation_is_the_only_call_that_fails() {
         site: Site::ChainNode,
         after: 0,
     }));
-    assert!(rmap.prepare(&env, &mut (), 512).is_err());
+    assert!(rmap.prepare(&env, &mut (), NOWHERE, 512).is_err());
     memory.inject(None);
-    rmap.prepare(&env, &mut (), 512).unwrap();
+    rmap.prepare(&env, &mut (), NOWHERE, 512).unwrap();
     assert_eq!(rmap.live_nodes(), 0, "prepared is not used");
 }
 

@@ -153,6 +153,15 @@ pub struct Stretch {
     pub entry: Option<PteRef>,
 }
 
+/// What [`ClearsEntries::clear`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cleared {
+    /// Entries cleared.
+    pub entries: u32,
+    /// Page tables unlinked because they were empty then.
+    pub tables: u32,
+}
+
 /// Counts of one design, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RmapStats {
@@ -174,6 +183,18 @@ pub struct RmapStats {
     pub locks: u64,
     /// Chain nodes read while searching for an entry to remove.
     pub nodes_searched: u64,
+    /// Locks of frames that were not free (`rmap=pv`).
+    pub contended: u64,
+    /// Those waited for so long that a thread would have gone to sleep.
+    pub parked: u64,
+    /// Times that such a thread would have been woken while the lock was not free.
+    pub woken_in_vain: u64,
+    /// Times that an operation began anew with the queue of those that have to flush.
+    pub flush_queue_restarts: u64,
+    /// Times that somebody waited until others had flushed.
+    pub flush_waits: u64,
+    /// Entries cleared to make room for nodes.
+    pub reclaimed: u64,
     /// Bytes of nodes in use.
     pub bytes: u64,
     /// Highest number of such bytes.

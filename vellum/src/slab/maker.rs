@@ -1,6 +1,7 @@
 //! The right to make arenas.
 
 use super::arena::{Arena, Item};
+use crate::addr::Pfn;
 
 /// Makes arenas for one [`PhysicalMemory`](crate::frame::PhysicalMemory).
 ///
@@ -10,6 +11,8 @@ pub struct ArenaMaker {
     cpus: usize,
     frames: usize,
     frame_size: usize,
+    span: (Pfn, Pfn),
+    nodes: usize,
 }
 
 impl ArenaMaker {
@@ -26,7 +29,29 @@ impl ArenaMaker {
             cpus,
             frames,
             frame_size,
+            span: (Pfn(0), Pfn(frames as u32)),
+            nodes: 1,
         }
+    }
+
+    /// The same for a memory whose frames are numbered from `first` to before `end`, with
+    /// holes, and lie in `nodes` nodes. Without it they are numbered from 0, of one node.
+    pub const fn spanning(self, (first, end): (Pfn, Pfn), nodes: usize) -> Self {
+        ArenaMaker {
+            span: (first, end),
+            nodes,
+            ..self
+        }
+    }
+
+    /// The first number that a frame can have, and the one after the last.
+    pub const fn span(&self) -> (Pfn, Pfn) {
+        self.span
+    }
+
+    /// The nodes that frames lie in.
+    pub const fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// An arena without slots.

@@ -57,6 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         }
+        let delayed = self.delay_flush(pin);
         let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let part = view.range.intersection(range);
@@ -81,6 +82,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(())
         });
         drop(gather);
+        drop(delayed);
         if self.is_covered(space, range) {
             Ok(())
         } else {

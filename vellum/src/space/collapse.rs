@@ -125,7 +125,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         let prepared = self
             .rmap
-            .prepare(&env, &mut ctx, 1)
+            .prepare(&env, &mut ctx, region.place(space), 1)
             .and_then(|()| (self.rmap).prepare_private(&env, self, region.region_ref()));
         region.gate.close();
         self.wait_out_region(pin, space, region.handle().raw());

@@ -382,7 +382,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
         let region = fault.entered.region.region_ref();
-        self.rmap.prepare(&env, ctx, 1)?;
+        self.rmap.prepare(&env, ctx, fault.place(), 1)?;
         self.rmap.prepare_private(&env, self, region)
     }
 

@@ -79,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let around = self.window(fault);
         // A truncation meanwhile may have left the window without pages.
         let nodes = around.pages().max(1) as usize;
-        let prepared = self.rmap.prepare(&env, &mut ctx, nodes);
+        let prepared = self.rmap.prepare(&env, &mut ctx, fault.place(), nodes);
         let table = match prepared.and_then(|()| fault.lock_empty()) {
             Ok(Some(table)) => table,
             other => {

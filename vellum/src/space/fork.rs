@@ -228,7 +228,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             // are closed, so that no fault waits for it.
             let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
-            let prepared = vm.rmap.prepare(&env, &mut ctx, live);
+            let prepared = vm
+                .rmap
+                .prepare(&env, &mut ctx, self.region.place(child), live);
             let mut made = 0;
             let found = prepared.and_then(|()| to.lock_or_make_at(first, level, &mut made));
             vm.count_tables(pin, child, made, 0);
@@ -277,14 +279,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
         let mut made = 0;
-        let prepared = vm.rmap.prepare(&env, &mut ctx, 1);
+        let place = self.region.place(child);
+        let prepared = vm.rmap.prepare(&env, &mut ctx, place, 1);
         let target = prepared.and_then(|()| tables.lock_or_make_at(page, level, &mut made));
         vm.count_tables(pin, child, made, 0);
         let shared = match &target {
             Ok(target) => {
                 let run = Vm::<P, F, R>::large_run(target, index, F::frame(entry, level));
                 vm.share_run(&env, &run, || {
-                    let place = self.region.place(child);
                     vm.rmap.duplicate(&env, &mut ctx, &run, place);
                 })
             }

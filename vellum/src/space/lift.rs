@@ -36,7 +36,7 @@ shortage! { FaultError FileError MapError }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Does `call`, and does it again after page tables have moved to high memory if low
-    /// memory was lacking. The caller is not pinned and holds no lock; a call that fails
+    /// memory was lacking, or after room was made for nodes of reverse mapping. The caller is not pinned and holds no lock; a call that fails
     /// leaves nothing behind.
     #[inline(always)]
     pub(super) fn with_room<T, E: Shortage>(
@@ -44,7 +44,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut call: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         let result = call();
-        if !uses_windows::<F>() {
+        if !uses_windows::<F>() && !R::MAKES_ROOM {
             return result;
         }
         match result {
@@ -60,6 +60,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut error: E,
         call: &mut dyn FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
+        for _ in 0..MOST_TRIES {
+            if !R::MAKES_ROOM || !self.make_room_for_nodes() {
+                break;
+            }
+            match call() {
+                Err(again) if again.is_shortage() => error = again,
+                result => return result,
+            }
+        }
+        if !uses_windows::<F>() {
+            return Err(error);
+        }
         let mut most = self.memory.tables_to_move(&self.pin());
         for _ in 0..MOST_TRIES {
             if !self.memory.take_low_missed() || self.relieve_low(most) == 0 {

@@ -309,6 +309,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // is the one they are used with and whose pins it takes, and nothing reaches them once the
         // manager is dropped.
         let arenas = unsafe { ArenaMaker::new(cpus, memory.frame_count(), F::FRAME_SIZE) };
+        let arenas = arenas.spanning(memory.view().span(), memory.platform().nodes());
         let zero_page = memory
             .reserve_zeroed()
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;

@@ -41,6 +41,7 @@ mod protect;
 mod region;
 mod regions;
 mod remap;
+mod room;
 mod scan;
 mod superpage;
 mod topology;

@@ -208,9 +208,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         };
         vm.unmap_locked(pin, space, to, dead)?;
         space.moving.store(1, Ordering::Relaxed);
+        let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, space);
         self.relocate(handle, room, &mut gather);
         drop(gather);
+        drop(delayed);
         space.moving.store(0, Ordering::Release);
         vm.region(handle).gate.open();
         let tail = PageRange {

@@ -35,22 +35,22 @@ const BATCH: usize = 64;
 
 /// An entry that was changed.
 #[derive(Clone, Copy)]
-struct StaleEntry {
+pub(super) struct StaleEntry {
     /// Handle of its space.
-    space: u32,
-    page: Vpn,
+    pub(super) space: u32,
+    pub(super) page: Vpn,
     /// Its table, if no entry of it was live any more.
-    emptied: Option<Pfn>,
+    pub(super) emptied: Option<Pfn>,
 }
 
 /// Entries whose old translations are still to be flushed.
-struct Stale {
+pub(super) struct Stale {
     entries: [StaleEntry; BATCH],
     used: usize,
 }
 
 impl Stale {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Stale {
             entries: [StaleEntry {
                 space: 0,
@@ -61,11 +61,11 @@ impl Stale {
         }
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.used == BATCH
     }
 
-    fn push(&mut self, entry: StaleEntry) {
+    pub(super) fn push(&mut self, entry: StaleEntry) {
         self.entries[self.used] = entry;
         self.used += 1;
     }
@@ -101,7 +101,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Flushes and forgets stale entries, and unlinks the tables that they left
     /// empty. The caller is pinned since before the entries were found.
-    fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
+    pub(super) fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
         for entry in &stale.entries[..stale.used] {
             let space = self.live_at(entry.space);
             match entry.emptied {
@@ -164,6 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 spins += 1;
             }
         }
+        self.rmap.wait_for_flushes(&env, page);
     }
 
     /// The first page in `range` that is cached, locked if possible.
@@ -300,10 +301,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             // What one region lost. It is dropped, and so flushed and freed,
             // when the lock of the regions has been let go of.
+            let delayed = self.delay_flush(&pin);
             let mut lost = None;
             let done = regions.pass_by_age(&pin, (first, u64::MAX), &mut pass, |_, region| {
                 self.zap_copies_in(&pin, region, first, &mut lost)
             });
+            drop(lost);
+            drop(delayed);
             if done {
                 return;
             }
@@ -364,6 +368,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Moves the dirty marks of a page's entries to the page. A store made
     /// after this sets a mark again, because the CPUs have been flushed.
     pub(super) fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+        self.clear_dirty_marks(pin, page);
+        self.rmap.wait_for_flushes(&self.env(pin), page);
+    }
+
+    fn clear_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
         let frame = self.memory.frame(page);
         if frame.counts().maps() == 0 {
             return;

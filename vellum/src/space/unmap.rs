@@ -75,6 +75,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
             space,
             range,
         } = *self;
+        let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, space);
         let _ = vm.for_regions::<()>(space, range, |handle, view| {
             let zap = Zap {
@@ -89,6 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
         });
         // Flushed before anybody can fault in what comes next.
         drop(gather);
+        drop(delayed);
         let write = space.seq.write(pin);
         let mut next = range.start;
         while next < range.end

@@ -93,7 +93,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let new = self.memory.alloc(pin, Request::page(Site::CopyOnWrite))?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
-        if let Err(error) = self.rmap.prepare(&env, &mut ctx, 1) {
+        let place = self.region(handle).place(space);
+        if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
             self.rmap.finish(&env, ctx);
             self.memory.put(pin, new);
             return Err(error);
@@ -107,7 +108,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if F::is_mapped(entry) && self.memory.frame(old).kind() == Kind::Anonymous {
                 self.memory.copy(pin, old, new);
                 let leaf = F::leaf(new, 1, F::prot(entry, 1), F::marks(entry));
-                let place = self.region(handle).place(space);
                 let replaced = Replaced {
                     index,
                     old,

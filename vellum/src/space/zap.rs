@@ -207,7 +207,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     }
 }
 
+/// While it lives, entries are cleared whose CPUs are flushed before it is dropped.
+pub(super) struct DelayedFlush<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Drop for DelayedFlush<'_, P, F, R> {
+    #[inline]
+    fn drop(&mut self) {
+        self.vm.rmap.delay_ends(&self.vm.env(self.pin));
+    }
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Tells reverse mapping that entries are about to be cleared. Made before the gather
+    /// that flushes, and so dropped after it.
+    #[inline]
+    pub(super) fn delay_flush<'a>(&'a self, pin: &'a Pin<'a>) -> DelayedFlush<'a, P, F, R> {
+        self.rmap.delay_begins(&self.env(pin));
+        DelayedFlush { vm: self, pin }
+    }
+
     /// Lets go of a table in which the caller has made no entry after all. The
     /// caller may have made the table, which must not stay linked if it is empty
     /// (invariant 5).

@@ -50,6 +50,24 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// A lock without a guard is taken; [`Held::end_at`] follows.
+    #[inline]
+    pub(super) fn begin(pin: &Pin<'_>) {
+        #[cfg(debug_assertions)]
+        pin.held().set(pin.held().count() + 1);
+        #[cfg(not(debug_assertions))]
+        let _ = pin;
+    }
+
+    /// A lock without a guard is released.
+    #[inline]
+    pub(super) fn end_at(pin: &Pin<'_>) {
+        #[cfg(debug_assertions)]
+        pin.held().set(pin.held().count() - 1);
+        #[cfg(not(debug_assertions))]
+        let _ = pin;
+    }
+
     /// The lock is released by other means than dropping its guard.
     #[inline]
     pub(super) fn end(&self) {

@@ -12,6 +12,7 @@
 mod announce;
 pub mod atomic;
 mod bit;
+mod byte;
 pub mod bytes;
 mod coarse;
 mod counter;
@@ -34,6 +35,7 @@ mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
 pub use bit::{BitGuard, BitLock};
+pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};

@@ -3,7 +3,8 @@
 //!
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
 //! folder, the caches and depot of `slab`, the lists of free page tables, the
-//! frame record, the page lock, the errors of writing back, and the bundles of anonmm.
+//! frame record, the page lock, the errors of writing back, the bundles of anonmm, and
+//! the delayed invalidation of pv entries.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
 //! models of the protocol with one step left out that must be seen to fail.
@@ -29,6 +30,10 @@ mod bundle;
 #[allow(dead_code, reason = "the models use a part of it")]
 mod cache;
 #[cfg(test)]
+#[path = "../../../vellum/src/rmap/pv/delayed.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod delayed;
+#[cfg(test)]
 #[path = "../../../vellum/src/object/errors.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod errors;
@@ -36,6 +41,10 @@ mod errors;
 #[path = "../../../vellum/src/rmap/family/kin.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod kin;
+#[cfg(test)]
+#[path = "../../../vellum/src/rmap/pv/list.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod list;
 #[cfg(test)]
 #[path = "../../../vellum/src/table/pages/lists.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]

@@ -381,6 +381,7 @@ impl ReverseMap for Chains {
         &self,
         env: &Env<'_, P>,
         (): &mut (),
+        _place: Place<'_, (), ()>,
         count: usize,
     ) -> Result<(), OutOfMemory> {
         if count == 1 && self.cpus.get(env.pin).spare.load(Ordering::Relaxed) != 0 {

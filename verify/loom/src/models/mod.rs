@@ -9,6 +9,7 @@ mod kin;
 mod locks;
 mod meet;
 mod page_lock;
+mod pv;
 mod region;
 mod tables;
 

@@ -128,7 +128,9 @@ impl<R: ReverseMap> Bench<'_, R> {
         call: impl FnOnce(&R, &mut R::Ctx, &Run, Place<'_, R::Region, R::Space>),
     ) -> usize {
         let mut ctx = R::Ctx::default();
-        self.rmap.prepare(&self.env, &mut ctx, 1).unwrap();
+        self.rmap
+            .prepare(&self.env, &mut ctx, self.place(space), 1)
+            .unwrap();
         let run = self.run(frame, space);
         let count = locked(|| call(self.rmap, &mut ctx, &run, self.place(space)));
         self.rmap.finish(&self.env, ctx);
@@ -250,6 +252,7 @@ fn calls<R: ReverseMap>(design: &Design) -> [usize; 14] {
         // SAFETY: the arenas become part of the design made here, which is used
         // with `memory` alone and dropped before it.
         let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
+        let arenas = arenas.spanning(memory.view().span(), 1);
         let rmap = &R::new(design, 1, &arenas);
         let bench = Bench {
             rmap,

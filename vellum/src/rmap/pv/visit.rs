@@ -1,0 +1,163 @@
+//! Going over the mappings of a page, list first and table second: against the order of
+//! locks.
+
+use super::Pv;
+use super::entry::Name;
+use super::lists::Listed;
+use super::locks::LockName;
+use super::supply::Chain;
+use crate::addr::Pfn;
+use crate::platform::Platform;
+use crate::rmap::{Env, Slot, Topology, Verdict, VisitReport};
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// The lists that a page's mappings are in, under their locks: its own and, if superpages
+/// are mapped that cover it, theirs. Nobody promotes or demotes meanwhile, which takes
+/// both locks.
+struct Lists<'a> {
+    frame: Pfn,
+    own: Listed<'a>,
+    large: Option<Listed<'a>>,
+}
+
+/// How a visit of the lists ended.
+enum Ended {
+    /// There are no more entries, or the visitor has seen enough.
+    Done,
+    /// A table was waited for, and the lists are others now.
+    Changed,
+}
+
+impl Lists<'_> {
+    fn generations(&self) -> (u32, Option<u32>) {
+        let large = self.large.as_ref().map(|large| large.head.generation());
+        (self.own.head.generation(), large)
+    }
+}
+
+impl Pv {
+    /// The lists of a page, locked.
+    fn lock_lists(&self, pin: &Pin<'_>, frame: Pfn) -> Lists<'_> {
+        self.lock(pin, self.locks.of(frame));
+        let large = self.listed_large(frame);
+        // Without the lock: superpages that are mapped meanwhile may be missed. Those that
+        // are there stay what they are, for the page's lock is held.
+        let large = match large.head.first() {
+            Name::NONE => None,
+            _ => {
+                if let Some(lock) = self.lock_beside(frame) {
+                    self.lock(pin, lock);
+                }
+                Some(large)
+            }
+        };
+        Lists {
+            frame,
+            own: self.listed(frame),
+            large,
+        }
+    }
+
+    /// The lock of the superpage's list, if it is not that of the page too.
+    fn lock_beside(&self, frame: Pfn) -> Option<LockName> {
+        let large = self.locks.of_large(frame);
+        (large != self.locks.of(frame)).then_some(large)
+    }
+
+    fn lock_again(&self, pin: &Pin<'_>, lists: &Lists<'_>) {
+        self.lock(pin, self.locks.of(lists.frame));
+        if lists.large.is_some()
+            && let Some(lock) = self.lock_beside(lists.frame)
+        {
+            self.lock(pin, lock);
+        }
+    }
+
+    fn unlock_lists(&self, pin: &Pin<'_>, lists: &Lists<'_>) {
+        if lists.large.is_some()
+            && let Some(lock) = self.lock_beside(lists.frame)
+        {
+            self.locks.release(lock, pin);
+        }
+        self.locks.release(self.locks.of(lists.frame), pin);
+    }
+
+    /// Hands out the entries that map a page.
+    pub(super) fn visit_page<'a, P: Platform, F: Format>(
+        &'a self,
+        env: &Env<'a, P>,
+        topology: &dyn Topology<()>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        let mut report = VisitReport::default();
+        loop {
+            let lists = self.lock_lists(env.pin, frame);
+            let ended = self.visit_lists(env, topology, &lists, &mut report, visitor);
+            self.unlock_lists(env.pin, &lists);
+            if let Ended::Done = ended {
+                return report;
+            }
+        }
+    }
+
+    fn visit_lists<'a, P: Platform, F: Format>(
+        &'a self,
+        env: &Env<'a, P>,
+        topology: &dyn Topology<()>,
+        lists: &Lists<'_>,
+        report: &mut VisitReport,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> Ended {
+        for list in [Some(&lists.own), lists.large.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let mut name = list.head.first();
+            while !name.is_none() {
+                let entry = self.entry(env, name);
+                let after = entry.next();
+                let space = self.space(self.owner(env, name)).handle();
+                let pte = topology.leaf(env.pin, space, entry.page());
+                let slot = match pte.map(|pte| (pte, Slot::open(env, pte, lists.frame))) {
+                    None => None,
+                    Some((_, Ok(slot))) => slot,
+                    Some((pte, Err(_))) => {
+                        let generations = lists.generations();
+                        self.unlock_lists(env.pin, lists);
+                        let slot = Slot::wait(env, pte, &mut report.lock_failures);
+                        self.lock_again(env.pin, lists);
+                        if lists.generations() != generations {
+                            return Ended::Changed;
+                        }
+                        slot.filter(|slot: &Slot<'_, F>| slot.maps(lists.frame))
+                    }
+                };
+                let Some(slot) = slot else {
+                    report.false_probes += 1;
+                    name = after;
+                    continue;
+                };
+                report.hits += 1;
+                match visitor(&slot) {
+                    Verdict::Keep => {}
+                    Verdict::Stop => return Ended::Done,
+                    Verdict::Unmapped => {
+                        report.unmapped += 1;
+                        self.unlink(env, list, name);
+                        env.memory.frame(lists.frame).remove_mapping();
+                        self.cpus.get(env.pin).removes.bump();
+                        // Before the table is unlocked: its space cannot end earlier.
+                        let mut freed = Chain::default();
+                        self.push(env, &mut freed, name);
+                        self.give(env, &mut freed);
+                    }
+                }
+                drop(slot);
+                name = after;
+            }
+        }
+        Ended::Done
+    }
+}

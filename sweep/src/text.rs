@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use vellum_page::result::sweep::{Place, Row, Sweep};
+use vellum_page::result::sweep::{Place, Quantity, Row, Sweep};
 use vellum_terminal::table::Table;
 
 /// A column of the grid: its title, and what it says of a place.
@@ -79,7 +79,10 @@ fn table(rows: &[&Row]) -> String {
         .iter()
         .filter(|(_, of)| rows.iter().any(|row| of(&row.place).is_some()));
     let used: Vec<&Column> = used.collect();
-    let quantity = rows.iter().find_map(|row| row.value.as_ref());
+    let values: Vec<&Quantity> = rows.iter().filter_map(|row| row.value.as_ref()).collect();
+    let quantity = values.first();
+    let is_alike = |value: &&Quantity| Some(&value.unit) == quantity.map(|first| &first.unit);
+    let alike = values.iter().all(is_alike);
     let ratios = rows.iter().any(|row| row.ratio.is_some());
     let answers = rows
         .iter()
@@ -90,7 +93,10 @@ fn table(rows: &[&Row]) -> String {
     header.push("host".to_owned());
     header.push("seeds".to_owned());
     if let Some(quantity) = quantity {
-        header.push(format!("{}, {}", quantity.name, quantity.unit));
+        header.push(match alike {
+            true => format!("{}, {}", quantity.name, quantity.unit),
+            false => quantity.name.clone(),
+        });
         if seeds {
             header.push("range".to_owned());
         }
@@ -117,7 +123,10 @@ fn table(rows: &[&Row]) -> String {
         cells.push(row.seeds.len().to_string());
         if quantity.is_some() {
             let value = row.value.as_ref();
-            cells.push(value.map_or_else(String::new, |value| number(value.median)));
+            cells.push(value.map_or_else(String::new, |value| match alike {
+                true => number(value.median),
+                false => format!("{} {}", number(value.median), one_line(&value.unit)),
+            }));
             if seeds {
                 cells.push(value.map_or_else(String::new, |value| {
                     format!("{} .. {}", number(value.least), number(value.most))
@@ -177,4 +186,64 @@ fn one_line(text: &str) -> String {
         false => letter,
     });
     shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(subject: &str, unit: &str, value: f64) -> Row {
+        Row {
+            place: Place {
+                run: "scale".to_owned(),
+                subject: subject.to_owned(),
+                ..Place::default()
+            },
+            timed: false,
+            host: "one\u{1b}[31m".to_owned(),
+            seeds: vec![1],
+            keys: Vec::new(),
+            value: Some(Quantity {
+                name: "throughput".to_owned(),
+                unit: unit.to_owned(),
+                median: value,
+                least: value,
+                most: value,
+            }),
+            ratio: None,
+            answer: String::new(),
+            refuted: false,
+            seconds: 1.0,
+        }
+    }
+
+    fn rendered(rows: Vec<Row>) -> String {
+        render(&Sweep {
+            name: "test".to_owned(),
+            cells: 2,
+            finished: 2,
+            interrupted: false,
+            hosts: Vec::new(),
+            rows,
+            failed: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn figures_of_different_units_each_have_theirs() {
+        let alike = rendered(vec![row("a", "faults/s", 10.0), row("b", "faults/s", 20.0)]);
+        assert!(
+            alike.contains("throughput, faults/s") && alike.contains(" 20.000\n"),
+            "{alike}"
+        );
+        let mixed = rendered(vec![row("a", "faults/s", 10.0), row("b", "forks/s", 20.0)]);
+        assert!(
+            !mixed.contains("throughput,") && mixed.contains("20.000 forks/s"),
+            "{mixed}"
+        );
+        assert!(
+            !mixed.contains('\u{1b}'),
+            "no sequence of a name reaches the terminal"
+        );
+    }
 }

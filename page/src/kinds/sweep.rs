@@ -9,7 +9,7 @@ use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid, Kind};
 use crate::result::Figure;
 use crate::result::run::Host;
-use crate::result::sweep::{FailedCell, Place, Row, Sweep};
+use crate::result::sweep::{FailedCell, Place, Quantity, Row, Sweep};
 use crate::words;
 
 /// Shows a sweep.
@@ -151,7 +151,13 @@ fn body(rows: &[&Row]) -> Markup {
     let used: Vec<&Column> = used.collect();
     let ratios = rows.iter().filter_map(|row| row.ratio.as_ref());
     let ratios: Vec<Figure> = ratios.map(|ratio| ratio.figure).collect();
-    let values = rows.iter().any(|row| row.value.is_some());
+    let values: Vec<&Quantity> = rows.iter().filter_map(|row| row.value.as_ref()).collect();
+    let measured = measured(&values);
+    let ranges = !values.is_empty() && rows.iter().any(|row| row.seeds.len() > 1);
+    // Of these the columns say all.
+    let answers = rows.iter().any(|row| {
+        row.refuted || !["simulate", "scale", "replay", "linux"].contains(&row.place.run.as_str())
+    });
     let axis = forest::axis(&ratios, 1.0);
     let mut grid = Grid::new(match timed {
         true => {
@@ -164,13 +170,18 @@ fn body(rows: &[&Row]) -> Markup {
         grid = grid.column(html! { (title) }, *kind);
     }
     grid = grid.text("host").number("seeds");
-    if values {
-        grid = grid.text("measured").number("median").text("range, unit");
+    if let Some((title, _)) = &measured {
+        grid = grid.number(title);
+    }
+    if ranges {
+        grid = grid.text("range");
     }
     if !ratios.is_empty() {
         grid = grid.text("by").number("ratio").picture(forest::head(&axis));
     }
-    grid = grid.text("answer");
+    if answers {
+        grid = grid.text("answer");
+    }
     for row in rows {
         let place = &row.place;
         let mut cells = vec![Cell::text(words::file_name(&place.subject))];
@@ -186,23 +197,23 @@ fn body(rows: &[&Row]) -> Markup {
             row.seeds.len() as f64,
             row.seeds.len().to_string(),
         ));
-        if values {
-            cells.extend(match &row.value {
-                Some(value) => [
-                    Cell::text(&value.name),
-                    Cell::number(value.median, words::number(value.median)),
-                    Cell::text(match row.seeds.len() {
-                        1 => value.unit.clone(),
-                        _ => format!(
-                            "{} .. {} {}",
-                            words::number(value.least),
-                            words::number(value.most),
-                            value.unit
-                        ),
-                    }),
-                ],
-                None => [Cell::empty(), Cell::empty(), Cell::empty()],
-            });
+        if let Some((_, units)) = measured {
+            cells.push(row.value.as_ref().map_or_else(Cell::empty, |value| {
+                let shown = words::number(value.median);
+                Cell::number(
+                    value.median,
+                    match units {
+                        true => format!("{shown} {}", value.unit),
+                        false => shown,
+                    },
+                )
+            }));
+        }
+        if ranges {
+            cells.push(row.value.as_ref().map_or_else(Cell::empty, |value| {
+                let (least, most) = (words::number(value.least), words::number(value.most));
+                Cell::text(format!("{least} .. {most}"))
+            }));
         }
         if !ratios.is_empty() {
             cells.extend(match &row.ratio {
@@ -225,15 +236,28 @@ fn body(rows: &[&Row]) -> Markup {
                 None => [Cell::empty(), Cell::empty(), Cell::empty()],
             });
         }
-        cells.push(match row.refuted {
-            true => Cell::markup(html! {
-                span.disagrees { span.symbol aria-hidden="true" { "\u{2716}" } (row.answer) }
-            }),
-            false => Cell::text(&row.answer),
-        });
+        if answers {
+            cells.push(match row.refuted {
+                true => Cell::markup(html! {
+                    span.disagrees { span.symbol aria-hidden="true" { "\u{2716}" } (row.answer) }
+                }),
+                false => Cell::text(&row.answer),
+            });
+        }
         grid.row("", cells);
     }
     grid.render()
+}
+
+/// The title of the column of what was measured, and whether each of its figures needs a
+/// unit, since they are not all of the same kind.
+fn measured(values: &[&Quantity]) -> Option<(String, bool)> {
+    let first = values.first()?;
+    let is_alike = |value: &&Quantity| value.name == first.name && value.unit == first.unit;
+    Some(match values.iter().all(is_alike) {
+        true => (format!("{}, {}", first.name, first.unit), false),
+        false => (first.name.clone(), true),
+    })
 }
 
 fn failures(failed: &[FailedCell]) -> Markup {

@@ -37,7 +37,7 @@ macro_rules! until_2004 {
         concat!(
             "rmap=",
             $rmap,
-            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,regions=",
+            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,regions=",
             $regions,
             ",forkcopy=all",
             no_files!()
@@ -51,7 +51,7 @@ macro_rules! ia64 {
         concat!(
             "rmap=anon_vma,ptepage=quicklist,",
             $quick,
-            ",format=aarch64-16k,faultaround=1,faultlock=none,regions=tree,forkcopy=",
+            ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,regions=tree,forkcopy=",
             $forkcopy,
             no_files!()
         )
@@ -64,7 +64,7 @@ macro_rules! in_2007 {
         concat!(
             "rmap=anon_vma,",
             $tables,
-            ",format=x86-64,faultaround=1,faultlock=none,regions=tree,forkcopy=needed",
+            ",format=x86-64,faultaround=1,faultlock=none,superpage=off,regions=tree,forkcopy=needed",
             no_files!()
         )
     };
@@ -75,7 +75,7 @@ macro_rules! in_2007 {
 macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
-            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,faultlock=none,regions=tree,",
+            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,faultlock=none,superpage=off,regions=tree,",
             "forkcopy=needed,fileio=pages,framelists=linked,",
             $changed
         )

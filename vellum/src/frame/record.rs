@@ -390,6 +390,15 @@ impl Frame {
             .store(u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
     }
 
+    /// Makes a frame inside of a block a private page. Its zone may never have been written.
+    #[inline]
+    pub(super) fn set_part(&self, zone: u16) {
+        self.flags.store(
+            u32::from(zone) << ZONE_SHIFT | (Kind::Anonymous as u32) << KIND_SHIFT,
+            Ordering::Relaxed,
+        );
+    }
+
     /// Makes the frame the first of a free block.
     #[inline]
     pub(super) fn set_free(&self, zone: u16, order: u32, zeroed: bool) {

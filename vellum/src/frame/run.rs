@@ -72,9 +72,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let counts = head.counts();
         for step in 1..1 << run.order {
             let frame = self.frame(first.offset(step));
-            // Its zone may never have been written.
-            frame.set_tail(zone);
-            frame.set_kind(Kind::Anonymous);
+            frame.set_part(zone);
             frame.set_owner(owner);
             frame.set_index(index + u64::from(step), 0);
             frame.init_counts(counts.refs(), counts.maps());

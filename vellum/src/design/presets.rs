@@ -90,7 +90,7 @@ macro_rules! freebsd_13 {
             "rmap=pv,",
             $locks,
             ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
-            "faultlock=none,regions=tree,forkcopy=all",
+            "faultlock=none,superpage=off,regions=tree,forkcopy=all",
             no_files!()
         )
     };

@@ -184,7 +184,7 @@ impl Drop for Cluster {
             let left = self.command("squeue").args(["-h", "--me"]).output();
             left.is_ok_and(|left| left.stdout.is_empty())
         };
-        for _ in 0..60 {
+        for _ in 0..300 {
             if ended() {
                 break;
             }

@@ -114,8 +114,11 @@ impl Group<'_> {
     fn answer(&self) -> String {
         let [(cell, _, finished)] = self.cells.as_slice() else {
             let (first, ..) = &self.cells[0];
-            return match first.place.run.as_str() {
-                "verify" => format!("verified with {} seeds", self.cells.len()),
+            let seeds = self.cells.len();
+            let told = self.ratio().and_then(|ratio| ratio.told);
+            return match (first.place.run.as_str(), told) {
+                ("verify", _) => format!("verified with {seeds} seeds"),
+                (_, Some(told)) => format!("{told} of {seeds} seeds tell a difference"),
                 _ => String::new(),
             };
         };

@@ -238,6 +238,46 @@ fn of_a_cell_that_was_finished_twice_the_first_one_stays() {
 }
 
 #[test]
+fn seeds_share_a_row_and_hosts_do_not() {
+    let scratch = Scratch::new("sweep-rows");
+    program(&scratch, "");
+    let on = |name: &str| {
+        let host = HostId {
+            name: name.to_owned(),
+            kernel: "6.1".to_owned(),
+        };
+        let cells = (1..=3).map(|seed| Cell {
+            host: Some(host.clone()),
+            ..cell(seed, true)
+        });
+        cells.collect::<Vec<Cell>>()
+    };
+    let directory = Path::new(scratch.directory());
+    let store = Store::open(&directory.join("results")).expect("opened");
+    let cells = [on("one"), on("two")].concat();
+    for name in ["one", "two"] {
+        let runner = Runner {
+            here: on(name)[0].host.clone().expect("a host"),
+            ..runner(directory)
+        };
+        let interrupt = Interrupt::manual();
+        let done = local::run(&on(name), &store, &runner, 1, Style::Quiet, &interrupt);
+        assert_eq!(done.expect("it ran").finished.len(), 3);
+    }
+    let done = Done::read(&store, &cells).expect("read");
+    let found = findings::findings("test", &cells, &done);
+    let rows: Vec<(&str, usize)> = found
+        .rows
+        .iter()
+        .map(|row| (row.host.as_str(), row.seeds.len()))
+        .collect();
+    assert_eq!(rows, [("one", 3), ("two", 3)]);
+    assert_eq!(found.hosts.len(), 2);
+    let text = vellum_sweep::text::render(&found);
+    assert!(text.contains("nothing is averaged over hosts"), "{text}");
+}
+
+#[test]
 fn two_sweeps_do_not_write_the_same_results_at_once() {
     let scratch = Scratch::new("sweep-busy");
     let store = Store::open(Path::new(&scratch.path("results"))).expect("opened");

@@ -34,7 +34,7 @@ pub fn is_possible() -> bool {
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
     let missing = DAEMONS.iter().find(|daemon| {
         let is_there = |place: &&str| Path::new(place).join(daemon).exists();
-        !places.iter().any(|place| is_there(&place))
+        !places.iter().any(is_there)
     });
     // SAFETY: takes nothing and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -184,7 +184,7 @@ impl Drop for Cluster {
             let left = self.command("squeue").args(["-h", "--me"]).output();
             left.is_ok_and(|left| left.stdout.is_empty())
         };
-        for _ in 0..60 {
+        for _ in 0..300 {
             if ended() {
                 break;
             }

@@ -13,6 +13,7 @@ mod size;
 mod slice;
 #[cfg(test)]
 mod tests;
+mod tutorial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,9 @@ pub struct Args {
     /// of `cargo xtask mutants`; builds the kernel for each
     #[arg(long)]
     mutants: bool,
+    /// Also follow the tutorial of docs/embedding.md in an empty folder, and start its kernel
+    #[arg(long)]
+    tutorial: bool,
     /// Also print how much code the core is, and fail above 300 KiB
     #[arg(long)]
     size: bool,
@@ -178,6 +182,9 @@ pub fn run(args: &Args) -> Result<(), String> {
         .ok_or("the workspace has no directory")?;
     let out = root.join("target/boot");
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    if args.tutorial {
+        tutorial::follow(root)?;
+    }
     let mut disk = None;
     for rmap in &args.rmap {
         let (kernel, programs) = build(root, &out, (args.arch, rmap))?;

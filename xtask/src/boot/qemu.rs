@@ -36,6 +36,8 @@ pub fn is_installed(arch: Arch) -> bool {
 /// What a machine is started from.
 #[derive(Clone, Copy)]
 pub enum Medium<'a> {
+    /// QEMU loads a kernel, and nothing else.
+    Kernel(&'a Path),
     /// QEMU loads the kernel and its RAM disk.
     Files { kernel: &'a Path, disk: &'a Path },
     /// A boot loader on a disc does, with a command line of its own: started by the
@@ -111,6 +113,7 @@ impl Machine<'_> {
             .args(["-display", "none", "-nic", "none", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"]);
         match self.medium {
+            Medium::Kernel(kernel) => _ = command.arg("-kernel").arg(kernel),
             Medium::Files { kernel, disk } => {
                 command.arg("-kernel").arg(kernel).arg("-initrd").arg(disk);
                 command.args(["-append", command_line]);

@@ -140,3 +140,63 @@ fn an_access_without_a_right_must_be_refused() {
     assert!(slice.words.contains(&word(op::REFUSED, 1, page)));
     assert!(checks(&slice, 0, page).is_empty());
 }
+
+/// Lines of a file that are neither blank nor comments.
+fn lines_of(path: &std::path::Path) -> usize {
+    let text = std::fs::read_to_string(path).expect("readable");
+    let is_assembly = path.extension().is_some_and(|extension| extension == "s");
+    let comment = if is_assembly { "#" } else { "//" };
+    let lines = text.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with(comment))
+        .count()
+}
+
+/// Lines of what lies in a directory, but for the names in `without`.
+fn lines_below(directory: &std::path::Path, without: &[&str]) -> usize {
+    let entries = std::fs::read_dir(directory).expect("the kernel is there");
+    entries
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| !without.iter().any(|name| path.ends_with(name)))
+        .map(|path| match path.is_dir() {
+            true => lines_below(&path, without),
+            false => lines_of(&path),
+        })
+        .sum()
+}
+
+/// What docs/embedding.md says of it.
+#[test]
+fn the_kernel_for_x86_64_can_be_read_in_an_evening() {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../boot/src");
+    let others = [
+        "aarch64",
+        "check",
+        "protocol.rs",
+        "multiboot2.rs",
+        "builtins.s",
+        "kernel.ld",
+    ];
+    let lines = lines_below(&source, &others);
+    assert!((1000..2000).contains(&lines), "{lines} lines");
+}
+
+#[test]
+fn the_files_of_the_tutorial_are_found_on_its_page() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/embedding.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let files = super::tutorial::files_of(&page);
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "Cargo.toml",
+        "build.rs",
+        "kernel.ld",
+        "src/boot.s",
+        "src/main.rs",
+    ];
+    assert_eq!(names, expected);
+    let ends = ["[workspace]\n", "}\n", "}\n", "stack_end:\n", "}\n"];
+    for ((name, text), end) in files.iter().zip(ends) {
+        assert!(text.ends_with(end), "{name} is cut short");
+    }
+}

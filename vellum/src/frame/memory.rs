@@ -23,7 +23,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, NodeId, Platform, WindowSlot};
+use crate::platform::{CpuId, NodeId, Platform, WindowSlot, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -233,6 +233,15 @@ impl<P: Platform> PhysicalMemory<P> {
                 let zone = self.zones.get(lists.zone);
                 zone.published.free.load(Ordering::Relaxed) < zone.info.low
             }
+        })
+    }
+
+    /// Whether no zone of low memory has more than its low watermark.
+    pub(crate) fn lacks_low(&self) -> bool {
+        let mut low = self.zones.all.iter();
+        low.all(|zone| {
+            zone.info.zone != Zone::Low
+                || zone.published.free.load(Ordering::Relaxed) <= zone.info.low
         })
     }
 

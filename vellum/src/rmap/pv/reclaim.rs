@@ -55,7 +55,7 @@ impl Pv {
             .cpus
             .iter()
             .fold(0, |any, cpu| any | cpu.missed.swap(0, Ordering::Relaxed));
-        if missed == 0 || !env.memory.is_short(env.pin) {
+        if missed == 0 || !env.memory.lacks_low() {
             return false;
         }
         match order {

@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Bucket, ByteLock, Epochs, SpinLock};
 
 /// Runs `other` on CPU 1 beside `this` on CPU 0.
-fn beside<T: Send + Sync + 'static>(shared: T, other: fn(&T), this: fn(&T)) {
+fn beside<T: 'static>(shared: T, other: fn(&T), this: fn(&T)) {
     let shared = Arc::new(shared);
     let thread = {
         let shared = shared.clone();

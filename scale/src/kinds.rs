@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vellum::frame::Kind;
+use vellum::frame::{Frame, Kind};
 use vellum::platform::Platform;
 use vellum::rmap::ReverseMap;
 use vellum_sim::{LineCosts, LineProfile, LockCosts, LockProfile, ProfiledLine, What};
@@ -11,6 +11,7 @@ use crate::work::Manager;
 
 /// What the core calls records of frames.
 const FRAME: &str = "Frame";
+const TABLES: &str = "page tables";
 
 /// What frames were at the end of a run, by their place in the table of frames, as far as
 /// their records are in its profile.
@@ -33,7 +34,7 @@ impl FrameKinds {
             let kind = match frame.kind() {
                 Kind::Anonymous => "private pages",
                 Kind::Object => "pages of files",
-                Kind::Table => "page tables",
+                Kind::Table => TABLES,
                 Kind::Slab => "the manager's own frames",
                 Kind::Free | Kind::Cached => "free frames",
                 Kind::Reserved | Kind::Allocated => "other frames",
@@ -53,6 +54,15 @@ impl FrameKinds {
         let frame = what.filter(|what| what.value == FRAME)?;
         let kind = self.0.get(&frame.index)?;
         Some(format!("records of {kind}"))
+    }
+
+    /// Of which pages a lock is the page lock, if it is one.
+    fn page_lock(&self, what: Option<What>) -> Option<String> {
+        let frame =
+            what.filter(|what| what.value == FRAME && what.offset == Frame::PAGE_LOCK_AT)?;
+        // Page tables have a spin lock there.
+        let kind = self.0.get(&frame.index).filter(|&&kind| kind != TABLES)?;
+        Some(format!("page locks of {kind}"))
     }
 
     /// The lines by class: those of records of one kind of frames, or at one place of all
@@ -77,7 +87,8 @@ impl FrameKinds {
         let mut classes: BTreeMap<String, LockCosts> = BTreeMap::new();
         for lock in &locks.locks {
             let class = || lock.what.map(|what| what.class());
-            let name = self.record(lock.what).or_else(class);
+            let record = || self.record(lock.what);
+            let name = self.page_lock(lock.what).or_else(record).or_else(class);
             let name = name.unwrap_or_else(|| format!("{}+{:#x}", lock.place, lock.offset));
             classes.entry(name).or_default().add(&lock.costs);
         }

@@ -76,15 +76,17 @@ impl Locks {
             Kind::LockAwaited if awaited.iter().all(|(other, _)| *other != lock) => {
                 awaited.push((lock, now));
             }
-            Kind::LockTaken => {
+            Kind::LockTaken | Kind::LockWaitEnded => {
                 let costs = self.costs.entry(lock).or_default();
-                costs.acquired += 1;
                 if let Some(place) = awaited.iter().position(|(other, _)| *other == lock) {
                     let (_, since) = awaited.swap_remove(place);
                     costs.contended += 1;
                     costs.waited += now - since;
                 }
-                self.held.insert(lock, now);
+                if what == Kind::LockTaken {
+                    costs.acquired += 1;
+                    self.held.insert(lock, now);
+                }
             }
             Kind::LockReleased => {
                 if let Some(since) = self.held.remove(&lock) {
@@ -145,5 +147,23 @@ mod tests {
         };
         assert_eq!(locks.costs[&8], expected);
         assert_eq!((locks.costs[&16].contended, locks.costs[&16].held), (0, 5));
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_need_not_take_it() {
+        let mut locks = Locks::new(2);
+        locks.note(0, Kind::LockTaken, 8, 100);
+        locks.note(1, Kind::LockAwaited, 8, 120);
+        locks.note(0, Kind::LockReleased, 8, 200);
+        locks.note(1, Kind::LockWaitEnded, 8, 210);
+        locks.note(1, Kind::LockTaken, 8, 900);
+        locks.note(1, Kind::LockReleased, 8, 910);
+        let expected = LockCosts {
+            acquired: 2,
+            contended: 1,
+            waited: 90,
+            held: 100 + 10,
+        };
+        assert_eq!(locks.costs[&8], expected);
     }
 }

@@ -81,6 +81,7 @@ impl Net {
                 | Kind::BytesRead
                 | Kind::Prefetch
                 | Kind::LockAwaited
+                | Kind::LockWaitEnded
                 | Kind::LockTaken
                 | Kind::LockReleased
         );

@@ -389,7 +389,8 @@ impl State {
                 self.prefetch(place, offset, access.bytes);
             }
             (Kind::Prefetch | Kind::Bookkeeping, _)
-            | (Kind::LockAwaited | Kind::LockTaken | Kind::LockReleased, _) => {}
+            | (Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased, _) =>
+                {}
             (_, Target::Place(place, offset)) => self.access(access, place, offset),
             (_, Target::Stack | Target::Nowhere) => self.compute(self.prices.hit),
         }
@@ -418,6 +419,7 @@ impl State {
             | Kind::Prefetch
             | Kind::Bookkeeping
             | Kind::LockAwaited
+            | Kind::LockWaitEnded
             | Kind::LockTaken
             | Kind::LockReleased => {}
         }

@@ -45,7 +45,7 @@ impl Run {
     fn charge(&self, access: &Access) {
         match access.kind {
             Kind::Bookkeeping => return,
-            Kind::LockAwaited | Kind::LockTaken | Kind::LockReleased => {
+            Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased => {
                 return self.state.borrow_mut().lock(access);
             }
             _ => {}

@@ -13,6 +13,8 @@ use self::counts::ONE_REF;
 pub use self::counts::{Counts, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
 use crate::addr::{Pfn, Vpn};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::Kind::LockTaken;
+use crate::sync::report::report_lock;
 
 /// Where a frame is. Every frame is in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +135,9 @@ const _: () = assert!(cfg!(vellum_loom) || size_of::<Frame>() == 32);
 
 /// Kind, zone and flags.
 impl Frame {
+    /// Offset of the word that the page lock is in, for who looks at reports of it.
+    pub const PAGE_LOCK_AT: usize = core::mem::offset_of!(Frame, flags);
+
     /// Where the frame is.
     #[inline]
     pub fn kind(&self) -> Kind {
@@ -151,11 +156,20 @@ impl Frame {
     /// [`Frame::set_kind`] with state flags.
     #[inline]
     pub fn set_kind_with(&self, kind: Kind, flags: Flags) {
+        if flags.0 & Flags::LOCKED.0 != 0 {
+            report_lock(LockTaken, self.lock_word());
+        }
         let zone = self.flags.load(Ordering::Relaxed) & !(KIND_MASK | STATE_MASK);
         self.flags.store(
             zone | (kind as u32) << KIND_SHIFT | flags.0,
             Ordering::Relaxed,
         );
+    }
+
+    /// The word that the page lock is in, for reports.
+    #[inline]
+    pub(crate) fn lock_word(&self) -> &AtomicU32 {
+        &self.flags
     }
 
     /// Number of the zone the frame belongs to.

@@ -14,9 +14,7 @@ use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::users::join;
-use crate::sync::{BitLock, Pin, bytes};
-
-pub(super) const LOCK_BIT: u32 = 0;
+use crate::sync::{Pin, bytes};
 
 /// Why a page could not be put into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -348,7 +346,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         // One reference for the cache, one for the caller.
         frame.init_counts(2, 0);
         let inserted = {
-            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let _guard = object.cache_lock.lock(pin);
             let inserted = self.radix(object).insert(pin, index, page);
             object.count_cached(i64::from(inserted.is_ok()));
             inserted
@@ -393,7 +391,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) {
         self.mark_clean(memory, pin, object, index..index + 1);
         {
-            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let _guard = object.cache_lock.lock(pin);
             let removed = self.radix(object).remove(pin, index);
             debug_assert!(
                 removed == Some(page),

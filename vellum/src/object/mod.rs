@@ -129,7 +129,7 @@ use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
-use crate::sync::{Length, RangeLock, SeqCount};
+use crate::sync::{Length, RangeLock, SeqCount, SpinLock};
 
 /// What an object's pages are made of before anything is written to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +172,7 @@ const STORE_BIT: u64 = 1 << 63;
 ///
 /// The first line changes rarely. What a page changes that comes or goes is in the second,
 /// and with it the length: who adds pages at the end takes that line from others, and no
-/// other.
+/// other. What a region changes that begins or ends to map the object is in the third.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Object<S> {
@@ -188,7 +188,7 @@ pub struct Object<S> {
     /// Handle of the mount whose limit its pages count against, or 0.
     mount: AtomicU32,
     link: AtomicU32,
-    second_line: SecondLine,
+    second_line: NextLine,
     /// Length in pages.
     pages: Length,
     /// Length in bytes; `pages` is as many as these need.
@@ -197,11 +197,12 @@ pub struct Object<S> {
     cached: AtomicU64,
     /// Frames in the radix tree that are marked as newer than the backing store.
     dirty: AtomicU64,
-    cache_lock: AtomicU32,
+    cache_lock: SpinLock<()>,
     /// What its store refused.
     pub(crate) errors: WriteErrors,
     /// Index where the next background write-back begins.
     write_back_from: AtomicU64,
+    third_line: NextLine,
     /// The regions that map it.
     regions: RegionRoots,
     /// What the reverse-mapping design keeps here.
@@ -214,7 +215,7 @@ pub struct Object<S> {
 /// What follows begins a line of the cache.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct SecondLine;
+struct NextLine;
 
 impl<S: Default + Send + Sync + 'static> Item for Object<S> {
     const SITE: Site = Site::Object;
@@ -238,14 +239,15 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cuts: SeqCount::default(),
             mount: AtomicU32::new(0),
             link: AtomicU32::new(0),
-            second_line: SecondLine,
+            second_line: NextLine,
             pages: Length::default(),
             size: AtomicU64::new(0),
             cached: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
-            cache_lock: AtomicU32::new(0),
+            cache_lock: SpinLock::default(),
             errors: WriteErrors::default(),
             write_back_from: AtomicU64::new(0),
+            third_line: NextLine,
             regions: RegionRoots::default(),
             rmap: S::default(),
             writers: RangeLock::default(),

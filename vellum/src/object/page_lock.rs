@@ -16,6 +16,7 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering, fence, fence_after_exchange};
+use crate::sync::report::{Kind, report_lock};
 use crate::sync::{Pin, WaitTable, Waiter};
 
 /// Frames for each queue of the table.
@@ -65,13 +66,19 @@ impl PageLocks {
     /// Takes the page lock if it is free. The caller holds a reference.
     #[inline]
     pub fn try_lock<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn) -> bool {
-        memory.frame(page).set(Flags::LOCKED)
+        let frame = memory.frame(page);
+        let taken = frame.set(Flags::LOCKED);
+        if taken {
+            report_lock(Kind::LockTaken, frame.lock_word());
+        }
+        taken
     }
 
     /// Releases it.
     #[inline]
     pub fn unlock<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
         let frame = memory.frame(page);
+        report_lock(Kind::LockReleased, frame.lock_word());
         frame.clear(Flags::LOCKED);
         if frame.has_any(self.look) && self.may_be_awaited(page) {
             frame.clear(Flags::WAITERS);
@@ -104,6 +111,7 @@ impl PageLocks {
         page: Pfn,
     ) -> Option<Waiter> {
         let frame = memory.frame(page);
+        report_lock(Kind::LockAwaited, frame.lock_word());
         let task = memory.platform().current_task();
         if let Some(queue) = self.queue(page) {
             queue.waiting.fetch_add(1, Ordering::Relaxed);
@@ -114,6 +122,7 @@ impl PageLocks {
             frame.has(Flags::LOCKED)
         });
         if waiter.is_none() {
+            report_lock(Kind::LockWaitEnded, frame.lock_word());
             self.leave_queue(page);
         }
         waiter
@@ -122,6 +131,7 @@ impl PageLocks {
     /// Sleeps until woken. Not pinned.
     pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn, waiter: Waiter) {
         self.waits.sleep(waiter, memory.platform());
+        report_lock(Kind::LockWaitEnded, memory.frame(page).lock_word());
         self.leave_queue(page);
     }
 

@@ -5,6 +5,7 @@ use core::ops::ControlFlow;
 use super::regions::MappedBy;
 use crate::design::RegionIndex;
 use crate::slab::{Arena, Handle};
+use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::tree::{IntervalList, IntervalTree};
 
@@ -12,7 +13,7 @@ use crate::tree::{IntervalList, IntervalTree};
 /// use but that of the lock.
 #[derive(Debug, Default)]
 pub struct RegionRoots {
-    pub(super) lock: AtomicU32,
+    pub(super) lock: SpinLock<()>,
     /// The region at which the last search of the tree ended: consecutive pages
     /// are mostly looked for in turn.
     pub(super) last: AtomicU32,

@@ -10,13 +10,11 @@ use core::ops::ControlFlow;
 use super::region_set::{RegionRoots, RegionSet};
 use crate::design::RegionIndex;
 use crate::slab::{Arena, Handle};
+use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
-use crate::sync::{BitLock, Pin};
 use crate::tree::IntervalItem;
 
 pub use crate::tree::Interval;
-
-const LOCK_BIT: u32 = 0;
 
 /// A region, as its object sees it: it covers the pages that it shows.
 pub trait MappedBy: IntervalItem {
@@ -70,19 +68,19 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
 
     /// A region maps the object from now on.
     pub fn insert(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         self.put_in(region);
     }
 
     /// A region maps the object no more.
     pub fn remove(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         self.take_out(region);
     }
 
     /// Changes the part of the object that a region maps.
     pub fn change(&self, pin: &Pin<'_>, region: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         self.take_out(region);
         change();
         self.put_in(region);
@@ -91,7 +89,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// Cuts a region: `change` leaves `head` its first part and makes `tail`
     /// the second. Whoever looks finds each page in one region.
     pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         self.take_out(head);
         change();
         self.put_in(head);
@@ -101,7 +99,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// The reverse of [`ObjectRegions::split`]: `change` makes `head` map what
     /// both mapped.
     pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         self.take_out(tail);
         self.take_out(head);
         change();
@@ -128,7 +126,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         pass: &mut Pass<T>,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) -> bool {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         let departures = self.roots.departures();
         if pass.departures != departures {
             *pass = Pass {
@@ -165,7 +163,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         end: u64,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) {
-        let _guard = self.roots.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.roots.lock.lock(pin);
         let RegionSet::Tree(tree) = &self.set else {
             return self.set.overlapping(first, end, visit);
         };

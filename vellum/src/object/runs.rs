@@ -6,14 +6,13 @@
 
 use core::ops::Range;
 
-use super::cache::LOCK_BIT;
 use super::radix::{LEAF_PAGES, Radix, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::Ordering;
-use crate::sync::{BitLock, Pin, bytes};
+use crate::sync::{Pin, bytes};
 
 /// Most pages of a run.
 pub(crate) const RUN_PAGES: usize = LEAF_PAGES as usize;
@@ -170,7 +169,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         let dirty = object.is_file() && pages == NewPages::Written;
         let inserted = {
-            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let _guard = object.cache_lock.lock(pin);
             let inserted = self.radix(object).insert_run(pin, first, frames, dirty);
             object.count_cached(inserted as i64);
             inserted
@@ -224,7 +223,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.mark_clean(memory, pin, object, range.clone());
         let mut gone = 0;
         {
-            let _guard = object.cache_lock.lock_bit(LOCK_BIT, pin);
+            let _guard = object.cache_lock.lock(pin);
             self.radix(object).remove_run(pin, range, |page| {
                 let takes = pages.get(gone) == Some(&page);
                 gone += usize::from(takes);

@@ -17,6 +17,12 @@ use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 64;
+/// Retired slots for which a CPU without vacant ones tries it, rather than take a frame.
+const WORTH_ADVANCING: u32 = 16;
+
+/// Vacant slots of a CPU's list, at least: as many as come back at a time when an epoch
+/// has passed.
+const LIST: u32 = ADVANCE_INTERVAL;
 
 /// A type that lives in an arena.
 ///
@@ -44,19 +50,27 @@ pub struct Arena<T: Item> {
     slot_mask: u32,
     /// Slots in a chunk, and in a batch.
     pub(super) slots: u32,
+    /// Slots of a full list of a CPU's: whole batches.
+    list: u32,
     pub(super) frame_size: usize,
     advance_interval: u32,
     /// What a handle that was never handed out leads to.
     vacant: Box<T>,
     pub(super) caches: PerCpu<Cache>,
     pub(super) depot: CachePadded<SlotDepot>,
+    pub(super) growth: CachePadded<Growth>,
+    slot: PhantomData<fn() -> T>,
+}
+
+/// What changes when an arena grows, apart from what every use of a handle reads.
+#[repr(C)]
+pub(super) struct Growth {
     /// The number of the next chunk.
     next_chunk: SpinLock<u32>,
     /// Frames of slots, and frames of directory.
     pub(super) chunk_frames: AtomicU32,
     pub(super) leaf_frames: AtomicU32,
     pub(super) peak: AtomicU64,
-    slot: PhantomData<fn() -> T>,
 }
 
 /// Vacant slots, linked by their handles.
@@ -108,15 +122,18 @@ impl<T: Item> Arena<T> {
             slot_bits,
             slot_mask: (1 << slot_bits) - 1,
             slots,
+            list: slots * LIST.div_ceil(slots),
             frame_size,
             advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
             vacant: Box::new(T::vacant()),
             caches: PerCpu::new(cpus, |_| Cache::default()),
             depot: CachePadded(SlotDepot::default()),
-            next_chunk: SpinLock::new(1),
-            chunk_frames: AtomicU32::new(0),
-            leaf_frames: AtomicU32::new(0),
-            peak: AtomicU64::new(0),
+            growth: CachePadded(Growth {
+                next_chunk: SpinLock::new(1),
+                chunk_frames: AtomicU32::new(0),
+                leaf_frames: AtomicU32::new(0),
+                peak: AtomicU64::new(0),
+            }),
             slot: PhantomData,
         }
     }
@@ -314,8 +331,8 @@ impl<T: Item> Arena<T> {
         debug_assert!(!handle.is_none(), "no slot to free");
         let cache = self.caches.get(pin);
         cache.count_frees(1);
-        if let Some(batch) = cache.push(self, handle.raw(), self.slots) {
-            self.depot.push(self, batch, pin);
+        if let Some(list) = cache.push(self, handle.raw(), self.list) {
+            self.depot.push(self, list, self.slots, pin);
         }
     }
 
@@ -360,13 +377,13 @@ impl<T: Item> Arena<T> {
     fn put_list(&self, pin: &Pin<'_>, mut list: Chain) {
         let cache = self.caches.get(pin);
         loop {
-            if list.count == self.slots && cache.active_count() > 0 {
-                self.depot.push(self, list, pin);
+            if list.count == self.slots && self.slots == self.list && cache.active_count() > 0 {
+                self.depot.push(self, list, self.slots, pin);
                 return;
             }
             let Some(slot) = list.pop(self) else { break };
-            if let Some(batch) = cache.push(self, slot, self.slots) {
-                self.depot.push(self, batch, pin);
+            if let Some(full) = cache.push(self, slot, self.list) {
+                self.depot.push(self, full, self.slots, pin);
             }
         }
     }
@@ -381,12 +398,17 @@ impl<T: Item> Arena<T> {
         memory: &PhysicalMemory<P>,
     ) -> Result<(), OutOfMemory> {
         let cache = self.caches.get(pin);
+        // So that neither a few allocations nor a few frees come back here.
+        let half = (self.list / self.slots).div_ceil(2);
         let batch = cache
             .take_spare()
-            .or_else(|| self.depot.pop(self, self.slots, pin));
+            .or_else(|| self.depot.pop(self, self.slots, half, pin));
         if let Some(batch) = batch {
             cache.set_active(batch);
             return Ok(());
+        }
+        if cache.waiting() >= WORTH_ADVANCING {
+            pin.epochs().try_advance();
         }
         self.free_passed(pin);
         if cache.active_count() > 0 {
@@ -418,6 +440,8 @@ impl<T: Item> Arena<T> {
                 return Err(error);
             }
         };
+        // At once, while the line is still here.
+        self.note_growth();
         let chunk = memory.direct(frame);
         let first = number << self.slot_bits;
         for slot in 0..self.slots {
@@ -438,7 +462,6 @@ impl<T: Item> Arena<T> {
         if let Some(entry) = self.directory.entry(number) {
             entry.set_base(chunk);
         }
-        self.note_growth();
         Ok(Chain {
             head: first,
             tail: first + self.slots - 1,
@@ -448,10 +471,10 @@ impl<T: Item> Arena<T> {
 
     /// Slots that are live or in a CPU's cache are most after growth.
     fn note_growth(&self) {
-        let chunks = self.chunk_frames.fetch_add(1, Ordering::Relaxed) + 1;
+        let growth = &*self.growth;
+        let chunks = growth.chunk_frames.fetch_add(1, Ordering::Relaxed) + 1;
         let outside = u64::from(chunks.saturating_sub(self.depot.depth()));
-        self.peak
-            .fetch_max(outside * u64::from(self.slots), Ordering::Relaxed);
+        (growth.peak).fetch_max(outside * u64::from(self.slots), Ordering::Relaxed);
     }
 
     /// A number for a chunk, with a leaf for its entry.
@@ -462,7 +485,7 @@ impl<T: Item> Arena<T> {
     ) -> Result<u32, OutOfMemory> {
         let mut leaf: Option<Pfn> = None;
         let result = loop {
-            let mut next = self.next_chunk.lock(pin);
+            let mut next = self.growth.next_chunk.lock(pin);
             if *next > self.directory.chunks() {
                 break Err(OutOfMemory);
             }
@@ -481,7 +504,7 @@ impl<T: Item> Arena<T> {
                 // caller of `new` keeps the memory alive, and the lock keeps
                 // others from adding the leaf.
                 unsafe { self.directory.install(*next, memory.direct(frame)) };
-                self.leaf_frames.fetch_add(1, Ordering::Relaxed);
+                self.growth.leaf_frames.fetch_add(1, Ordering::Relaxed);
             }
             *next += 1;
             break Ok(*next - 1);
@@ -492,11 +515,11 @@ impl<T: Item> Arena<T> {
         result
     }
 
-    /// Names the depot, and the number of chunks.
+    /// Names the depot, and what changes with growth.
     #[cfg(vellum_instrumented)]
-    pub(crate) fn name_parts(&self, [depot, chunks]: [&'static str; 2]) {
+    pub(crate) fn name_parts(&self, [depot, growth]: [&'static str; 2]) {
         name(depot, &[], &raw const self.depot, 1);
-        name(chunks, &[], &raw const self.next_chunk, 1);
+        name(growth, &[], &raw const self.growth, 1);
     }
 
     /// Gives this CPU's full batch, and what it retired and nobody can see any
@@ -507,8 +530,8 @@ impl<T: Item> Arena<T> {
         self.free_passed(pin);
         let cache = self.caches.get(pin);
         self.put_list(pin, cache.take_reserved());
-        if let Some(batch) = cache.take_spare() {
-            self.depot.push(self, batch, pin);
+        if let Some(spare) = cache.take_spare() {
+            self.depot.push(self, spare, self.slots, pin);
         }
     }
 }

@@ -68,8 +68,8 @@ impl<T: Item> Arena<T> {
                 .sum::<u64>();
         }
         cached += u64::from(self.depot.depth()) * u64::from(self.slots);
-        let chunks = self.chunk_frames.load(Ordering::Relaxed);
-        let leaves = self.leaf_frames.load(Ordering::Relaxed);
+        let chunks = self.growth.chunk_frames.load(Ordering::Relaxed);
+        let leaves = self.growth.leaf_frames.load(Ordering::Relaxed);
         let frames = u64::from(chunks) + u64::from(leaves);
         ArenaStats {
             live: allocs.saturating_sub(frees).saturating_sub(limbo),
@@ -79,14 +79,14 @@ impl<T: Item> Arena<T> {
             frees,
             frames,
             bytes: frames * self.frame_size as u64,
-            peak: self.peak.load(Ordering::Relaxed),
+            peak: self.growth.peak.load(Ordering::Relaxed),
         }
     }
 
     /// Calls `each` with every slot there is, in use or vacant: the value tells
     /// which, not the arena.
     pub fn each(&self, mut each: impl FnMut(Handle<T>, &T)) {
-        let chunks = self.chunk_frames.load(Ordering::Relaxed);
+        let chunks = self.growth.chunk_frames.load(Ordering::Relaxed);
         for chunk in 1..=chunks {
             for slot in 0..self.slots {
                 let handle = Handle::from_raw(chunk << self.slot_bits | slot);
@@ -123,7 +123,7 @@ impl<T: Item> Arena<T> {
         result.and(cleared)?;
         let stats = self.stats();
         census.live = stats.live;
-        census.chunks = u64::from(self.chunk_frames.load(Ordering::Relaxed));
+        census.chunks = u64::from(self.growth.chunk_frames.load(Ordering::Relaxed));
         census.directory = stats.frames - census.chunks;
         if census.live + census.vacant + census.limbo == census.chunks * u64::from(self.slots) {
             Ok(census)

@@ -1,9 +1,10 @@
 //! Vacant slots: a cache for each CPU, and the depot between them.
 //!
 //! Vacant slots form lists through one word of each. A CPU has two: it pushes
-//! to and pops from the *active* one, and keeps one full batch as a *spare*, so
-//! that going to and fro over a batch boundary costs nothing. Full batches
-//! beyond that go to the depot, a stack under a lock, where any CPU finds them.
+//! to and pops from the *active* one, and keeps one full one as a *spare*, so
+//! that going to and fro over the boundary costs nothing. What is beyond that goes
+//! to the depot in batches, a stack under a lock, where any CPU finds them. A batch
+//! has as many slots as a frame; where those are few, a list has several batches.
 //! The cache is touched by its CPU only, with plain loads and stores; the
 //! depot's lock orders what one CPU wrote into a batch's slots before what the
 //! next reads there.
@@ -45,10 +46,11 @@ impl Cache {
         slot
     }
 
-    /// Adds a slot. Returns a full batch for the depot when there is one too many.
+    /// Adds a slot to a list of at most `most`. Returns a full one for the depot when
+    /// there is one too many.
     #[inline]
-    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, batch: u32) -> Option<Chain> {
-        let full = self.active.len() >= batch;
+    pub(crate) fn push<S: Slots>(&self, slots: &S, slot: u32, most: u32) -> Option<Chain> {
+        let full = self.active.len() >= most;
         let displaced = if full { self.rotate() } else { None };
         let head = self.active.head.load(Ordering::Relaxed);
         let count = self.active.len();
@@ -81,7 +83,7 @@ impl Cache {
         (self.spare.len() > 0).then(|| self.spare.take())
     }
 
-    /// Gives an empty cache an active list of at most a batch.
+    /// Gives an empty cache an active list.
     #[inline]
     pub(crate) fn set_active(&self, list: Chain) {
         debug_assert!(self.active.head.load(Ordering::Relaxed) == 0);
@@ -148,6 +150,11 @@ impl Cache {
         self.limbo.should_advance(1, interval)
     }
 
+    /// Retired slots that wait.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.limbo.len()
+    }
+
     /// Takes retired slots whose epoch has passed.
     pub(crate) fn take_passed(&self, epochs: &Epochs) -> Chain {
         self.limbo.passed(epochs)
@@ -198,29 +205,46 @@ impl SlotDepot {
         self.shown.load(Ordering::Relaxed)
     }
 
-    /// Adds a full batch.
-    pub(crate) fn push<S: Slots>(&self, slots: &S, list: Chain, pin: &Pin<'_>) {
+    /// Adds the slots of a list, in full batches.
+    pub(crate) fn push<S: Slots>(&self, slots: &S, list: Chain, batch: u32, pin: &Pin<'_>) {
+        debug_assert!(list.count.is_multiple_of(batch), "a batch that is not full");
+        let mut rest = list;
         let mut depth = self.depth.lock(pin);
-        let (head, tail) = slots.place(*depth);
-        head.store(list.head, Ordering::Relaxed);
-        tail.store(list.tail, Ordering::Relaxed);
-        *depth += 1;
+        while rest.count > 0 {
+            let first = rest.take_first(slots, batch);
+            let (head, tail) = slots.place(*depth);
+            head.store(first.head, Ordering::Relaxed);
+            tail.store(first.tail, Ordering::Relaxed);
+            *depth += 1;
+        }
         self.shown.store(*depth, Ordering::Relaxed);
     }
 
-    /// Takes the batch added last.
-    pub(crate) fn pop<S: Slots>(&self, slots: &S, batch: u32, pin: &Pin<'_>) -> Option<Chain> {
+    /// Takes up to `most` batches, those added last.
+    pub(crate) fn pop<S: Slots>(
+        &self,
+        slots: &S,
+        batch: u32,
+        most: u32,
+        pin: &Pin<'_>,
+    ) -> Option<Chain> {
         if self.depth() == 0 {
             return None;
         }
         let mut depth = self.depth.lock(pin);
-        *depth = depth.checked_sub(1)?;
+        let taken = most.min(*depth);
+        let mut list = Chain::EMPTY;
+        for _ in 0..taken {
+            *depth -= 1;
+            let (head, tail) = slots.place(*depth);
+            let first = Chain {
+                head: head.load(Ordering::Relaxed),
+                tail: tail.load(Ordering::Relaxed),
+                count: batch,
+            };
+            list.prepend(slots, first);
+        }
         self.shown.store(*depth, Ordering::Relaxed);
-        let (head, tail) = slots.place(*depth);
-        Some(Chain {
-            head: head.load(Ordering::Relaxed),
-            tail: tail.load(Ordering::Relaxed),
-            count: batch,
-        })
+        (taken > 0).then_some(list)
     }
 }

@@ -339,6 +339,35 @@ fn slots_freed_on_one_cpu_are_found_by_another() {
 }
 
 #[test]
+fn retired_slots_of_which_few_fit_into_a_frame_stay_with_their_cpu() {
+    let setup = setup::<Large>(1, 1024);
+    for _ in 0..5_000 {
+        let handle = setup.alloc().unwrap();
+        setup.arena.retire(&setup.memory.pin(), handle);
+    }
+    // Two slots a frame, as many as wait for two epochs, and a list.
+    let stats = setup.arena.stats();
+    assert!(stats.frames < 110, "{stats:?}");
+    assert_eq!(setup.arena.depot.depth(), 0, "batches in the depot");
+    setup.census();
+}
+
+#[test]
+fn a_list_of_several_batches_is_found_by_another_cpu() {
+    let setup = setup::<Large>(2, 1024);
+    for round in 0..10 {
+        run_on(0);
+        let held: Vec<_> = (0..600).map(|_| setup.alloc().unwrap()).collect();
+        run_on(1);
+        for handle in held {
+            setup.free(handle);
+        }
+        assert!(setup.arena.stats().frames < 450, "round {round}");
+    }
+    setup.census();
+}
+
+#[test]
 fn the_audit_sees_a_slot_freed_twice() {
     let setup = setup::<Node>(1, 1024);
     let handles: Vec<_> = (0..10).map(|_| setup.alloc().unwrap()).collect();

@@ -252,7 +252,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return tail;
         };
         let (head, head_view) = (first.handle(), first.view());
+        // A region that is being unmapped without the lock stays as it is.
+        let changes = space.unmappings.is_none() || (first.gate.is_open() && second.gate.is_open());
         let matches = Self::continues(&head_view, &tail_view)
+            && changes
             && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
         if !matches {
             return tail;

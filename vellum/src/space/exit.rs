@@ -1,6 +1,7 @@
 //! Exec and exit.
 
 use super::error::MapError;
+use super::lock::Beside;
 use super::manager::{Live, SpaceId, Vm};
 use super::unmap::DeadObjects;
 use super::zap::Zap;
@@ -22,7 +23,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(false);
         }
         let mut dead = DeadObjects::default();
-        self.with_space_locked(space, |pin| {
+        self.with_space_locked(space, Beside::Nobody, |pin| {
             self.events(pin).exits.bump();
             self.tear_down(pin, space, &mut dead);
         });

@@ -39,6 +39,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if space.lock.is_held() {
             return wrong("a space is locked");
         }
+        if !space.unmappings.is_none() || space.unmappings.is_awaited() {
+            return wrong("a region is being unmapped");
+        }
         let tree = self.tree(space);
         let range_of = |region: &Region<R>| (region.range().start.0, region.range().end.0);
         let shape = match tree.check(range_of) {

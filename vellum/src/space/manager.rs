@@ -21,7 +21,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
     ActiveCpus, Announcements, CoarseLock, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount,
-    SleepLock, WaitTable,
+    SleepLock, Underway, WaitTable,
 };
 use crate::table::{Format, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
@@ -78,6 +78,8 @@ pub struct Space<R: ReverseMap> {
     pub(super) active: ActiveCpus,
     /// Held by whoever changes regions.
     pub(super) lock: SleepLock,
+    /// Regions that are being unmapped without the lock, their gates closed.
+    pub(super) unmappings: Underway,
     pub(super) heap_start: AtomicU64,
     pub(super) heap_end: AtomicU64,
     /// 1 from before the first entry of a move appears at its new place until
@@ -120,6 +122,7 @@ impl<R: ReverseMap> Item for Space<R> {
             tree: AtomicU64::new(0),
             active: ActiveCpus::default(),
             lock: SleepLock::default(),
+            unmappings: Underway::default(),
             heap_start: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
             moving: AtomicU32::new(0),
@@ -336,7 +339,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 space_at: AtomicU64::new(no_space),
                 ..VmCpu::default()
             }),
-            waits: WaitTable::new(),
+            waits: WaitTable::with_queues(cpus),
             aging,
             zero_page,
             has_many_cpus: cpus > CpuSet::SMALL,

@@ -1,6 +1,7 @@
 //! mmap.
 
 use super::error::{FaultError, MapError};
+use super::lock::Beside;
 use super::manager::{Live, SpaceId, Vm};
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
@@ -97,6 +98,15 @@ impl MapRequest {
     }
 }
 
+/// Where a request goes.
+struct MapPlace<'a, R: ReverseMap> {
+    range: PageRange,
+    /// Where the range begins.
+    spot: Spot<'a, Region<R>>,
+    /// Whether nothing is mapped there.
+    is_free: bool,
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Maps memory and returns the first page.
     ///
@@ -109,10 +119,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
-        let result = self.with_locked(id, |pin, space| {
+        let beside = self.with_locked_beside(id, Beside::Unmappings, |pin, space| {
             self.events(pin).maps.bump();
-            self.map_locked(pin, space, request, object, &mut dead)
+            let place = self.place(space, request)?;
+            if !place.is_free && !space.unmappings.is_none() {
+                return Ok(None);
+            }
+            let mapped = self.map_placed(pin, space, request, place, object, &mut dead);
+            mapped.map(Some)
         });
+        let result = match beside {
+            Ok(Some(mapped)) => Ok(mapped),
+            // In place of something that others may be unmapping.
+            Ok(None) => self.with_locked(id, |pin, space| {
+                self.map_locked(pin, space, request, object, &mut dead)
+            }),
+            Err(error) => Err(error),
+        };
         if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
             self.defer_destroy(&mut dead, object.0);
         }
@@ -155,10 +178,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         request: &MapRequest,
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        let place = self.place(space, request)?;
+        self.map_placed(pin, space, request, place, object, dead)
+    }
+
+    /// The same in a place that has been found. Where something has to go first, nothing
+    /// is being unmapped without the lock.
+    #[inline]
+    fn map_placed(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        place: MapPlace<'_, R>,
         (object, page): (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
-        let (range, spot, is_free) = self.place(space, request)?;
+        let MapPlace {
+            range,
+            spot,
+            is_free,
+        } = place;
         self.check_limits(space, request.pages, 1)?;
         let view = RegionView {
             range,
@@ -186,7 +229,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.merge_around(pin, space, region);
             return Ok(range.start);
         }
-        let touches = |found: &Found<'_, Region<R>>| found.end == range.start.0;
+        // Not one that is being unmapped.
+        let touches =
+            |found: &Found<'_, Region<R>>| found.end == range.start.0 && found.item.gate.is_open();
         if let Some(before) = spot.before().filter(touches)
             && let Some(extended) = self.extend_region(pin, space, before.item, &view)
         {
@@ -204,14 +249,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(range.start)
     }
 
-    /// Where the request goes, the spot where its range begins, and whether nothing
-    /// is mapped there.
+    /// Where the request goes.
     #[inline]
     fn place<'a>(
         &'a self,
         space: Live<'a, R>,
         request: &MapRequest,
-    ) -> Result<(PageRange, Spot<'a, Region<R>>, bool), MapError> {
+    ) -> Result<MapPlace<'a, R>, MapError> {
         let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
             request.placement
         else {
@@ -227,16 +271,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             {
                 self.place_anywhere(space, request.pages)
             }
-            _ => Ok((range, spot, is_free)),
+            _ => Ok(MapPlace {
+                range,
+                spot,
+                is_free,
+            }),
         }
     }
 
-    /// The highest place for `pages` pages, and the spot where it begins.
+    /// The highest place for `pages` pages.
     fn place_anywhere<'a>(
         &'a self,
         space: Live<'a, R>,
         pages: u64,
-    ) -> Result<(PageRange, Spot<'a, Region<R>>, bool), MapError> {
+    ) -> Result<MapPlace<'a, R>, MapError> {
         if pages == 0 {
             return Err(MapError::BadRange);
         }
@@ -244,7 +292,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .find_gap(space, pages, Self::bounds())
             .ok_or(MapError::NoGap)?;
         let spot = self.tree(space).spot(start.0);
-        Ok((PageRange::new(start, pages), spot, true))
+        Ok(MapPlace {
+            range: PageRange::new(start, pages),
+            spot,
+            is_free: true,
+        })
     }
 
     /// Whether no region overlaps `range`.

@@ -1,8 +1,10 @@
 //! munmap.
 
 use super::error::MapError;
+use super::lock::Beside;
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
+use super::regions::RegionHandle;
 use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
@@ -15,6 +17,16 @@ use crate::tree::Spot;
 /// Objects that lost their last user, threaded through their own records.
 #[derive(Default)]
 pub(super) struct DeadObjects(u32);
+
+/// How far an unmapping has come.
+enum Begun<'a, R: ReverseMap> {
+    /// It is done.
+    AndEnded,
+    /// The region's gate is closed.
+    Of(Live<'a, R>, RegionHandle<R>),
+    /// It has to be done with nobody else at work in the space.
+    NotYet,
+}
 
 /// The unmapping of a range that is not free, for the holder of the space's lock.
 pub(super) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap> {
@@ -117,13 +129,95 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let range = Self::checked_range(start, pages)?;
         self.with_room(|| {
             let mut dead = DeadObjects::default();
-            let result = self.with_locked(id, |pin, space| {
-                self.events(pin).unmaps.bump();
-                self.unmap_locked(pin, space, range, &mut dead)
-            });
+            let result = self.unmap_once(id, range, &mut dead);
             self.destroy_objects(dead);
             result
         })
+    }
+
+    #[inline]
+    fn unmap_once(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        dead: &mut DeadObjects,
+    ) -> Result<(), MapError> {
+        let begun = self.with_locked_beside(id, Beside::Unmappings, |pin, space| {
+            self.events(pin).unmaps.bump();
+            if self.is_shared(pin, space) || !space.unmappings.is_none() {
+                return Ok(self.begin_unmapping(space, range));
+            }
+            self.unmap_locked(pin, space, range, dead)?;
+            Ok(Begun::AndEnded)
+        })?;
+        match begun {
+            Begun::AndEnded => Ok(()),
+            Begun::Of(space, region) => {
+                self.unmap_unlocked(space, region, dead);
+                Ok(())
+            }
+            Begun::NotYet => {
+                self.with_locked(id, |pin, space| self.unmap_locked(pin, space, range, dead))
+            }
+        }
+    }
+
+    /// Whether other CPUs than the caller's are or were in the space.
+    #[inline]
+    fn is_shared(&self, pin: &Pin<'_>, space: Live<'_, R>) -> bool {
+        self.active_set(space.get()).has_others(pin.cpu())
+    }
+
+    /// Begins to unmap a region of a space that several CPUs use, whose lock is ours: what
+    /// takes long goes on without it, so that others can map and unmap elsewhere.
+    #[inline(never)]
+    fn begin_unmapping<'a>(&self, space: Live<'a, R>, range: PageRange) -> Begun<'a, R>
+    where
+        Self: 'a,
+    {
+        let spot = self.tree(space).spot(range.start.0);
+        if spot.is_free_to(range.end.0) {
+            return Begun::AndEnded;
+        }
+        let region = spot.exactly_to(range.end.0);
+        // A closed gate is that of a region that somebody else is unmapping.
+        match region.filter(|region| region.gate.is_open()) {
+            Some(region) if !space.unmappings.is_awaited() => {
+                region.gate.close();
+                space.unmappings.begin();
+                Begun::Of(space, region.handle())
+            }
+            _ => Begun::NotYet,
+        }
+    }
+
+    /// The rest of it, without the lock until the region leaves the tree.
+    fn unmap_unlocked(&self, space: Live<'_, R>, handle: RegionHandle<R>, dead: &mut DeadObjects) {
+        let pin = self.pin();
+        self.wait_out_region(&pin, space, handle.raw());
+        let region = self.region(handle);
+        let range = region.range();
+        if self.tables(&pin, space).has_leaves(range) {
+            let zap = Zap {
+                vm: self,
+                pin: &pin,
+                space,
+                region,
+                users: Users::Hardware,
+            };
+            let delayed = self.delay_flush(&pin);
+            zap.range(range, &mut self.gather(&pin, space));
+            drop(delayed);
+        }
+        drop(pin);
+        self.with_space_locked(space, Beside::Unmappings, |pin| {
+            let write = space.seq.write(pin);
+            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
+                self.defer_destroy(dead, object);
+            }
+            drop(write);
+            (space.unmappings).end(&self.waits, self.memory.platform(), pin);
+        });
     }
 
     /// [`Vm::unmap`] for the holder of the space's lock.

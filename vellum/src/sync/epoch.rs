@@ -36,6 +36,7 @@ use core::marker::PhantomData;
 
 use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
 use super::percpu::CachePadded;
+use super::queue::Queues;
 use super::report::name;
 use crate::platform::{CpuId, WindowSlot};
 
@@ -85,6 +86,8 @@ pub struct Epochs {
     now: CachePadded<AtomicU64>,
     /// For each CPU, its number of pins and, if it has one, their epoch.
     announced: Box<[CachePadded<AtomicU64>]>,
+    /// Where CPUs wait for spin locks.
+    queues: Queues,
     /// How many spin locks each CPU holds.
     #[cfg(debug_assertions)]
     held: Box<[super::held::HeldLocks]>,
@@ -99,6 +102,11 @@ impl Epochs {
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
             announced,
+            // Loom would try every order of their steps around every lock.
+            queues: Queues::new(
+                "nodes of spinners",
+                if cfg!(vellum_loom) { 0 } else { cpus },
+            ),
             #[cfg(debug_assertions)]
             held: (0..cpus).map(|_| Default::default()).collect(),
         }
@@ -269,6 +277,11 @@ impl Pin<'_> {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// Where CPUs wait for spin locks.
+    pub(super) fn queues(&self) -> &Queues {
+        &self.epochs.queues
     }
 
     /// The spin locks that this CPU holds.

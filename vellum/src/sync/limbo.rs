@@ -97,6 +97,27 @@ impl Chain {
         Some(item)
     }
 
+    /// Takes the first `count` items, of which there are no fewer.
+    pub(crate) fn take_first<L: ChainLinks>(&mut self, links: &L, count: u32) -> Chain {
+        debug_assert!(0 < count && count <= self.count);
+        if count == self.count {
+            return core::mem::take(self);
+        }
+        let mut tail = self.head;
+        for _ in 1..count {
+            tail = links.next(tail);
+        }
+        let first = Chain {
+            head: self.head,
+            tail,
+            count,
+        };
+        self.head = links.next(tail);
+        self.count -= count;
+        links.set_next(tail, L::END);
+        first
+    }
+
     /// Puts another chain in front of this one.
     #[inline]
     pub(crate) fn prepend<L: ChainLinks>(&mut self, links: &L, other: Chain) {

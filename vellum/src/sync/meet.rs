@@ -81,6 +81,16 @@ impl<'s> ActiveSet<'s> {
         }
     }
 
+    /// Whether another CPU than `cpu`, which has entered, has or had. A guess: nothing
+    /// orders this.
+    #[inline]
+    pub fn has_others(self, cpu: CpuId) -> bool {
+        match self.many {
+            None => self.few.0.load(Ordering::Relaxed) & !CpuSet::bit(cpu) != 0,
+            Some(many) => many.has_others(CpuWords::place(cpu, self.shift())),
+        }
+    }
+
     fn shift(self) -> u32 {
         self.few.0.load(Ordering::Relaxed) as u32
     }
@@ -98,6 +108,16 @@ fn enter(word: &AtomicU64, bit: u64) {
 }
 
 impl ManyActiveCpus {
+    #[cold]
+    #[inline(never)]
+    fn has_others(&self, (own, bit): (usize, u64)) -> bool {
+        let others = |word: usize| if word == own { !bit } else { !0 };
+        let words = self.0.iter().enumerate();
+        words.fold(0, |found, (word, cpus)| {
+            found | (cpus.load(Ordering::Relaxed) & others(word))
+        }) != 0
+    }
+
     #[cold]
     #[inline(never)]
     fn copy_to<'r>(&self, shift: u32, room: &'r mut CpuRoom) -> CpuSet<'r> {

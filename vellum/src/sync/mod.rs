@@ -22,6 +22,7 @@ mod held;
 pub(crate) mod limbo;
 mod meet;
 mod percpu;
+mod queue;
 mod range;
 #[cfg(not(vellum_instrumented))]
 pub(crate) mod report;
@@ -29,6 +30,8 @@ pub(crate) mod report;
 pub mod report;
 mod seq;
 mod spin;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+mod underway;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "no model has users"))]
 pub(crate) mod users;
 mod wait;
@@ -41,7 +44,10 @@ pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
+#[cfg(vellum_loom)]
+pub use queue::{NodeId, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
+pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

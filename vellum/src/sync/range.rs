@@ -9,18 +9,15 @@
 use core::ops::Range;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::queue::{SPINS, Tail};
 use super::report::{Kind, report_lock};
-use super::{BitLock, Pin, WaitTable};
+use super::wait::key_of;
+use super::{Pin, SpinLock, WaitTable};
 use crate::addr::set_bits;
 use crate::platform::Platform;
 
 /// Ranges that are held or waited for at once; who finds no place waits for one.
 const PLACES: usize = 8;
-
-const LOCK_BIT: u32 = 0;
-
-/// Rounds of waiting before a sleep. (The model checker need not try each.)
-const SPINS: u32 = if cfg!(vellum_loom) { 1 } else { 32 };
 
 #[derive(Debug, Default)]
 struct Place {
@@ -36,13 +33,15 @@ struct Place {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct RangeLock {
-    /// The lock of all that follows, in a bit.
-    lock: AtomicU32,
+    /// The lock of what follows.
+    lock: SpinLock<()>,
     /// A bit for each place that is taken.
     taken: AtomicU32,
     /// 1 if somebody sleeps until a range is let go of.
     waiters: AtomicU32,
     next_ticket: AtomicU32,
+    /// Those who have found no place, of whom the first looks for one.
+    queue: Tail,
     places: [Place; PLACES],
 }
 
@@ -67,15 +66,46 @@ impl RangeLock {
         pin: impl Fn() -> Pin<'p>,
     ) -> (HeldRange, Pin<'p>) {
         let mut place = None;
-        let mut spins = 0;
-        while spins < SPINS {
+        {
             let pin = pin();
             if let Some(held) = self.enter(&mut place, &range, false, &pin) {
                 report_lock(Kind::LockTaken, &self.waiters);
                 return (held, pin);
             }
-            if spins == 0 {
-                report_lock(Kind::LockAwaited, &self.waiters);
+        }
+        report_lock(Kind::LockAwaited, &self.waiters);
+        let locked = self.wait_and_lock(place, &range, waits, platform, pin);
+        report_lock(Kind::LockTaken, &self.waiters);
+        locked
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_and_lock<'p, P: Platform>(
+        &self,
+        mut place: Option<usize>,
+        range: &Range<u64>,
+        waits: &WaitTable,
+        platform: &P,
+        pin: impl Fn() -> Pin<'p>,
+    ) -> (HeldRange, Pin<'p>) {
+        let mut turn = None;
+        if place.is_none() {
+            turn = waits.queues().enter(&self.queue, platform, &pin);
+        }
+        // Lets the next one look for a place.
+        let mut step_aside = |place: Option<usize>| {
+            if let Some(turn) = turn.take_if(|_| place.is_some()) {
+                waits.queues().leave(&self.queue, turn, platform);
+            }
+        };
+        let mut spins = 0;
+        while spins < SPINS {
+            let pin = pin();
+            let held = self.enter(&mut place, range, false, &pin);
+            step_aside(place);
+            if let Some(held) = held {
+                return (held, pin);
             }
             // Most ranges are let go of sooner than anybody could be woken.
             spins = self.watch(spins, &pin);
@@ -85,11 +115,11 @@ impl RangeLock {
             let pin = pin();
             let task = platform.current_task();
             let waiting = waits.prepare(self.key(), task, &pin, || {
-                held = self.enter(&mut place, &range, true, &pin);
+                held = self.enter(&mut place, range, true, &pin);
                 held.is_none()
             });
+            step_aside(place);
             if let Some(held) = held {
-                report_lock(Kind::LockTaken, &self.waiters);
                 return (held, pin);
             }
             drop(pin);
@@ -121,7 +151,7 @@ impl RangeLock {
         sleeps: bool,
         pin: &Pin<'_>,
     ) -> Option<HeldRange> {
-        let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+        let _guard = self.lock.lock(pin);
         let others = self.taken.load(Ordering::Relaxed);
         if place.is_none() {
             *place = self.take_place(others, range);
@@ -171,7 +201,7 @@ impl RangeLock {
     ) {
         report_lock(Kind::LockReleased, &self.waiters);
         let sleep = {
-            let _guard = self.lock.lock_bit(LOCK_BIT, pin);
+            let _guard = self.lock.lock(pin);
             let taken = self.taken.load(Ordering::Relaxed);
             self.taken.store(taken & !(1 << held.0), Ordering::Relaxed);
             let sleep = self.waiters.load(Ordering::Relaxed) != 0;
@@ -191,6 +221,6 @@ impl RangeLock {
     }
 
     fn key(&self) -> u64 {
-        core::ptr::from_ref(self).addr() as u64
+        key_of(self)
     }
 }

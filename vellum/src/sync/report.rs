@@ -59,6 +59,10 @@ pub enum Kind {
     Bookkeeping,
     /// No access: a lock that is there was not free, and is waited for from now on.
     LockAwaited,
+    /// No access: the caller no longer waits for a lock that is there, whether it then
+    /// takes it or not.
+    #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+    LockWaitEnded,
     /// No access: a lock that is there has been taken.
     LockTaken,
     /// No access: a lock that is there is about to be released.

@@ -1,20 +1,25 @@
 //! A spin lock around a value.
 
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use super::Pin;
 use super::atomic::{AtomicU32, Ordering};
 use super::held::Held;
+use super::queue::Tail;
 use super::report::{Kind, report, report_lock};
 
 const LOCKED: u32 = 1;
 
 /// A value that one pinned holder at a time can reach.
 ///
-/// Taking it counts in nothing; whoever waits calls the platform's `relax`.
+/// Taking it counts in nothing; whoever waits calls the platform's `relax`. Those who
+/// wait stand in a queue, and only the first of them looks at the lock, so that they do
+/// not keep its line from whoever holds it.
 pub struct SpinLock<T> {
     state: AtomicU32,
+    queue: Tail,
     value: UnsafeCell<T>,
 }
 
@@ -24,6 +29,12 @@ pub struct SpinLock<T> {
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 // SAFETY: owning the lock is owning the value.
 unsafe impl<T: Send> Send for SpinLock<T> {}
+
+impl<T> fmt::Debug for SpinLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SpinLock")
+    }
+}
 
 impl<T: Default> Default for SpinLock<T> {
     fn default() -> Self {
@@ -36,6 +47,7 @@ impl<T> SpinLock<T> {
     pub fn new(value: T) -> Self {
         SpinLock {
             state: AtomicU32::new(0),
+            queue: Tail::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -43,19 +55,31 @@ impl<T> SpinLock<T> {
     /// Waits until the lock is ours.
     #[inline]
     pub fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> SpinGuard<'a, T> {
+        match self.try_lock(pin) {
+            Some(guard) => guard,
+            None => self.wait_and_lock(pin),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_and_lock<'a>(&'a self, pin: &'a Pin<'_>) -> SpinGuard<'a, T> {
+        report_lock(Kind::LockAwaited, &self.state);
+        let place = pin.queues().enter_pinned(&self.queue, pin);
         let mut spins = 0;
-        loop {
-            if let Some(guard) = self.try_lock(pin) {
-                return guard;
-            }
-            if spins == 0 {
-                report_lock(Kind::LockAwaited, &self.state);
-            }
+        let guard = loop {
             while self.state.load(Ordering::Relaxed) == LOCKED {
                 pin.relax(spins);
                 spins += 1;
             }
+            if let Some(guard) = self.try_lock(pin) {
+                break guard;
+            }
+        };
+        if let Some(place) = place {
+            pin.queues().leave_pinned(&self.queue, place, pin);
         }
+        guard
     }
 
     /// Takes the lock if it is free.

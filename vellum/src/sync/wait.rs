@@ -7,7 +7,8 @@
 
 use alloc::boxed::Box;
 
-use super::atomic::{AtomicU32, Ordering};
+use super::atomic::{AtomicU32, Ordering, spin_hint};
+use super::queue::{Queues, SPINS, Tail};
 use super::report::{Kind, name, report_lock};
 use super::{CachePadded, Pin, SpinLock};
 use crate::platform::{Platform, TaskToken};
@@ -24,6 +25,8 @@ struct Bucket {
 /// Waiters of one manager.
 pub struct WaitTable {
     buckets: Box<[CachePadded<SpinLock<Bucket>>]>,
+    /// Where tasks wait that need not be in a bucket yet.
+    queues: Queues,
 }
 
 impl Default for WaitTable {
@@ -39,17 +42,31 @@ pub struct Waiter {
 }
 
 impl WaitTable {
-    /// An empty table.
+    /// An empty table, in which everybody who waits for a [`SleepLock`] looks at it.
     pub fn new() -> Self {
+        Self::with_queues(0)
+    }
+
+    /// An empty table for `cpus` CPUs, with queues in which those stand who wait for a
+    /// [`SleepLock`].
+    pub fn with_queues(cpus: usize) -> Self {
         let buckets = (0..BUCKETS).map(|_| CachePadded::default());
         let buckets: Box<[CachePadded<SpinLock<Bucket>>]> = buckets.collect();
         name("WaitTable", &[], buckets.as_ptr(), BUCKETS);
-        WaitTable { buckets }
+        WaitTable {
+            buckets,
+            queues: Queues::new("nodes of sleepers", cpus),
+        }
     }
 
     fn bucket(&self, key: u64) -> &SpinLock<Bucket> {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         &self.buckets[hash as usize % BUCKETS].0
+    }
+
+    /// Queues of those who need not be listed yet.
+    pub(super) fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     /// Lists `task` as a waiter for `key`, unless `must_wait`, called under
@@ -109,18 +126,33 @@ const HELD_WAITERS: u32 = 2;
 
 /// A lock whose waiters sleep, for operations that may take long. Taken
 /// unpinned, and before any spin lock.
+///
+/// Those who wait stand in a queue. The first of it looks at the lock for a while and
+/// then sleeps; the others do the same with their turn. Whoever lets go of the lock wakes
+/// at most the first, and somebody who comes at that moment may be faster: a lock that is
+/// handed over would stay idle until the task that it was given to runs.
 #[derive(Debug, Default)]
-pub struct SleepLock(AtomicU32);
+pub struct SleepLock {
+    state: AtomicU32,
+    queue: Tail,
+}
 
 impl SleepLock {
     /// Takes the lock if it is free: one atomic exchange, which may be refused.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        let exchanged = (self.0).compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        if exchanged.is_ok() {
-            report_lock(Kind::LockTaken, &self.0);
+        let taken = self.exchange();
+        if taken {
+            report_lock(Kind::LockTaken, &self.state);
         }
-        exchanged.is_ok()
+        taken
+    }
+
+    #[inline]
+    fn exchange(&self) -> bool {
+        (self.state)
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Takes the lock. `pin` pins the caller's CPU for as long as its result
@@ -145,15 +177,45 @@ impl SleepLock {
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
     ) {
-        report_lock(Kind::LockAwaited, &self.0);
+        report_lock(Kind::LockAwaited, &self.state);
+        let place = table.queues.enter(&self.queue, platform, &pin);
+        if !self.watch(platform) {
+            self.sleep_and_lock(table, platform, pin);
+        }
+        report_lock(Kind::LockTaken, &self.state);
+        if let Some(place) = place {
+            table.queues.leave(&self.queue, place, platform);
+        }
+    }
+
+    /// Looks for a while whether the lock becomes free; returns whether it was taken.
+    fn watch<P: Platform>(&self, platform: &P) -> bool {
+        for spins in 0..SPINS {
+            if spins > 0 {
+                spin_hint();
+                platform.relax(spins - 1);
+            }
+            if self.state.load(Ordering::Relaxed) == FREE && self.exchange() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn sleep_and_lock<'p, P: Platform>(
+        &self,
+        table: &WaitTable,
+        platform: &P,
+        pin: impl Fn() -> Pin<'p>,
+    ) {
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
-        while self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
+        while self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
             let waiting = {
                 let pin = pin();
                 let task = platform.current_task();
                 table.prepare(self.key(), task, &pin, || {
-                    self.0.swap(HELD_WAITERS, Ordering::Acquire) != FREE
+                    self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE
                 })
             };
             match waiting {
@@ -161,7 +223,6 @@ impl SleepLock {
                 None => break,
             }
         }
-        report_lock(Kind::LockTaken, &self.0);
     }
 
     /// Releases the lock. `pin` is called if there is somebody to wake.
@@ -172,8 +233,8 @@ impl SleepLock {
         platform: &P,
         pin: impl FnOnce() -> Pin<'p>,
     ) {
-        report_lock(Kind::LockReleased, &self.0);
-        if self.0.swap(FREE, Ordering::Release) == HELD_WAITERS {
+        report_lock(Kind::LockReleased, &self.state);
+        if self.state.swap(FREE, Ordering::Release) == HELD_WAITERS {
             self.wake(table, platform, &pin());
         }
     }
@@ -186,17 +247,22 @@ impl SleepLock {
 
     /// Whether somebody holds it.
     pub fn is_held(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != FREE
+        self.state.load(Ordering::Relaxed) != FREE
     }
 
     fn key(&self) -> u64 {
-        let address = core::ptr::from_ref(self).addr() as u64;
-        // Which bucket a lock has must not depend on where the host has put memory, which
-        // is aligned to this, when accesses are priced. Equal keys wake more than they need.
-        if cfg!(vellum_instrumented) {
-            address % (2 << 20)
-        } else {
-            address
-        }
+        key_of(self)
+    }
+}
+
+/// The key of those who wait for something that lies there.
+pub(super) fn key_of<T>(what: &T) -> u64 {
+    let address = core::ptr::from_ref(what).addr() as u64;
+    // Which bucket it has must not depend on where the host has put memory, which
+    // is aligned to this, when accesses are priced. Equal keys wake more than they need.
+    if cfg!(vellum_instrumented) {
+        address % (2 << 20)
+    } else {
+        address
     }
 }

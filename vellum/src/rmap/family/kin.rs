@@ -21,7 +21,7 @@
 //! `born` of the node whose place it took.
 //!
 //! # Locks
-//! Families share [`LOCKS`] spin locks; a node's `family` says which is its,
+//! Families share some spin locks; a node's `family` says which is its,
 //! and [`NOBODY`] once the node has gone. All else in a node is read and
 //! written under that lock, except `pages` (see [`PageCount`]) and reads of
 //! `space` that verify what they lead to. The lock is taken with no table lock
@@ -32,10 +32,17 @@
 use alloc::boxed::Box;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::name;
 use crate::sync::{CachePadded, Pin, SpinGuard, SpinLock};
 
-/// Locks that all families share.
-pub const LOCKS: usize = if cfg!(vellum_loom) { 2 } else { 64 };
+/// The fewest and the most locks that all families share.
+const LOCKS: (usize, usize) = if cfg!(vellum_loom) {
+    (2, 2)
+} else {
+    (64, 4096)
+};
+/// Locks for each CPU, so that two CPUs at work on two families seldom share one.
+const LOCKS_PER_CPU: usize = 8;
 
 /// The family of a node that is not in use.
 pub const NOBODY: u32 = u32::MAX;
@@ -180,11 +187,18 @@ pub struct Families {
 }
 
 impl Families {
-    /// Locks for any number of families.
-    pub fn new() -> Self {
-        Families {
-            locks: (0..LOCKS).map(|_| CachePadded(SpinLock::new(()))).collect(),
-        }
+    /// Locks for any number of families on `cpus` CPUs.
+    pub fn new(cpus: usize) -> Self {
+        let locks = (cpus * LOCKS_PER_CPU).next_power_of_two();
+        let locks = 0..locks.clamp(LOCKS.0, LOCKS.1);
+        let locks: Box<[CachePadded<SpinLock<()>>]> =
+            locks.map(|_| CachePadded(SpinLock::new(()))).collect();
+        name("locks of families", &[], locks.as_ptr(), locks.len());
+        Families { locks }
+    }
+
+    fn lock_of(&self, family: u32) -> &SpinLock<()> {
+        &self.locks[family as usize & (self.locks.len() - 1)]
     }
 
     /// The family of a node, locked. `None` if the node is not in use.
@@ -199,7 +213,7 @@ impl Families {
             if family == NOBODY {
                 return None;
             }
-            let guard = self.locks[family as usize % LOCKS].lock(pin);
+            let guard = self.lock_of(family).lock(pin);
             if nodes.node(handle).family() == family {
                 return Some(LockedFamily {
                     nodes,
@@ -213,7 +227,10 @@ impl Families {
 /// Makes a vacant node, the caller's alone, the first of a new family.
 pub fn found(node: &Kin, handle: u32, space: u32) {
     reset(node, space, 0, 0);
-    node.family.store(handle % LOCKS as u32, Ordering::Release);
+    // Each CPU takes nodes from frames of its own, so that the low bits of the handles
+    // of all first nodes are the same.
+    let family = handle.wrapping_mul(0x9e37_79b9) >> 16;
+    node.family.store(family, Ordering::Release);
 }
 
 fn reset(node: &Kin, space: u32, parent: u32, born: u32) {

@@ -362,7 +362,7 @@ impl ReverseMap for Family {
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Family {
             nodes: arenas.make(),
-            families: Families::new(),
+            families: Families::new(cpus),
             files: FilePages::new(cpus),
             cpus: PerCpu::new(cpus, |_| FamilyCpu::default()),
             hints: Hints::new(options.hint),

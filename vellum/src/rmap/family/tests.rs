@@ -35,6 +35,18 @@ struct Page {
     stamp: u32,
 }
 
+/// Each CPU takes its first node from a frame of its own.
+#[test]
+fn families_that_begin_on_different_cpus_seldom_share_a_lock() {
+    let node = Kin::vacant();
+    let lock = |cpu: u32| {
+        found(&node, (cpu + 1) << 6, 1);
+        node.family() % 512
+    };
+    let locks: BTreeSet<u32> = (0..64).map(lock).collect();
+    assert!(locks.len() > 56, "{} locks for 64 families", locks.len());
+}
+
 /// A family tree, and beside it each space's pages as sets.
 struct World<'p> {
     slots: Slots,
@@ -55,7 +67,7 @@ impl<'p> World<'p> {
         const SLOTS: u32 = 3000;
         World {
             slots: Slots((0..SLOTS).map(|_| Kin::vacant()).collect()),
-            families: Families::new(),
+            families: Families::new(1),
             pin,
             vacant: (1..SLOTS).collect(),
             in_use: BTreeSet::new(),

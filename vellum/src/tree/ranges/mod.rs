@@ -96,6 +96,15 @@ impl<'a, T: Item> RangeTree<'a, T> {
         RangeTree { nodes, items, root }
     }
 
+    /// Asks for the lines of the root, for who is about to search it and finds them on
+    /// another CPU.
+    #[cold]
+    pub fn fetch_root(&self) {
+        if let Some(root) = self.node(self.root()) {
+            root.fetch(0..root.count());
+        }
+    }
+
     #[inline]
     fn root(&self) -> Kid {
         Kid(self.root.load(Ordering::Acquire))

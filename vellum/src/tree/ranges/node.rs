@@ -273,7 +273,20 @@ impl RangeNode {
     /// shifted in one loop, whose end the processor guesses wrong once.
     #[inline]
     fn columns(&self, range: Range<usize>) -> [&[AtomicU64]; 3] {
+        if range.len() > BLOCK {
+            self.fetch(range.clone());
+        }
         [&self.starts, &self.ends, &self.kids].map(|words| &words.as_flattened()[range.clone()])
+    }
+
+    /// Asks for the lines of slots that will all be read or shifted: another CPU may have
+    /// written each of them, and they come together rather than one after the other.
+    #[inline(never)]
+    pub(super) fn fetch(&self, range: Range<usize>) {
+        let lines = range.start / BLOCK..range.end.div_ceil(BLOCK);
+        for words in [&self.starts, &self.ends, &self.kids] {
+            words[lines.clone()].iter().for_each(prefetch);
+        }
     }
 
     /// Keeps the first `count` slots.

@@ -66,7 +66,7 @@ impl Model {
         for slot in slots {
             self.touch(slot);
             if let Some(full) = cache.push(self, slot, batch) {
-                self.depot.push(self, full, pin);
+                self.depot.push(self, full, batch, pin);
             }
         }
     }
@@ -81,7 +81,7 @@ impl Model {
                 taken.push(slot);
             } else {
                 let spare = cache.take_spare();
-                match spare.or_else(|| self.depot.pop(self, batch, pin)) {
+                match spare.or_else(|| self.depot.pop(self, batch, 1, pin)) {
                     Some(list) => cache.set_active(list),
                     None => return taken,
                 }
@@ -100,7 +100,7 @@ fn exchange(batch: u32) -> u32 {
         let first = u32::from(cpu) * 2 + 1;
         model.free(&cache, first..first + 2, batch, &pin);
         if let Some(spare) = cache.take_spare() {
-            model.depot.push(model, spare, &pin);
+            model.depot.push(model, spare, batch, &pin);
         }
         model.take(&cache, batch, &pin)
     };
@@ -146,7 +146,7 @@ fn a_batch_hands_over_its_links_and_values() {
             model.touch(slot);
             list.push(&*model, slot);
         }
-        model.depot.push(&*model, list, &cpu);
+        model.depot.push(&*model, list, 2, &cpu);
         let mut all = other.join().unwrap();
         all.extend(model.take(&Cache::default(), 2, &cpu));
         assert_eq!(all, [2, 1]);

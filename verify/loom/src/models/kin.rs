@@ -34,7 +34,7 @@ impl Model {
     fn new() -> Model {
         let model = Model {
             epochs: Epochs::new(2),
-            families: Families::new(),
+            families: Families::new(1),
             slots: Slots(std::array::from_fn(|_| Kin::vacant())),
             freed: Default::default(),
         };

@@ -15,7 +15,7 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
-use crate::sync::{Epochs, RangeLock, SleepLock, WaitTable};
+use crate::sync::{Epochs, Queues, RangeLock, SleepLock, Tail, Underway, WaitTable};
 
 const PAGE: Pfn = Pfn(1);
 
@@ -100,6 +100,9 @@ struct Model {
     locks: PageLocks,
     waits: WaitTable,
     sleep_lock: SleepLock,
+    underway: Underway,
+    queues: Queues,
+    queue: Tail,
     ranges: RangeLock,
     content: UnsafeCell<u32>,
 }
@@ -120,6 +123,9 @@ fn run_with(locks: PageLocks, work: fn(&Model, u16)) -> u32 {
         locks,
         waits: WaitTable::new(),
         sleep_lock: SleepLock::default(),
+        underway: Underway::default(),
+        queues: Queues::new("nodes", 2),
+        queue: Tail::default(),
         ranges: RangeLock::default(),
         content: UnsafeCell::new(0),
     });
@@ -254,6 +260,86 @@ fn a_sleeping_lock_admits_one_and_wakes_the_other() {
         model.sleep_lock.lock(&model.waits, platform, pinned);
         model.fill();
         model.sleep_lock.unlock(&model.waits, platform, pinned);
+    });
+}
+
+#[test]
+fn a_queue_has_one_first_who_wakes_the_next() {
+    two_tasks(|model, cpu| {
+        let platform = model.memory.platform();
+        let pinned = || pin(&model.epochs, cpu);
+        let first = model.queues.enter(&model.queue, platform, &pinned);
+        model.fill();
+        model.queues.leave(&model.queue, first.unwrap(), platform);
+    });
+}
+
+#[test]
+#[should_panic(expected = "asleep for good")]
+fn those_in_a_queue_wait_for_the_first_to_leave() {
+    two_tasks(|model, cpu| {
+        let platform = model.memory.platform();
+        let pinned = || pin(&model.epochs, cpu);
+        let first = model.queues.enter(&model.queue, platform, &pinned);
+        assert!(first.is_some());
+    });
+}
+
+#[test]
+fn a_queue_of_spinners_has_one_first() {
+    check(|| {
+        run(|model, cpu| {
+            let pin = pin(&model.epochs, cpu);
+            let first = model.queues.enter_pinned(&model.queue, &pin);
+            model.fill();
+            model
+                .queues
+                .leave_pinned(&model.queue, first.unwrap(), &pin);
+        });
+    });
+}
+
+/// Task 0 goes on after it has let go of the lock; task 1 needs to be alone.
+fn fill_beside(model: &Model, cpu: u16, is_alone: impl Fn(&Underway) -> bool) {
+    let platform = model.memory.platform();
+    let pinned = || pin(&model.epochs, cpu);
+    let lock = || model.sleep_lock.lock(&model.waits, platform, pinned);
+    let unlock = || model.sleep_lock.unlock(&model.waits, platform, pinned);
+    let underway = &model.underway;
+    lock();
+    if cpu == 0 {
+        if underway.is_awaited() {
+            unlock();
+            return;
+        }
+        underway.begin();
+        unlock();
+        model.fill();
+        lock();
+        underway.end(&model.waits, platform, &pinned());
+    } else {
+        while !is_alone(underway) {
+            underway.await_end(true);
+            unlock();
+            underway.wait(&model.waits, platform, pinned);
+            lock();
+            underway.await_end(false);
+        }
+        model.fill();
+    }
+    unlock();
+}
+
+#[test]
+fn whoever_has_to_be_alone_waits_for_what_goes_on_without_the_lock() {
+    two_tasks(|model, cpu| fill_beside(model, cpu, Underway::is_none));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn whoever_has_the_lock_alone_is_not_alone() {
+    check(|| {
+        run(|model, cpu| fill_beside(model, cpu, |_| true));
     });
 }
 

@@ -16,6 +16,7 @@ explored! {
     stores_to_the_same_pages_are_all_kept: 150 => same_pages;
     neighbours_in_one_table_do_not_disturb_each_other: 150 => neighbours;
     a_fault_never_misses_a_region_that_is_split_and_merged: 150 => split_and_merge;
+    calls_that_change_a_whole_space_wait_for_unmappings: 150 => whole_beside_unmaps;
     replacing_a_mapping_shows_no_hole: 150 => replace;
     growing_a_mapping_shows_no_hole: 20 => grow;
     moved_pages_keep_their_contents: 150 => move_about;
@@ -118,6 +119,43 @@ fn split_and_merge<R: ReverseMap>() {
     } else {
         assert_eq!(maps.regions, 2, "all that was split is merged again");
     }
+    world.finish(&[space], &[]);
+}
+
+/// Two threads map and unmap regions of their own; a third copies the space, changes
+/// rights, and unmaps everything, also what the two are unmapping.
+fn whole_beside_unmaps<R: ReverseMap>() {
+    let world = World::<R>::new(3, 256, "");
+    let space = world.alone(|| world.vm.create_space().unwrap());
+    let own = |cpu: CpuId| {
+        let page = 0x1000 + 4 * u64::from(cpu.0);
+        for round in 1..4 {
+            world.anonymous(space, page, 2);
+            // It may be gone at once.
+            let stored = world.store(cpu, space, at(page + 1, 0), round);
+            assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));
+            world.vm.unmap(space, Vpn(page), 2).unwrap();
+            let gone = world.load(cpu, space, at(page + 1, 0));
+            assert_eq!(gone, Err(FaultError::NoRegion));
+        }
+    };
+    let whole = |cpu: CpuId| {
+        for round in 0..3 {
+            let child = world.vm.fork(space).unwrap();
+            for other in 1..3 {
+                let copied = world.load(cpu, child, at(0x1001 + 4 * other, 0));
+                assert!(matches!(copied, Ok(0..4) | Err(FaultError::NoRegion)));
+            }
+            world.vm.exit(child).unwrap();
+            let all = RW.union(Prot::EXECUTE);
+            // Some of it is not mapped.
+            let _ = world.vm.protect(space, Vpn(0x1000), 12, all);
+            if round == 1 {
+                world.vm.unmap(space, Vpn(0x1000), 12).unwrap();
+            }
+        }
+    };
+    world.run(&[&whole, &own, &own]);
     world.finish(&[space], &[]);
 }
 

@@ -307,3 +307,30 @@ fn text_and_marks_stand_out_in_light_and_dark() {
         );
     }
 }
+
+#[test]
+fn a_benchmark_on_a_simulated_machine_shows_every_load_with_its_block_and_ratios() {
+    let simulated = value("simulated");
+    let load = |title: &str| {
+        let mut load = simulated.clone();
+        load["load"] = json!(title);
+        load["block"] = json!(format!("Kernbench: ({title}) <script>\n"));
+        load["against_base"] = json!([simulated["comparison"]]);
+        load
+    };
+    let page = of(json!({
+        "schema": "vellum-sim-bench/1",
+        "benchmark": "kernbench",
+        "loads": [load("light"), load("heavy")],
+        "interrupted": false,
+    }));
+    for part in [
+        "Kernbench: (light) &lt;script&gt;",
+        "Kernbench: (heavy) &lt;script&gt;",
+        "B / A: the median of the seeds",
+        "light: ",
+        "of the system time of",
+    ] {
+        assert!(page.contains(part), "{part} in\n{page}");
+    }
+}

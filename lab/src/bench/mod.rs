@@ -46,6 +46,13 @@ pub struct Benchmark {
     pub variants: &'static [Variant],
 }
 
+impl Benchmark {
+    /// Whether it runs on simulated machines: if it replays traces.
+    pub fn simulated(&self) -> bool {
+        matches!(self.name, "kernbench" | "sdet")
+    }
+}
+
 /// A number that makes a benchmark smaller or larger.
 #[derive(Debug)]
 pub struct Size {

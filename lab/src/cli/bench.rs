@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
+use super::bench_sim;
 use super::kolivas::{self, KolivasArgs};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::{OutputArgs, Results};
+use super::simulated::{self, SimArgs};
 use super::{Failure, OrFail, size};
 
 use crate::bench::findings::Report;
@@ -28,7 +30,9 @@ const CONFIDENCE: f64 = 0.95;
 const EXAMPLES: &str = "\
 All designs and a control (the first once more) run side by side, slice by slice, as under
 `vellum compare`; each phase of a benchmark has a figure, an interval and a verdict of its own.
-On the host's kernel there is one design, and its control. docs/workloads.md describes the
+On the host's kernel there is one design, and its control. On a simulated machine (--on sim: kernbench
+and sdet) passes are seeds, times are virtual, and the control is the same seed once more.
+docs/workloads.md describes the
 workloads, what they stand for and what they leave out; docs/measuring.md the method.
 
 Examples:
@@ -42,6 +46,8 @@ Examples:
   vellum bench fork-family -n 12 --format ministat
   vellum bench kernbench --on linux --tree ~/linux
   vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4 --compat
+  vellum bench kernbench --on sim --machine numa-q-16 --cpus 8 --trace part.vellum
+  vellum bench kernbench --on sim --cpus 4 --trace part.vellum --format kolivas --a rmap=chains
   vellum bench write --cpus 2 --variant shared --size most=1048576
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
@@ -58,8 +64,8 @@ pub struct BenchArgs {
     #[arg(long)]
     list: bool,
     /// Where it runs
-    #[arg(long, value_enum, default_value_t = On::Core)]
-    on: On,
+    #[arg(long, value_enum, default_value_t = simulated::On::Core)]
+    on: simulated::On,
     /// Design A, which the others are held against
     #[arg(long, value_name = "DESIGN", conflicts_with = "designs")]
     a: Option<String>,
@@ -98,9 +104,9 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     passes: Option<u16>,
     /// Simulated CPUs, where the benchmark replays traces; the most, where it goes from one to
-    /// several
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cpus: usize,
+    /// several [default: 1; with --on sim all that the machine has]
+    #[arg(long, value_name = "N")]
+    cpus: Option<usize>,
     /// Memory of each simulated machine [default: what the workload needs, as far as the host
     /// has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -131,6 +137,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     profiling: ProfileArgs,
     #[command(flatten)]
+    sim: SimArgs,
+    #[command(flatten)]
     kolivas: KolivasArgs,
 }
 
@@ -155,6 +163,10 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         io::stdout().lock().write_all(list().as_bytes())?;
         return Ok(());
     };
+    if args.on == simulated::On::Sim {
+        return simulate(name, &args);
+    }
+    args.sim.refuse(&[])?;
     let format = match args.format {
         None => None,
         Some(Format::Mmtests) => Some(published::Format::Mmtests),
@@ -197,9 +209,9 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
 
 /// Kernbench with the loads and in the format of Con Kolivas.
 fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
-    if name != "kernbench" || args.on != On::Linux {
+    if name != "kernbench" || args.on != simulated::On::Linux {
         return Err(Failure::usage(
-            "--format kolivas is for `vellum bench kernbench --on linux`",
+            "--format kolivas is for `vellum bench kernbench`, with --on linux or --on sim",
         ));
     }
     // It has loads of its own, and no designs.
@@ -209,7 +221,7 @@ fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
         (args.scale != 1.0, "--scale"),
         (!args.variants.is_empty(), "--variant"),
         (!args.traces.is_empty(), "--trace"),
-        (args.cpus != 1, "--cpus"),
+        (args.cpus.is_some(), "--cpus"),
         (args.ram.is_some(), "--ram"),
         (args.profiling.wanted(), "--profile"),
     ];
@@ -231,16 +243,42 @@ fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
 
 fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
     let benchmark = bench::find(name).map_err(Failure::usage)?;
-    let runs = match args.on {
-        On::Core => benchmark.core,
-        On::Linux => benchmark.linux,
+    let (on, runs) = match args.on {
+        simulated::On::Linux => (On::Linux, benchmark.linux),
+        _ => (On::Core, benchmark.core),
     };
     if !runs {
-        let place = if args.on == On::Core { "linux" } else { "core" };
+        let place = if on == On::Core { "linux" } else { "core" };
         return Err(Failure::usage(format!(
             "{name} runs only with --on {place}"
         )));
     }
+    Ok(Request {
+        benchmark,
+        on,
+        designs: designs(benchmark, args)?,
+        passes: usize::from(args.passes.unwrap_or(PASSES)),
+        cpus: args.cpus.unwrap_or(1),
+        ram_bytes: args.ram,
+        low_bytes: args.lowmem,
+        slice_us: args.slice,
+        method: Method {
+            confidence: CONFIDENCE,
+            resamples: args.resamples as usize,
+            seed: args.seed,
+        },
+        sizes: sizes(benchmark, args)?,
+        variants: request::variants(benchmark, &args.variants).map_err(Failure::usage)?,
+        traces: args.traces.clone(),
+        tree: args.tree.clone(),
+        target: args.target.clone(),
+        style: Style::detect(args.quiet),
+        profiler: None,
+    })
+}
+
+/// The sizes asked for, when there are the traces.
+fn sizes(benchmark: &Benchmark, args: &BenchArgs) -> Result<Sizes, Failure> {
     if !(args.scale > 0.0 && args.scale <= 1e6) {
         return Err(Failure::usage(format!(
             "`{}` is no factor for --scale; write a positive number, as in 0.1",
@@ -255,34 +293,62 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
             )));
         }
     }
-    Ok(Request {
+    Sizes::new(benchmark, args.scale, &args.sizes).map_err(Failure::usage)
+}
+
+/// The benchmark on a simulated machine.
+fn simulate(name: &str, args: &BenchArgs) -> Result<(), Failure> {
+    let benchmark = bench::find(name).map_err(Failure::usage)?;
+    if !benchmark.simulated() {
+        let names = BENCHMARKS.iter().filter(|other| other.simulated());
+        let names: Vec<&str> = names.map(|other| other.name).collect();
+        return Err(Failure::usage(format!(
+            "--on sim is for benchmarks that replay traces: {}; `vellum scale` has workloads \
+             for more and more simulated CPUs",
+            names.join(", ")
+        )));
+    }
+    let strangers = [
+        (args.tree.is_some(), "--tree"),
+        (args.lowmem.is_some(), "--lowmem"),
+        (args.profiling.wanted(), "--profile-out"),
+        (!args.variants.is_empty(), "--variant"),
+    ];
+    simulated::refuse(&strangers, "not with --on sim: leave it out")?;
+    let is_kolivas = match args.format {
+        None => None,
+        Some(Format::Kolivas) => Some(&args.kolivas),
+        Some(_) => {
+            return Err(Failure::usage(
+                "with --on sim the figures are of seeds: leave out --format, or give kolivas",
+            ));
+        }
+    };
+    if let Some(option) = args.kolivas.given().filter(|_| is_kolivas.is_none()) {
+        return Err(Failure::usage(format!("{option} is for --format kolivas")));
+    }
+    bench_sim::run(bench_sim::Request {
         benchmark,
-        on: args.on,
         designs: designs(benchmark, args)?,
-        passes: usize::from(args.passes.unwrap_or(PASSES)),
+        named: args.a.is_some() || args.b.is_some() || !args.designs.is_empty(),
+        sizes: sizes(benchmark, args)?,
+        traces: &args.traces,
+        passes: args.passes,
         cpus: args.cpus,
-        ram_bytes: args.ram,
-        low_bytes: args.lowmem,
-        slice_us: args.slice,
-        method: Method {
-            confidence: CONFIDENCE,
-            resamples: args.resamples as usize,
-            seed: args.seed,
-        },
-        sizes: Sizes::new(benchmark, args.scale, &args.sizes).map_err(Failure::usage)?,
-        variants: request::variants(benchmark, &args.variants).map_err(Failure::usage)?,
-        traces: args.traces.clone(),
-        tree: args.tree.clone(),
-        target: args.target.clone(),
+        ram: args.ram,
+        seed: args.seed,
+        resamples: args.resamples as usize,
+        sim: &args.sim,
+        kolivas: is_kolivas,
+        output: &args.output,
         style: Style::detect(args.quiet),
-        profiler: None,
     })
 }
 
 /// The designs asked for; those of the benchmark where none is named.
 fn designs(benchmark: &Benchmark, args: &BenchArgs) -> Result<Vec<String>, Failure> {
     let given = args.a.is_some() || args.b.is_some() || !args.designs.is_empty();
-    if args.on == On::Linux && given {
+    if args.on == simulated::On::Linux && given {
         return Err(Failure::usage(
             "designs are designs of the core: leave them out with --on linux",
         ));
@@ -307,11 +373,13 @@ fn designs(benchmark: &Benchmark, args: &BenchArgs) -> Result<Vec<String>, Failu
 fn list() -> String {
     let mut text = String::new();
     for benchmark in BENCHMARKS {
-        let places = match (benchmark.core, benchmark.linux) {
-            (true, true) => "core, linux",
-            (true, false) => "core",
-            _ => "linux",
-        };
+        let places = [
+            (benchmark.core, "core"),
+            (benchmark.linux, "linux"),
+            (benchmark.simulated(), "sim"),
+        ];
+        let places: Vec<&str> = places.iter().filter(|p| p.0).map(|p| p.1).collect();
+        let places = places.join(", ");
         text += &format!("{} ({places}): {}\n", benchmark.name, benchmark.summary);
         let sizes = benchmark.sizes.iter();
         let rows = sizes.map(|size| {

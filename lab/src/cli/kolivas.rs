@@ -1,4 +1,5 @@
-//! `vellum bench kernbench --on linux --format kolivas`: kernbench of Con Kolivas.
+//! `vellum bench kernbench --format kolivas`: kernbench of Con Kolivas, on the host's kernel;
+//! `bench_sim` runs it on simulated machines.
 
 use std::path::{Path, PathBuf};
 
@@ -70,7 +71,11 @@ impl KolivasArgs {
         given.map(|option| option.1)
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    /// The loads on a machine of `cpus` CPUs and `mebibytes` of memory, if that is known.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub fn plan(&self, cpus: usize, mebibytes: Option<u64>) -> Result<Plan, Failure> {
         let choice = Choice {
             single: self.single,
             half: !self.no_half,
@@ -78,8 +83,8 @@ impl KolivasArgs {
             maximal: !self.no_maximal,
             optimal_jobs: self.optimal_jobs,
         };
-        let cpus = u32::try_from(host::cpus()).unwrap_or(u32::MAX);
-        let plan = choice.plan(cpus, host::memory_mebibytes());
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        let plan = choice.plan(cpus, mebibytes);
         match plan.loads.is_empty() {
             false => Ok(plan),
             true => Err(Failure::usage(format!(
@@ -87,6 +92,28 @@ impl KolivasArgs {
                  --no-optimal or --no-maximal, or add --single"
             ))),
         }
+    }
+
+    /// How many runs of each load, if `passes` does not say.
+    ///
+    /// # Errors
+    /// They are more than kernbench makes.
+    pub fn runs(&self, passes: Option<u16>) -> Result<usize, Failure> {
+        let runs = passes.map_or(RUNS[usize::from(self.fast)], usize::from);
+        match runs <= MOST_RUNS {
+            true => Ok(runs),
+            false => Err(Failure::usage(format!(
+                "kernbench makes {MOST_RUNS} runs of a load at most: give -n 1 to -n {MOST_RUNS}"
+            ))),
+        }
+    }
+
+    /// The file of `--runs-out`, if there is to be one.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn rows(&self) -> Result<Option<Rows<'_>>, Failure> {
+        self.runs_out.as_deref().map(Rows::open).transpose()
     }
 
     /// A run as it is printed and written.
@@ -124,17 +151,10 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
             "kernbench on linux builds a kernel: give a configured tree with --tree PATH",
         )
     })?;
-    let runs = build
-        .passes
-        .map_or(RUNS[usize::from(args.fast)], usize::from);
-    if runs > MOST_RUNS {
-        return Err(Failure::usage(format!(
-            "kernbench makes {MOST_RUNS} runs of a load at most: give -n 1 to -n {MOST_RUNS}"
-        )));
-    }
-    let plan = args.plan()?;
+    let runs = args.runs(build.passes)?;
+    let plan = args.plan(host::cpus(), host::memory_mebibytes())?;
     let results = Results::open(build.output)?;
-    let rows = args.runs_out.as_deref().map(Rows::open).transpose()?;
+    let rows = args.rows()?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     for note in &plan.notes {
         eprintln!("vellum: {note}");
@@ -148,17 +168,22 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
         style: build.style,
     };
     let measured = host::kolivas::run(&options, &interrupt).map_err(HostError::into_failure)?;
-    let shown = measured.groups.iter().map(|group| Group {
-        load: group.load,
-        runs: group.runs.iter().map(|run| args.shown(run)).collect(),
-    });
-    let shown: Vec<Group> = shown.collect();
-    let report = Report::new(args, &options, &plan, (&measured, &shown));
-    if let Some(rows) = rows {
-        rows.write(&shown)?;
-    }
-    results.print(|| report.block.clone(), &report)?;
-    match measured.stopped {
+    let Measured { groups, stopped } = measured;
+    let interrupted = matches!(stopped, Some(HostError::Interrupted));
+    let failure = stopped.as_ref().filter(|_| !interrupted);
+    let what = What {
+        kernel: host::kernel_release(),
+        cpus: host::cpus(),
+        memory_mebibytes: host::memory_mebibytes(),
+        tree: options.tree.display().to_string(),
+        target: options.target.clone(),
+        runs,
+        notes: plan.notes,
+        interrupted,
+        failure: failure.map(ToString::to_string),
+    };
+    print(args, what, &groups, rows, results)?;
+    match stopped {
         None => Ok(()),
         Some(HostError::Interrupted) => Err(Failure::interrupted(
             "interrupted; the runs that were complete are printed",
@@ -167,8 +192,55 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
     }
 }
 
+/// What was built, and where.
+#[derive(Debug)]
+pub struct What {
+    /// The kernel that did it.
+    pub kernel: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Its memory, if that is known.
+    pub memory_mebibytes: Option<u64>,
+    /// The tree, or the trace that stands for it.
+    pub tree: String,
+    /// What `make` was asked for.
+    pub target: Option<String>,
+    /// Runs of each load.
+    pub runs: usize,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+    /// Whether runs are missing, since the user stopped it.
+    pub interrupted: bool,
+    /// Why runs are missing otherwise.
+    pub failure: Option<String>,
+}
+
+/// Prints a block for each load, and writes what else is wanted.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn print(
+    args: &KolivasArgs,
+    what: What,
+    groups: &[Group],
+    rows: Option<Rows<'_>>,
+    results: Results,
+) -> Result<(), Failure> {
+    let shown = groups.iter().map(|group| Group {
+        load: group.load,
+        runs: group.runs.iter().map(|run| args.shown(run)).collect(),
+    });
+    let shown: Vec<Group> = shown.collect();
+    let report = Report::new(args, what, &shown);
+    if let Some(rows) = rows {
+        rows.write(&shown)?;
+    }
+    results.print(|| report.block.clone(), &report)
+}
+
 /// The file of `--runs-out`.
-struct Rows<'a> {
+#[derive(Debug)]
+pub struct Rows<'a> {
     path: &'a Path,
     file: PartialFile,
 }
@@ -228,12 +300,7 @@ struct OneRun {
 }
 
 impl Report {
-    fn new(
-        args: &KolivasArgs,
-        options: &Options,
-        plan: &Plan,
-        (measured, shown): (&Measured, &[Group]),
-    ) -> Self {
+    fn new(args: &KolivasArgs, what: What, shown: &[Group]) -> Self {
         let one = |&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run| OneRun {
             elapsed_s,
             user_s,
@@ -246,24 +313,22 @@ impl Report {
             load: group.load.name(),
             runs: group.runs.iter().map(one).collect(),
         });
-        let interrupted = matches!(measured.stopped, Some(HostError::Interrupted));
-        let failure = measured.stopped.as_ref().filter(|_| !interrupted);
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            kernel: host::kernel_release(),
-            cpus: host::cpus(),
-            memory_mebibytes: host::memory_mebibytes(),
-            tree: options.tree.display().to_string(),
-            target: options.target.clone(),
-            runs: options.runs,
+            kernel: what.kernel,
+            cpus: what.cpus,
+            memory_mebibytes: what.memory_mebibytes,
+            tree: what.tree,
+            target: what.target,
+            runs: what.runs,
             fast: args.fast,
             compat: args.compat,
             loads: loads.collect(),
             block: kolivas::blocks(shown, args.compat),
-            notes: plan.notes.clone(),
-            interrupted,
-            failure: failure.map(ToString::to_string),
+            notes: what.notes,
+            interrupted: what.interrupted,
+            failure: what.failure,
         }
     }
 }

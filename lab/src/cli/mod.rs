@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub use crate::failure::{Failure, OrFail};
 
 pub mod bench;
+mod bench_sim;
 pub mod calibrate;
 pub mod compare;
 pub mod completions;

@@ -19,10 +19,10 @@ use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// The machine if none is named.
-const MACHINE: &str = "epyc-milan-2s";
+pub const MACHINE: &str = "epyc-milan-2s";
 
 /// Seeds unless it is said how many.
-const SEEDS: u16 = 6;
+pub const SEEDS: u16 = 6;
 
 /// Where a trace is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -115,6 +115,18 @@ pub fn of(loaded: &Loaded) -> Vec<Series> {
                 .flat_map(|point| of_simulation(point, &trace))
                 .collect()
         }
+        Content::SimBench(bench) => {
+            let loads = bench.loads.iter();
+            loads
+                .flat_map(|load| {
+                    let mut series = of_simulation(&load.findings, &trace);
+                    for one in &mut series {
+                        one.setting = format!("{}; {}", load.load, one.setting);
+                    }
+                    series
+                })
+                .collect()
+        }
         Content::Replay(replay) => vec![Series {
             name: "CPU time in the core, replayed once".to_owned(),
             setting: format!("{trace}; {} copies, {} CPUs", replay.copies, replay.cpus),

@@ -25,6 +25,10 @@ pub struct Account {
     pub context_switches: u64,
     /// How often a task went on on another CPU.
     pub migrations: u64,
+    /// How often a task gave way to another at the end of its slice.
+    pub preemptions: u64,
+    /// How often a task gave its CPU up because it had to wait for others.
+    pub sleeps: u64,
     /// Operations that were executed.
     pub ops: u64,
     /// Operations that went otherwise than recorded, by what happened.
@@ -78,6 +82,8 @@ impl Account {
             idle_ns: replayed.idle_ns,
             context_switches: replayed.context_switches,
             migrations: replayed.migrations,
+            preemptions: replayed.preemptions,
+            sleeps: replayed.sleeps,
             ops: replayed.ops,
             divergences: replayed.divergences.iter().map(Diverged::of).collect(),
             unexplained: mapped.saturating_sub(about.may_be_mapped)

@@ -342,6 +342,8 @@ pub(super) mod tests {
             idle_ns: elapsed_ns * 4,
             context_switches: 50,
             migrations: 5,
+            preemptions: 3,
+            sleeps: 8,
             ops: 1000,
             divergences: vec![Diverged {
                 how: "the page was mapped already".to_owned(),

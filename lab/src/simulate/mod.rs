@@ -6,6 +6,7 @@
 //! on more and more CPUs.
 
 mod account;
+pub mod bench;
 mod findings;
 mod load;
 mod program;

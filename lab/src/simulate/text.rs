@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::account::FIGURES;
+use super::bench::{Bench, Loaded};
 use super::findings::{Comparison, Control, Findings, Ratio, Side};
 use super::program::{About, ServicePrice, TakenService};
 use super::sweep::Sweep;
@@ -28,6 +29,61 @@ pub fn render(findings: &Findings, profile: bool) -> String {
         }
     }
     text
+}
+
+/// A benchmark under several loads.
+pub fn render_bench(bench: &Bench) -> String {
+    let Some(first) = bench.loads.first() else {
+        return String::new();
+    };
+    let findings = &first.findings;
+    let mut text = format!(
+        "{} on {} of {}: {}\n{}\n",
+        bench.benchmark,
+        plural(findings.cpus, "CPU", "CPUs"),
+        findings.machine,
+        findings.title,
+        spread_is(findings.seeds.len()),
+    );
+    text += &wrapped(&user_time(&findings.about));
+    if bench.interrupted {
+        text += "INTERRUPTED: what was not complete is left out\n";
+    }
+    for (number, side) in findings.sides.iter().enumerate() {
+        let _ = writeln!(text, "{}", name(findings, side, number));
+    }
+    for load in &bench.loads {
+        let _ = write!(text, "\n{}", load.block);
+        text.extend(load.findings.control.as_ref().map(control));
+        text += &against_base(load);
+        for (number, side) in load.findings.sides.iter().enumerate() {
+            text += &divergences(&load.findings, side, number);
+        }
+    }
+    text
+}
+
+/// The designs of a load against the first.
+fn against_base(load: &Loaded) -> String {
+    let Some(first) = load.against_base.first() else {
+        return String::new();
+    };
+    let interval = format!("{:.0} % interval", first.confidence * 100.0);
+    let mut table = Table::new(&["", "/ A", &interval, "proven"]);
+    for (number, comparison) in load.against_base.iter().enumerate() {
+        for figure in &FIGURES {
+            let Some(ratio) = comparison.ratio(figure.name) else {
+                continue;
+            };
+            table.row(vec![
+                format!("{} {}", letter(number + 1), figure.title),
+                format!("{:.4}", ratio.ratio),
+                format!("{:.4} .. {:.4}", ratio.low, ratio.high),
+                if ratio.differs() { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+    }
+    table.render(0)
 }
 
 /// The findings with more and more CPUs; with `profile`, what the system time was lost on

@@ -276,3 +276,170 @@ fn what_a_simulated_machine_does_not_have_is_refused() {
         "missing.vellum",
     );
 }
+
+fn benchmark(name: &str, trace: &str, more: &[&str]) -> Output {
+    let common = ["bench", name, "--on", "sim", "--quiet", "--trace", trace];
+    vellum(&[&common[..], more].concat())
+}
+
+#[test]
+fn kernbench_runs_under_its_loads_on_a_simulated_machine() {
+    let scratch = Scratch::new("simulated-kernbench");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let loads = ["--size", "heavy=0", "--size", "unlimited=2"];
+    let machine = ["--machine", "epyc-milan-1s", "--cpus", "2", "--seeds", "5"];
+    let all = [&loads[..], &machine].concat();
+    let run = benchmark("kernbench", trace, &all);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "kernbench on 2 CPUs of epyc-milan-1s",
+        "2 x num_cpus (simulated, 1 copy))",
+        "maximal tasks (simulated, 2 copies))",
+        "A rmap=chains",
+        "ratio 1.000 exactly",
+        "B system s",
+        "95 % interval",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    let found = json(&benchmark(
+        "kernbench",
+        trace,
+        &[&all[..], &["--json", "-"]].concat(),
+    ));
+    assert_eq!(found["schema"], "vellum-sim-bench/1");
+    let loads = found["loads"].as_array().expect("a list");
+    assert_eq!(loads.len(), 2);
+    let times = loads.iter().map(|load| median(load, "user_s"));
+    let times: Vec<f64> = times.collect();
+    let ratio = times[1] / times[0];
+    assert!((1.9..2.1).contains(&ratio), "twice the builds: {times:?}");
+    for load in loads {
+        assert_eq!(load["control"]["repeats"], true);
+        assert_eq!(load["against_base"].as_array().map(Vec::len), Some(1));
+        assert_eq!(load["seeds"].as_array().map(Vec::len), Some(5));
+    }
+}
+
+#[test]
+fn scripts_of_sdet_double_on_a_simulated_machine() {
+    let scratch = Scratch::new("simulated-sdet");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let options = ["--size", "most=2", "--cpus", "2", "--seeds", "5"];
+    let run = benchmark("sdet", trace, &options);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in ["SDET-like 1 ", "SDET-like 2 ", "100.0%", "Disclaimer"] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+}
+
+#[test]
+fn kernbench_of_kolivas_has_his_loads_for_one_build_on_a_simulated_machine() {
+    let scratch = Scratch::new("simulated-kolivas");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let rows = &scratch.path("rows.txt");
+    let options = [
+        "--format",
+        "kolivas",
+        "--cpus",
+        "4",
+        "-n",
+        "2",
+        "--a",
+        "rmap=chains",
+    ];
+    let more = ["--single", "--runs-out", rows, "--json", "-"];
+    let found = json(&benchmark(
+        "kernbench",
+        trace,
+        &[&options[..], &more].concat(),
+    ));
+    assert_eq!(found["schema"], "vellum-kolivas/1");
+    assert_eq!(found["kernel"], "vellum, rmap=chains, on epyc-milan-2s");
+    assert_eq!(found["cpus"], 4);
+    let block = found["block"].as_str().expect("text");
+    for load in [
+        "Single threaded",
+        "Half load -j 3",
+        "Optimal load -j 16",
+        "Maximal load -j",
+    ] {
+        assert!(block.contains(load), "{load} in\n{block}");
+    }
+    let loads = found["loads"].as_array().expect("a list");
+    for load in loads {
+        let runs = load["runs"].as_array().expect("a list");
+        assert_eq!(runs.len(), 2);
+        for run in runs {
+            let user = run["user_s"].as_f64().expect("a number");
+            // Four children, whatever the number of copies; what they were served is less.
+            let one_build = 4.0 * COMPUTES_US as f64 / 1e6;
+            assert!(user > 0.5 * one_build && user <= 1.01 * one_build, "{run}");
+            assert!(run["elapsed_s"].as_f64() > Some(0.0), "{run}");
+        }
+    }
+    let written = std::fs::read_to_string(rows).expect("rows");
+    let rows = written.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(rows.count(), 8, "{written}");
+}
+
+#[test]
+fn a_benchmark_that_cannot_be_simulated_says_which_can() {
+    let scratch = Scratch::new("simulated-refused");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let run = vellum(&[&["bench"], arguments].concat());
+        assert_eq!(
+            run.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            printed(&run)
+        );
+        let error = text(&run.stderr);
+        for part in parts {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+    };
+    let on_sim = ["kernbench", "--on", "sim", "--trace", trace];
+    let with = |more: &[&'static str]| -> Vec<String> {
+        let all = on_sim.iter().copied().chain(more.iter().copied());
+        all.map(str::to_owned).collect()
+    };
+    refused(
+        &["forkfault", "--on", "sim"],
+        &["kernbench, sdet", "vellum scale"],
+    );
+    refused(
+        &["kernbench", "--machine", "numa-q-16"],
+        &["--machine", "--on sim"],
+    );
+    for (more, parts) in [
+        (&["--cpus", "100000"][..], &["--cpus 100000"][..]),
+        (&["--seeds", "3"], &["5 seeds"]),
+        (&["--format", "ministat"], &["kolivas"]),
+        (&["--compat"], &["--compat", "--format kolivas"]),
+        (
+            &[
+                "--format",
+                "kolivas",
+                "--a",
+                "rmap=chains",
+                "--b",
+                "rmap=family",
+            ],
+            &["one design"],
+        ),
+        (&["--tree", "/"], &["--tree"]),
+        (&["--machine", "no-such"], &["no-such"]),
+    ] {
+        let arguments = with(more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        refused(&arguments, parts);
+    }
+}

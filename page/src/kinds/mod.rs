@@ -132,6 +132,7 @@ pub fn show(result: &Loaded) -> Shown {
         Content::Scale(scale) => scale::show(scale),
         Content::Sim(findings) => sim::show(findings),
         Content::SimSweep(sweep) => sim::show_sweep(sweep),
+        Content::SimBench(bench) => sim::show_bench(bench),
         Content::Plan(plan) => plan::show(plan),
         Content::Sweep(sweep) => sweep::show(sweep),
     }

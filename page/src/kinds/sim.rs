@@ -1,5 +1,5 @@
-//! Traces on simulated machines: `vellum replay` and `vellum compare` with `--on sim`, and
-//! `vellum scale TRACE`.
+//! Traces on simulated machines: `vellum replay`, `vellum compare` and `vellum bench` with
+//! `--on sim`, and `vellum scale TRACE`.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::{Axis, forest};
 use crate::grid::{Cell, Grid};
 use crate::result::Figure;
-use crate::result::sim::{Comparison, Control, Findings, Ratio, Side, Sweep};
+use crate::result::sim::{Bench, Comparison, Control, Findings, Loaded, Ratio, Side, Sweep};
 use crate::words;
 
 /// The figures that are shown, under their titles.
@@ -35,7 +35,7 @@ pub fn show(findings: &Findings) -> Shown {
     if let Some(comparison) = &findings.comparison {
         sections.push(Section::new(
             "B against A, seed by seed",
-            ratios(comparison),
+            ratios(comparison, "B", 1),
         ));
     }
     sections.push(Section::new("Figures", figures(findings, &names)));
@@ -147,15 +147,16 @@ fn figure(ratio: &Ratio) -> Figure {
     }
 }
 
-fn ratios(comparison: &Comparison) -> Markup {
+/// A design, which is number `number`, against the first.
+fn ratios(comparison: &Comparison, label: &str, number: usize) -> Markup {
     let figures: Vec<Figure> = comparison.ratios.iter().map(figure).collect();
     let axis = forest::axis(&figures, 1.0);
     let mut grid = Grid::new(format!(
-        "B / A: the median of the seeds' ratios with its {:.0}\u{a0}% interval",
+        "{label} / A: the median of the seeds' ratios with its {:.0}\u{a0}% interval",
         comparison.confidence * 100.0
     ))
     .text("figure")
-    .number("B / A")
+    .number(format!("{label} / A"))
     .number("interval")
     .text("told")
     .picture(forest::head(&axis));
@@ -175,7 +176,7 @@ fn ratios(comparison: &Comparison) -> Markup {
                 }),
                 Cell::markup(forest::row(
                     &axis,
-                    crate::draw::marks::Arm::Number(1),
+                    crate::draw::marks::Arm::Number(number),
                     &figure,
                     1.0,
                     None,
@@ -304,6 +305,81 @@ fn facts(findings: &Findings) -> Vec<(String, String)> {
         ),
         ("Seeds".to_owned(), seeds(&findings.seeds)),
     ]
+}
+
+/// Shows a benchmark under several loads.
+pub fn show_bench(bench: &Bench) -> Shown {
+    let Some(first) = bench.loads.first() else {
+        return Shown {
+            title: format!("{} on a simulated machine", bench.benchmark),
+            answer: Answer::default(),
+            sections: Vec::new(),
+            facts: Vec::new(),
+        };
+    };
+    let names = named(&first.findings);
+    let controls = bench.loads.iter().filter_map(|load| load.findings.control);
+    let worst = controls.min_by_key(|control| control.repeats);
+    let mut sections = Vec::new();
+    for load in &bench.loads {
+        let findings = &load.findings;
+        let body = html! {
+            pre { (load.block) }
+            @for (place, comparison) in load.against_base.iter().enumerate() {
+                @if let Some(other) = names.get(place + 1) {
+                    h4 { (other.whole()) " against " (names[0].whole()) }
+                    (ratios(comparison, &other.label, place + 1))
+                }
+            }
+            (figures(findings, &names))
+            (by_seed(findings, &names))
+            (system(findings, &names))
+        };
+        sections.push(Section::new(load.load.clone(), body));
+    }
+    Shown {
+        title: format!(
+            "{} on {} of {}",
+            bench.benchmark,
+            words::plural(first.findings.cpus, "CPU", "CPUs"),
+            first.findings.machine
+        ),
+        answer: Answer {
+            sentence: bench
+                .loads
+                .iter()
+                .flat_map(|load| against_base(load, &names))
+                .collect::<Vec<_>>()
+                .join(" "),
+            warning: warning(bench.interrupted, worst),
+            ..Answer::default()
+        },
+        sections,
+        facts: facts(&first.findings),
+    }
+}
+
+/// What each design's system time is to that of the first under a load, in a sentence.
+fn against_base(load: &Loaded, names: &[Named]) -> Vec<String> {
+    let others = names.iter().skip(1).zip(&load.against_base);
+    let sentences = others.filter_map(|(other, comparison)| {
+        let mut ratios = comparison.ratios.iter();
+        let ratio = ratios.find(|ratio| ratio.name == "system_s")?;
+        Some(format!(
+            "{}: {} takes {} of the system time of {} ({}){}.",
+            load.load,
+            other.name,
+            words::ratio(ratio.ratio),
+            names[0].name,
+            words::bounds(&figure(ratio), words::ratio),
+            if ratio.differs() {
+                ""
+            } else {
+                ", no difference proven"
+            },
+        ))
+    });
+    sentences.collect()
 }
 
 /// Shows a trace on more and more CPUs.

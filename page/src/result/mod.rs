@@ -119,6 +119,8 @@ pub enum Content {
     Sim(sim::Findings),
     /// `vellum scale TRACE`.
     SimSweep(sim::Sweep),
+    /// `vellum bench --on sim`.
+    SimBench(sim::Bench),
     /// `vellum plan userpte`.
     Plan(plan::Plan),
     /// `vellum sweep`.
@@ -179,7 +181,7 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 15] = [
+pub const KNOWN: [&str; 16] = [
     "vellum-compare/1",
     "vellum-bench/1",
     "vellum-kolivas/1",
@@ -192,6 +194,7 @@ pub const KNOWN: [&str; 15] = [
     "vellum-scale/1",
     "vellum-sim/1",
     "vellum-sim-sweep/1",
+    "vellum-sim-bench/1",
     "vellum-plan-userpte/1",
     "vellum-sweep/1",
     CELL,
@@ -257,6 +260,7 @@ fn content(name: &str, schema: &str, mut value: Value) -> Result<Content, ReadEr
         "vellum-scale/1" => Content::Scale(read(name, schema, value)?),
         "vellum-sim/1" => Content::Sim(read(name, schema, value)?),
         "vellum-sim-sweep/1" => Content::SimSweep(read(name, schema, value)?),
+        "vellum-sim-bench/1" => Content::SimBench(read(name, schema, value)?),
         "vellum-plan-userpte/1" => Content::Plan(read(name, schema, value)?),
         "vellum-sweep/1" => Content::Sweep(read(name, schema, value)?),
         _ => {

@@ -1,5 +1,6 @@
 //! Results of traces on simulated machines: schemas `vellum-sim/1` (`vellum replay` and
-//! `vellum compare` with `--on sim`) and `vellum-sim-sweep/1` (`vellum scale TRACE`).
+//! `vellum compare` with `--on sim`), `vellum-sim-sweep/1` (`vellum scale TRACE`) and
+//! `vellum-sim-bench/1` (`vellum bench --on sim`).
 
 use serde::Deserialize;
 
@@ -42,6 +43,31 @@ pub struct Findings {
     /// The second design against the first.
     #[serde(default)]
     pub comparison: Option<Comparison>,
+}
+
+/// A benchmark under several loads.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Bench {
+    /// Its name.
+    pub benchmark: String,
+    /// One for each load.
+    pub loads: Vec<Loaded>,
+    /// Whether loads or seeds are missing.
+    pub interrupted: bool,
+}
+
+/// One load of a benchmark.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Loaded {
+    /// What it stands for.
+    pub load: String,
+    /// The block in the format of the benchmark that it is named after.
+    pub block: String,
+    /// Each design against the first.
+    pub against_base: Vec<Comparison>,
+    /// The simulations.
+    #[serde(flatten)]
+    pub findings: Findings,
 }
 
 /// Service of the recorded kernel that is not part of the user time.

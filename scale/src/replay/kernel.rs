@@ -50,6 +50,8 @@ pub(crate) struct Kernel<'p> {
     pub(crate) ops: u64,
     pub(crate) context_switches: u64,
     pub(crate) migrations: u64,
+    pub(crate) preemptions: u64,
+    pub(crate) sleeps: u64,
     pub(crate) divergences: Vec<(Divergence, u64)>,
 }
 
@@ -80,6 +82,8 @@ impl<'p> Kernel<'p> {
             ops: 0,
             context_switches: 0,
             migrations: 0,
+            preemptions: 0,
+            sleeps: 0,
             divergences: Vec::new(),
         };
         let mut next = 0;
@@ -113,12 +117,14 @@ impl<'p> Kernel<'p> {
     /// The task that the CPU runs gives way to another that waits for the CPU.
     pub(crate) fn preempt(&mut self, cpu: usize, task: u32) {
         self.running -= 1;
+        self.preemptions += 1;
         self.queues.push(cpu, task);
     }
 
     /// The running task gives its CPU up, having been blocked.
     pub(crate) fn leave(&mut self) {
         self.running -= 1;
+        self.sleeps += 1;
         self.stop_if_stuck();
     }
 

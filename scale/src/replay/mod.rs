@@ -90,6 +90,10 @@ pub struct Replayed {
     pub context_switches: u64,
     /// How often a task went on on another CPU than before.
     pub migrations: u64,
+    /// How often a task gave way to another at the end of its slice.
+    pub preemptions: u64,
+    /// How often a task gave its CPU up because it had to wait for others.
+    pub sleeps: u64,
     /// Operations that went otherwise than recorded: how, and how many, the first kind that
     /// was met first.
     pub divergences: Vec<(Divergence, u64)>,

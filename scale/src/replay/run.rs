@@ -111,6 +111,8 @@ fn replayed<R: ReverseMap>(kernel: Kernel<'_>, vm: &Manager<R>, outcome: Outcome
         ops: kernel.ops,
         context_switches: kernel.context_switches,
         migrations: kernel.migrations,
+        preemptions: kernel.preemptions,
+        sleeps: kernel.sleeps,
         ended_at_ns: kernel.ends().into_iter().map(|end| end / 1000).collect(),
         kinds: FrameKinds::new(vm, &outcome.profile, &outcome.locks),
         profile: outcome.profile,

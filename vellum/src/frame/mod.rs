@@ -170,7 +170,6 @@ pub(crate) use ring::Ring;
 pub use site::Site;
 pub(crate) use table_zone::TableZone;
 pub use view::{FrameView, MemoryView};
-pub(crate) use window::Window;
 pub use zeroed::FreedTables;
 
 /// Log2 of the frames in the largest block.

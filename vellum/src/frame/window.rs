@@ -11,8 +11,7 @@ use crate::platform::{CpuId, Platform, WindowSlot};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
-/// An open window; dropping it closes it. One word and a byte, since locked tables, which
-/// have one, are moved on every fault.
+/// An open window; dropping it closes it.
 pub struct Window<'a> {
     pin: &'a Pin<'a>,
     slot: WindowSlot,
@@ -26,13 +25,25 @@ impl Drop for Window<'_> {
 
 impl<P: Platform> PhysicalMemory<P> {
     /// Opens one of `slots` on `pfn`; returns it and the address of the frame.
-    #[inline(never)]
     pub(super) fn open_window<'a>(
         &'a self,
         pin: &'a Pin<'_>,
         slots: [WindowSlot; 2],
         pfn: Pfn,
     ) -> (Window<'a>, NonNull<u8>) {
+        let (slot, bytes) = self.begin_window(pin, slots, pfn);
+        (Window { pin, slot }, bytes)
+    }
+
+    /// Opens one of `slots` on `pfn`, which the caller closes; returns it and the address
+    /// of the frame.
+    #[inline(never)]
+    fn begin_window(
+        &self,
+        pin: &Pin<'_>,
+        slots: [WindowSlot; 2],
+        pfn: Pfn,
+    ) -> (WindowSlot, NonNull<u8>) {
         let cpu = pin.cpu();
         let open = &self.cpus.get(pin).windows;
         let before = open.load(Ordering::Relaxed);
@@ -44,11 +55,10 @@ impl<P: Platform> PhysicalMemory<P> {
             );
         };
         open.store(before | 1 << slot.index(), Ordering::Relaxed);
-        let bytes = self.platform.window(cpu, slot, pfn);
-        (Window { pin, slot }, bytes)
+        (slot, self.platform.window(cpu, slot, pfn))
     }
 
-    /// Closes one. What the pin of a [`Window`] calls.
+    /// Closes one. What the pin calls under which it was opened.
     pub(super) fn end_window(&self, cpu: CpuId, slot: WindowSlot) {
         self.platform.close_window(cpu, slot);
         let open = &self.cpus.of(cpu).windows;
@@ -57,13 +67,13 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// The address of a page table, and the window that it is reached through, if it
-    /// lies in high memory.
+    /// lies in high memory. The caller closes that under the same pin.
     #[inline]
-    pub(crate) fn reach_table<'a>(
-        &'a self,
-        pin: &'a Pin<'_>,
+    pub(crate) fn reach_table(
+        &self,
+        pin: &Pin<'_>,
         table: Pfn,
-    ) -> (NonNull<u8>, Option<Window<'a>>) {
+    ) -> (NonNull<u8>, Option<WindowSlot>) {
         if self.is_before_high(table) {
             return (self.direct(table), None);
         }
@@ -73,15 +83,11 @@ impl<P: Platform> PhysicalMemory<P> {
     /// The same of a table that lies among the frames of high memory, or after them. A
     /// call of its own, so that the test above is all that tables of low memory pay.
     #[inline(never)]
-    fn reach_table_beyond<'a>(
-        &'a self,
-        pin: &'a Pin<'_>,
-        table: Pfn,
-    ) -> (NonNull<u8>, Option<Window<'a>>) {
+    fn reach_table_beyond(&self, pin: &Pin<'_>, table: Pfn) -> (NonNull<u8>, Option<WindowSlot>) {
         if self.is_direct(table) {
             return (self.direct(table), None);
         }
-        let (window, bytes) = self.open_window(pin, WindowSlot::TABLES, table);
-        (bytes, Some(window))
+        let (slot, bytes) = self.begin_window(pin, WindowSlot::TABLES, table);
+        (bytes, Some(slot))
     }
 }

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 
 use super::format::Format;
 use super::pte::PteRef;
-use super::reach::{WindowOf, open_locked, uses_windows, words_at};
+use super::reach::{OwnerOf, SlotOf, close, open_locked, owner_of, uses_windows, words_at};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, PhysicalMemory};
 use crate::platform::Platform;
@@ -31,15 +31,24 @@ pub enum Users {
 }
 
 /// A locked page table. If it lies in high memory, a window of the CPU is open on it.
+///
+/// It is moved on every fault, so its fields are few, and fill their words.
 pub struct LockedTable<'a, F: Format> {
     table: Pfn,
+    /// The window, which is closed before the lock is given up.
+    slot: SlotOf<F>,
+    owner: OwnerOf<'a, F>,
     frame: &'a Frame,
-    /// Where the entries are while `window` lives.
+    /// Where the entries are while the window is open.
     address: NonNull<u8>,
-    /// Closed before the lock is given up.
-    #[expect(dead_code, reason = "is there to be dropped")]
-    window: WindowOf<'a, F>,
     guard: BitGuard<'a, AtomicU32>,
+}
+
+impl<F: Format> Drop for LockedTable<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        close::<F>(self.owner, self.slot);
+    }
 }
 
 impl<'a, F: Format> LockedTable<'a, F> {
@@ -130,12 +139,13 @@ impl<'a, F: Format> LockedTable<'a, F> {
         (table, frame): (Pfn, &'a Frame),
         guard: BitGuard<'a, AtomicU32>,
     ) -> Self {
-        let (address, window) = open_locked::<F, P>(memory, pin, table);
+        let (address, slot) = open_locked::<F, P>(memory, pin, table);
         LockedTable {
             table,
+            slot,
+            owner: owner_of::<F>(pin),
             frame,
             address,
-            window,
             guard,
         }
     }
@@ -145,7 +155,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: a locked table is one until its epoch has passed, which the pin of the
         // guard keeps from happening; it is reached at this address until the window is
-        // dropped, and that lives as long as this borrow.
+        // closed, and it is open as long as this borrow.
         unsafe { words_at::<F>(self.address) }
     }
 

@@ -8,8 +8,8 @@ use core::ptr::NonNull;
 
 use super::format::Format;
 use crate::addr::Pfn;
-use crate::frame::{PhysicalMemory, Window};
-use crate::platform::Platform;
+use crate::frame::PhysicalMemory;
+use crate::platform::{Platform, WindowSlot};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Pin, bytes};
 
@@ -32,42 +32,71 @@ pub(crate) mod sealed {
     pub trait Reach: 'static {
         /// Whether there are tables in high memory at all.
         const WINDOWS: bool;
-        /// What keeps a table reachable.
-        type Window<'a>;
+        /// Which window keeps a table reachable, if one does.
+        type Slot: Copy;
+        /// Whose windows they are.
+        type Owner<'a>: Copy;
 
-        /// The address of a table of the lowest level, for as long as the window lives.
-        fn open<'a, P: Platform>(
-            memory: &'a PhysicalMemory<P>,
-            pin: &'a Pin<'_>,
+        /// The address of a table of the lowest level, until the window of the slot is
+        /// closed.
+        fn open<P: Platform>(
+            memory: &PhysicalMemory<P>,
+            pin: &Pin<'_>,
             table: Pfn,
-        ) -> (NonNull<u8>, Self::Window<'a>);
+        ) -> (NonNull<u8>, Self::Slot);
+
+        /// Whom to give to `close`.
+        fn owner<'a>(pin: &'a Pin<'_>) -> Self::Owner<'a>;
+
+        /// Closes the window that `open` has opened, if it has opened one.
+        fn close(owner: Self::Owner<'_>, slot: Self::Slot);
     }
 
     impl Reach for Direct {
         const WINDOWS: bool = false;
-        type Window<'a> = ();
+        type Slot = ();
+        type Owner<'a> = ();
 
         #[inline]
-        fn open<'a, P: Platform>(
-            memory: &'a PhysicalMemory<P>,
-            _: &'a Pin<'_>,
+        fn open<P: Platform>(
+            memory: &PhysicalMemory<P>,
+            _: &Pin<'_>,
             table: Pfn,
         ) -> (NonNull<u8>, ()) {
             (memory.direct(table), ())
         }
+
+        #[inline]
+        fn owner(_: &Pin<'_>) {}
+
+        #[inline]
+        fn close((): (), (): ()) {}
     }
 
     impl Reach for Windowed {
         const WINDOWS: bool = true;
-        type Window<'a> = Option<Window<'a>>;
+        type Slot = Option<WindowSlot>;
+        type Owner<'a> = &'a Pin<'a>;
 
         #[inline]
-        fn open<'a, P: Platform>(
-            memory: &'a PhysicalMemory<P>,
-            pin: &'a Pin<'_>,
+        fn open<P: Platform>(
+            memory: &PhysicalMemory<P>,
+            pin: &Pin<'_>,
             table: Pfn,
-        ) -> (NonNull<u8>, Option<Window<'a>>) {
+        ) -> (NonNull<u8>, Option<WindowSlot>) {
             memory.reach_table(pin, table)
+        }
+
+        #[inline]
+        fn owner<'a>(pin: &'a Pin<'_>) -> &'a Pin<'a> {
+            pin
+        }
+
+        #[inline]
+        fn close(owner: &Pin<'_>, slot: Option<WindowSlot>) {
+            if let Some(slot) = slot {
+                owner.close_window(slot);
+            }
         }
     }
 }
@@ -78,8 +107,24 @@ pub(crate) const fn uses_windows<F: Format>() -> bool {
     <F::Reach as sealed::Reach>::WINDOWS
 }
 
-/// What keeps a table of the lowest level of `F` reachable.
-pub(super) type WindowOf<'a, F> = <<F as Format>::Reach as sealed::Reach>::Window<'a>;
+/// The window that keeps a table of the lowest level of `F` reachable.
+pub(super) type SlotOf<F> = <<F as Format>::Reach as sealed::Reach>::Slot;
+
+/// Whose window that is.
+pub(super) type OwnerOf<'a, F> = <<F as Format>::Reach as sealed::Reach>::Owner<'a>;
+
+/// A table that is reachable until this is dropped.
+struct Reached<'a, F: Format> {
+    address: NonNull<u8>,
+    slot: SlotOf<F>,
+    owner: OwnerOf<'a, F>,
+}
+
+impl<F: Format> Drop for Reached<'_, F> {
+    fn drop(&mut self) {
+        close::<F>(self.owner, self.slot);
+    }
+}
 
 /// The entries of a table that has an address, for readers that hold no lock: one above
 /// the lowest level, or any if the format's tables are direct. The caller is pinned since
@@ -116,22 +161,38 @@ fn with_reached_words<F: Format, P: Platform, T>(
     table: Pfn,
     f: impl FnOnce(&[AtomicU64]) -> T,
 ) -> T {
-    let (address, window) = <F::Reach as sealed::Reach>::open(memory, pin, table);
-    // SAFETY: as in `words_at`, until the window is dropped.
-    let result = f(unsafe { words_at::<F>(address) });
-    drop(window);
-    result
+    let (address, slot) = <F::Reach as sealed::Reach>::open(memory, pin, table);
+    let owner = owner_of::<F>(pin);
+    let reached = Reached::<F> {
+        address,
+        slot,
+        owner,
+    };
+    // SAFETY: as in `words_at`, until the window is closed.
+    f(unsafe { words_at::<F>(reached.address) })
 }
 
-/// Where the entries of a table are that is locked, and what keeps them there. Whether the
-/// table is of the lowest level need not be known: others have addresses too.
+/// Where the entries of a table are that is locked, until the window of the slot is closed.
+/// Whether the table is of the lowest level need not be known: others have addresses too.
 #[inline]
-pub(super) fn open_locked<'a, F: Format, P: Platform>(
-    memory: &'a PhysicalMemory<P>,
-    pin: &'a Pin<'_>,
+pub(super) fn open_locked<F: Format, P: Platform>(
+    memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
     table: Pfn,
-) -> (NonNull<u8>, WindowOf<'a, F>) {
+) -> (NonNull<u8>, SlotOf<F>) {
     <F::Reach as sealed::Reach>::open(memory, pin, table)
+}
+
+/// Whom to give to [`close`].
+#[inline]
+pub(super) fn owner_of<'a, F: Format>(pin: &'a Pin<'_>) -> OwnerOf<'a, F> {
+    <F::Reach as sealed::Reach>::owner(pin)
+}
+
+/// Closes the window that [`open_locked`] has opened, if it has opened one.
+#[inline]
+pub(super) fn close<F: Format>(owner: OwnerOf<'_, F>, slot: SlotOf<F>) {
+    <F::Reach as sealed::Reach>::close(owner, slot);
 }
 
 /// The entries of the table at `address`.

@@ -12,7 +12,7 @@ mod pft;
 mod primitives;
 pub mod run;
 pub mod script;
-mod traces;
+pub mod traces;
 mod used;
 
 use super::findings::Findings;

@@ -23,20 +23,50 @@ const REPLAYED: Machine = Machine {
 };
 
 /// What is printed beside every figure called after SDET.
-const DISCLAIMER: &str = "Disclaimer: this is not SDET. SPEC and SDET are trademarks of the \
+pub const DISCLAIMER: &str = "Disclaimer: this is not SDET. SPEC and SDET are trademarks of the \
      Standard Performance Evaluation Corporation, whose benchmark is another program. The \
      workload here is like it in shape only; its figures are for research, do not comply with \
      any rule of that benchmark, and must not be compared with published results of it.";
 
+/// The loads of kernbench: the size that says how many copies there are, and the title of
+/// the published block.
+pub const KERNBENCH: [(&str, &str); 3] = [
+    ("light", "make -j N vmlinux, where N = 2 x num_cpus"),
+    ("heavy", "make -j N vmlinux, where N = 16 x num_cpus"),
+    ("unlimited", "make -j vmlinux, maximal tasks"),
+];
+
+/// The trace of kernbench: the one that is given, or the shipped one.
+///
+/// # Errors
+/// Several are given, or the shipped one is missing.
+pub fn build(given: &[PathBuf]) -> Result<PathBuf, Failure> {
+    match given {
+        [] => shipped_trace("kernel-build.vellum"),
+        [one] => Ok(one.clone()),
+        several => Err(Failure::usage(format!(
+            "kernbench replays one trace; {} were named",
+            several.len()
+        ))),
+    }
+}
+
+/// The traces of sdet: those that are given, or the shipped ones.
+///
+/// # Errors
+/// A shipped one is missing.
+pub fn scripts(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    match given {
+        [] => SHIPPED.iter().map(|name| shipped_trace(name)).collect(),
+        some => Ok(some.to_vec()),
+    }
+}
+
 /// Three loads of a kernel build, with copies of its trace in place of jobs.
 pub fn kernbench(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    let path = one_trace(request, "kernel-build.vellum")?;
+    let path = build(&request.traces)?;
     let mut findings = Findings::default();
-    for (size, title) in [
-        ("light", "make -j N vmlinux, where N = 2 x num_cpus"),
-        ("heavy", "make -j N vmlinux, where N = 16 x num_cpus"),
-        ("unlimited", "make -j vmlinux, maximal tasks"),
-    ] {
+    for (size, title) in KERNBENCH {
         let copies = request.sizes.get(size) as u32;
         if copies == 0 {
             continue;
@@ -115,13 +145,7 @@ fn kernbench_rows(arms: &[Arm], cpu: &Figure, wall: &Figure) -> Vec<kernbench_bl
 /// Throughput of scripts, 1, 2, 4 … at once: as many different ones as there are
 /// traces, and then more of each.
 pub fn sdet(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    let paths = match request.traces.is_empty() {
-        true => SHIPPED
-            .iter()
-            .map(|name| shipped_trace(name))
-            .collect::<Result<_, _>>()?,
-        false => request.traces.clone(),
-    };
+    let paths = scripts(&request.traces)?;
     let mut findings = Findings::default();
     let in_each = request.sizes.get("scripts");
     let most = request.sizes.get("most");
@@ -207,18 +231,6 @@ fn different(traces: u64) -> String {
 
 fn copies_of(copies: u32) -> String {
     crate::report::text::plural(copies as usize, "copy", "copies")
-}
-
-fn one_trace(request: &Request, shipped: &str) -> Result<PathBuf, Failure> {
-    match request.traces.as_slice() {
-        [] => shipped_trace(shipped),
-        [one] => Ok(one.clone()),
-        _ => Err(Failure::usage(format!(
-            "{} replays one trace; {} were named",
-            request.benchmark.name,
-            request.traces.len()
-        ))),
-    }
 }
 
 /// Traces that run at once, ready to be measured.

@@ -331,6 +331,7 @@ fn invisible(noticed: &Noticed, recorded: &Recorded) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syscalls::Unseen;
 
     #[test]
     fn buffer_sizes_are_powers_of_two_and_read_like_the_option() {
@@ -338,6 +339,26 @@ mod tests {
         assert_eq!(buffer_bytes(1), 1 << 16);
         assert_eq!(size_text(8 << 20), "8M");
         assert_eq!(size_text(1 << 16), "64K");
+    }
+
+    #[test]
+    fn a_trace_says_why_it_has_no_cpu_times() {
+        let noticed = Noticed {
+            lost: 0,
+            still_running: 0,
+            unseen: Unseen::default(),
+        };
+        let notes = |without_switches: Option<&str>| {
+            let recorded = Recorded {
+                spool: Spool::create(&std::env::temp_dir()).unwrap(),
+                cpus: 1,
+                without_transfers: None,
+                without_switches: without_switches.map(str::to_owned),
+            };
+            invisible(&noticed, &recorded).join("\n")
+        };
+        assert!(notes(Some("Invalid argument")).contains("context switches (Invalid argument)"));
+        assert!(!notes(None).contains("context switches"));
     }
 
     #[test]

@@ -102,15 +102,14 @@ impl Session {
     fn open_owner(&mut self, cpu: u32, buffer: usize) -> io::Result<OwnedFd> {
         let side_band =
             flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
-        let open = |flags| {
+        let (owner, refused) = with_switches_if_there_are(side_band, |flags| {
             let attr = attr(perf::TYPE_SOFTWARE, perf::SW_DUMMY, flags, buffer);
             perf::open(&attr, cpu)
-        };
-        open(side_band | flag::CONTEXT_SWITCH).or_else(|error| {
-            let owner = open(side_band)?;
-            self.without_switches = Some(error.to_string());
-            Ok(owner)
-        })
+        })?;
+        if refused.is_some() {
+            self.without_switches = refused;
+        }
+        Ok(owner)
     }
 
     /// Begins to record.
@@ -201,6 +200,18 @@ impl Drain {
     }
 }
 
+/// Opens an event with `flags` and records of context switches. If that is refused, but
+/// not without them, returns also why.
+fn with_switches_if_there_are<T>(
+    flags: u64,
+    open: impl Fn(u64) -> io::Result<T>,
+) -> io::Result<(T, Option<String>)> {
+    match open(flags | flag::CONTEXT_SWITCH) {
+        Ok(event) => Ok((event, None)),
+        Err(error) => Ok((open(flags)?, Some(error.to_string()))),
+    }
+}
+
 /// An event that delivers every occurrence and carries the monotonic clock, by
 /// which CPUs are merged.
 fn attr(kind: u32, config: u64, flags: u64, buffer: usize) -> Attr {
@@ -271,6 +282,23 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_without_records_of_context_switches_is_recorded_without_them() {
+        let refuses = |what: u64| {
+            move |flags: u64| match flags & what {
+                0 => Ok(flags),
+                _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            }
+        };
+        let (flags, why) = with_switches_if_there_are(flag::TASK, refuses(0)).unwrap();
+        assert_eq!((flags, why), (flag::TASK | flag::CONTEXT_SWITCH, None));
+        let (flags, why) =
+            with_switches_if_there_are(flag::TASK, refuses(flag::CONTEXT_SWITCH)).unwrap();
+        assert_eq!(flags, flag::TASK);
+        assert!(why.expect("a reason").contains("Invalid argument"));
+        assert!(with_switches_if_there_are(flag::TASK, refuses(flag::TASK)).is_err());
+    }
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_writes_them() {

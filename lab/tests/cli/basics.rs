@@ -8,7 +8,9 @@ use vellum_lab::cli::Cli;
 
 #[test]
 fn every_command_shows_examples_of_itself() {
-    for command in Cli::command().get_subcommands() {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands();
+    for command in commands.filter(|command| !command.is_hide_set()) {
         let name = command.get_name();
         let help = command.get_after_help().map(ToString::to_string);
         let help = help.unwrap_or_default();

@@ -211,7 +211,7 @@ fn arguments_that_do_not_fit_are_refused_with_what_does() {
     ] {
         refused(&format!("{host} --tree / {options}"), expected);
     }
-    let elsewhere = "is for `vellum bench kernbench --on linux`";
+    let elsewhere = "is for `vellum bench kernbench`, with --on linux or --on sim";
     refused("bench kernbench --format kolivas", elsewhere);
     refused("bench sdet --on linux --format kolivas", elsewhere);
     refused("compare x --format kolivas", "mmtests, ministat");

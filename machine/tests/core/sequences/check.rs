@@ -193,6 +193,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.adopt_superpages(slot)?;
         }
         let leaves = self.leaves(slot)?;
+        if self.taken_back() > 0 {
+            let space = self.model.spaces.get_mut(&slot).expect("live");
+            space
+                .clean
+                .retain(|page, entry| *entry != Clean::Cached || leaves.contains_key(page));
+        }
         for (&page, leaf) in &leaves {
             self.check_leaf(slot, page, leaf)
                 .map_err(|error| format!("page {page:#x}: {error}"))?;

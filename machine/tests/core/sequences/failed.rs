@@ -31,6 +31,8 @@ pub enum Allows {
 pub struct Sight {
     spaces: BTreeMap<u32, Shown>,
     objects: BTreeMap<Key, Option<u64>>,
+    /// Entries of pages of objects that reverse mapping has taken back so far.
+    taken_back: u64,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -56,7 +58,37 @@ impl Shown {
     }
 }
 
+impl Sight {
+    /// Leaves out entries that reverse mapping has taken back until `now`, and what follows
+    /// from that: a fault makes them again.
+    fn forget_taken_back(&mut self, now: &mut Sight) {
+        if self.taken_back == now.taken_back {
+            return;
+        }
+        self.taken_back = now.taken_back;
+        for (slot, space) in &mut self.spaces {
+            let Some(now) = now.spaces.get_mut(slot) else {
+                continue;
+            };
+            let regions = &space.regions;
+            let is_of_object = |page: u64| {
+                let found = regions.iter().find(|entry| entry.range.contains(Vpn(page)));
+                found.is_some_and(|entry| entry.object.is_some())
+            };
+            space
+                .leaves
+                .retain(|&page, _| now.leaves.contains_key(&page) || !is_of_object(page));
+            (space.stats, now.stats) = (None, None);
+        }
+    }
+}
+
 impl<F: Format, R: ReverseMap> Driver<F, R> {
+    /// Entries of pages of objects that reverse mapping has taken back so far.
+    pub fn taken_back(&self) -> u64 {
+        self.vm.stats().rmap.reclaimed
+    }
+
     fn sight(&self) -> Result<Sight, String> {
         let mut spaces = BTreeMap::new();
         for (&slot, &id) in &self.ids {
@@ -83,6 +115,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         Ok(Sight {
             spaces,
             objects: self.objects.iter().map(pages).collect(),
+            taken_back: self.taken_back(),
         })
     }
 
@@ -103,6 +136,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             return Err("a call failed of which nothing was remembered".into());
         };
         let mut now = self.sight()?;
+        before.forget_taken_back(&mut now);
         match allows {
             Allows::Nothing => {}
             Allows::WriteProtection => {

@@ -173,7 +173,7 @@ fn builds(
     let mut groups = Vec::new();
     let mut interrupted = false;
     for &jobs in &plan.loads {
-        let copies = copies(jobs, cpus as u32, u32::from(recorded_on));
+        let copies = copies(jobs, cpus as u32, recorded_on);
         let wanted = Wanted {
             traces: vec![trace.clone()],
             designs: vec![design.clone()],

@@ -1,7 +1,7 @@
 //! Benchmarks that replay traces, on a whole simulated machine: `kernbench` and `sdet`
 //! under several loads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -90,14 +90,14 @@ impl Bench {
 }
 
 /// The loads of `kernbench`: copies of one trace in place of jobs, none where there are 0.
-pub fn kernbench_loads(trace: &PathBuf, loads: &[(&str, u32)]) -> Vec<Load> {
+pub fn kernbench_loads(trace: &Path, loads: &[(&str, u32)]) -> Vec<Load> {
     let loads = loads.iter().filter(|(_, copies)| *copies > 0);
     let loads = loads.map(|(title, copies)| Load {
         title: format!(
             "{title} (simulated, {})",
             plural(*copies as usize, "copy", "copies")
         ),
-        traces: vec![trace.clone()],
+        traces: vec![trace.to_owned()],
         copies: *copies,
     });
     loads.collect()

@@ -153,7 +153,7 @@ pub struct Stretch {
     pub entry: Option<PteRef>,
 }
 
-/// What [`ClearsEntries::clear`] did.
+/// What [`ClearsEntries::clear`](super::ClearsEntries::clear) did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cleared {
     /// Entries cleared.

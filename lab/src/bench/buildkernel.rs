@@ -142,7 +142,10 @@ mod tests {
         };
         assert_eq!([1, 2, 3, 40].map(|jobs| part.copies(jobs)), [1, 1, 2, 20]);
         let text = part.describe(20);
-        assert!(text.starts_with("20 copies of the first 250 ms of build.vellum"), "{text}");
+        assert!(
+            text.starts_with("20 copies of the first 250 ms of build.vellum"),
+            "{text}"
+        );
         assert_eq!(part.path(), Path::new("part.vellum"));
     }
 

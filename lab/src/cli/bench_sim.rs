@@ -84,7 +84,12 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
     let part = match request.benchmark.name {
         "buildkernel" => {
             let milliseconds = size("milliseconds");
-            Some(Part::of(request.traces, milliseconds, request.style, &interrupt)?)
+            Some(Part::of(
+                request.traces,
+                milliseconds,
+                request.style,
+                &interrupt,
+            )?)
         }
         _ => None,
     };

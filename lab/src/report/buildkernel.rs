@@ -99,6 +99,9 @@ mod tests {
             "make\n6.18\n        1.00 real         2.00 user         3.00 sys\n"
         );
         let both = block("make", &[one.clone(), one]);
-        assert!(both.contains("no verdict: real of 6.18 has 1 sample"), "{both}");
+        assert!(
+            both.contains("no verdict: real of 6.18 has 1 sample"),
+            "{both}"
+        );
     }
 }

@@ -71,11 +71,13 @@ const RESAMPLES: usize = 2000;
 /// Locks that are printed of each design.
 const PRINTED_LOCKS: usize = 4;
 
-/// CPUs of the curves.
-const CPUS: [usize; 5] = [1, 8, 32, 128, 512];
+/// What each CPU does for a curve, on how many CPUs: mapping pages of a file that all map, as
+/// processes of a build do with the compiler, and making and ending processes.
+const WORKLOADS: [(&str, &[usize]); 2] = [
+    ("cached-faults", &[1, 8, 32, 128, 512]),
+    ("fork-exit", &[1, 8, 32, 128]),
+];
 const QUICK_CPUS: [usize; 2] = [1, 2];
-/// What each CPU does there.
-const WORKLOAD: &str = "fork-exit";
 /// Virtual nanoseconds in which that counts.
 const WINDOW_NS: u64 = 400_000;
 const QUICK_WINDOW_NS: u64 = 20_000;
@@ -84,11 +86,10 @@ const CURVE_SEEDS: usize = 3;
 /// A lock is saturated if CPUs wait for it for more than this share of their time.
 const SATURATED: f64 = 0.1;
 /// Designs of the curves.
-const CURVES: [(&str, &str); 7] = [
+const CURVES: [(&str, &str); 6] = [
     ("hashed", "as=freebsd-13-hashed"),
     ("2 MiB", "as=freebsd-13-superpage"),
-    ("byte", "as=freebsd-13-superpage,pvlock=byte"),
-    ("byte, pmap list", "as=freebsd-13-obm"),
+    ("byte", "as=freebsd-13-obm"),
     ("chains", "as=freebsd-13-hashed,rmap=chains"),
     ("anon_vma_chain", "as=freebsd-13-hashed,rmap=anon_vma_chain"),
     ("family", "as=freebsd-13-hashed,rmap=family"),
@@ -324,13 +325,20 @@ fn second_machine(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
     published_kernels(section, &BUILDKERNEL_PIG1, &built);
     let base = designs.len() - 1;
     for waiting in BUILD_FARM {
-        let what = format!("waiting for {}, a lock for each 2 MiB to hashed", waiting.what);
+        let what = format!(
+            "waiting for {}, a lock for each 2 MiB to hashed",
+            waiting.what
+        );
         let published = waiting.units[1] / waiting.units[0];
         let found = [base, 0].map(|number| waited(&built.findings.sides[number], &waiting));
-        section.comparisons.push(match factor(&found, built.findings.seeds[0]) {
-            Some(ours) => Comparison::of_times(what, published, ours),
-            None => Comparison::missing(what, format!("{published:.3} x"), "nobody waited here"),
-        });
+        section
+            .comparisons
+            .push(match factor(&found, built.findings.seeds[0]) {
+                Some(ours) => Comparison::of_times(what, published, ours),
+                None => {
+                    Comparison::missing(what, format!("{published:.3} x"), "nobody waited here")
+                }
+            });
     }
     section.comparisons.push(Comparison::missing(
         "waiting for locks of pv lists, the same before batching",
@@ -419,90 +427,116 @@ fn superpages(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
 }
 
 fn curves(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    let setting = task.setting;
     let machine = task.machine(LARGE_MACHINE)?;
-    let (cpus, window_ns): (&[usize], u64) = match setting.quick {
-        true => (&QUICK_CPUS, QUICK_WINDOW_NS),
-        false => (&CPUS, WINDOW_NS),
+    for (workload, cpus) in WORKLOADS {
+        let found = scaled(task, &machine, workload, cpus)?;
+        let seeds = plural(found.seeds.len(), "seed", "seeds");
+        section.method.push(format!(
+            "{}, on {} ({}), in virtual time, with {seeds}; nothing of the kind was published",
+            found.summary, found.machine, found.title,
+        ));
+        let heading =
+            format!("ours: {workload}, CPU time of each in us, and its range, by number of CPUs");
+        section.tables.push((heading, by_cpus(&found, cpu_time)));
+        let heading = format!("ours: {workload}, % of the CPUs' time waited for the worst lock");
+        section.tables.push((heading, by_cpus(&found, worst_lock)));
+        for (curve, (name, _)) in found.curves.iter().zip(CURVES) {
+            section.comparisons.push(Comparison::beside(
+                format!("{workload}, {name}: first lock that is saturated"),
+                "-".to_owned(),
+                saturated(curve).unwrap_or_else(|| "none".to_owned()),
+                "not published",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What the designs make of a workload on more and more CPUs.
+fn scaled(
+    task: &Task<'_>,
+    machine: &Simulated,
+    workload: &str,
+    cpus: &[usize],
+) -> Result<scale::Findings, Failure> {
+    let setting = task.setting;
+    let (cpus, window_ns) = match setting.quick {
+        true => (&QUICK_CPUS[..], QUICK_WINDOW_NS),
+        false => (cpus, WINDOW_NS),
     };
     let cpus = cpus.iter().copied().filter(|&cpus| cpus <= machine.cpus);
-    let workload = vellum_scale::WORKLOADS.iter();
-    let workload = workload.clone().find(|workload| workload.name == WORKLOAD);
+    let found = vellum_scale::WORKLOADS.iter();
+    let mut found = found.filter(|one| one.name == workload);
     let seeds = setting.passes.min(CURVE_SEEDS) as u64;
+    let seeds = (0..seeds).map(|seed| setting.seed.wrapping_add(seed));
     let plan = scale::Plan {
         machine_name: machine.machine_name.clone(),
         machine: machine.machine.clone(),
-        workload: workload.ok_or_else(|| Failure::failed("there is no such workload"))?,
+        workload: found
+            .next()
+            .ok_or_else(|| Failure::failed(format!("there is no workload {workload}")))?,
         cpus: cpus.collect(),
         designs: CURVES.iter().map(|curve| curve.1.to_owned()).collect(),
-        seeds: (0..seeds).map(|seed| setting.seed.wrapping_add(seed)).collect(),
+        seeds: seeds.collect(),
         window_ns,
         jobs: machine.jobs,
     };
     let found = scale::measure(&plan, &mut Kept::default(), setting.style, task.interrupt)?;
-    if found.interrupted {
-        return Err(Failure::interrupted("interrupted"));
+    match found.interrupted {
+        true => Err(Failure::interrupted("interrupted")),
+        false => Ok(found),
     }
-    section.method.push(format!(
-        "{}, on {} ({}), in virtual time, with {}; nothing of the kind was published",
-        found.summary,
-        found.machine,
-        found.title,
-        plural(found.seeds.len(), "seed", "seeds"),
-    ));
+}
+
+/// A row for each number of CPUs, with what `of` says of each design there.
+fn by_cpus(found: &scale::Findings, of: fn(&scale::Point) -> String) -> String {
     let mut header = vec!["CPUs"];
     header.extend(CURVES.iter().map(|curve| curve.0));
-    let mut times = Table::new(&header);
-    let mut waits = Table::new(&header);
-    for (place, &cpus) in plan.cpus.iter().enumerate() {
+    let mut table = Table::new(&header);
+    let points = found.curves.first().map_or(0, |curve| curve.points.len());
+    for place in 0..points {
         let points = found.curves.iter().map(|curve| &curve.points[place]);
-        let mut row = vec![cpus.to_string()];
-        row.extend(points.clone().map(|point| {
-            let us = |rate: f64| cpus as f64 * 1e6 / rate;
-            let rate = &point.rate;
-            match seeds {
-                1 => format!("{:.1}", us(rate.median)),
-                _ => format!(
-                    "{:.1} ({:.1} .. {:.1})",
-                    us(rate.median),
-                    us(rate.most),
-                    us(rate.least)
-                ),
-            }
-        }));
-        times.row(row);
-        let mut row = vec![cpus.to_string()];
-        row.extend(points.map(|point| match worst(&point.cell) {
-            Some((name, share)) => format!("{} {name}", percent(share)),
-            None => "-".to_owned(),
-        }));
-        waits.row(row);
+        let mut row = vec![found.curves[0].points[place].cpus.to_string()];
+        row.extend(points.map(of));
+        table.row(row);
     }
-    let heading = format!("ours: CPU time of one {WORKLOAD} in us, by number of CPUs");
-    section.tables.push((heading, times.render(0)));
-    let heading = "ours: % of the CPUs' time waited for the worst lock".to_owned();
-    section.tables.push((heading, waits.render(0)));
-    for (curve, (name, _)) in found.curves.iter().zip(CURVES) {
-        let mut points = curve.points.iter();
-        let saturated = points.find_map(|point| {
-            let (lock, share) = worst(&point.cell)?;
-            (share > SATURATED).then(|| format!("{lock}, with {} CPUs", point.cpus))
-        });
-        let ours = saturated.unwrap_or_else(|| "none".to_owned());
-        section.comparisons.push(Comparison::beside(
-            format!("{name}: first lock that is saturated"),
-            "-".to_owned(),
-            ours,
-            "not published",
-        ));
+    table.render(0)
+}
+
+fn cpu_time(point: &scale::Point) -> String {
+    let us = |rate: f64| point.cpus as f64 * 1e6 / rate;
+    let rate = &point.rate;
+    format!(
+        "{:.1} ({:.1} .. {:.1})",
+        us(rate.median),
+        us(rate.most),
+        us(rate.least)
+    )
+}
+
+fn worst_lock(point: &scale::Point) -> String {
+    match worst(&point.cell) {
+        Some((name, share)) => format!("{} {name}", percent(share)),
+        None => "-".to_owned(),
     }
-    Ok(())
+}
+
+/// The first lock that CPUs wait for during more than a tenth of their time, and how many
+/// CPUs that takes.
+fn saturated(curve: &scale::Curve) -> Option<String> {
+    curve.points.iter().find_map(|point| {
+        let (lock, share) = worst(&point.cell)?;
+        (share > SATURATED).then(|| format!("{lock}, with {} CPUs", point.cpus))
+    })
 }
 
 /// The lock for which the CPUs waited longest, and which share of their time.
 fn worst(cell: &scale::Cell) -> Option<(&str, f64)> {
     let lock = cell.locks.first().filter(|lock| lock.waited_ns > 0)?;
-    Some((&lock.name, lock.waited_ns as f64 / cell.time_ns.max(1) as f64))
+    Some((
+        &lock.name,
+        lock.waited_ns as f64 / cell.time_ns.max(1) as f64,
+    ))
 }
 
 #[cfg(test)]
@@ -517,7 +551,10 @@ mod tests {
         let sys = of(&BUILDKERNEL_16_CORES, 1, 2);
         assert_eq!(sys.to_string(), "-46.3 % (-46.8 to -45.8)");
         assert_eq!(sys.evidence, Evidence::Proven);
-        assert_eq!(of(&BUILDKERNEL_16_CORES, 1, 0).to_string(), "-4.4 % (-5.0 to -3.9)");
+        assert_eq!(
+            of(&BUILDKERNEL_16_CORES, 1, 0).to_string(),
+            "-4.4 % (-5.0 to -3.9)"
+        );
         let rounded = |change: Change| (change.percent * 10.0).round() / 10.0;
         assert_eq!(rounded(of(&BUILDKERNEL_PIG1, 1, 2)), -2.5);
         assert_eq!(rounded(of(&BUILDKERNEL_PIG1, 2, 2)), -3.7);

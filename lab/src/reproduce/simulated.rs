@@ -351,7 +351,12 @@ fn sdet(
             .tables
             .push(("published, and ours".to_owned(), beside));
         if u64::from(at_once) == most.min(64) {
-            difference(section, &compared.names, &findings, &format!("sdet {at_once}"));
+            difference(
+                section,
+                &compared.names,
+                &findings,
+                &format!("sdet {at_once}"),
+            );
         }
     }
     Ok(())

@@ -25,10 +25,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let Some((measured, ram)) = load.take(&mut findings, request, interrupt)? else {
         return Ok(findings);
     };
-    let title = format!(
-        "make -s -j {jobs} (replay, {})",
-        traces::copies_of(copies)
-    );
+    let title = format!("make -s -j {jobs} (replay, {})", traces::copies_of(copies));
     let facts = vec![part.describe(copies)];
     let mut described = runner::describe(&title, facts, &measured);
     described.ram_bytes = Some(ram.bytes);
@@ -40,17 +37,20 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     let real = figure("real", |pass| &pass.wall_ns);
     findings.interrupted = measured.interrupted;
     let designs = findings.arms.len() - 1;
-    let builds = findings.arms[..designs].iter().enumerate().map(|(arm, named)| {
-        let seconds = |figure: &Figure| -> Vec<f64> {
-            let passes = figure.arms[arm].passes.iter();
-            passes.map(|ns| ns * figure.units / 1e9).collect()
-        };
-        let runs = seconds(&real).into_iter().zip(seconds(&sys));
-        Builds {
-            name: format!("{} {}", named.label, named.given),
-            runs: runs.map(|(real, sys)| [real, 0.0, sys]).collect(),
-        }
-    });
+    let builds = findings.arms[..designs]
+        .iter()
+        .enumerate()
+        .map(|(arm, named)| {
+            let seconds = |figure: &Figure| -> Vec<f64> {
+                let passes = figure.arms[arm].passes.iter();
+                passes.map(|ns| ns * figure.units / 1e9).collect()
+            };
+            let runs = seconds(&real).into_iter().zip(seconds(&sys));
+            Builds {
+                name: format!("{} {}", named.label, named.given),
+                runs: runs.map(|(real, sys)| [real, 0.0, sys]).collect(),
+            }
+        });
     findings
         .blocks
         .push(block(&title, &builds.collect::<Vec<_>>()));

@@ -96,9 +96,7 @@ impl<'o> Tree<'o> {
         let tree = Tree::new(path, None, target)?;
         match path.join(".config").is_file() {
             true => Ok(tree),
-            false => {
-                Err(tree.refused("not configured; run for instance `make tinyconfig` in it"))
-            }
+            false => Err(tree.refused("not configured; run for instance `make tinyconfig` in it")),
         }
     }
 
@@ -235,7 +233,10 @@ impl<'o> Tree<'o> {
         let mut command = Command::new("make");
         command
             .args(arguments)
-            .args(self.objects.map(|objects| format!("O={}", objects.display())))
+            .args(
+                self.objects
+                    .map(|objects| format!("O={}", objects.display())),
+            )
             .current_dir(self.path)
             // A make that called this program must not hand on its options.
             .env_remove("MAKEFLAGS")

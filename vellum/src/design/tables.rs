@@ -147,6 +147,7 @@ every_format! { [choices]
 
 choices! {
     /// Which locks guard the lists of pv entries: `pvlock=`.
+    #[non_exhaustive]
     PvLock;
     /// 256 of them, by a hash of the number of the 2 MiB.
     Hashed "hashed";
@@ -158,6 +159,7 @@ choices! {
 
 choices! {
     /// Where pv entries come from: `pvalloc=`.
+    #[non_exhaustive]
     PvAlloc;
     /// Pages of 168 that belong to an address space.
     Chunks "chunks";
@@ -167,6 +169,7 @@ choices! {
 
 choices! {
     /// Who waits for flushes of entries that have left their lists: `di=`.
+    #[non_exhaustive]
     Di;
     /// Who visits a page, for those in a list under a lock.
     Locked "locked";
@@ -178,6 +181,7 @@ choices! {
 
 choices! {
     /// In which order pages of pv entries are taken back: `pvlru=`.
+    #[non_exhaustive]
     PvLru;
     /// By age, in one list for each node.
     Domain "domain";
@@ -188,6 +192,7 @@ choices! {
 choices! {
     /// Where table pages come from: `ptepage=`. [`crate::table::source_of`]
     /// makes the source.
+    #[non_exhaustive]
     TableSource;
     /// Allocated and zeroed each time.
     Fresh "fresh";
@@ -205,6 +210,7 @@ choices! {
 
 choices! {
     /// How quicklists sort tables: `quicklevels=`.
+    #[non_exhaustive]
     QuickLevels;
     /// One list.
     Unified "unified";
@@ -216,6 +222,7 @@ choices! {
 
 choices! {
     /// What quicklists do with tables of other nodes: `quicknode=`.
+    #[non_exhaustive]
     QuickNode;
     /// Give them to the allocator.
     Home "home";
@@ -225,6 +232,7 @@ choices! {
 
 choices! {
     /// What limits a quicklist: `quickmark=`.
+    #[non_exhaustive]
     QuickMark;
     /// The free memory of the CPU's node.
     Node "node";
@@ -234,6 +242,7 @@ choices! {
 
 choices! {
     /// Where the lowest page tables lie: `userpte=`.
+    #[non_exhaustive]
     UserTables;
     /// In low memory while some is free, and then in high memory, where they also move
     /// when something else needs the low.
@@ -246,6 +255,7 @@ choices! {
 
 choices! {
     /// How an object keeps the regions that map it: `regions=`.
+    #[non_exhaustive]
     RegionIndex;
     /// An interval tree.
     Tree "tree";
@@ -255,6 +265,7 @@ choices! {
 
 choices! {
     /// Which entries fork copies: `forkcopy=`.
+    #[non_exhaustive]
     ForkCopy;
     /// Only those of regions that hold private pages.
     Needed "needed";
@@ -264,6 +275,7 @@ choices! {
 
 choices! {
     /// Whether private memory is mapped in superpages: `superpage=`.
+    #[non_exhaustive]
     Superpages;
     /// It is not.
     Off "off";
@@ -273,6 +285,7 @@ choices! {
 
 choices! {
     /// What faults of one space exclude: `faultlock=`.
+    #[non_exhaustive]
     FaultLock;
     /// Each other at one table only.
     None "none";
@@ -282,6 +295,7 @@ choices! {
 
 choices! {
     /// How files are read and written by bytes: `fileio=`.
+    #[non_exhaustive]
     FileIo;
     /// Runs of pages, without page locks.
     Runs "runs";
@@ -291,6 +305,7 @@ choices! {
 
 choices! {
     /// Where the release of a page lock looks for waiters: `pagelock=`.
+    #[non_exhaustive]
     PageLocking;
     /// In a flag of the page.
     Waiters "waiters";
@@ -300,6 +315,7 @@ choices! {
 
 choices! {
     /// When a page that a write makes is marked as used: `accessed=`.
+    #[non_exhaustive]
     AccessMarks;
     /// Before others can see it.
     Init "init";
@@ -309,6 +325,7 @@ choices! {
 
 choices! {
     /// How flags are changed that nobody else changes at the time: `flags=`.
+    #[non_exhaustive]
     FlagUpdates;
     /// By stores, and not at all if nothing would change.
     Plain "plain";
@@ -318,6 +335,7 @@ choices! {
 
 choices! {
     /// What free frames are kept in: `framelists=`.
+    #[non_exhaustive]
     FrameLists;
     /// Runs of frame numbers for each CPU, and blocks of one sort for each zone.
     Runs "runs";
@@ -327,6 +345,7 @@ choices! {
 
 choices! {
     /// When a zone that is full is remembered as such: `zonecache=`.
+    #[non_exhaustive]
     ZoneCache;
     /// In a search that has asked which zones are full.
     Lazy "lazy";
@@ -338,6 +357,7 @@ choices! {
 
 choices! {
     /// How the kind of a page block is read and written: `blockflags=`.
+    #[non_exhaustive]
     BlockFlags;
     /// As a part of a word.
     Word "word";
@@ -347,6 +367,7 @@ choices! {
 
 choices! {
     /// When the zone of a possible buddy is looked at: `buddycheck=`.
+    #[non_exhaustive]
     BuddyCheck;
     /// After it was seen to be free and of the same size.
     Late "late";
@@ -356,6 +377,7 @@ choices! {
 
 choices! {
     /// When it is looked whether a request may have the reserve: `marks=`.
+    #[non_exhaustive]
     MarkChecks;
     /// When a zone has been found to have nothing else.
     Late "late";
@@ -386,6 +408,7 @@ macro_rules! options {
        $summary:literal; $source:literal;)+) => {
         /// The options as values.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
         pub struct Design {
             $(
                 #[doc = concat!("`", $name, "=`: ", $summary, ".")]

@@ -5,6 +5,7 @@ macro_rules! sites {
         /// A place in the core that asks for memory.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
+        #[non_exhaustive]
         pub enum Site {
             $($(#[$about])* $site,)+
         }

@@ -10,6 +10,7 @@ use crate::table::{Format, TablePageStats};
 
 /// Events since the manager was made, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct EventStats {
     /// Faults that found a region.
     pub faults: u64,
@@ -73,6 +74,7 @@ pub struct EventStats {
 
 /// The arenas of the manager's own nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// Address spaces.
     pub spaces: ArenaStats,
@@ -90,6 +92,7 @@ pub struct MemoryStats {
 
 /// All statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Events.
     pub events: EventStats,
@@ -105,6 +108,7 @@ pub struct Stats {
 
 /// How many entries map each mapped frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Sharing {
     /// `anonymous[n]`: private frames with `n + 1` entries; the last counts
     /// all with more.

@@ -37,11 +37,13 @@ pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
+pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]

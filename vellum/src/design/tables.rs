@@ -185,6 +185,8 @@ choices! {
     PvLru;
     /// By age, in one list for each node.
     Domain "domain";
+    /// By age, in one list.
+    Global "global";
     /// Address space by address space in turn, and of each its pages in turn.
     Pmap "pmap";
 }
@@ -486,8 +488,8 @@ options! {
         "pv: entries from pages of their space, or from an arena";
         "to make UMA outperform pv chunks is hard (Belousov 2020)";
     "pvlru" pv_lru: PvLru = "domain", only with "rmap" = ["pv"];
-        "pv: chunks to take back are found in a list for each node, or space by space";
-        "a list of chunks for each domain (2019); a list of pmaps that rotates (Belousov 2020)";
+        "pv: chunks to take back are found in a list for each node, in one, or space by space";
+        "a list of chunks for each domain (r353149, 2019); a list of pmaps that rotates (Belousov 2020)";
     "di" di: Di = "epoch", only with "rmap" = ["pv"];
         "pv: whether visits wait for flushes of cleared entries, and how those are known";
         "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";

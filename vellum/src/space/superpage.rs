@@ -176,9 +176,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         if writes {
             let locked = self.memory.lock_run(fault.pin, run.frame, run.order);
-            match locked.is_whole() {
-                true => self.rmap.turn(&env, &mut ctx, &run, fault.place()),
-                false => self.rmap.turn_divided(&env, &mut ctx, &run, fault.place()),
+            for part in run.told(locked.is_whole() || R::LISTS_LEAVES) {
+                self.rmap.turn(&env, &mut ctx, &part, fault.place());
             }
             fault.cpu.events.cow_reuses.bump();
         }
@@ -341,13 +340,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.note_removed(env.pin, frame);
             }
         };
-        if is_whole {
-            self.rmap.remove(env, ctx, run, place);
-            lost(run.frame);
-        } else {
-            self.rmap.remove_divided(env, ctx, run, place);
-            run.parts().for_each(|part| lost(part.frame));
+        for part in run.told(is_whole || R::LISTS_LEAVES) {
+            self.rmap.remove(env, ctx, &part, place);
         }
+        run.told(is_whole).for_each(|part| lost(part.frame));
         is_whole
     }
 

@@ -311,7 +311,7 @@ fn promotion_passes_one_entry_on_and_demotion_makes_the_others_anew() {
         pv.finish(env, ctx);
         maps(1, 1);
         let mut ctx = PvContext::default();
-        pv.remove_divided(env, &mut ctx, &large, place(2, &other));
+        pv.remove(env, &mut ctx, &large, place(2, &other));
         pv.finish(env, ctx);
         maps(1, 0);
         let mut ctx = PvContext::default();

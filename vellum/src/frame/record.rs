@@ -119,6 +119,8 @@ const STATE_MASK: u32 = (1 << KIND_SHIFT) - 1;
 
 const INDEX_MASK: u64 = (1 << 48) - 1;
 const ORDER_SHIFT: u32 = 48;
+/// Bit of the index word: see [`Frame::came_in_run`].
+const CAME_IN_RUN: u64 = 1 << 63;
 
 /// What is known about one page frame.
 #[derive(Debug, Default)]
@@ -267,6 +269,27 @@ impl Frame {
             index & INDEX_MASK | u64::from(order) << ORDER_SHIFT,
             Ordering::Relaxed,
         );
+    }
+
+    /// Sets the index of a page that moves: what else the word says stays.
+    #[inline]
+    pub fn set_place(&self, index: u64) {
+        let word = self.index.load(Ordering::Relaxed) & !INDEX_MASK;
+        self.index
+            .store(word | index & INDEX_MASK, Ordering::Relaxed);
+    }
+
+    /// Whether the private page became one as a part of a superpage, which was split since.
+    #[inline]
+    pub fn came_in_run(&self) -> bool {
+        self.index.load(Ordering::Relaxed) & CAME_IN_RUN != 0
+    }
+
+    /// Sets the index of a page that a superpage is split into.
+    #[inline]
+    pub(super) fn set_part_index(&self, index: u64) {
+        self.index
+            .store(index & INDEX_MASK | CAME_IN_RUN, Ordering::Relaxed);
     }
 
     /// The reverse-mapping design's word.

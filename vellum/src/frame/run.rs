@@ -74,14 +74,14 @@ impl<P: Platform> PhysicalMemory<P> {
             let frame = self.frame(first.offset(step));
             frame.set_part(zone);
             frame.set_owner(owner);
-            frame.set_index(index + u64::from(step), 0);
+            frame.set_part_index(index + u64::from(step));
             frame.init_counts(counts.refs(), counts.maps());
         }
     }
 
     /// Ends the division that [`PhysicalMemory::divide_records`] began.
     pub(crate) fn set_divided(&self, run: &LockedRun<'_>) {
-        run.head.set_index(run.head.index(), 0);
+        run.head.set_part_index(run.head.index());
     }
 
     /// Drops a reference to a run that was taken while it was whole, by the first frame's

@@ -119,7 +119,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Ok(true) = installed {
             fault.entered.region.note_private();
             fault.count_resident(Resident::Anonymous, Self::SUPERPAGE);
-            fault.count_resident(Resident::Table, 1);
+            fault.count_tables(1);
             self.note_inserted(pin, first, Inserted::Anonymous);
             fault.cpu.events.superpage_maps.bump();
             return Ok(FaultStep::Done(Resolved::Mapped));

@@ -29,9 +29,9 @@ pub struct EventStats {
     pub cow_copies: u64,
     /// Write-protected private pages that needed no copy.
     pub cow_reuses: u64,
-    /// Page tables linked.
+    /// Page tables linked, or kept for superpages to be split into.
     pub tables_made: u64,
-    /// Page tables unlinked.
+    /// Of these, those unlinked or not kept any more.
     pub tables_freed: u64,
     /// Page tables moved from low to high memory, because others needed the low.
     pub tables_moved: u64,

@@ -178,8 +178,10 @@ impl Family {
             let old = frame.owner();
             let page = run.page.offset(u64::from(step) << run.order);
             frame.set_owner(owner);
-            if is_new || frame.index() != page.0 {
+            if is_new {
                 frame.set_index(page.0, 0);
+            } else if frame.index() != page.0 {
+                frame.set_place(page.0);
             }
             let hint = self.hints.bits(run.pte.offset(step));
             frame.rmap().store(stamp | hint, Ordering::Release);

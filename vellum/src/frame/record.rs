@@ -363,6 +363,19 @@ impl Frame {
             .store(live | next << SPARE_SHIFT, Ordering::Relaxed);
     }
 
+    /// Of a table of level 1, which has no large leaves: the first frame of the run that was
+    /// set aside for its pages. The run may be another's by now.
+    #[inline]
+    pub fn reserved(&self) -> Option<Pfn> {
+        self.spare()
+    }
+
+    /// Sets it. Under the table's lock.
+    #[inline]
+    pub fn set_reserved(&self, first: Option<Pfn>) {
+        self.set_spare(first);
+    }
+
     /// Says where the entries of a table went that is empty now. Under its lock.
     #[inline]
     pub fn set_moved_to(&self, table: Pfn) {

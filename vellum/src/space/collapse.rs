@@ -223,6 +223,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(table) = tables.lock(range.start) else {
             unreachable!("a table with entries of a closed region is gone");
         };
+        self.end_reservation(pin, &table);
         let parent = tables.lock_above(&table);
         let (env, place) = (self.env(pin), region.place(space));
         let first = parts.first;

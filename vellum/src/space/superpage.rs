@@ -55,14 +55,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     pub(super) fn map_superpage(&self, fault: &Fault<'_, P, F, R>) -> Option<FaultStep> {
-        let view = fault.view();
-        let base = Vpn(fault.page.0 & !(Self::SUPERPAGE - 1));
-        let range = PageRange::new(base, Self::SUPERPAGE);
-        let inside = view.range.start <= range.start && range.end <= view.range.end;
-        if !self.has_superpages() || !inside || view.is_shared() {
+        if !self.has_superpages() || !self.may_be_superpage(fault) {
             return None;
         }
-        let step = self.try_superpage(fault, base);
+        let step = self.try_superpage(fault, Self::range_around(fault.page).start);
         if step.is_err() {
             fault.cpu.events.superpage_failures.bump();
         }

@@ -89,6 +89,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             });
         }
         table.count_cleared(zapped.total() as u32);
+        vm.end_reservation(self.pin, table);
         vm.rmap.finish(&env, ctx);
         vm.events(self.pin).zapped_entries.add(zapped.total());
         for (kind, count) in [

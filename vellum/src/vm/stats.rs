@@ -69,6 +69,10 @@ pub struct EventStats {
     pub superpage_demotions: u64,
     /// Superpages made of single pages that were in use.
     pub superpage_collapses: u64,
+    /// Superpages that took the place of single pages as those lay.
+    pub superpage_promotions: u64,
+    /// Runs of frames set aside for a range.
+    pub reservations: u64,
 }
 
 /// The arenas of the manager's own nodes.

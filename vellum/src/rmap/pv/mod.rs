@@ -24,7 +24,6 @@ mod check;
 mod delayed;
 mod entry;
 mod large;
-mod list;
 mod lists;
 mod locks;
 mod order;

@@ -6,7 +6,6 @@ use std::vec::Vec;
 
 use super::delayed::Delayed;
 use super::entry::{Chunk, ENTRIES_PER_CHUNK, Name};
-use super::list::{Link, Links, List, NONE};
 use super::locks::PageLocks;
 use super::order::Order;
 use super::spaces::SpaceChunks;
@@ -16,6 +15,7 @@ use crate::design::{Design, PvLock, PvLru, Rmap, variants};
 use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
 use crate::rmap::{Env, Place, ReverseMap, Run};
 use crate::slab::ArenaMaker;
+use crate::sync::list::{Link, Links, List, NONE};
 use crate::table::PteRef;
 use crate::testing::{Rng, TestMachine, run_on};
 

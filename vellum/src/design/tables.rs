@@ -283,6 +283,9 @@ choices! {
     Off "off";
     /// At the first use of a range that is large enough.
     Eager "eager";
+    /// When all pages of such a range are used, which lie as a superpage needs them: a run of
+    /// frames is set aside for them at the first.
+    Reserve "reserve";
 }
 
 choices! {
@@ -520,8 +523,8 @@ options! {
         "whether a fault keeps all others of its space out, with one spin lock";
         "page_table_lock against page table entries changed atomically (Lameter 2004)";
     "superpage" superpages: Superpages = "off";
-        "whether private memory is mapped in superpages, zeroed whole at the first use";
-        "transparent huge pages (Arcangeli 2011) against single pages";
+        "whether private memory is mapped in superpages: whole at the first use, or when full";
+        "transparent huge pages (Arcangeli 2011) against reservations (Navarro 2002)";
     "regions" region_index: RegionIndex = "tree";
         "how an object's regions are found: an interval tree, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";

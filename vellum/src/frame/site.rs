@@ -66,4 +66,6 @@ sites! {
     PvChunk,
     /// A pv entry of an arena (`pvalloc=slab`).
     PvEntry,
+    /// A run of frames set aside (`superpage=reserve`). Without it, any frames do.
+    Reservation,
 }

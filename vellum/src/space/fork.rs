@@ -306,7 +306,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         }
         vm.rmap.finish(&env, ctx);
         if shared == Ok(true) {
-            vm.count_resident(pin, child, Resident::Table, 1);
+            vm.count_tables(pin, child, 1, 0);
             vm.count_resident(pin, child, Resident::Anonymous, F::pages_at(level));
             vm.events(pin).fork_entries.bump();
         } else {

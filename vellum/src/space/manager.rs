@@ -11,8 +11,8 @@ use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::CreateError;
 use super::region::Region;
 use crate::addr::Pfn;
-use crate::design::{Design, FileIo, PageLocking};
-use crate::frame::{MemoryView, PhysicalMemory, Site};
+use crate::design::{Design, FileIo, PageLocking, Superpages};
+use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
@@ -256,6 +256,8 @@ pub(super) struct Events {
     pub(super) superpage_failures: Counter,
     pub(super) superpage_demotions: Counter,
     pub(super) superpage_collapses: Counter,
+    pub(super) superpage_promotions: Counter,
+    pub(super) reservations: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].
@@ -325,6 +327,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
         }
         memory.keep_lists_of(&design);
+        if design.superpages == Superpages::Reserve && F::INDEX_BITS <= MOST_RESERVED {
+            memory.keep_reservations(F::INDEX_BITS);
+        }
         let spaces: Arena<Space<R>> = arenas.make();
         let no_space = spaces.vacant_address();
         Ok(Vm {

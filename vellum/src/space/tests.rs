@@ -4,6 +4,7 @@
 mod files;
 mod pins;
 mod places;
+mod reservations;
 mod room;
 mod roots;
 mod shortage;

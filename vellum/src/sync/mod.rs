@@ -20,6 +20,8 @@ mod epoch;
 mod held;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(crate) mod limbo;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+pub(crate) mod list;
 mod meet;
 mod percpu;
 mod queue;

@@ -13,7 +13,7 @@ use super::format::Format;
 use super::pte::PteRef;
 use super::reach::{OwnerOf, SlotOf, close, open_locked, owner_of, uses_windows, words_at};
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{Flags, Frame, PhysicalMemory};
+use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Held, Pin, bytes, set_beside};
@@ -276,6 +276,15 @@ impl<'a, F: Format> LockedTable<'a, F> {
                 Ok(_) => return (old, new),
                 Err(now) => old = now,
             }
+        }
+    }
+
+    /// Ends the reservation for the pages of the table, which is one of level 1, if it has
+    /// one.
+    pub(crate) fn end_reservation<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
+        if let Some(first) = self.frame.reserved() {
+            self.frame.set_reserved(None);
+            memory.end_run(pin, first, Owner::Table(self.table));
         }
     }
 

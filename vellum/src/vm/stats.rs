@@ -30,9 +30,9 @@ pub struct EventStats {
     pub cow_copies: u64,
     /// Write-protected private pages that needed no copy.
     pub cow_reuses: u64,
-    /// Page tables linked.
+    /// Page tables linked, or kept for superpages to be split into.
     pub tables_made: u64,
-    /// Page tables unlinked.
+    /// Of these, those unlinked or not kept any more.
     pub tables_freed: u64,
     /// Page tables moved from low to high memory, because others needed the low.
     pub tables_moved: u64,
@@ -70,6 +70,10 @@ pub struct EventStats {
     pub superpage_demotions: u64,
     /// Superpages made of single pages that were in use.
     pub superpage_collapses: u64,
+    /// Superpages that took the place of single pages as those lay.
+    pub superpage_promotions: u64,
+    /// Runs of frames set aside for a range.
+    pub reservations: u64,
 }
 
 /// The arenas of the manager's own nodes.

@@ -66,8 +66,8 @@
 //!
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
-//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`space`],
-//! [`vm`]. The path of a page fault begins in `space/fault.rs`.
+//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
+//! [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
 extern crate alloc;
@@ -82,6 +82,7 @@ pub mod platform;
 pub mod rmap;
 pub mod slab;
 pub mod space;
+pub mod swap;
 pub mod sync;
 pub mod table;
 pub mod tree;

@@ -68,4 +68,6 @@ sites! {
     PvEntry,
     /// A run of frames set aside (`superpage=reserve`). Without it, any frames do.
     Reservation,
+    /// A page that comes back from swap.
+    SwapIn,
 }

@@ -17,6 +17,7 @@ use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
@@ -258,6 +259,7 @@ pub(super) struct Events {
     pub(super) superpage_collapses: Counter,
     pub(super) superpage_promotions: Counter,
     pub(super) reservations: Counter,
+    pub(super) swap_ins: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].
@@ -284,6 +286,8 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) cpus: PerCpu<VmCpu>,
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
+    /// Nothing as long as there is no swap area.
+    pub(crate) swap: Option<Box<Swap>>,
     pub(crate) zero_page: Pfn,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(super) has_many_cpus: bool,
@@ -346,6 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             waits: WaitTable::with_queues(cpus),
             aging,
+            swap: None,
             zero_page,
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,

@@ -74,6 +74,8 @@ pub struct EventStats {
     pub superpage_promotions: u64,
     /// Runs of frames set aside for a range.
     pub reservations: u64,
+    /// Pages mapped that were in swap.
+    pub swap_ins: u64,
 }
 
 /// The arenas of the manager's own nodes.

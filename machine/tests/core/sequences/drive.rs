@@ -243,6 +243,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
             | What::Free { space, .. }
+            | What::PageOut { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
             | What::Collapse { space, .. }

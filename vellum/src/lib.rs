@@ -66,7 +66,7 @@
 //!
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
-//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`space`],
+//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`reclaim`], [`space`],
 //! [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
@@ -79,6 +79,7 @@ pub mod design;
 pub mod frame;
 pub mod object;
 pub mod platform;
+pub mod reclaim;
 pub mod rmap;
 pub mod slab;
 pub mod space;

@@ -54,6 +54,8 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) linked: Option<Box<Linked>>,
     /// Who else keeps free frames.
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
+    /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
+    pub(super) woken: Option<Box<[CachePadded<AtomicU32>]>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -121,6 +123,7 @@ impl<P: Platform> PhysicalMemory<P> {
             freed_tables: FreedTables::Plain,
             linked: None,
             keeper: None,
+            woken: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

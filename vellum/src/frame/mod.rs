@@ -150,6 +150,7 @@ mod request;
 mod reserve;
 mod ring;
 mod run;
+mod short;
 mod site;
 mod table;
 mod table_zone;

@@ -4,6 +4,7 @@
 mod files;
 mod pins;
 mod places;
+mod reclaim;
 mod room;
 mod roots;
 mod shortage;

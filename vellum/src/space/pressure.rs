@@ -118,7 +118,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let freed = reclaim.shrink_all(self, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
         reclaim.counts.direct_reclaimed.add(freed);
-        self.wait_for_frames();
+        if freed > 0 {
+            self.wait_for_frames();
+        }
         freed
     }
 
@@ -143,11 +145,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             let want = lacking.min(TASK_PAGES);
             let lot = reclaim.shrink(self, usize::from(node.0), want);
-            self.wait_for_frames();
-            freed += lot;
             if lot == 0 {
                 break;
             }
+            freed += lot;
+            self.wait_for_frames();
         }
         reclaim.counts.background.add(1);
         reclaim.counts.background_reclaimed.add(freed);

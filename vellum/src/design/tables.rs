@@ -146,6 +146,13 @@ every_format! { [choices]
 }
 
 choices! {
+    /// How pages are found that have not been used for long: `aging=`.
+    PageAging;
+    /// An active and an inactive list for each node, with a second chance.
+    Lru "lru";
+}
+
+choices! {
     /// Which locks guard the lists of pv entries: `pvlock=`.
     #[non_exhaustive]
     PvLock;
@@ -531,6 +538,12 @@ options! {
     "forkcopy" fork_copy: ForkCopy = "needed";
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";
+    "reclaim" reclaim: bool = "off";
+        "whether pages of files leave memory when it runs short, and calls that ran out start over";
+        "kswapd and try_to_free_pages (Torvalds 1994); without, memory that is full is an error";
+    "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"];
+        "reclaim: how pages that have not been used for long are found";
+        "split active and inactive lists (van Riel 2008), refault distance (Weiner 2014)";
     "fileio" file_io: FileIo = "runs";
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";

@@ -4,6 +4,7 @@
 mod files;
 mod pins;
 mod places;
+mod reclaim;
 mod reservations;
 mod room;
 mod roots;

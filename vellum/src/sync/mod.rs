@@ -51,7 +51,7 @@ pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{NodeId, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
-pub use seq::{SeqCount, SeqWrite};
+pub use seq::{Cut, CutCount, SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

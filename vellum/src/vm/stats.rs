@@ -3,6 +3,7 @@
 use crate::addr::Pfn;
 use crate::frame::{FrameStats, Kind};
 use crate::platform::Platform;
+use crate::reclaim::ReclaimStats;
 use crate::rmap::{ReverseMap, RmapStats};
 use crate::slab::ArenaStats;
 use crate::space::Vm;
@@ -110,6 +111,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// The source of page tables.
     pub tables: TablePageStats,
+    /// What reclaim has done.
+    pub reclaim: ReclaimStats,
 }
 
 /// How many entries map each mapped frame.
@@ -147,6 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 mounts: self.objects.mounts().stats(),
             },
             tables: self.table_pages.stats(&self.memory),
+            reclaim: self.reclaim_stats(),
         }
     }
 

@@ -17,7 +17,7 @@ use vellum::rmap::{
     VisitReport,
 };
 use vellum::slab::ArenaMaker;
-use vellum::table::{Format, Marks, PteRef, X86_64};
+use vellum::table::{Format, Marks, PteRef, Swapped, X86_64};
 use vellum::with_rmap;
 use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
 use vellum_lab::replay::{Options, Workload, prepare_events};
@@ -99,6 +99,12 @@ unsafe impl Format for Defective {
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
         X86_64::with_prot(entry, level, prot)
     }
+    fn swap(page: Swapped) -> u64 {
+        X86_64::swap(page)
+    }
+    fn swapped(entry: u64) -> Swapped {
+        X86_64::swapped(entry)
+    }
     fn write_protect(entry: u64) -> u64 {
         match Defect::ForgetsToProtect.is_built_in() {
             true => entry,
@@ -133,6 +139,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
     const KEEPS_RANGES: bool = R::KEEPS_RANGES;
     const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
+    const LISTS_LEAVES: bool = R::LISTS_LEAVES;
     type Region = R::Region;
     type Object = R::Object;
     type Space = R::Space;
@@ -262,24 +269,6 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
         place: Place<'_, R::Region, R::Space>,
     ) {
         self.design.demote(env, ctx, run, leaf, place);
-    }
-    fn remove_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        run: &Run,
-        place: Place<'_, R::Region, R::Space>,
-    ) {
-        self.design.remove_divided(env, ctx, run, place);
-    }
-    fn turn_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        run: &Run,
-        place: Place<'_, R::Region, R::Space>,
-    ) {
-        self.design.turn_divided(env, ctx, run, place);
     }
     fn visit<P: Platform, F: Format>(
         &self,

@@ -17,7 +17,7 @@ use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
-use crate::table::{Format, LockedTable, Marks, Tables, Users};
+use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
 
 /// What a call of [`Vm::collapse`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,7 +182,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if entry == 0 {
                 continue;
             }
-            let frame = F::frame(entry, 1);
+            // A page in swap is not brought back for this.
+            let Entry::Leaf(frame) = F::decode(entry, 1) else {
+                return None;
+            };
             let marks = F::marks(entry);
             found.marks.accessed |= marks.accessed;
             found.marks.dirty |= marks.dirty;
@@ -223,6 +226,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(table) = tables.lock(range.start) else {
             unreachable!("a table with entries of a closed region is gone");
         };
+        self.end_reservation(pin, &table);
         let parent = tables.lock_above(&table);
         let (env, place) = (self.env(pin), region.place(space));
         let first = parts.first;
@@ -256,9 +260,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(gather);
         region.note_private();
         self.note_inserted(pin, first, Inserted::Anonymous);
-        self.count_tables(pin, space, 0, 1);
+        // The spare table comes for the one that goes.
+        self.count_tables(pin, space, 1, 1);
         for (kind, more) in [
-            (Resident::Table, 1),
             (Resident::Anonymous, Self::SUPERPAGE - found.private),
             (Resident::Zero, found.zero.wrapping_neg()),
         ] {

@@ -4,7 +4,8 @@
 //! region ([`super::lookup`]); check its rights; look at the entry. An empty
 //! entry is filled with a new private page (here), the shared zero page (here)
 //! or a page of the region's object ([`super::file`]); a present one gets
-//! rights it may have, or its page is copied ([`super::cow`]). Everything that
+//! rights it may have, or its page is copied ([`super::cow`]); that of a page in swap gets
+//! the page back ([`super::swap_in`]). Everything that
 //! can fail (frames, nodes, tables) is had before the table is locked; under
 //! its lock the entry is looked at again.
 //!
@@ -51,6 +52,9 @@ pub(super) enum FaultStep {
     /// Fill the page from the backing store; it is locked for us, and a
     /// reference comes with it.
     Fill(Pfn),
+    /// Read the page, which is in the swap cache and locked for us, from its swap area; a
+    /// reference comes with it.
+    SwapIn(Pfn),
     /// Extend the stack above the page.
     Grow,
 }
@@ -185,6 +189,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
                     FaultStep::Fill(frame) => self.fill_page(frame)?,
+                    FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
                     FaultStep::Grow => self.grow_stack(space, page)?,
                 }
                 step = attempt()?;
@@ -256,6 +261,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
+        if self.design.superpages == Superpages::Reserve {
+            return self.resolve_reserving(fault, entry);
+        }
         let region = fault.entered.region;
         if F::is_mapped(entry) {
             if fault.lowest.1 > 1 {
@@ -263,8 +271,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             return self.resolve_present(fault, entry);
         }
+        if entry != 0 {
+            return self.swap_in(fault, entry);
+        }
         if fault.lowest.1 > 1
-            && self.design.superpages != Superpages::Off
+            && self.design.superpages == Superpages::Eager
             && region.object() == 0
             && let Some(step) = self.map_superpage(fault)
         {
@@ -273,13 +284,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match (region.object(), fault.access) {
             (0, Access::Write) => self.map_new_page(fault),
             (0, _) => self.map_zero_page(fault),
-            (_, Access::Write) if !region.is_shared() => self.map_private_copy(fault),
+            _ => self.resolve_of_object(fault),
+        }
+    }
+
+    /// The entry is empty, and the region has an object.
+    #[inline(always)]
+    pub(super) fn resolve_of_object(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
+        match fault.access {
+            Access::Write if !fault.entered.region.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
     }
 
     /// The entry exists: it lacks a right, or nothing.
-    fn resolve_present(
+    pub(super) fn resolve_present(
         &self,
         fault: &Fault<'_, P, F, R>,
         entry: u64,
@@ -415,7 +437,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First load from a private page without object: the shared zero page.
-    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn map_zero_page(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
         let prot: Prot = fault.entered.region.prot().read_only();
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
         let made = match fault.lowest.1 {

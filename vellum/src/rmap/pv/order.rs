@@ -14,13 +14,13 @@
 use alloc::boxed::Box;
 
 use super::entry::Chunk;
-use super::list::{Link, Links, List, NONE};
 use super::spaces::{PvSpace, Turns};
 use crate::addr::Pfn;
 use crate::design::PvLru;
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::slab::Arena;
+use crate::sync::list::{Link, Links, List, NONE};
 use crate::sync::report::name;
 use crate::sync::{CachePadded, Pin, SpinLock};
 

@@ -47,7 +47,10 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("reservations broken", frames.reservations.broken),
         ("reserved frames populated", frames.reservations.populated),
         ("reserved frames unused", frames.reservations.unused),
-        ("reserved frames unused at most", frames.reservations.most_unused),
+        (
+            "reserved frames unused at most",
+            frames.reservations.most_unused,
+        ),
         ("rmap adds", rmap.adds),
         ("rmap duplicates", rmap.duplicates),
         ("rmap removes", rmap.removes),

@@ -14,6 +14,7 @@ mod lookups;
 mod races;
 mod rmap;
 mod superpages;
+mod swap;
 mod swept;
 mod sync;
 mod tables;

@@ -67,7 +67,7 @@
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
 //! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
-//! [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
+//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
 extern crate alloc;
@@ -79,6 +79,7 @@ pub mod design;
 pub mod frame;
 pub mod object;
 pub mod platform;
+pub mod reclaim;
 pub mod rmap;
 pub mod slab;
 pub mod space;

@@ -17,6 +17,7 @@ use super::linked::Linked;
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
+use super::reservation::Reservations;
 use super::site::Site;
 use super::table::FrameTable;
 use super::table_zone::{LowNeed, TableZone};
@@ -52,8 +53,12 @@ pub struct PhysicalMemory<P: Platform> {
     /// Free frames in linked lists, if the design has them; the other lists are then
     /// empty.
     pub(super) linked: Option<Box<Linked>>,
+    /// Runs set aside, if the design does that.
+    pub(super) reservations: Option<Box<Reservations>>,
     /// Who else keeps free frames.
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
+    /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
+    pub(super) woken: Option<Box<[CachePadded<AtomicU32>]>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -120,7 +125,9 @@ impl<P: Platform> PhysicalMemory<P> {
             low_need: LowNeed::default(),
             freed_tables: FreedTables::Plain,
             linked: None,
+            reservations: None,
             keeper: None,
+            woken: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

@@ -4,6 +4,8 @@
 mod files;
 mod pins;
 mod places;
+mod reclaim;
+mod reservations;
 mod room;
 mod roots;
 mod shortage;

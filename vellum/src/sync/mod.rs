@@ -20,6 +20,8 @@ mod epoch;
 mod held;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(crate) mod limbo;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+pub(crate) mod list;
 mod meet;
 mod percpu;
 mod queue;
@@ -37,17 +39,19 @@ pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
+pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{NodeId, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
-pub use seq::{SeqCount, SeqWrite};
+pub use seq::{Cut, CutCount, SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

@@ -157,6 +157,10 @@ pub enum What {
     Sync {
         object: u8,
     },
+    /// Has pages leave memory; `reclaim=off` does nothing.
+    Reclaim {
+        pages: u64,
+    },
     Audit,
 }
 
@@ -407,6 +411,7 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             pages: 1 + rng.below(16),
         },
         88 | 96 | 97 => What::Sync { object },
+        98 => What::Reclaim { pages: value % 40 },
         _ => What::Audit,
     }
 }

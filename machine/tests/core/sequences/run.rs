@@ -323,7 +323,8 @@ impl Case {
         }
         *at = self.ops.len();
         driver.finish()?;
-        let events = driver.vm.stats().events;
+        let vm = &driver.vm;
+        let events = vm.platform().run_on(CpuId(0), || vm.stats().events);
         let swap = driver.vm.swap_stats();
         Ok(Happened {
             shortages: driver.shortages,

@@ -108,8 +108,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..AuditReport::default()
         };
         let slab_frames = self.audit_arenas(&mut report)?;
-        self.audit_spaces(&mut report)?;
-        self.audit_swap()?;
+        let slots = self.audit_spaces(&mut report)?;
+        self.audit_swap(slots)?;
         let cached = self.audit_objects(&mut report)?;
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;

@@ -328,13 +328,10 @@ impl Case {
         }
         *at = self.ops.len();
         driver.finish()?;
-<<<<<<< HEAD
-        let events = driver.vm.stats().events;
-        let swap = driver.vm.swap_stats();
-=======
-        let stats = driver.vm.stats();
+        let vm = &driver.vm;
+        let stats = vm.platform().run_on(CpuId(0), || vm.stats());
         let (events, reserved) = (stats.events, stats.frames.reservations);
->>>>>>> fdc235b3cba54a9801b71b1694328e0063acbbfb
+        let swap = vm.swap_stats();
         Ok(Happened {
             shortages: driver.shortages,
             superpages: [

@@ -70,6 +70,7 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("reclaim: pages activated", reclaim.activated),
         ("reclaim: pages deactivated", reclaim.deactivated),
         ("reclaim: pages written", reclaim.written),
+        ("reclaim: pages swapped", reclaim.swapped),
         ("reclaim: refaults", reclaim.refaults),
         ("reclaim: refaults made active", reclaim.restored),
         ("reclaim: by calls", reclaim.direct),

@@ -65,4 +65,6 @@ sites! {
     PvChunk,
     /// A pv entry of an arena (`pvalloc=slab`).
     PvEntry,
+    /// A page that comes back from swap.
+    SwapIn,
 }

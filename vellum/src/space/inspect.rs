@@ -106,6 +106,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.superpage_failures += events.superpage_failures.get();
             stats.superpage_demotions += events.superpage_demotions.get();
             stats.superpage_collapses += events.superpage_collapses.get();
+            stats.swap_ins += events.swap_ins.get();
         }
         stats
     }

@@ -18,6 +18,7 @@ use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
@@ -257,6 +258,7 @@ pub(super) struct Events {
     pub(super) superpage_failures: Counter,
     pub(super) superpage_demotions: Counter,
     pub(super) superpage_collapses: Counter,
+    pub(super) swap_ins: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].
@@ -285,6 +287,8 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) aging: Option<Box<dyn Aging>>,
     /// With `reclaim=on`; `aging` is the same then.
     pub(crate) reclaim: Option<Arc<Reclaim>>,
+    /// Nothing as long as there is no swap area.
+    pub(crate) swap: Option<Box<Swap>>,
     pub(crate) zero_page: Pfn,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(super) has_many_cpus: bool,
@@ -352,6 +356,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             waits: WaitTable::with_queues(cpus),
             aging,
             reclaim,
+            swap: None,
             zero_page,
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,

@@ -46,6 +46,8 @@ mod remap;
 mod room;
 mod scan;
 mod superpage;
+mod swap_in;
+mod swap_out;
 mod topology;
 mod truncate;
 mod unmap;

@@ -10,6 +10,7 @@ mod roots;
 mod shortage;
 mod stores;
 mod superpages;
+mod swap;
 mod writeback;
 
 use std::boxed::Box;

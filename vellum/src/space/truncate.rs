@@ -27,7 +27,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::{Ordering, fence};
-use crate::table::{Format, Gather, LockedTable, Users};
+use crate::table::{Entry, Format, Gather, LockedTable, Users};
 use crate::tree::IntervalItem;
 
 /// Entries that one visit changes before their CPUs are flushed.
@@ -338,8 +338,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: view.range.start.offset(skipped),
             end: view.range.end,
         };
-        let is_copy =
-            |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
+        let is_copy = |entry| match entry {
+            Entry::Leaf(pfn) => {
+                pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
+            }
+            // Private pages only go to swap.
+            Entry::Swap(_) => true,
+            Entry::Empty | Entry::Table(_) => false,
+        };
         let zap = Zap {
             vm: self,
             pin,

@@ -3,6 +3,7 @@
 mod mappings;
 mod objects;
 mod spaces;
+mod swap;
 
 use core::fmt;
 
@@ -32,6 +33,8 @@ pub struct AuditReport {
     pub free_tables: u64,
     /// Leaf entries that map frames, the zero page aside.
     pub entries: u64,
+    /// Entries of pages that are in swap.
+    pub swapped: u64,
 }
 
 /// What an audit found wrong.
@@ -106,6 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let slab_frames = self.audit_arenas(&mut report)?;
         self.audit_spaces(&mut report)?;
+        self.audit_swap()?;
         let cached = self.audit_objects(&mut report)?;
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;

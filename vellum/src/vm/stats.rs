@@ -70,6 +70,8 @@ pub struct EventStats {
     pub superpage_demotions: u64,
     /// Superpages made of single pages that were in use.
     pub superpage_collapses: u64,
+    /// Pages mapped that were in swap.
+    pub swap_ins: u64,
 }
 
 /// The arenas of the manager's own nodes.

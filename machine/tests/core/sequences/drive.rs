@@ -247,6 +247,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
             | What::Free { space, .. }
+            | What::PageOut { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
             | What::Collapse { space, .. }
@@ -349,6 +350,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 object.open = false;
             }
             What::Truncate { pages, .. } => {
+                if self.vm.design().reclaim {
+                    // What was cut off may be in the store or not, if reclaim wrote it, and the
+                    // store keeps it.
+                    match fault_answer(self.vm.sync(id))? {
+                        Ok(written) => self.check_sync(key, written)?,
+                        Err(refusal) => return Err(format!("sync refused: {refusal:?}")),
+                    }
+                }
                 self.vm
                     .truncate(id, pages)
                     .map_err(|error| error.to_string())?;

@@ -41,7 +41,10 @@ impl Reclaim {
                     continue;
                 }
                 let count = (listed >> shift).max(LOT as u64);
-                let most = ((want - freed) * share).div_ceil(u64::from(ALL));
+                let most = match shift {
+                    0 => want - freed,
+                    _ => ((want - freed) * share).div_ceil(u64::from(ALL)),
+                };
                 freed += self.scan(evictor, (node, kind), count, most, shift == 0);
                 if freed >= want {
                     return freed;

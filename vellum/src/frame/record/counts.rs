@@ -188,7 +188,7 @@ impl Frame {
         let mut old = self.counts.load(Ordering::Relaxed);
         loop {
             let counts = Counts(old);
-            if counts.maps() == 0 || counts.refs() == 0 || counts.refs() >= MAX_MAPPINGS {
+            if counts.maps() == 0 || counts.refs() >= MAX_MAPPINGS {
                 return false;
             }
             match self.counts.compare_exchange_weak(

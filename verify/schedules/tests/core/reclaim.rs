@@ -237,8 +237,7 @@ fn copies<R: ReverseMap>() {
             world
                 .store(cpu, mapped.space, at(PRIVATE + page, 0), 99)
                 .unwrap();
-            let ends =
-                [1, 511].map(|word| world.load(cpu, mapped.space, at(PRIVATE + page, word)));
+            let ends = [1, 511].map(|word| world.load(cpu, mapped.space, at(PRIVATE + page, word)));
             let ends = ends.map(Result::unwrap);
             assert!(ends.iter().all(|word| (1..6).contains(word)), "{ends:?}");
             let shared = world.load(cpu, mapped.space, at(SHARED + page, 0));

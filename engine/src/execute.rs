@@ -38,8 +38,8 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 _ => self.executor().execute(op),
             };
             let divergence = match executed {
-                Ok(false) => continue,
-                Ok(true) => Divergence::AlreadyMapped,
+                Ok(None) => continue,
+                Ok(Some(divergence)) => divergence,
                 Err(error) => Divergence::Failed(error),
             };
             outcome.divergences.push((index as u32, divergence));

@@ -14,7 +14,8 @@ use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
 
 use crate::op::{
-    Access, Advice, Backing, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot, written_word,
+    Access, Advice, Backing, Divergence, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot,
+    written_word,
 };
 use crate::slots::Names;
 
@@ -70,10 +71,10 @@ pub(crate) fn map_error(error: MapError) -> OpError {
     }
 }
 
-/// Whether the page was mapped already.
-pub(crate) type Executed = Result<bool, OpError>;
+/// How an operation that succeeded went otherwise than recorded, if it did.
+pub(crate) type Executed = Result<Option<Divergence>, OpError>;
 
-pub(crate) const DONE: Executed = Ok(false);
+pub(crate) const DONE: Executed = Ok(None);
 
 /// A core, and its names for the spaces and files of a workload. Every CPU of the core may
 /// execute operations with it at the same time.
@@ -134,7 +135,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 let id = self.space(space)?;
                 let address = Vpn(page).address::<F>();
                 match self.vm.fault(id, address, access(kind)) {
-                    Ok(resolved) => Ok(resolved == Resolved::Spurious),
+                    Ok(Resolved::Spurious) => Ok(Some(self.mapped_by(id, Vpn(page)))),
+                    Ok(_) => DONE,
                     Err(error) => Err(fault_error(error)),
                 }
             }
@@ -205,11 +207,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
             Op::ScanSpace { space, page, pages } => {
                 let range = PageRange::new(Vpn(page), pages);
                 let scanned = self.vm.scan_space(self.space(space)?, range);
-                scanned.map(|_| false).ok_or(OpError::BadSpace)
+                scanned.map(|_| None).ok_or(OpError::BadSpace)
             }
             Op::ScanFile { file, page, pages } => {
                 let scanned = self.vm.scan_object(self.file(file)?, page, pages);
-                scanned.map(|_| false).ok_or(OpError::BadFile)
+                scanned.map(|_| None).ok_or(OpError::BadFile)
             }
             Op::Idle { frames } => {
                 for _ in 0..frames {
@@ -222,6 +224,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
             }
             // These are the engine's own: buffers, caches and clocks of the host.
             Op::Call(_) | Op::EmptyCaches | Op::Lap { .. } => Err(OpError::Invalid),
+        }
+    }
+
+    /// What a fault found that was not needed.
+    #[cold]
+    fn mapped_by(self, id: SpaceId, page: Vpn) -> Divergence {
+        match self.vm.came_in_superpage(id, page) {
+            true => Divergence::MappedLarge,
+            false => Divergence::AlreadyMapped,
         }
     }
 

@@ -263,6 +263,9 @@ impl fmt::Display for OpError {
 pub enum Divergence {
     /// A recorded fault found its page mapped with sufficient rights.
     AlreadyMapped,
+    /// The same, and it was a superpage that had mapped the page, because another page of
+    /// it was touched before.
+    MappedLarge,
     /// The operation failed.
     Failed(OpError),
 }

@@ -46,6 +46,14 @@ fn map(space: SpaceSlot, page: u64, pages: u64, sharing: Sharing, backing: Backi
     }
 }
 
+fn touch(space: SpaceSlot, page: u64, access: Access) -> Op {
+    Op::Touch {
+        space,
+        page,
+        access,
+    }
+}
+
 fn run(engine: &dyn Engine, ops: &[Op]) -> Vec<(u32, Divergence)> {
     let mut outcome = Outcome::default();
     engine.run(0, ops, &mut outcome);
@@ -415,4 +423,83 @@ fn calls_that_make_no_sense_are_refused() {
     assert_eq!(all, Some(OpError::OutOfMemory), "64 MiB have fewer pages");
     assert_eq!(failed(frames(0, 1)), None, "they were given back");
     engine.audit().unwrap();
+}
+
+/// Exactly the faults that meet memory of a superpage which another fault had mapped say
+/// so: also after the superpage was split, in a child that inherited it, and where it
+/// was moved to; not those of pages that were mapped or copied one by one.
+#[test]
+fn faults_that_a_superpage_made_needless_are_told_from_others() {
+    let (read, write) = (Access::Read, Access::Write);
+    for design in ["rmap=family", "rmap=chains", "rmap=anonmm2003", "rmap=pv"] {
+        let config = Config {
+            design: format!("{design},superpage=eager"),
+            cpus: 2,
+            nodes: 1,
+            ram_bytes: 64 << 20,
+            low_bytes: None,
+        };
+        let engine = build(&config, Arena::new(96 << 20).unwrap()).unwrap();
+        let engine = &*engine;
+        let private = |page, pages| map(A, page, pages, Sharing::Private, Backing::Anonymous);
+        let steps: &[(Op, Option<Divergence>)] = &[
+            (Op::Create { space: A }, None),
+            // Pages 512 to 1024 become a superpage; 16 to 24 are too few.
+            (private(512, 600), None),
+            (private(16, 8), None),
+            (touch(A, 600, write), None),
+            (touch(A, 601, write), Some(Divergence::MappedLarge)),
+            (touch(A, 512, read), Some(Divergence::MappedLarge)),
+            (touch(A, 16, write), None),
+            (touch(A, 16, write), Some(Divergence::AlreadyMapped)),
+            (touch(A, 1024, write), None),
+            (touch(A, 1024, write), Some(Divergence::AlreadyMapped)),
+            (
+                Op::Fork {
+                    parent: A,
+                    child: B,
+                },
+                None,
+            ),
+            (touch(B, 700, read), Some(Divergence::MappedLarge)),
+            // Copies one page, and splits the superpage in the child.
+            (touch(B, 700, write), None),
+            (touch(B, 700, read), Some(Divergence::AlreadyMapped)),
+            (touch(B, 701, read), Some(Divergence::MappedLarge)),
+            (touch(A, 701, read), Some(Divergence::MappedLarge)),
+            (Op::Exit { space: B }, None),
+            // Splits it here.
+            (
+                Op::Unmap {
+                    space: A,
+                    page: 600,
+                    pages: 1,
+                },
+                None,
+            ),
+            (private(600, 1), None),
+            (touch(A, 600, write), None),
+            (touch(A, 600, write), Some(Divergence::AlreadyMapped)),
+            (touch(A, 512, read), Some(Divergence::MappedLarge)),
+            (touch(A, 1023, read), Some(Divergence::MappedLarge)),
+            (
+                Op::Remap {
+                    space: A,
+                    page: 1000,
+                    pages: 4,
+                    new_page: 4000,
+                    new_pages: 4,
+                },
+                None,
+            ),
+            (touch(A, 4001, read), Some(Divergence::MappedLarge)),
+            (Op::Exit { space: A }, None),
+        ];
+        for (number, (op, expected)) in steps.iter().enumerate() {
+            let found = run(engine, std::slice::from_ref(op));
+            let found = found.first().map(|(_, how)| *how);
+            assert_eq!(found, *expected, "{design}, step {number}: {op:?}");
+        }
+        engine.audit().unwrap();
+    }
 }

@@ -66,8 +66,8 @@
 //!
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
-//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`], [`reclaim`],
-//! [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
+//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
+//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
 extern crate alloc;

@@ -465,6 +465,7 @@ impl Run<'_> {
 fn describe(what: vellum_engine::Divergence) -> String {
     match what {
         vellum_engine::Divergence::AlreadyMapped => "page already mapped".to_owned(),
+        vellum_engine::Divergence::MappedLarge => "page mapped by a superpage".to_owned(),
         vellum_engine::Divergence::Failed(error) => error.to_string(),
     }
 }

@@ -41,6 +41,9 @@ pub struct Sample {
 pub struct Divergences {
     /// Recorded faults that found their page mapped, by [`Expectation`].
     pub already_mapped: [u64; Expectation::ALL.len()],
+    /// Those that nothing in the trace explains, but the engine: a superpage had mapped
+    /// the page, because of a fault of another page of it.
+    pub mapped_large: u64,
     /// Failures that the recording had too: the access was refused there.
     pub refused: u64,
     /// Failures that it did not have, by error in the order of [`ERRORS`].
@@ -66,10 +69,11 @@ pub const ERRORS: [OpError; 8] = [
 impl Divergences {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.already_mapped.iter().sum::<u64>() + self.refused + self.failed.iter().sum::<u64>()
+        let mapped = self.already_mapped.iter().sum::<u64>() + self.mapped_large;
+        mapped + self.refused + self.failed.iter().sum::<u64>()
     }
 
-    /// Those that nothing in the trace explains.
+    /// Those that nothing explains.
     pub fn unexplained(&self) -> u64 {
         let mapped = Expectation::ALL
             .iter()
@@ -82,7 +86,12 @@ impl Divergences {
     fn count(&mut self, sample: Sample, why: Expectation) {
         let explained = why.explains(sample.divergence);
         match sample.divergence {
-            Divergence::AlreadyMapped => self.already_mapped[why as usize] += 1,
+            Divergence::MappedLarge if !why.explains(Divergence::AlreadyMapped) => {
+                self.mapped_large += 1;
+            }
+            Divergence::AlreadyMapped | Divergence::MappedLarge => {
+                self.already_mapped[why as usize] += 1;
+            }
             Divergence::Failed(_) if explained => self.refused += 1,
             Divergence::Failed(error) => {
                 let index = ERRORS.iter().position(|known| *known == error);
@@ -98,6 +107,7 @@ impl Divergences {
         for (mine, theirs) in self.already_mapped.iter_mut().zip(other.already_mapped) {
             *mine += theirs;
         }
+        self.mapped_large += other.mapped_large;
         self.refused += other.refused;
         for (mine, theirs) in self.failed.iter_mut().zip(other.failed) {
             *mine += theirs;

@@ -290,6 +290,11 @@ fn divergences(divergences: &Divergences) -> Vec<Figure> {
             };
             figure(format!("mapped: {}", why.name()), count, why.sentence())
         });
+    let large = figure(
+        "mapped: superpage",
+        divergences.mapped_large,
+        "a superpage mapped it at the fault of another page",
+    );
     let refused = Expectation::Refused;
     let refused = figure(refused.name(), divergences.refused, refused.sentence());
     let failed = ERRORS
@@ -300,7 +305,7 @@ fn divergences(divergences: &Divergences) -> Vec<Figure> {
             figure(format!("failed: {error}"), count, meaning)
         });
     mapped
-        .chain([refused])
+        .chain([large, refused])
         .chain(failed)
         .filter(|figure| figure.count > 0)
         .collect()

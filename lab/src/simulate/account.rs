@@ -72,7 +72,7 @@ impl Account {
             these.map(|(_, count)| count).sum::<u64>()
         };
         let mapped = count(|how| *how == Divergence::AlreadyMapped);
-        let failed = count(|how| *how != Divergence::AlreadyMapped);
+        let failed = count(|how| matches!(how, Divergence::Failed(_)));
         let lines = replayed.profile.lines.iter().take(LINES);
         Account {
             seed,
@@ -110,6 +110,7 @@ impl Diverged {
     fn of((how, count): &(Divergence, u64)) -> Diverged {
         let how = match how {
             Divergence::AlreadyMapped => "the page was mapped already".to_owned(),
+            Divergence::MappedLarge => "a superpage had mapped the page".to_owned(),
             Divergence::Failed(error) => error.to_string(),
         };
         Diverged { how, count: *count }

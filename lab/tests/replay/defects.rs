@@ -139,6 +139,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
     const KEEPS_RANGES: bool = R::KEEPS_RANGES;
     const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
+    const LISTS_LEAVES: bool = R::LISTS_LEAVES;
     type Region = R::Region;
     type Object = R::Object;
     type Space = R::Space;
@@ -268,24 +269,6 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
         place: Place<'_, R::Region, R::Space>,
     ) {
         self.design.demote(env, ctx, run, leaf, place);
-    }
-    fn remove_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        run: &Run,
-        place: Place<'_, R::Region, R::Space>,
-    ) {
-        self.design.remove_divided(env, ctx, run, place);
-    }
-    fn turn_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        run: &Run,
-        place: Place<'_, R::Region, R::Space>,
-    ) {
-        self.design.turn_divided(env, ctx, run, place);
     }
     fn visit<P: Platform, F: Format>(
         &self,

@@ -308,8 +308,7 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
         } = self.machine;
         self.enter(task, op);
         let how = match executor.execute(op) {
-            Ok(false) => None,
-            Ok(true) => Some(Divergence::AlreadyMapped),
+            Ok(how) => how,
             Err(error) => Some(Divergence::Failed(error)),
         };
         if let Op::FileRead { pages, .. } = *op {

@@ -230,9 +230,9 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "freebsd-13-hashed",
-        settings: freebsd_13!("pvlock=hashed,pvlru=domain"),
+        settings: freebsd_13!("pvlock=hashed,pvlru=global"),
         source: "Belousov, 29 March 2020 (D24217): stock, a kernel without NUMA",
-        meaning: "pv entries with 256 locks for the lists of all pages",
+        meaning: "pv entries with 256 locks for the lists of all pages and one list of chunks",
     },
     Preset {
         name: "freebsd-13-superpage",

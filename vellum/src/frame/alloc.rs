@@ -6,6 +6,7 @@ use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::request::{OutOfMemory, Request};
 use super::ring::Ring;
+use super::site::Site;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Platform, Zone};
@@ -165,6 +166,7 @@ impl<P: Platform> PhysicalMemory<P> {
             self.drain(pin);
             self.try_zones(pin, request)
         });
+        let found = found.or_else(|| self.break_and_try(pin, request));
         let Some(pfn) = found else {
             self.shortage.fetch_add(1, Ordering::Relaxed);
             counters.failed.bump();
@@ -185,6 +187,31 @@ impl<P: Platform> PhysicalMemory<P> {
         Ok(pfn)
     }
 
+    /// Breaks reservations, the oldest first, until the request can be met. One that is
+    /// itself for a run, which nobody needs, breaks none.
+    #[cold]
+    fn break_and_try(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+        if self.reservations.is_none() || request.site == Site::Reservation {
+            return None;
+        }
+        let node = request.node.unwrap_or(self.cpus.get(pin).node);
+        let suits = |number: u16| Self::allows(self.zones.get(number), node, request);
+        while self.break_oldest(pin, suits) {
+            // A single frame may be on the CPU's list, and the request be for another.
+            self.drain(pin);
+            if let Some(pfn) = self.try_zones(pin, request) {
+                return Some(pfn);
+            }
+        }
+        None
+    }
+
+    /// Whether a zone has what is asked for.
+    fn allows(zone: &ZoneFrames, node: NodeId, request: &Request) -> bool {
+        (request.zone == Zone::High || zone.info.zone == Zone::Low)
+            && (!request.exact_node || zone.info.node == node)
+    }
+
     /// Tries every zone the request allows, in its node's order.
     fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
         if let Some(linked) = &self.linked {
@@ -194,9 +221,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let order = self.zones.fallback(node).iter();
         order.copied().find_map(|number| {
             let zone = self.zones.get(number);
-            let allowed = (request.zone == Zone::High || zone.info.zone == Zone::Low)
-                && (!request.exact_node || zone.info.node == node);
-            if !allowed {
+            if !Self::allows(zone, node, request) {
                 None
             } else if Self::is_simple(self.cpus.get(pin), request) {
                 self.refill(pin, number, request)

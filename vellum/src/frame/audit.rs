@@ -24,7 +24,10 @@ pub(super) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
 impl<P: Platform> PhysicalMemory<P> {
     /// Counts of frames and events. Walks all CPUs and zones.
     pub fn stats(&self) -> FrameStats {
-        let mut stats = FrameStats::default();
+        let mut stats = FrameStats {
+            reservations: self.reservation_stats(&self.pin()),
+            ..FrameStats::default()
+        };
         for zone in 0..self.zone_count() {
             let zone = &self.zones.all[zone];
             stats.total += zone.info.total;
@@ -114,6 +117,7 @@ impl<P: Platform> PhysicalMemory<P> {
         if let Some(linked) = &self.linked {
             self.audit_linked(linked, &pin)?;
         }
+        self.audit_reservations(&pin)?;
         drop(pin);
         self.cpus.iter().try_for_each(|cpu| self.audit_cpu(cpu))
     }
@@ -244,6 +248,10 @@ impl<P: Platform> PhysicalMemory<P> {
             let kind = frame.kind();
             let marked = frame.has(Flags::AUDITED);
             if frame.is_tail() {
+                if marked {
+                    census.set_aside += 1;
+                    continue;
+                }
                 match block {
                     Some(kind) if pfn.0 < end => {
                         census.kinds[kind as usize] += 1;

@@ -17,6 +17,7 @@ use super::linked::Linked;
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
+use super::reservation::Reservations;
 use super::site::Site;
 use super::table::FrameTable;
 use super::table_zone::{LowNeed, TableZone};
@@ -52,6 +53,8 @@ pub struct PhysicalMemory<P: Platform> {
     /// Free frames in linked lists, if the design has them; the other lists are then
     /// empty.
     pub(super) linked: Option<Box<Linked>>,
+    /// Runs set aside, if the design does that.
+    pub(super) reservations: Option<Box<Reservations>>,
     /// Who else keeps free frames.
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
     /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
@@ -122,6 +125,7 @@ impl<P: Platform> PhysicalMemory<P> {
             low_need: LowNeed::default(),
             freed_tables: FreedTables::Plain,
             linked: None,
+            reservations: None,
             keeper: None,
             woken: None,
             shortage: CachePadded(AtomicU32::new(0)),

@@ -121,6 +121,8 @@ const STATE_MASK: u32 = (1 << KIND_SHIFT) - 1;
 
 const INDEX_MASK: u64 = (1 << 48) - 1;
 const ORDER_SHIFT: u32 = 48;
+/// Bit of the index word: see [`Frame::came_in_run`].
+const CAME_IN_RUN: u64 = 1 << 63;
 
 /// What is known about one page frame.
 #[derive(Debug, Default)]
@@ -271,6 +273,27 @@ impl Frame {
         );
     }
 
+    /// Sets the index of a page that moves: what else the word says stays.
+    #[inline]
+    pub fn set_place(&self, index: u64) {
+        let word = self.index.load(Ordering::Relaxed) & !INDEX_MASK;
+        self.index
+            .store(word | index & INDEX_MASK, Ordering::Relaxed);
+    }
+
+    /// Whether the private page became one as a part of a superpage, which was split since.
+    #[inline]
+    pub fn came_in_run(&self) -> bool {
+        self.index.load(Ordering::Relaxed) & CAME_IN_RUN != 0
+    }
+
+    /// Sets the index of a page that a superpage is split into.
+    #[inline]
+    pub(super) fn set_part_index(&self, index: u64) {
+        self.index
+            .store(index & INDEX_MASK | CAME_IN_RUN, Ordering::Relaxed);
+    }
+
     /// The reverse-mapping design's word.
     #[inline]
     pub fn rmap(&self) -> &AtomicU64 {
@@ -340,6 +363,19 @@ impl Frame {
         let live = u64::from(self.live());
         self.rmap
             .store(live | next << SPARE_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Of a table of level 1, which has no large leaves: the first frame of the run that was
+    /// set aside for its pages. The run may be another's by now.
+    #[inline]
+    pub fn reserved(&self) -> Option<Pfn> {
+        self.spare()
+    }
+
+    /// Sets it. Under the table's lock.
+    #[inline]
+    pub fn set_reserved(&self, first: Option<Pfn>) {
+        self.set_spare(first);
     }
 
     /// Says where the entries of a table went that is empty now. Under its lock.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::record::Kind;
+use super::reservation::ReservationStats;
 use crate::addr::Pfn;
 use crate::platform::{CpuId, NodeId, Zone};
 
@@ -107,6 +108,7 @@ impl core::error::Error for SetupError {}
 /// Each number is exact when nobody is at work; while CPUs allocate they are a
 /// moment's reading, each of its own moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct FrameStats {
     /// Frames managed.
     pub total: u64,
@@ -141,6 +143,8 @@ pub struct FrameStats {
     pub zero_hits: u64,
     /// Bytes copied from frame to frame.
     pub bytes_copied: u64,
+    /// Runs set aside for ranges of pages that are being filled.
+    pub reservations: ReservationStats,
     /// Times a pinned caller began to wait for another CPU: for a spin lock, a
     /// region that is being changed, or faults that are still inside one.
     pub waits: u64,
@@ -156,6 +160,7 @@ impl FrameStats {
 
 /// One zone: the frames of one node that are reached one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ZoneStats {
     /// The node.
     pub node: NodeId,
@@ -186,6 +191,8 @@ pub struct FrameCensus {
     pub kinds: [u64; 8],
     /// Retired frames that wait for their epoch.
     pub limbo: u64,
+    /// Unused frames of runs that are set aside.
+    pub set_aside: u64,
     /// Those of kind `Allocated` that an embedder holds in blocks of its own
     /// ([`OwnedBlock`](super::OwnedBlock)).
     pub owned: u64,
@@ -199,7 +206,7 @@ impl FrameCensus {
 
     /// All frames.
     pub fn total(&self) -> u64 {
-        self.kinds.iter().sum::<u64>() + self.limbo
+        self.kinds.iter().sum::<u64>() + self.limbo + self.set_aside
     }
 }
 

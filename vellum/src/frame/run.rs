@@ -74,14 +74,39 @@ impl<P: Platform> PhysicalMemory<P> {
             let frame = self.frame(first.offset(step));
             frame.set_part(zone);
             frame.set_owner(owner);
-            frame.set_index(index + u64::from(step), 0);
+            frame.set_part_index(index + u64::from(step));
             frame.init_counts(counts.refs(), counts.maps());
         }
     }
 
+    /// Takes the count of every frame of a divided run but the first, if each has one mapping
+    /// and no other reference; otherwise changes nothing. Whoever would take a reference to
+    /// one of them without a lock finds none from then on.
+    pub(crate) fn take_parts(&self, run: &LockedRun<'_>, first: Pfn) -> bool {
+        let part = |step: u32| self.frame(first.offset(step));
+        let end = 1 << run.order;
+        match (1..end).find(|&step| !part(step).take_last()) {
+            None => true,
+            Some(shared) => {
+                (1..shared).for_each(|step| part(step).init_counts(1, 1));
+                false
+            }
+        }
+    }
+
+    /// Makes a divided run whole, after [`PhysicalMemory::take_parts`]: the first frame's
+    /// record stands for all.
+    pub(crate) fn unite_records(&self, run: &LockedRun<'_>, first: Pfn) {
+        let head = run.head;
+        for step in 1..1 << run.order {
+            self.frame(first.offset(step)).set_tail(head.zone() as u16);
+        }
+        head.set_index(head.index(), run.order);
+    }
+
     /// Ends the division that [`PhysicalMemory::divide_records`] began.
     pub(crate) fn set_divided(&self, run: &LockedRun<'_>) {
-        run.head.set_index(run.head.index(), 0);
+        run.head.set_part_index(run.head.index());
     }
 
     /// Drops a reference to a run that was taken while it was whole, by the first frame's

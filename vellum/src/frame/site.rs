@@ -5,6 +5,7 @@ macro_rules! sites {
         /// A place in the core that asks for memory.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
+        #[non_exhaustive]
         pub enum Site {
             $($(#[$about])* $site,)+
         }
@@ -65,6 +66,8 @@ sites! {
     PvChunk,
     /// A pv entry of an arena (`pvalloc=slab`).
     PvEntry,
+    /// A run of frames set aside (`superpage=reserve`). Without it, any frames do.
+    Reservation,
     /// A page that comes back from swap.
     SwapIn,
 }

@@ -123,7 +123,7 @@ impl ReverseMap for Anonmm {
             let frame = env.memory.frame(from.frame.offset(step << from.order));
             debug_assert!(frame.counts().maps() == 1, "a shared page moved");
             let page = to.page.offset(u64::from(step) << from.order);
-            frame.set_index(page.0, 0);
+            frame.set_place(page.0);
         }
     }
 

@@ -123,7 +123,7 @@ impl Anonmm2003 {
     fn moved<P: Platform>(&self, env: &Env<'_, P>, word: u64, pfn: Pfn, page: Vpn) -> u64 {
         let frame = env.memory.frame(pfn);
         if self.count(word) == 1 {
-            frame.set_index(page.0, 0);
+            frame.set_place(page.0);
             return self.unchained(env, word);
         }
         if frame.index() == page.0 {

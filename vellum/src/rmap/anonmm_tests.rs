@@ -4,8 +4,7 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::addr::Access;
-use crate::addr::Prot;
+use crate::addr::{Access, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Site};
 use crate::space::{MapError, MapRequest, Placement, SpaceId, Vm};

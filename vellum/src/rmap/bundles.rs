@@ -191,10 +191,10 @@ impl Bundles {
         frame: &Frame,
         page: Vpn,
     ) {
-        let (before, order) = (frame.owner(), frame.order());
+        let before = frame.owner();
         self.hold(state, 1);
         frame.set_owner(state.handle());
-        frame.set_index(page.0, order);
+        frame.set_place(page.0);
         if before != 0 {
             self.drop_page(env, before);
         }

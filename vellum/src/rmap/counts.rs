@@ -22,6 +22,21 @@ pub(super) struct RmapCounts {
     pub reclaimed: Counter,
 }
 
+/// Lets a type with a field `counts` be read as its [`RmapCounts`].
+macro_rules! count_in {
+    ($cpu:ty) => {
+        impl core::ops::Deref for $cpu {
+            type Target = RmapCounts;
+
+            #[inline]
+            fn deref(&self) -> &RmapCounts {
+                &self.counts
+            }
+        }
+    };
+}
+pub(super) use count_in;
+
 /// The counts of all CPUs; `counts` tells where one CPU's are. Bytes are for the
 /// design to add.
 pub(super) fn sum<T: Sync>(cpus: &PerCpu<T>, counts: impl Fn(&T) -> &RmapCounts) -> RmapStats {

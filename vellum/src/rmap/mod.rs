@@ -46,6 +46,7 @@ mod file_pages;
 mod partial;
 mod pv;
 mod slot;
+mod topology;
 mod types;
 
 #[cfg(test)]
@@ -56,14 +57,12 @@ mod anonmm_tests;
 mod tests;
 
 pub use slot::Slot;
+pub use topology::{ClearsEntries, Topology};
 pub use types::{Cleared, Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict, VisitReport};
 
-use core::ops::ControlFlow;
-
-use crate::addr::{Pfn, Vpn};
+use crate::addr::Pfn;
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
-use crate::sync::Pin;
 use crate::table::{Format, PteRef};
 
 /// Every design, from the module of its name.
@@ -73,42 +72,6 @@ macro_rules! exported {
     };
 }
 crate::every_rmap! { [exported] }
-
-/// How a design reaches what lies in layers below it. Everything is read
-/// without locks: what comes back may be of a moment ago, and a region may be
-/// another one by now. Whoever uses it checks the entry it leads to.
-pub trait Topology<S> {
-    /// Calls `visit` for every place that may map pages from `first` to before
-    /// `end` of the object with handle `object`, until it breaks: for each region
-    /// that shows any of them, table by table. Reads tables without locks.
-    fn mappings_of(
-        &self,
-        pin: &Pin<'_>,
-        object: u32,
-        pages: (u64, u64),
-        visit: &mut dyn FnMut(Stretch) -> ControlFlow<()>,
-    );
-
-    /// The entry of a large leaf that covers `page` in the space with handle `space`, or
-    /// the level-1 entry for it, if there is a table for that. Reads without locks.
-    fn leaf(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> Option<PteRef>;
-
-    /// The region in this place of the arena. One that has ended has no pages.
-    fn region(&self, handle: u32) -> RegionRef<'_, S>;
-
-    /// The regions that touch the one that holds `page` of a space, before it
-    /// and after it, and could be parts of one mapping with it: same object,
-    /// consecutive linear indices, rights aside.
-    fn siblings(&self, pin: &Pin<'_>, space: u32, page: Vpn) -> [Option<RegionRef<'_, S>>; 2];
-}
-
-/// Who clears entries that a design asks it to, to make room for nodes.
-pub trait ClearsEntries {
-    /// Clears those entries at `pages` of the space with handle `space` that a fault
-    /// would make again, and flushes. The space may be another by now, and the pages may
-    /// be mapped anew or not at all. The caller is pinned and holds no lock.
-    fn clear(&self, pin: &Pin<'_>, space: u32, pages: &[Vpn]) -> Cleared;
-}
 
 /// A reverse-mapping design.
 ///
@@ -136,6 +99,11 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// Whether [`ReverseMap::make_room`] does anything.
     const MAKES_ROOM: bool = false;
+
+    /// Whether a large leaf is listed once even if its frames have a record each, so that
+    /// [`ReverseMap::remove`] and [`ReverseMap::turn`] are told of it as of one run. Otherwise
+    /// they are told of each frame.
+    const LISTS_LEAVES: bool = false;
 
     /// What regions embed. It must be as new after [`ReverseMap::region_ended`].
     type Region: Default + Send + Sync + core::fmt::Debug;
@@ -391,32 +359,6 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         let _ = (env, ctx, run, leaf, place);
     }
 
-    /// [`ReverseMap::remove`] of the large leaf `run`, whose frames have a record each.
-    fn remove_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut Self::Ctx,
-        run: &Run,
-        place: Place<'_, Self::Region, Self::Space>,
-    ) {
-        for part in run.parts() {
-            self.remove(env, ctx, &part, place);
-        }
-    }
-
-    /// [`ReverseMap::turn`] of the large leaf `run`, whose frames have a record each.
-    fn turn_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut Self::Ctx,
-        run: &Run,
-        place: Place<'_, Self::Region, Self::Space>,
-    ) {
-        for part in run.parts() {
-            self.turn(env, ctx, &part, place);
-        }
-    }
-
     /// `child` is fork's copy of `parent`; its entries are not copied yet. The
     /// parent's space is locked, and no fault is inside its regions.
     ///
@@ -506,7 +448,8 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// `child`, by its handle, begins as a copy of `parent`; the events of its
-    /// regions follow. The parent's space is locked, and no fault is inside.
+    /// regions follow. The parent's space is locked, and no fault is inside. To a design
+    /// that keeps nothing of the relation, it begins as any space does.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the fork does not happen.
@@ -517,8 +460,8 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         child: &Self::Space,
         handle: u32,
     ) -> Result<(), OutOfMemory> {
-        let _ = (env, parent, child, handle);
-        Ok(())
+        let _ = parent;
+        self.space_executed(env, child, handle)
     }
 
     /// A space ends; it maps nothing any more, and its regions have ended.

@@ -6,10 +6,11 @@ use std::vec::Vec;
 
 use super::chains::ENTRIES_PER_NODE;
 use super::*;
-use crate::addr::Prot;
+use crate::addr::{Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
 use crate::slab::ArenaMaker;
+use crate::sync::Pin;
 use crate::table::{Fresh, Marks, Tables, Users, X86_64};
 use crate::testing::{Rng, TestMachine, run_on};
 

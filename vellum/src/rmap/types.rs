@@ -52,6 +52,17 @@ impl Run {
         }
     }
 
+    /// A large leaf as a design is told of it: as one run if the frames have one record,
+    /// or the design lists leaves ([`ReverseMap::LISTS_LEAVES`](super::ReverseMap::LISTS_LEAVES)),
+    /// and otherwise frame by frame.
+    pub fn told(&self, as_one: bool) -> impl Iterator<Item = Run> + use<> {
+        let parts = (!as_one).then(|| self.parts());
+        as_one
+            .then_some(*self)
+            .into_iter()
+            .chain(parts.into_iter().flatten())
+    }
+
     /// The frames of a run of one entry, each as a run of that entry.
     pub fn parts(&self) -> impl Iterator<Item = Run> + use<> {
         let Run {
@@ -164,6 +175,7 @@ pub struct Cleared {
 
 /// Counts of one design, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct RmapStats {
     /// Entries added for a first or further mapping.
     pub adds: u64,

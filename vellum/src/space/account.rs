@@ -65,6 +65,7 @@ impl Rss {
 
 /// What a space uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SpaceStats {
     /// Resident pages.
     pub rss: Rss,

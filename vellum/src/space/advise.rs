@@ -12,6 +12,7 @@ use crate::table::{Format, Gather, Marks, Users};
 
 /// Advice that changes what is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Advice {
     /// Unmap the pages now: private ones read as zero or as the object
     /// afterwards, pages of objects stay cached.

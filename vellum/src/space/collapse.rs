@@ -226,6 +226,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(table) = tables.lock(range.start) else {
             unreachable!("a table with entries of a closed region is gone");
         };
+        self.end_reservation(pin, &table);
         let parent = tables.lock_above(&table);
         let (env, place) = (self.env(pin), region.place(space));
         let first = parts.first;
@@ -259,9 +260,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(gather);
         region.note_private();
         self.note_inserted(pin, first, Inserted::Anonymous);
-        self.count_tables(pin, space, 0, 1);
+        // The spare table comes for the one that goes.
+        self.count_tables(pin, space, 1, 1);
         for (kind, more) in [
-            (Resident::Table, 1),
             (Resident::Anonymous, Self::SUPERPAGE - found.private),
             (Resident::Zero, found.zero.wrapping_neg()),
         ] {

@@ -4,7 +4,9 @@ use super::account::Resident;
 use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
+use super::reserve::Taken;
 use crate::addr::Pfn;
+use crate::design::Superpages;
 use crate::frame::{Kind, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
@@ -35,12 +37,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let from_zero = old == self.zero_page;
         let request = Request::page(Site::CopyOnWrite);
         let request = if from_zero { request.zeroed() } else { request };
-        let new = self.memory.alloc(fault.pin, request)?;
+        let taken = match from_zero && self.design.superpages == Superpages::Reserve {
+            true => self.take_zeroed(fault)?,
+            false => Taken::alone(self.memory.alloc(fault.pin, request)?),
+        };
+        let new = taken.frame;
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
         if let Err(error) = self.prepare_private(fault, &mut ctx) {
             self.rmap.finish(&env, ctx);
-            self.memory.put(fault.pin, new);
+            self.give_back(fault.pin, taken);
             return Err(error.into());
         }
         let table = self.lock_protected(fault, old);
@@ -62,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         self.rmap.finish(&env, ctx);
         if !copied {
-            self.memory.put(fault.pin, new);
+            self.give_back(fault.pin, taken);
             return Ok(FaultStep::Again);
         }
         if !from_zero {

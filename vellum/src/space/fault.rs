@@ -261,6 +261,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
+        if self.design.superpages == Superpages::Reserve {
+            return self.resolve_reserving(fault, entry);
+        }
         let region = fault.entered.region;
         if F::is_mapped(entry) {
             if fault.lowest.1 > 1 {
@@ -272,7 +275,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return self.swap_in(fault, entry);
         }
         if fault.lowest.1 > 1
-            && self.design.superpages != Superpages::Off
+            && self.design.superpages == Superpages::Eager
             && region.object() == 0
             && let Some(step) = self.map_superpage(fault)
         {
@@ -281,13 +284,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match (region.object(), fault.access) {
             (0, Access::Write) => self.map_new_page(fault),
             (0, _) => self.map_zero_page(fault),
-            (_, Access::Write) if !region.is_shared() => self.map_private_copy(fault),
+            _ => self.resolve_of_object(fault),
+        }
+    }
+
+    /// The entry is empty, and the region has an object.
+    #[inline(always)]
+    pub(super) fn resolve_of_object(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
+        match fault.access {
+            Access::Write if !fault.entered.region.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
     }
 
     /// The entry exists: it lacks a right, or nothing.
-    fn resolve_present(
+    pub(super) fn resolve_present(
         &self,
         fault: &Fault<'_, P, F, R>,
         entry: u64,
@@ -423,7 +437,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First load from a private page without object: the shared zero page.
-    fn map_zero_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn map_zero_page(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Result<FaultStep, FaultError> {
         let prot: Prot = fault.entered.region.prot().read_only();
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
         let made = match fault.lowest.1 {

@@ -229,9 +229,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             // are closed, so that no fault waits for it.
             let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
-            let prepared = vm
-                .rmap
-                .prepare(&env, &mut ctx, self.region.place(child), live);
+            let place = self.region.place(child);
+            let prepared = vm.rmap.prepare(&env, &mut ctx, place, live);
             let mut made = 0;
             let found = prepared.and_then(|()| to.lock_or_make_at(first, level, &mut made));
             vm.count_tables(pin, child, made, 0);
@@ -308,7 +307,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         }
         vm.rmap.finish(&env, ctx);
         if shared == Ok(true) {
-            vm.count_resident(pin, child, Resident::Table, 1);
+            vm.count_tables(pin, child, 1, 0);
             vm.count_resident(pin, child, Resident::Anonymous, F::pages_at(level));
             vm.events(pin).fork_entries.bump();
         } else {

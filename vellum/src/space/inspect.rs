@@ -106,6 +106,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.superpage_failures += events.superpage_failures.get();
             stats.superpage_demotions += events.superpage_demotions.get();
             stats.superpage_collapses += events.superpage_collapses.get();
+            stats.superpage_promotions += events.superpage_promotions.get();
+            stats.reservations += events.reservations.get();
             stats.swap_ins += events.swap_ins.get();
         }
         stats

@@ -11,8 +11,8 @@ use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::CreateError;
 use super::region::Region;
 use crate::addr::Pfn;
-use crate::design::{Design, FileIo, PageLocking};
-use crate::frame::{MemoryView, PhysicalMemory, Site};
+use crate::design::{Design, FileIo, PageLocking, Superpages};
+use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
@@ -258,6 +258,8 @@ pub(super) struct Events {
     pub(super) superpage_failures: Counter,
     pub(super) superpage_demotions: Counter,
     pub(super) superpage_collapses: Counter,
+    pub(super) superpage_promotions: Counter,
+    pub(super) reservations: Counter,
     pub(super) swap_ins: Counter,
 }
 
@@ -285,10 +287,10 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) cpus: PerCpu<VmCpu>,
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
-    /// With `reclaim=on`; `aging` is the same then.
-    pub(crate) reclaim: Option<Arc<Reclaim>>,
     /// Nothing as long as there is no swap area.
     pub(crate) swap: Option<Box<Swap>>,
+    /// With `reclaim=on`; `aging` is the same then.
+    pub(crate) reclaim: Option<Arc<Reclaim>>,
     pub(crate) zero_page: Pfn,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(super) has_many_cpus: bool,
@@ -339,6 +341,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory.tell_of_shortage();
         }
         memory.keep_lists_of(&design);
+        if design.superpages == Superpages::Reserve && F::INDEX_BITS <= MOST_RESERVED {
+            memory.keep_reservations(F::INDEX_BITS);
+        }
         let spaces: Arena<Space<R>> = arenas.make();
         let no_space = spaces.vacant_address();
         Ok(Vm {
@@ -355,8 +360,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             waits: WaitTable::with_queues(cpus),
             aging,
-            reclaim,
             swap: None,
+            reclaim,
             zero_page,
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,

@@ -4,6 +4,8 @@ use super::error::MapError;
 use super::manager::{SpaceId, Vm};
 use super::region::{Region, RegionView, Traits};
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
+use crate::design::Superpages;
+use crate::frame::Kind;
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -103,6 +105,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let frame = F::frame(entry, level).offset(within as u32);
             (frame, F::prot(entry, level))
         })
+    }
+
+    /// Whether `page` shows memory that was mapped by a superpage, which may have been split
+    /// since. Pages whose frames were taken one by one say no, even if one larger leaf maps
+    /// them now ([`Superpages::Reserve`], [`Vm::collapse`]).
+    pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
+        if self.design.superpages != Superpages::Eager || page >= F::USER_END {
+            return false;
+        }
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
+        if !F::is_mapped(entry) {
+            return false;
+        }
+        let record = self.memory.frame(F::frame(entry, level));
+        level > 1 || record.kind() == Kind::Anonymous && record.came_in_run()
     }
 
     /// Calls `each` with page, first frame, pages and rights of every leaf of a

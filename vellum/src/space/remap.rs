@@ -402,6 +402,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             self.entry(region, (source, page), (&table, target));
         }
         source.count_cleared(moved);
+        self.vm.end_reservation(self.pin, source);
     }
 
     /// Moves the entry of one page, from its table to that of another.

@@ -55,14 +55,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     pub(super) fn map_superpage(&self, fault: &Fault<'_, P, F, R>) -> Option<FaultStep> {
-        let view = fault.view();
-        let base = Vpn(fault.page.0 & !(Self::SUPERPAGE - 1));
-        let range = PageRange::new(base, Self::SUPERPAGE);
-        let inside = view.range.start <= range.start && range.end <= view.range.end;
-        if !self.has_superpages() || !inside || view.is_shared() {
+        if !self.has_superpages() || !self.may_be_superpage(fault) {
             return None;
         }
-        let step = self.try_superpage(fault, base);
+        let step = self.try_superpage(fault, Self::range_around(fault.page).start);
         if step.is_err() {
             fault.cpu.events.superpage_failures.bump();
         }
@@ -119,7 +115,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Ok(true) = installed {
             fault.entered.region.note_private();
             fault.count_resident(Resident::Anonymous, Self::SUPERPAGE);
-            fault.count_resident(Resident::Table, 1);
+            fault.count_tables(1);
             self.note_inserted(pin, first, Inserted::Anonymous);
             fault.cpu.events.superpage_maps.bump();
             return Ok(FaultStep::Done(Resolved::Mapped));
@@ -176,9 +172,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         if writes {
             let locked = self.memory.lock_run(fault.pin, run.frame, run.order);
-            match locked.is_whole() {
-                true => self.rmap.turn(&env, &mut ctx, &run, fault.place()),
-                false => self.rmap.turn_divided(&env, &mut ctx, &run, fault.place()),
+            for part in run.told(locked.is_whole() || R::LISTS_LEAVES) {
+                self.rmap.turn(&env, &mut ctx, &part, fault.place());
             }
             fault.cpu.events.cow_reuses.bump();
         }
@@ -341,13 +336,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.note_removed(env.pin, frame);
             }
         };
-        if is_whole {
-            self.rmap.remove(env, ctx, run, place);
-            lost(run.frame);
-        } else {
-            self.rmap.remove_divided(env, ctx, run, place);
-            run.parts().for_each(|part| lost(part.frame));
+        for part in run.told(is_whole || R::LISTS_LEAVES) {
+            self.rmap.remove(env, ctx, &part, place);
         }
+        run.told(is_whole).for_each(|part| lost(part.frame));
         is_whole
     }
 

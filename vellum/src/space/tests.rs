@@ -5,6 +5,7 @@ mod files;
 mod pins;
 mod places;
 mod reclaim;
+mod reservations;
 mod room;
 mod roots;
 mod shortage;

@@ -90,6 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             });
         }
         table.count_cleared(zapped.total() as u32);
+        vm.end_reservation(self.pin, table);
         vm.rmap.finish(&env, ctx);
         vm.events(self.pin).zapped_entries.add(zapped.total());
         for (kind, count) in [
@@ -136,7 +137,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         table.count_cleared(1);
         if let Some(spare) = tables.take_spare(table) {
             tables.unmake_spare(spare);
-            vm.count_resident(pin, space, Resident::Table, u64::MAX);
+            vm.count_tables(pin, space, 0, 1);
         }
         vm.events(pin).zapped_entries.bump();
         let pages = 1u64 << run.order;

@@ -11,6 +11,7 @@
 
 mod announce;
 pub mod atomic;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod bit;
 mod byte;
 pub mod bytes;
@@ -21,6 +22,8 @@ mod epoch;
 mod held;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(crate) mod limbo;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
+pub(crate) mod list;
 mod meet;
 mod percpu;
 mod queue;
@@ -38,12 +41,16 @@ pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+#[cfg(not(vellum_loom))]
+pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use cuts::{Cut, CutCount};
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
+#[cfg(not(vellum_loom))]
+pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]

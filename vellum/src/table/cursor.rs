@@ -140,6 +140,7 @@ impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
         }
         match &self.above {
             Some((above, _)) if above.live() > 1 && table.is_unused() => {
+                table.end_reservation(self.tables.memory, self.tables.pin);
                 let dead = Tables::<P, F>::unlink(table, above);
                 self.held = None;
                 self.level = 0;

@@ -113,6 +113,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             return Ok(false);
         };
         let above = self.lock_above(&old);
+        old.end_reservation(self.memory, self.pin);
         let mut live = 0;
         for index in 0..F::ENTRIES {
             // A processor may mark the entry until it is gone.

@@ -211,6 +211,9 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     ) -> LockedTable<'a, F> {
         while table.is_unused() && table.level() < Self::KEPT_FROM {
             let parent = above.take().unwrap_or_else(|| self.lock_above(&table));
+            if table.level() == 1 {
+                table.end_reservation(self.memory, self.pin);
+            }
             let dead = Self::unlink(&table, &parent);
             table = parent;
             gather.table(dead);

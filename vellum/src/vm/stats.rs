@@ -11,6 +11,7 @@ use crate::table::{Format, TablePageStats};
 
 /// Events since the manager was made, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct EventStats {
     /// Faults that found a region.
     pub faults: u64,
@@ -30,9 +31,9 @@ pub struct EventStats {
     pub cow_copies: u64,
     /// Write-protected private pages that needed no copy.
     pub cow_reuses: u64,
-    /// Page tables linked.
+    /// Page tables linked, or kept for superpages to be split into.
     pub tables_made: u64,
-    /// Page tables unlinked.
+    /// Of these, those unlinked or not kept any more.
     pub tables_freed: u64,
     /// Page tables moved from low to high memory, because others needed the low.
     pub tables_moved: u64,
@@ -70,12 +71,17 @@ pub struct EventStats {
     pub superpage_demotions: u64,
     /// Superpages made of single pages that were in use.
     pub superpage_collapses: u64,
+    /// Superpages that took the place of single pages as those lay.
+    pub superpage_promotions: u64,
+    /// Runs of frames set aside for a range.
+    pub reservations: u64,
     /// Pages mapped that were in swap.
     pub swap_ins: u64,
 }
 
 /// The arenas of the manager's own nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// Address spaces.
     pub spaces: ArenaStats,
@@ -93,6 +99,7 @@ pub struct MemoryStats {
 
 /// All statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Events.
     pub events: EventStats,
@@ -110,6 +117,7 @@ pub struct Stats {
 
 /// How many entries map each mapped frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Sharing {
     /// `anonymous[n]`: private frames with `n + 1` entries; the last counts
     /// all with more.

@@ -42,10 +42,6 @@ mod errors;
 #[allow(dead_code, reason = "the models use a part of it")]
 mod kin;
 #[cfg(test)]
-#[path = "../../../vellum/src/rmap/pv/list.rs"]
-#[allow(dead_code, reason = "the models use a part of it")]
-mod list;
-#[cfg(test)]
 #[path = "../../../vellum/src/table/pages/lists.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod lists;

@@ -457,7 +457,7 @@ fn a_page_remembers_how_many_forks_came_before_it() {
     for forks in 0..3 {
         store_anew(&vm, space, 100 + forks);
         let (frame, _) = vm.translate(space, Vpn(100 + forks)).unwrap();
-        let name = super::Name::of(vm.memory.frame(frame));
+        let name = super::hint::Name::of(vm.memory.frame(frame));
         assert_eq!(u64::from(name.stamp), forks);
         vm.fork(space).unwrap();
     }

@@ -16,9 +16,9 @@
 
 use alloc::boxed::Box;
 
-use super::list::{Link, Links, List, NONE};
 use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::list::{Link, Links, List, NONE};
 use crate::sync::{CachePadded, Counter, Pin, SpinLock};
 
 /// Bits of a word that name the next CPU, and the one that says that the word must not be

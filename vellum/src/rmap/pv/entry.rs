@@ -13,12 +13,12 @@
 
 use core::ptr::NonNull;
 
-use super::list::{Link, Links};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::list::{Link, Links};
 
 /// Entries in a chunk.
 pub(super) const ENTRIES_PER_CHUNK: usize = 168;

@@ -80,10 +80,11 @@ impl Pv {
             let name = match found {
                 Some(name) if step == 0 => {
                     self.unlink(env, &large, name);
-                    name
+                    Some(name)
                 }
                 _ => self.prepared(env, ctx, owner),
             };
+            let Some(name) = name else { break };
             let list = self.listed(run.frame.offset(step));
             self.insert(env, &list, name, page_of(run, step));
         }

@@ -161,7 +161,9 @@ impl Pv {
         place: Place<'_, (), PvOfSpace>,
     ) {
         for step in 0..run.count {
-            let name = self.prepared(env, ctx, place.space_state.handle());
+            let Some(name) = self.prepared(env, ctx, place.space_state.handle()) else {
+                return;
+            };
             let list = self.hold(env.pin, ctx, run, step);
             self.insert(env, &list, name, page_of(run, step));
             self.done(env.pin, ctx);

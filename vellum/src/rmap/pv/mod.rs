@@ -24,7 +24,6 @@ mod check;
 mod delayed;
 mod entry;
 mod large;
-mod list;
 mod lists;
 mod locks;
 mod order;
@@ -35,8 +34,6 @@ mod visit;
 
 #[cfg(test)]
 mod tests;
-
-use core::ops::Deref;
 
 use self::delayed::Delayed;
 use self::entry::{Chunk, Name, PvEntry, SlabEntry};
@@ -68,14 +65,7 @@ struct PvCpu {
     missed: AtomicU32,
 }
 
-impl Deref for PvCpu {
-    type Target = RmapCounts;
-
-    #[inline]
-    fn deref(&self) -> &RmapCounts {
-        &self.counts
-    }
-}
+counts::count_in!(PvCpu);
 
 /// Where entries come from.
 enum Entries {
@@ -148,6 +138,8 @@ impl Pv {
 impl ReverseMap for Pv {
     const NAME: &'static str = "pv";
     const MAKES_ROOM: bool = true;
+    /// A superpage has one entry, whether its pages have records or not.
+    const LISTS_LEAVES: bool = true;
     type Region = ();
     type Object = ();
     type Space = PvOfSpace;
@@ -299,27 +291,6 @@ impl ReverseMap for Pv {
         self.demote_run(env, ctx, run, place);
     }
 
-    /// The superpage has one entry, whether its pages have records or not.
-    fn remove_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        run: &Run,
-        place: Place<'_, (), PvOfSpace>,
-    ) {
-        self.remove(env, ctx, run, place);
-    }
-
-    fn turn_divided<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        run: &Run,
-        place: Place<'_, (), PvOfSpace>,
-    ) {
-        self.turn(env, ctx, run, place);
-    }
-
     fn space_executed<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -333,16 +304,6 @@ impl ReverseMap for Pv {
             order.begin(&self.spaces, own.raw(), env.pin);
         }
         Ok(())
-    }
-
-    fn space_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        _parent: &PvOfSpace,
-        child: &PvOfSpace,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.space_executed(env, child, handle)
     }
 
     fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &PvOfSpace) {

@@ -1,13 +1,13 @@
 //! Address spaces as pv entries know them, and their chunks: FreeBSD's `pmap`.
 
 use super::entry::{Chunk, Name, OfSpace};
-use super::list::{Link, Links, List, NONE};
 use crate::addr::Pfn;
 use crate::frame::{PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::list::{Link, Links, List, NONE};
 
 /// The chunks of a space: those with free entries, and full ones.
 #[derive(Debug, Default)]

@@ -174,14 +174,15 @@ impl Pv {
         }
     }
 
-    /// One of the entries that were prepared.
+    /// One of the entries that were prepared: there is always one. Were there none, the
+    /// page would not be listed, and a visit of it would miss the mapping.
     #[inline]
     pub(super) fn prepared<P: Platform>(
         &self,
         env: &Env<'_, P>,
         ctx: &mut PvContext,
         owner: u32,
-    ) -> Name {
+    ) -> Option<Name> {
         match &self.entries {
             Entries::Chunks(_) => {
                 debug_assert!(
@@ -189,13 +190,14 @@ impl Pv {
                     "entries were prepared for another space"
                 );
                 let name = self.pop(env, &mut ctx.spare);
-                name.expect("more entries were added than prepared")
+                debug_assert!(name.is_some(), "more entries were added than prepared");
+                name
             }
             Entries::Slab(arena) => {
                 let handle = arena.take_reserved(env.pin);
                 self.cpus.get(env.pin).node_allocs.bump();
                 arena.get(handle).owner.store(owner, Ordering::Relaxed);
-                Name(u64::from(handle.raw()))
+                Some(Name(u64::from(handle.raw())))
             }
         }
     }

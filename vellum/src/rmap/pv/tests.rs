@@ -6,7 +6,6 @@ use std::vec::Vec;
 
 use super::delayed::Delayed;
 use super::entry::{Chunk, ENTRIES_PER_CHUNK, Name};
-use super::list::{Link, Links, List, NONE};
 use super::locks::PageLocks;
 use super::order::Order;
 use super::spaces::SpaceChunks;
@@ -16,6 +15,7 @@ use crate::design::{Design, PvLock, PvLru, Rmap, variants};
 use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
 use crate::rmap::{Env, Place, ReverseMap, Run};
 use crate::slab::ArenaMaker;
+use crate::sync::list::{Link, Links, List, NONE};
 use crate::table::PteRef;
 use crate::testing::{Rng, TestMachine, run_on};
 
@@ -167,6 +167,13 @@ fn takers_pass_each_other_and_see_each_chunk_once() {
 }
 
 #[test]
+fn chunks_are_in_one_list_for_each_node_or_in_one() {
+    let lists = |kind| Order::new(kind, 4).nodes();
+    let kinds = [PvLru::Domain, PvLru::Global, PvLru::Pmap];
+    assert_eq!(kinds.map(lists), [4, 1, 0]);
+}
+
+#[test]
 fn too_many_takers_find_no_list() {
     let memory = memory();
     let pin = memory.pin();
@@ -311,7 +318,7 @@ fn promotion_passes_one_entry_on_and_demotion_makes_the_others_anew() {
         pv.finish(env, ctx);
         maps(1, 1);
         let mut ctx = PvContext::default();
-        pv.remove_divided(env, &mut ctx, &large, place(2, &other));
+        pv.remove(env, &mut ctx, &large, place(2, &other));
         pv.finish(env, ctx);
         maps(1, 0);
         let mut ctx = PvContext::default();

@@ -3,11 +3,11 @@
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The number that nothing has.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The words that link one thing to its neighbours.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     next: AtomicU32,
     previous: AtomicU32,
 }
@@ -50,14 +50,14 @@ impl Link {
 }
 
 /// Where the links of a list's members are.
-pub(super) trait Links {
+pub(crate) trait Links {
     /// The link of a member.
     fn link(&self, name: u32) -> &Link;
 }
 
 /// The ends of a list. Whoever has it mutably holds the lock that guards the links.
 #[derive(Debug)]
-pub(super) struct List {
+pub(crate) struct List {
     first: u32,
     last: u32,
 }

@@ -142,8 +142,8 @@ impl Reclaim {
 
     /// Checks the lists while nothing else runs. Returns a bit for each frame that is on one, or
     /// waits to be.
-    pub(crate) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
-        self.lists.audit(pin)
+    pub(crate) fn audit(&self) -> Result<Box<[bool]>, AuditError> {
+        self.lists.audit()
     }
 }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Geometry, Pfn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Parts, Platform, TaskToken, Zone,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -56,6 +56,8 @@ impl Machine {
 // 5. Programs touch pages as they like; the RAM disk uses `FrameBytes`.
 // 6. Only the root's entries for the kernel's half are touched.
 unsafe impl Platform for Machine {
+    const PARTS: Parts = Parts::LEAST;
+
     fn cpus(&self) -> usize {
         self.cpus
     }

@@ -4,11 +4,16 @@
 //! In a kernel the implementing type is zero-sized and every method compiles
 //! to the architecture's own instruction or per-CPU variable.
 
+// The model checker takes this file from elsewhere.
+#[path = "platform/parts.rs"]
+mod parts;
+
 use alloc::sync::Arc;
 use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+pub use self::parts::Parts;
 use crate::addr::{PageRange, Pfn};
 
 /// A CPU, numbered from 0.
@@ -296,6 +301,9 @@ pub struct TaskToken(pub u64);
 /// 6. [`Platform::root_made`] and [`Platform::root_ends`] touch no other frame of the
 ///    memory map than the root, and of that no entry for pages of programs.
 pub unsafe trait Platform: Sync {
+    /// The optional parts of the core that may be used: others are not linked.
+    const PARTS: Parts = Parts::ALL;
+
     /// Number of CPUs, at least 1 and at most 4096. Constant.
     fn cpus(&self) -> usize;
 

@@ -23,6 +23,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::platform::Parts;
+
 /// One option: its name, values, default, and the argument it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionInfo {
@@ -137,6 +139,22 @@ impl core::fmt::Display for DesignError {
 impl core::error::Error for DesignError {}
 
 impl Design {
+    /// The options of this design that need a part of the core that `parts` leaves out.
+    pub(crate) fn without_its_part(&self, parts: Parts) -> Option<&'static str> {
+        let published = self.frame_lists == FrameLists::Linked || self.file_io == FileIo::Pages;
+        let superpages = self.superpages != Superpages::Off;
+        [
+            (
+                published && !parts.published,
+                "framelists=linked or fileio=pages",
+            ),
+            (superpages && !parts.superpages, "superpage="),
+            (self.reclaim && !parts.reclaim, "reclaim=on"),
+        ]
+        .into_iter()
+        .find_map(|(is_missing, option)| is_missing.then_some(option))
+    }
+
     /// Reads option syntax: `name=value` separated by commas or blanks.
     /// Options not given keep their default; a later one wins. `as=` sets all of
     /// them to what a published kernel did ([`PRESETS`]).

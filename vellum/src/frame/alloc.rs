@@ -191,7 +191,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// itself for a run, which nobody needs, breaks none.
     #[cold]
     fn break_and_try(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
-        if self.reservations.is_none() || request.site == Site::Reservation {
+        if self.reservations().is_none() || request.site == Site::Reservation {
             return None;
         }
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
@@ -214,7 +214,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Tries every zone the request allows, in its node's order.
     fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             return self.alloc_linked(linked, pin, request);
         }
         let node = request.node.unwrap_or(self.cpus.get(pin).node);

@@ -25,7 +25,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Counts of frames and events. Walks all CPUs and zones.
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();
-        if self.reservations.is_some() {
+        if self.reservations().is_some() {
             stats.reservations = self.reservation_stats(&self.pin());
         }
         for zone in 0..self.zone_count() {
@@ -34,7 +34,7 @@ impl<P: Platform> PhysicalMemory<P> {
             stats.free += zone.published.free.load(Ordering::Relaxed);
             stats.zeroed += zone.published.zeroed.load(Ordering::Relaxed);
         }
-        stats.cached += self.linked.as_ref().map_or(0, |linked| linked.cached());
+        stats.cached += self.linked().map_or(0, |linked| linked.cached());
         for cpu in self.cpus.iter() {
             stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();
             let zeroed = cpu.zones().map(|lists| lists.zeroed.as_deref());
@@ -83,7 +83,7 @@ impl<P: Platform> PhysicalMemory<P> {
             high: zone.info.high,
         };
         drop(lists);
-        match &self.linked {
+        match self.linked() {
             Some(linked) => linked.zone_stats(number, stats, pin),
             None => stats,
         }
@@ -114,7 +114,7 @@ impl<P: Platform> PhysicalMemory<P> {
         for (number, zone) in self.zones.all.iter().enumerate() {
             self.audit_zone(number as u16, zone, &pin)?;
         }
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             self.audit_linked(linked, &pin)?;
         }
         self.audit_reservations(&pin)?;

@@ -121,7 +121,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let frame = self.frame(pfn);
         let zeroed = frame.has(Flags::ZEROED);
         let zone = self.zones.get(frame.set_cached());
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             return self.give_block_linked(linked, pin, pfn, order);
         }
         let mut lists = zone.lists.lock(pin);
@@ -291,7 +291,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         self.release_passed(pin);
         let cpu = self.cpus.get(pin);
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             return self.drain_linked(linked, pin, cpu);
         }
         for ring in cpu.rings() {

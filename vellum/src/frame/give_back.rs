@@ -37,7 +37,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Returns whether it is still to be put there.
     #[cold]
     pub(super) fn make_room_for(&self, pin: &Pin<'_>, ring: &Ring, pfn: Pfn) -> bool {
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             self.free_linked(linked, pin, pfn);
             return false;
         }
@@ -53,7 +53,7 @@ impl<P: Platform> PhysicalMemory<P> {
         ring: &Ring,
         (first, frames): (Pfn, u32),
     ) -> bool {
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             for index in 0..frames {
                 self.free_linked(linked, pin, first.offset(index));
             }

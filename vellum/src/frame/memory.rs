@@ -100,6 +100,24 @@ impl<P: Platform> ChainLinks for PhysicalMemory<P> {
 }
 
 impl<P: Platform> PhysicalMemory<P> {
+    /// The lists of published kernels, where they are in use.
+    #[inline]
+    pub(super) fn linked(&self) -> Option<&Linked> {
+        match P::PARTS.published {
+            true => self.linked.as_deref(),
+            false => None,
+        }
+    }
+
+    /// The runs that are set aside, where any may be.
+    #[inline]
+    pub(super) fn reservations(&self) -> Option<&Reservations> {
+        match P::PARTS.superpages {
+            true => self.reservations.as_deref(),
+            false => None,
+        }
+    }
+
     /// Names what lies in the memory's own parts.
     #[cfg(vellum_instrumented)]
     pub(crate) fn name_parts(&self) {

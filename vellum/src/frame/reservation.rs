@@ -158,7 +158,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Sets a run aside, for the caller to give to a table ([`PhysicalMemory::grant_run`]) or
     /// to end. `None` if there is no run, or none is asked for.
     pub(crate) fn reserve_run(&self, pin: &Pin<'_>) -> Option<Pfn> {
-        let kept = self.reservations.as_ref()?;
+        let kept = self.reservations()?;
         let request = Request::page(Site::Reservation).order(kept.order);
         let first = self.alloc(pin, request).ok()?;
         let head = self.frame(first);
@@ -181,12 +181,12 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Gives the run that the caller has set aside to a page table, which is locked and names
     /// the run. It is the newest then.
     pub(crate) fn grant_run(&self, pin: &Pin<'_>, first: Pfn, table: Pfn) {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return;
         };
         let mut queue = kept.queue.lock(pin);
         kept.run(first).lock(pin).owner = Some(Owner::Table(table));
-        queue.oldest_first.push_back(&**kept, kept.name(first));
+        queue.oldest_first.push_back(kept, kept.name(first));
     }
 
     /// Takes the frame at a place of a run, if the run is the owner's and the frame unused.
@@ -198,7 +198,7 @@ impl<P: Platform> PhysicalMemory<P> {
         owner: Owner,
         index: u32,
     ) -> Option<Pfn> {
-        let kept = self.reservations.as_ref()?;
+        let kept = self.reservations()?;
         let mut run = kept.run(first).lock(pin);
         if run.owner != Some(owner) || run.is_taken(index) {
             return None;
@@ -218,7 +218,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Gives back a frame that was taken and has not been used: to its run, if that is still
     /// the owner's.
     pub(crate) fn give_back_reserved(&self, pin: &Pin<'_>, first: Pfn, owner: Owner, pfn: Pfn) {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return;
         };
         let mut run = kept.run(first).lock(pin);
@@ -241,7 +241,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Ends the owner's reservation of a run, if it is still the owner's. Its unused frames go
     /// back.
     pub(crate) fn end_run(&self, pin: &Pin<'_>, first: Pfn, owner: Owner) {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return;
         };
         let mut queue = kept.queue.lock(pin);
@@ -250,7 +250,7 @@ impl<P: Platform> PhysicalMemory<P> {
             return;
         }
         if owner != Owner::Maker {
-            queue.oldest_first.remove(&**kept, kept.name(first));
+            queue.oldest_first.remove(kept, kept.name(first));
         }
         let ended = Self::ended(kept, &mut queue, &mut run);
         drop(run);
@@ -261,7 +261,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Breaks the oldest reservation of a run that `suits`. Returns whether there was one.
     #[cold]
     pub(super) fn break_oldest(&self, pin: &Pin<'_>, suits: impl Fn(u16) -> bool) -> bool {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return false;
         };
         let mut queue = kept.queue.lock(pin);
@@ -270,7 +270,7 @@ impl<P: Platform> PhysicalMemory<P> {
             let first = kept.first_of(name);
             let mut run = kept.run(first).lock(pin);
             if suits(run.zone) {
-                queue.oldest_first.remove(&**kept, name);
+                queue.oldest_first.remove(kept, name);
                 queue.stats.broken += 1;
                 let ended = Self::ended(kept, &mut queue, &mut run);
                 drop(run);
@@ -294,7 +294,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Gives back the frames of a run that were not taken, in blocks as large as can be.
     fn free_unused(&self, pin: &Pin<'_>, first: Pfn, run: &Run) {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return;
         };
         let mut index = 0;
@@ -316,7 +316,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// What was counted of reservations.
     pub(super) fn reservation_stats(&self, pin: &Pin<'_>) -> ReservationStats {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return ReservationStats::default();
         };
         let queue = kept.queue.lock(pin);
@@ -330,7 +330,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Checks every reservation and marks its unused frames.
     pub(super) fn audit_reservations(&self, pin: &Pin<'_>) -> Result<(), AuditError> {
-        let Some(kept) = &self.reservations else {
+        let Some(kept) = self.reservations() else {
             return Ok(());
         };
         let queue = kept.queue.lock(pin);

@@ -38,7 +38,7 @@ impl<P: Platform> PhysicalMemory<P> {
     pub fn set_freed_tables(&mut self, freed: FreedTables) {
         let freed = match freed {
             // Linked lists are not sorted by what is zero.
-            FreedTables::KeptApart if self.linked.is_some() => FreedTables::Noted,
+            FreedTables::KeptApart if self.linked().is_some() => FreedTables::Noted,
             freed => freed,
         };
         self.freed_tables = freed;

@@ -39,7 +39,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         advice: Advice,
     ) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
-        if advice == Advice::PageOut && self.swap.is_some() {
+        if advice == Advice::PageOut && self.swap().is_some() {
             self.page_out(id, range)?;
         }
         self.with_locked(id, |pin, space| {

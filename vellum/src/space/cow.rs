@@ -37,7 +37,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let from_zero = old == self.zero_page;
         let request = Request::page(Site::CopyOnWrite);
         let request = if from_zero { request.zeroed() } else { request };
-        let taken = match from_zero && self.design.superpages == Superpages::Reserve {
+        let taken = match from_zero && self.superpages() == Superpages::Reserve {
             true => self.take_zeroed(fault)?,
             false => Taken::alone(self.memory.alloc(fault.pin, request)?),
         };

@@ -148,7 +148,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // after somebody has read this one anew and written to both.
             object.cuts.count_one();
             self.objects.detach(&self.memory, pin, object, index, page);
-            if let Some(reclaim) = &self.reclaim {
+            if let Some(reclaim) = self.reclaim() {
                 reclaim.evicted(handle, index);
             }
             Attempt::Done(Taken::Freed)
@@ -170,7 +170,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Attempt::Dirty(handle, index) => (handle, index),
         };
         let (written, refused) = self.write_cluster(handle, index);
-        if let Some(reclaim) = &self.reclaim {
+        if let Some(reclaim) = self.reclaim() {
             reclaim.counts.written.add(written);
             reclaim.counts.refused.add(u64::from(refused));
         }
@@ -216,7 +216,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.put(&self.pin(), page);
         match swapped {
             Ok(()) => {
-                if let Some(reclaim) = &self.reclaim {
+                if let Some(reclaim) = self.reclaim() {
                     reclaim.counts.swapped.add(1);
                 }
                 Taken::Freed
@@ -224,7 +224,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Err(SwapOutError::NoSlot | SwapOutError::InUse) => Taken::Kept,
             // In the swap cache, mapped by nobody, until it is used again.
             Err(SwapOutError::Io) => {
-                if let Some(reclaim) = &self.reclaim {
+                if let Some(reclaim) = self.reclaim() {
                     reclaim.counts.refused.add(1);
                 }
                 Taken::Gone
@@ -247,7 +247,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
 
     fn can_swap(&self) -> bool {
         // The records of superpages count for all of their frames.
-        self.design.superpages == Superpages::Off && Vm::can_swap(self)
+        self.superpages() == Superpages::Off && Vm::can_swap(self)
     }
 
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled {

@@ -261,7 +261,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
-        if self.design.superpages == Superpages::Reserve {
+        if self.superpages() == Superpages::Reserve {
             return self.resolve_reserving(fault, entry);
         }
         let region = fault.entered.region;
@@ -275,7 +275,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return self.swap_in(fault, entry);
         }
         if fault.lowest.1 > 1
-            && self.design.superpages == Superpages::Eager
+            && self.superpages() == Superpages::Eager
             && region.object() == 0
             && let Some(step) = self.map_superpage(fault)
         {

@@ -314,6 +314,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             )));
         }
         let design = named_by_types::<F, R>(design);
+        if let Some(option) = design.without_its_part(P::PARTS) {
+            return Err(CreateError(format!(
+                "{option} needs a part of the core that the platform leaves out (`Platform::PARTS`)"
+            )));
+        }
         let mut memory =
             PhysicalMemory::new(platform).map_err(|error| CreateError(format!("{error}")))?;
         let cpus = memory.platform().cpus();
@@ -327,23 +332,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
         let mut objects = Objects::new(&arenas, design.region_index);
         let mut aging: Option<Box<dyn Aging>> = None;
-        if design.file_io == FileIo::Pages {
+        if P::PARTS.published && design.file_io == FileIo::Pages {
             if design.page_locking == PageLocking::Hashed {
                 objects.locks = PageLocks::hashed(memory.frame_count());
             }
             aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
         }
         let mut reclaim = None;
-        if design.reclaim {
+        if P::PARTS.reclaim && design.reclaim {
             let lists = Arc::new(Reclaim::new(memory.view(), memory.platform()));
             aging = Some(Box::new(Arc::clone(&lists)));
             reclaim = Some(lists);
             memory.tell_of_shortage();
         }
-        memory.keep_lists_of(&design);
+        if P::PARTS.published {
+            memory.keep_lists_of(&design);
+        }
         // Before there are reservations, whose statistics can be had on a CPU only.
         let table_pages = source_of(&design, &mut memory);
-        if design.superpages == Superpages::Reserve && F::INDEX_BITS <= MOST_RESERVED {
+        if P::PARTS.superpages
+            && design.superpages == Superpages::Reserve
+            && F::INDEX_BITS <= MOST_RESERVED
+        {
             memory.keep_reservations(F::INDEX_BITS);
         }
         let spaces: Arena<Space<R>> = arenas.make();
@@ -370,6 +380,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory,
             design,
         })
+    }
+
+    /// The swap areas, if there are any.
+    #[inline]
+    pub(crate) fn swap(&self) -> Option<&Swap> {
+        match P::PARTS.swap {
+            true => self.swap.as_deref(),
+            false => None,
+        }
+    }
+
+    /// The lists of pages that may leave memory, with `reclaim=on`.
+    #[inline]
+    pub(crate) fn reclaim(&self) -> Option<&Reclaim> {
+        match P::PARTS.reclaim {
+            true => self.reclaim.as_deref(),
+            false => None,
+        }
+    }
+
+    /// Whether private memory is mapped in superpages.
+    #[inline]
+    pub(super) fn superpages(&self) -> Superpages {
+        match P::PARTS.superpages {
+            true => self.design.superpages,
+            false => Superpages::Off,
+        }
     }
 
     /// Tells `aging` of every page that enters or leaves memory, or is used by a call, from

@@ -111,7 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// since. Pages whose frames were taken one by one say no, even if one larger leaf maps
     /// them now ([`Superpages::Reserve`], [`Vm::collapse`]).
     pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
-        if self.design.superpages != Superpages::Eager || page >= F::USER_END {
+        if self.superpages() != Superpages::Eager || page >= F::USER_END {
             return false;
         }
         let pin = self.pin();

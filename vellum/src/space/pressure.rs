@@ -76,7 +76,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 result => return result,
             }
         }
-        if let Some(reclaim) = &self.reclaim {
+        if let Some(reclaim) = self.reclaim() {
             reclaim.counts.failures.add(1);
         }
         Err(error)
@@ -100,7 +100,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             effort.tables = MOST_TRIES;
         }
-        if self.reclaim.is_some() && effort.pages < MOST_TRIES {
+        if self.reclaim().is_some() && effort.pages < MOST_TRIES {
             let want = FIRST_PAGES << effort.pages;
             effort.pages += 1;
             return self.reclaim_directly(want) > 0;
@@ -111,7 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Has up to about `want` pages leave memory, those of the CPU's node first, and waits until
     /// their frames are free. Returns how many have left.
     fn reclaim_directly(&self, want: u64) -> u64 {
-        let Some(reclaim) = &self.reclaim else {
+        let Some(reclaim) = self.reclaim() else {
             return 0;
         };
         let home = self.memory.home(&self.pin());
@@ -129,7 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Platform::wake_reclaim`]. Returns how many have left; 0 with `reclaim=off`. The caller
     /// is not pinned. May sleep while a store is written to.
     pub fn reclaim_node(&self, node: NodeId) -> u64 {
-        let Some(reclaim) = &self.reclaim else {
+        let Some(reclaim) = self.reclaim() else {
             return 0;
         };
         if usize::from(node.0) >= reclaim.lists.nodes() {
@@ -170,14 +170,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// pages of files, too, and free swap slots (Linux's `vm.swappiness`). 60 at first; 0 leaves
     /// private pages alone. Does nothing with `reclaim=off`.
     pub fn set_swappiness(&self, share: u32) {
-        if let Some(reclaim) = &self.reclaim {
+        if let Some(reclaim) = self.reclaim() {
             reclaim.set_swappiness(share);
         }
     }
 
     /// What reclaim has done.
     pub(crate) fn reclaim_stats(&self) -> ReclaimStats {
-        let reclaim = self.reclaim.as_ref();
+        let reclaim = self.reclaim();
         reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
     }
 }

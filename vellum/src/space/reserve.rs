@@ -43,7 +43,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether runs of frames may be set aside.
     #[inline]
     pub(super) fn has_reservations(&self) -> bool {
-        self.design.superpages == Superpages::Reserve
+        self.superpages() == Superpages::Reserve
             && self.has_superpages()
             && Self::ORDER <= MOST_RESERVED
     }
@@ -195,7 +195,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// reservation ends.
     #[inline]
     pub(super) fn end_reservation(&self, pin: &Pin<'_>, table: &LockedTable<'_, F>) {
-        if self.design.superpages == Superpages::Reserve {
+        if self.superpages() == Superpages::Reserve {
             self.end_reservation_of(pin, table);
         }
     }

@@ -40,7 +40,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether there may be superpages.
     #[inline]
     pub(super) fn has_superpages(&self) -> bool {
-        self.design.superpages != Superpages::Off
+        self.superpages() != Superpages::Off
             && Self::ORDER <= MAX_ORDER
             && F::MAX_LEAF_LEVEL >= LEVEL
     }

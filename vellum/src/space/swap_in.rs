@@ -38,7 +38,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'_, P, F, R>,
         entry: u64,
     ) -> Result<FaultStep, FaultError> {
-        let Some(swap) = &self.swap else {
+        let Some(swap) = self.swap() else {
             debug_assert!(false, "an entry names a slot, and there are none");
             return Err(FaultError::Io);
         };
@@ -93,7 +93,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     pub(super) fn read_swapped(&self, page: Pfn) -> Result<(), FaultError> {
         let slot = self.memory.frame(page).index();
-        let Some(swap) = &self.swap else {
+        let Some(swap) = self.swap() else {
             return Err(FaultError::Io);
         };
         let read = match swap.place(slot) {
@@ -182,7 +182,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     pub(super) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
-        if let Some(swap) = &self.swap {
+        if let Some(swap) = self.swap() {
             swap.drop_entry(&self.memory, pin, F::swapped(entry).slot);
         }
         self.count_resident(pin, space, Resident::Swap, u64::MAX);
@@ -200,7 +200,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         index: usize,
     ) -> bool {
         let mut swapped = F::swapped(source.load(index));
-        let Some(swap) = &self.swap else {
+        let Some(swap) = self.swap() else {
             return false;
         };
         if !swap.add_entry(pin, swapped.slot) {

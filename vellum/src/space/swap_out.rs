@@ -33,6 +33,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`SwapOnError`]; nothing changed.
     pub fn swap_on(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
+        if !P::PARTS.swap {
+            return Err(SwapOnError::LeftOut);
+        }
         let mut swap = self.swap.take().unwrap_or_else(|| Box::new(Swap::new()));
         let added = swap.add_area(area);
         if swap.stats().slots > 0 {
@@ -44,21 +47,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether there is a free swap slot. It may be taken at once.
     #[inline]
     pub fn can_swap(&self) -> bool {
-        self.swap.as_ref().is_some_and(|swap| swap.can_swap())
+        self.swap().is_some_and(|swap| swap.can_swap())
     }
 
     /// Counts of pages written and read, and sizes. All 0 without areas.
     pub fn swap_stats(&self) -> SwapStats {
-        self.swap
-            .as_ref()
+        self.swap()
             .map_or_else(SwapStats::default, |swap| swap.stats())
     }
 
     /// The swap areas, in the order in which they are filled. Uses the global allocator.
     pub fn swap_areas(&self) -> Vec<SwapAreaStats> {
-        self.swap
-            .as_ref()
-            .map_or_else(Vec::new, |swap| swap.area_stats())
+        self.swap().map_or_else(Vec::new, |swap| swap.area_stats())
     }
 
     /// Unmaps a private page everywhere and writes it to swap ([`SwapsOut::swap_out`]). The
@@ -67,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`SwapOutError`].
     pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<(), SwapOutError> {
-        let swap = self.swap.as_ref().ok_or(SwapOutError::NoSlot)?;
+        let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
         let slot = self.unmap_to_swap(swap, page)?;
         let written = match swap.place(slot) {
             Some((store, index)) => self.memory.platform().write_page(store, index, page),

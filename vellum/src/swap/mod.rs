@@ -102,6 +102,8 @@ impl core::error::Error for SwapOutError {}
 /// Why an area could not be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOnError {
+    /// The platform leaves swap out ([`Platform::PARTS`](crate::platform::Platform::PARTS)).
+    LeftOut,
     /// There are [`MAX_AREAS`] areas.
     TooMany,
     /// The area has no slots, or more than a slot's number can tell apart.
@@ -111,6 +113,7 @@ pub enum SwapOnError {
 impl fmt::Display for SwapOnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            SwapOnError::LeftOut => f.write_str("the platform leaves swap out"),
             SwapOnError::TooMany => write!(f, "there are {MAX_AREAS} swap areas already"),
             SwapOnError::BadSize => {
                 write!(f, "a swap area has 1 to {} slots", Swap::MAX_SLOTS)

@@ -152,7 +152,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Checks that reclaim finds every page that it may take.
     fn audit_reclaim(&self) -> Result<(), AuditFailure> {
-        let Some(reclaim) = &self.reclaim else {
+        let Some(reclaim) = self.reclaim() else {
             return Ok(());
         };
         let listed = reclaim.audit();

@@ -69,7 +69,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Whether zones have a limit of dirty pages, so that they are to be counted.
     #[inline]
     pub(crate) fn counts_dirty_pages(&self) -> bool {
-        self.linked.is_some()
+        self.linked().is_some()
     }
 
     /// Counts pages of files that became newer than their store, or that are not any more.
@@ -80,7 +80,7 @@ impl<P: Platform> PhysicalMemory<P> {
         pages: impl Iterator<Item = Pfn>,
         are_dirty: bool,
     ) {
-        if let Some(linked) = &self.linked {
+        if let Some(linked) = self.linked() {
             let change = if are_dirty { 1 } else { -1 };
             for pfn in pages {
                 linked.dirty.add(pin, self.frame(pfn).zone(), change);
@@ -90,6 +90,6 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// The dirty pages of all zones, if zones count them.
     pub(crate) fn dirty_pages(&self) -> Option<u64> {
-        self.linked.as_ref().map(|linked| linked.dirty.total())
+        self.linked().map(|linked| linked.dirty.total())
     }
 }

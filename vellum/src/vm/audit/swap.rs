@@ -16,7 +16,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         entry: u64,
         (space, page): (u32, Vpn),
     ) -> Result<(), AuditFailure> {
-        let Some(swap) = &self.swap else {
+        let Some(swap) = self.swap() else {
             return wrong(
                 "an entry names a swap slot, and there are none, at page",
                 page.0,
@@ -46,7 +46,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED)
         };
         self.for_each_frame(|pfn| cached += u64::from(is_cached(pfn)));
-        let Some(swap) = &self.swap else {
+        let Some(swap) = self.swap() else {
             return same("frames in the swap cache", 0, 0, cached);
         };
         let census = swap.audit(&self.pin(), is_cached);

@@ -1,0 +1,71 @@
+//! Which optional parts of the core are linked.
+
+/// The optional parts of the core that a platform can use ([`Platform::PARTS`]). Which of
+/// them are in use, the design says; what is left out here is not linked at all, and a
+/// design that asks for it is refused.
+///
+/// ```
+/// use vellum::platform::Parts;
+/// const PARTS: Parts = Parts::LEAST.with_swap().with_reclaim();
+/// ```
+///
+/// [`Platform::PARTS`]: super::Platform::PARTS
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    pub(crate) published: bool,
+    pub(crate) superpages: bool,
+    pub(crate) reclaim: bool,
+    pub(crate) swap: bool,
+}
+
+impl Parts {
+    /// Everything.
+    pub const ALL: Parts = Parts {
+        published: true,
+        superpages: true,
+        reclaim: true,
+        swap: true,
+    };
+
+    /// What every manager needs.
+    pub const LEAST: Parts = Parts {
+        published: false,
+        superpages: false,
+        reclaim: false,
+        swap: false,
+    };
+
+    /// And lists of frames, and of pages of files, as published kernels kept them:
+    /// `framelists=linked`, `fileio=pages`.
+    #[must_use]
+    pub const fn with_published(self) -> Parts {
+        Parts {
+            published: true,
+            ..self
+        }
+    }
+
+    /// And superpages: `superpage=eager`, `superpage=reserve`.
+    #[must_use]
+    pub const fn with_superpages(self) -> Parts {
+        Parts {
+            superpages: true,
+            ..self
+        }
+    }
+
+    /// And taking memory back when it runs short: `reclaim=on`.
+    #[must_use]
+    pub const fn with_reclaim(self) -> Parts {
+        Parts {
+            reclaim: true,
+            ..self
+        }
+    }
+
+    /// And swap areas ([`Vm::swap_on`](crate::Vm::swap_on)).
+    #[must_use]
+    pub const fn with_swap(self) -> Parts {
+        Parts { swap: true, ..self }
+    }
+}

@@ -87,14 +87,14 @@ macro_rules! in_2014 {
 }
 
 /// FreeBSD 13 on amd64: page tables known to be zero are not zeroed again, a fault maps
-/// up to eight pages around, fork copies every entry.
+/// up to eight pages around, private memory comes from reservations, fork copies every entry.
 macro_rules! freebsd_13 {
     ($locks:literal) => {
         concat!(
             "rmap=pv,",
             $locks,
             ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
-            "faultlock=none,superpage=off,regions=tree,forkcopy=all",
+            "faultlock=none,superpage=reserve,regions=tree,forkcopy=all",
             no_files!()
         )
     };
@@ -209,6 +209,16 @@ pub const PRESETS: &[Preset] = &[
         settings: in_2007!("ptepage=quicklist,quicklevels=unified,quicknode=blind,quickmark=node"),
         source: "Lameter 2007, merged as 6225e93735ac",
         meaning: "x86-64 with generic quicklists, which keep tables of any node",
+    },
+    Preset {
+        name: "linux-2.6.38",
+        settings: concat!(
+            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,\
+             superpage=eager,regions=tree,forkcopy=needed",
+            no_files!()
+        ),
+        source: "transparent huge pages (Arcangeli 2011), `always`",
+        meaning: "x86-64 with superpages for private memory at the first use",
     },
     Preset {
         name: "linux-3.15-rc3",

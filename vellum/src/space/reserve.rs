@@ -98,24 +98,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let suits = self.has_reservations() && self.may_be_superpage(fault);
         let run = suits.then(|| self.memory.reserve_run(fault.pin)).flatten();
         let named = run.map(|first| (first, Owner::Maker));
-        let step = match fault.access {
-            Access::Write => self
-                .take_zeroed_of(fault, named)
-                .map_err(FaultError::from)
-                .and_then(|taken| self.map_taken(fault, taken)),
+        let map = |named| match fault.access {
+            Access::Write => {
+                let taken = self.take_zeroed_of(fault, named)?;
+                self.map_taken(fault, taken)
+            }
             _ => self.map_zero_page(fault),
         };
-        if let Some(first) = run {
-            let is_done = matches!(step, Ok(FaultStep::Done(_)));
-            if is_done && self.name_run(fault, first) {
-                fault.cpu.events.reservations.bump();
-            } else {
-                self.memory.end_run(fault.pin, first, Owner::Maker);
-            }
-        } else if suits {
-            fault.cpu.events.superpage_failures.bump();
+        let step = map(named);
+        let Some(first) = run else {
+            fault.cpu.events.superpage_failures.add(u64::from(suits));
+            return step;
+        };
+        let is_done = matches!(step, Ok(FaultStep::Done(_)));
+        if is_done && self.name_run(fault, first) {
+            fault.cpu.events.reservations.bump();
+            return step;
         }
-        step
+        self.memory.end_run(fault.pin, first, Owner::Maker);
+        match step {
+            // What was lacking may have been in the run.
+            Err(FaultError::OutOfMemory) => map(None),
+            step => step,
+        }
     }
 
     /// Gives the run to the table of the fault's page, unless others have made entries of it

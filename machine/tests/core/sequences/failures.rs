@@ -11,7 +11,7 @@ use super::model::{Access, READ, WRITE, pristine};
 use super::ops::{Aim, Op, Place, What};
 use super::run::{PLATFORMS, arena, arena_for, catch};
 use vellum::addr::{Pfn, Prot, Vpn};
-use vellum::design::{TableFormat, variants};
+use vellum::design::{Superpages, TableFormat, variants};
 use vellum::frame::{FailAt, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::{Partial, ReverseMap};
@@ -422,13 +422,18 @@ fn scenarios(far: u64) -> Vec<Scenario> {
 const FIRST_USE: &str = "the first use of a superpage";
 
 /// With superpages: the one of pages 512 to 1023, which fork shares.
-fn superpage_scenarios() -> Vec<Scenario> {
+fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
     use Access::{Read, Write};
     let place = Place::At;
     let fresh = vec![What::Create, map(500, 800, RW, false)];
     let mut own = fresh.clone();
+    let mut nearly = fresh.clone();
+    nearly.push(sweep(512, 511, Write));
     own.extend([
-        touch(600, Write),
+        match superpages {
+            Superpages::Reserve => sweep(512, 512, Write),
+            _ => touch(600, Write),
+        },
         map(3000, 20, RW, false),
         sweep(3000, 20, Write),
     ]);
@@ -452,6 +457,7 @@ fn superpage_scenarios() -> Vec<Scenario> {
     let mut scenarios = vec![
         (FIRST_USE, fresh.clone(), touch(600, Write)),
         (FIRST_USE, fresh, touch(600, Read)),
+        (FIRST_USE, nearly, touch(1023, Write)),
         (
             "a part of a superpage that nobody shares",
             own.clone(),
@@ -602,8 +608,10 @@ fn every_allocation_may_fail() {
     // Each reverse mapping once.
     for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
         designs.push(format!("{rmap},superpage=eager"));
+        designs.push(format!("{rmap},superpage=reserve"));
     }
     designs.push("format=x86-pae,superpage=eager".into());
+    designs.push("format=x86-pae,superpage=reserve".into());
     for (number, text) in designs.iter().enumerate() {
         let design = Design::parse(text).unwrap();
         let (arena, far) = match design.format {
@@ -612,7 +620,7 @@ fn every_allocation_may_fail() {
         };
         let scenarios = match number < plain_designs {
             true => scenarios(far),
-            false => superpage_scenarios(),
+            false => superpage_scenarios(design.superpages),
         };
         for scenario in &scenarios {
             let run = |failure| {

@@ -253,6 +253,17 @@ fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value
             grows: false,
         };
     }
+    if rng.one_in(12) {
+        // All pages of a range, and perhaps of the one after.
+        return What::Sweep {
+            space,
+            place: Place::Mapped(rng.below(1 << 20)),
+            pages: 700 + rng.below(400),
+            step: 1,
+            access: Access::Write,
+            value,
+        };
+    }
     if rng.one_in(5) {
         return What::Collapse {
             space,

@@ -83,6 +83,9 @@ pub const PLATFORMS: [Platform; 5] = [
     },
 ];
 
+/// Ways to have superpages.
+const SUPERPAGES: [&str; 2] = ["superpage=eager", "superpage=reserve"];
+
 /// Pages of platforms where superpages are used: of those whose memory runs out, and of the
 /// others.
 const TIGHT_PAGES: u64 = 1800;
@@ -160,8 +163,9 @@ const SWAP: u64 = 1 << 30;
 pub struct Happened {
     /// How often memory ran out.
     shortages: u32,
-    /// Superpages mapped, not to be had, split, and made of single pages.
-    superpages: [u64; 4],
+    /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
+    /// broken, and promoted.
+    superpages: [u64; 7],
     /// Pages written to swap, and read back.
     swapped: [u64; 2],
 }
@@ -218,7 +222,7 @@ impl Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let shape = with_format!(format, F => Shape::of::<F>());
         // In other formats they are larger than the largest block of frames.
-        let large = design.contains("superpage=eager") && shape.page_shift == 12;
+        let large = SUPERPAGES.iter().any(|value| design.contains(value)) && shape.page_shift == 12;
         if large {
             platform.pages = if platform.tight {
                 TIGHT_PAGES
@@ -248,7 +252,8 @@ impl Case {
             seed as usize / RMAPS.len(),
         );
         let others = other_options(round);
-        let design = format!("{rmap},{others},{},superpage=eager", tables(seed));
+        let superpages = SUPERPAGES[round % SUPERPAGES.len()];
+        let design = format!("{rmap},{others},{},{superpages}", tables(seed));
         Case::on(
             TableFormat::X86_64,
             design,
@@ -323,8 +328,10 @@ impl Case {
         }
         *at = self.ops.len();
         driver.finish()?;
-        let events = driver.vm.stats().events;
-        let swap = driver.vm.swap_stats();
+        let vm = &driver.vm;
+        let stats = vm.platform().run_on(CpuId(0), || vm.stats());
+        let (events, reserved) = (stats.events, stats.frames.reservations);
+        let swap = vm.swap_stats();
         Ok(Happened {
             shortages: driver.shortages,
             superpages: [
@@ -332,6 +339,9 @@ impl Case {
                 events.superpage_failures,
                 events.superpage_demotions,
                 events.superpage_collapses,
+                events.reservations,
+                reserved.broken,
+                events.superpage_promotions,
             ],
             swapped: [swap.outs, swap.ins],
         })
@@ -425,8 +435,8 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
 }
 
 /// Runs cases with superpages; returns how many were mapped, not to be had,
-/// split, and made of single pages.
-pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 4] {
+/// split, and made of single pages, and how many runs were set aside, broken and promoted.
+pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 7] {
     let case = |seed| (seed, Case::nth_with_superpages(seed, length));
     run_all(seeds.map(case), &arena()).superpages
 }

@@ -24,6 +24,12 @@ explored! {
     rights_of_a_superpage_are_gone_when_protect_returns: 40 => protect;
     stores_beside_a_collapse_are_kept: 60 => collapse;
     lookups_beside_a_collapse_change_nothing: 40 => lookup_beside_collapse;
+    the_last_pages_of_a_range_are_stored_to_beside_one_another: 40 => fill_together;
+    a_range_is_filled_beside_an_unmapping_of_a_part: 60 => fill_beside_unmap;
+    a_range_is_filled_beside_a_fork: 40 => fill_beside_fork;
+    a_range_is_filled_beside_a_change_of_rights: 40 => fill_beside_protect;
+    a_range_is_filled_beside_a_lookup: 40 => fill_beside_lookup;
+    a_reservation_is_broken_beside_faults: 40 => break_beside_faults;
 }
 
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
@@ -259,4 +265,168 @@ fn lookup_beside_collapse<R: ReverseMap>() {
     };
     world.run(&[&collapse, &look]);
     world.finish(&[space], &[]);
+}
+
+const RESERVE: &str = "superpage=reserve";
+
+/// A range of whose pages all but the last `left` are stored to, each with its number.
+fn world_nearly_full<R: ReverseMap>(cpus: usize, left: u64) -> (World<R>, SpaceId) {
+    let world = World::<R>::new(cpus, FRAMES, RESERVE);
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, BASE, PAGES);
+        for page in 0..PAGES - left {
+            world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
+        }
+        assert_eq!(world.vm.stats().events.superpage_promotions, 0);
+        space
+    });
+    (world, space)
+}
+
+fn promotions<R: ReverseMap>(world: &World<R>) -> u64 {
+    world.vm.stats().events.superpage_promotions
+}
+
+/// Stores to the last page, so that the range is full, and to one of the others.
+fn fill<R: ReverseMap>(world: &World<R>, cpu: CpuId, space: SpaceId) {
+    world.store(cpu, space, at(BASE + PAGES - 1, 0), 7).unwrap();
+    world.store(cpu, space, at(BASE + 3, 1), 33).unwrap();
+    assert_eq!(world.load(cpu, space, at(BASE + PAGES - 1, 0)), Ok(7));
+    assert_eq!(world.load(cpu, space, at(BASE + 3, 1)), Ok(33));
+    assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
+}
+
+fn fill_together<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(3, 3);
+    let work = |cpu: CpuId| {
+        let page = BASE + PAGES - 1 - u64::from(cpu.0);
+        world.store(cpu, space, at(page, 1), page).unwrap();
+        world.store(cpu, space, at(BASE + 4, 1), 5).unwrap();
+        assert_eq!(world.load(cpu, space, at(page, 1)), Ok(page));
+        assert_eq!(world.load(cpu, space, at(BASE + 5, 0)), Ok(5));
+    };
+    world.run(&[&work, &work, &work]);
+    world.alone(|| {
+        assert_eq!(promotions(&world), 1);
+        for page in 0..PAGES - 3 {
+            assert_eq!(world.load(ZERO, space, at(BASE + page, 0)), Ok(page));
+        }
+    });
+    world.finish(&[space], &[]);
+}
+
+fn fill_beside_unmap<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let unmap = |cpu: CpuId| {
+        world.vm.unmap(space, Vpn(BASE + 100), 2).unwrap();
+        let gone = world.load(cpu, space, at(BASE + 100, 0));
+        assert_eq!(gone, Err(FaultError::NoRegion));
+    };
+    world.run(&[&|cpu| fill(&world, cpu, space), &unmap]);
+    world.alone(|| {
+        assert!(promotions(&world) <= 1);
+        assert_eq!(world.load(ZERO, space, at(BASE + 99, 0)), Ok(99));
+        assert_eq!(world.load(ZERO, space, at(BASE + 102, 0)), Ok(102));
+    });
+    world.finish(&[space], &[]);
+}
+
+fn fill_beside_fork<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let fork = |cpu: CpuId| {
+        let child = world.vm.fork(space).unwrap();
+        world.store(cpu, child, at(BASE + 3, 0), 90).unwrap();
+        assert_eq!(world.load(cpu, child, at(BASE + 3, 0)), Ok(90));
+        assert_eq!(world.load(cpu, child, at(BASE + 4, 0)), Ok(4));
+        assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
+        world.vm.exit(child).unwrap();
+    };
+    world.run(&[&|cpu| fill(&world, cpu, space), &fork]);
+    world.finish(&[space], &[]);
+}
+
+fn fill_beside_protect<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let protect = |cpu: CpuId| {
+        for (first, pages) in [(0, 3), (0, PAGES)] {
+            let first = Vpn(BASE + first);
+            world.vm.protect(space, first, pages, Prot::READ).unwrap();
+            let refused = world.store(cpu, space, at(BASE + 1, 3), 1);
+            assert_eq!(refused, Err(FaultError::Protection));
+            world.vm.protect(space, first, pages, RW).unwrap();
+        }
+    };
+    let store = |cpu: CpuId| {
+        for page in [PAGES - 1, 1, 2, 1] {
+            match world.store(cpu, space, at(BASE + page, 1), page) {
+                Ok(()) => {}
+                Err(FaultError::Protection) => continue,
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(world.load(cpu, space, at(BASE + page, 1)), Ok(page));
+        }
+    };
+    world.run(&[&store, &protect]);
+    world.finish(&[space], &[]);
+}
+
+fn fill_beside_lookup<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let look = |_| {
+        let report = world
+            .vm
+            .scan_space(space, PageRange::new(Vpn(BASE), 4))
+            .unwrap();
+        assert!(report.hits <= report.pages, "{report:?}");
+    };
+    world.run(&[&|cpu| fill(&world, cpu, space), &look]);
+    world.finish(&[space], &[]);
+}
+
+fn break_beside_faults<R: ReverseMap>() {
+    const FEW: u64 = 2 * PAGES;
+    let world = World::<R>::new(2, FEW, RESERVE);
+    let (space, other) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let other = world.vm.create_space().unwrap();
+        world.anonymous(space, BASE, PAGES);
+        world.anonymous(other, 2 * BASE, PAGES);
+        world.store(ZERO, space, at(BASE, 0), 1).unwrap();
+        // What is left is used up, but for a few frames.
+        for page in 0..PAGES {
+            if world.vm.stats().frames.used() + 12 >= FEW {
+                break;
+            }
+            world
+                .store(ZERO, other, at(2 * BASE + page, 0), page)
+                .unwrap();
+        }
+        assert_eq!(world.vm.stats().events.reservations, 1);
+        (space, other)
+    });
+    let populate = |cpu: CpuId| {
+        for page in 1..12 {
+            world.store(cpu, space, at(BASE + page, 0), page).unwrap();
+            assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+        }
+    };
+    let use_up = |cpu: CpuId| {
+        for page in PAGES - 60..PAGES - 1 {
+            world
+                .store(cpu, other, at(2 * BASE + page, 0), page)
+                .unwrap();
+        }
+    };
+    world.run(&[&populate, &use_up]);
+    world.alone(|| {
+        for page in 1..12 {
+            assert_eq!(world.load(ZERO, space, at(BASE + page, 0)), Ok(page));
+        }
+        for page in PAGES - 60..PAGES - 1 {
+            assert_eq!(world.load(ZERO, other, at(2 * BASE + page, 0)), Ok(page));
+        }
+        assert_eq!(world.vm.stats().frames.reservations.broken, 1);
+    });
+    world.finish(&[space, other], &[]);
 }

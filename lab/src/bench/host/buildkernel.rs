@@ -63,7 +63,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Outcome, HostErro
     };
     let own = with_own_mounts(|directory| {
         // As by itself, half of the memory.
-        let half = memory_mebibytes().unwrap_or(8 << 10) << 20 >> 1;
+        let half = memory_mebibytes().unwrap_or(8 << 10) << 19;
         let place = mount_tmpfs(directory, half)?;
         measure(directory, place)
     });

@@ -11,7 +11,7 @@
 //! **Nothing is removed.** A page that is freed stays listed until whoever looks at its
 //! place finds that there is no such page any more, or until its frame begins another life and is
 //! listed anew. So a page that comes costs its CPU one store, and one that goes nothing.
-//! Whoever takes a frame from a list trusts nothing: an [`Evictor`] finds the page by
+//! Whoever takes a frame from a list trusts nothing: an `Evictor` finds the page by
 //! what its record says it is, and takes a reference there.
 //!
 //! **Refaults.** An evicted page of a file leaves a shadow: when it went, counted in pages

@@ -10,17 +10,17 @@
 //! that both saw one entry only one gets the page, even if the slot has been given up and
 //! taken again in between:
 //!
-//! * **Out.** [`Swap::begin_out`] takes a slot for a page whose page lock the caller has,
+//! * **Out.** `Swap::begin_out` takes a slot for a page whose page lock the caller has,
 //!   and puts the page into the cache, *busy*. Then entries take the slot's name one by one,
-//!   each counted under the lock of its table ([`Swap::add_entry`]), CPUs are flushed, and
-//!   the page is written. [`Swap::end_out`] takes it out of the cache, or leaves it there
+//!   each counted under the lock of its table (`Swap::add_entry`), CPUs are flushed, and
+//!   the page is written. `Swap::end_out` takes it out of the cache, or leaves it there
 //!   for good if it could not be written.
 //! * **In.** A fault looks the slot up under the cluster's lock, which gives it a reference
-//!   ([`Swap::find`]). If the page is only in the store, a frame enters the cache, busy and
+//!   (`Swap::find`). If the page is only in the store, a frame enters the cache, busy and
 //!   with its page lock held, is filled by a caller who holds no pin, and stays
-//!   ([`Swap::begin_in`], [`Swap::end_in`]). Whoever then holds the lock of a table with an
-//!   entry of the slot takes the page out of the cache for that entry ([`Swap::take`]).
-//! * **Gone.** An entry that is cleared is no longer counted ([`Swap::drop_entry`]). The last
+//!   (`Swap::begin_in`, `Swap::end_in`). Whoever then holds the lock of a table with an
+//!   entry of the slot takes the page out of the cache for that entry (`Swap::take`).
+//! * **Gone.** An entry that is cleared is no longer counted (`Swap::drop_entry`). The last
 //!   one gives up the slot with its frame, or leaves that to whoever keeps it busy.
 //!
 //! # What holds

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use vellum::Design;
 use vellum::addr::{Geometry, Pfn, Prot, Vpn};
 use vellum::rmap::Family;
-use vellum::table::{Direct, Format, Marks, Reach, Windowed, X86Pae};
+use vellum::table::{Direct, Format, Marks, Reach, Swapped, Windowed, X86Pae};
 use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
 use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_trace::TraceReader;
@@ -84,6 +84,14 @@ unsafe impl<W: Reach + Send + Sync + 'static> Format for Pae<W> {
     #[inline]
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
         X86Pae::with_prot(entry, level, prot)
+    }
+    #[inline]
+    fn swap(page: Swapped) -> u64 {
+        X86Pae::swap(page)
+    }
+    #[inline]
+    fn swapped(entry: u64) -> Swapped {
+        X86Pae::swapped(entry)
     }
 }
 

@@ -227,13 +227,9 @@ fn main() {
         );
         bench.counts();
         for &rmap in Rmap::ALL {
-            let (name, design) = (
-                rmap.name(),
-                Design {
-                    rmap,
-                    ..Design::default()
-                },
-            );
+            let name = rmap.name();
+            let mut design = Design::default();
+            design.rmap = rmap;
             // SAFETY: the arenas become part of the design made here, which is
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };

@@ -126,19 +126,29 @@ impl Locks {
 mod tests {
     use super::*;
 
+    /// What two CPUs did with locks: which of them, what, with the lock at which place, when.
+    fn noted(events: &[(usize, Kind, usize, u64)]) -> Locks {
+        let mut locks = Locks::new(2);
+        for &(cpu, kind, place, at) in events {
+            locks.note(cpu, kind, place, at);
+        }
+        locks
+    }
+
     #[test]
     fn a_wait_lasts_from_the_first_failure_to_the_taking() {
-        let mut locks = Locks::new(2);
-        locks.note(0, Kind::LockTaken, 8, 100);
-        locks.note(1, Kind::LockAwaited, 8, 120);
-        locks.note(1, Kind::LockAwaited, 8, 150);
-        // While it waits it takes another.
-        locks.note(1, Kind::LockTaken, 16, 160);
-        locks.note(1, Kind::LockReleased, 16, 165);
-        locks.note(0, Kind::LockReleased, 8, 200);
-        locks.note(1, Kind::LockTaken, 8, 230);
-        // Released by the other CPU.
-        locks.note(0, Kind::LockReleased, 8, 300);
+        let locks = noted(&[
+            (0, Kind::LockTaken, 8, 100),
+            (1, Kind::LockAwaited, 8, 120),
+            (1, Kind::LockAwaited, 8, 150),
+            // While it waits it takes another.
+            (1, Kind::LockTaken, 16, 160),
+            (1, Kind::LockReleased, 16, 165),
+            (0, Kind::LockReleased, 8, 200),
+            (1, Kind::LockTaken, 8, 230),
+            // Released by the other CPU.
+            (0, Kind::LockReleased, 8, 300),
+        ]);
         let expected = LockCosts {
             acquired: 2,
             contended: 1,
@@ -151,13 +161,14 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_lock_need_not_take_it() {
-        let mut locks = Locks::new(2);
-        locks.note(0, Kind::LockTaken, 8, 100);
-        locks.note(1, Kind::LockAwaited, 8, 120);
-        locks.note(0, Kind::LockReleased, 8, 200);
-        locks.note(1, Kind::LockWaitEnded, 8, 210);
-        locks.note(1, Kind::LockTaken, 8, 900);
-        locks.note(1, Kind::LockReleased, 8, 910);
+        let locks = noted(&[
+            (0, Kind::LockTaken, 8, 100),
+            (1, Kind::LockAwaited, 8, 120),
+            (0, Kind::LockReleased, 8, 200),
+            (1, Kind::LockWaitEnded, 8, 210),
+            (1, Kind::LockTaken, 8, 900),
+            (1, Kind::LockReleased, 8, 910),
+        ]);
         let expected = LockCosts {
             acquired: 2,
             contended: 1,

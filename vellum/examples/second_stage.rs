@@ -21,7 +21,9 @@ use vellum::platform::{CpuId, CpuSet, SpaceTag};
 use vellum::rmap::Family;
 use vellum::space::{MapRequest, Placement};
 use vellum::sync::Pin;
-use vellum::table::{Cursor, Direct, FlushTarget, Format, Fresh, Gather, Marks, Tables, Users};
+use vellum::table::{
+    Cursor, Direct, FlushTarget, Format, Fresh, Gather, Marks, Swapped, Tables, Users,
+};
 use vellum::{Design, Vm};
 
 /// EPT with four levels: 48 bits of guest-physical address. A guest's root is given to the
@@ -40,6 +42,10 @@ const DIRTY: u64 = 1 << 9;
 /// Ignored by the processor: the entry holds something, even if it allows nothing.
 const MAPPED: u64 = 1 << 11;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
+/// Ignored, as all but bits 0 to 2 of an entry that allows nothing: the page is in swap.
+const SWAPPED: u64 = 1 << 10;
+/// The same: no other entry names the slot.
+const EXCLUSIVE: u64 = 1 << 52;
 
 const UNCACHED: u64 = 0;
 const WRITE_COMBINING: u64 = 1 << 3;
@@ -73,7 +79,8 @@ unsafe impl Geometry for Ept {
 // SAFETY: by the conditions of the trait, 1. indices are the trait's own, and `USER_END` is
 // what four levels cover; 2. every entry has `MAPPED`, 32 bits of frame number lie inside of
 // `FRAME`, and `LARGE` tells leaves from tables above level 1; 3. `MAPPED` and the frame are
-// left alone; 4. the rights are those that `prot` reads back.
+// left alone; 4. the rights are those that `prot` reads back; 5. entries of pages in swap have
+// bits 0 to 2 and `MAPPED` clear.
 unsafe impl Format for Ept {
     const NAME: &'static str = "ept";
     type Reach = Direct;
@@ -132,6 +139,16 @@ unsafe impl Format for Ept {
     }
     fn with_prot(entry: u64, _: u32, prot: Prot) -> u64 {
         entry & !(READ | WRITE | EXECUTE | MEMORY_TYPE | IGNORE_PAT) | rights(prot)
+    }
+    fn swap(page: Swapped) -> u64 {
+        let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
+        page.slot << 12 | SWAPPED | exclusive
+    }
+    fn swapped(entry: u64) -> Swapped {
+        Swapped {
+            slot: (entry & FRAME) >> 12,
+            exclusive: entry & EXCLUSIVE != 0,
+        }
     }
 }
 

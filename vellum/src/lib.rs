@@ -66,8 +66,8 @@
 //!
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
-//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`space`],
-//! [`vm`]. The path of a page fault begins in `space/fault.rs`.
+//! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
+//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
 #![no_std]
 
 extern crate alloc;
@@ -79,9 +79,11 @@ pub mod design;
 pub mod frame;
 pub mod object;
 pub mod platform;
+pub mod reclaim;
 pub mod rmap;
 pub mod slab;
 pub mod space;
+pub mod swap;
 pub mod sync;
 pub mod table;
 pub mod tree;

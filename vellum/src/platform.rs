@@ -379,6 +379,15 @@ pub unsafe trait Platform: Sync {
     /// Wakes a task.
     fn unpark(&self, task: TaskToken);
 
+    /// A node has less free memory than its low watermark: the embedder's task that calls
+    /// [`Vm::reclaim_node`](crate::Vm::reclaim_node) for it should run. Told once until that has
+    /// been called, and only with `reclaim=on`. Called pinned, perhaps with locks held: it wakes
+    /// somebody and does nothing else. The default is for embedders without such a task, where
+    /// calls that run out of memory reclaim by themselves.
+    fn wake_reclaim(&self, node: NodeId) {
+        let _ = node;
+    }
+
     /// Reads page `index` of the backing store `store` into `frame`. Pages
     /// never written read as the store defines. Not called pinned.
     ///
@@ -518,6 +527,9 @@ macro_rules! forward {
             }
             fn unpark(&self, task: TaskToken) {
                 (**self).unpark(task);
+            }
+            fn wake_reclaim(&self, node: NodeId) {
+                (**self).wake_reclaim(node);
             }
             unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 // SAFETY: the caller's promise.

@@ -136,6 +136,8 @@ pub(crate) struct TestMachine {
     pub(crate) parks: AtomicU64,
     /// How often a task asked to wait for a moment.
     pub(crate) waits: AtomicU64,
+    /// How often a node was said to be short.
+    pub(crate) reclaim_wakes: AtomicU64,
     /// Roots get a kernel half: this word in each entry from the middle on.
     pub(crate) kernel_half: Option<u64>,
     /// Roots that have one.
@@ -212,6 +214,7 @@ impl TestMachine {
             store_flushes: AtomicU64::new(0),
             parks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            reclaim_wakes: AtomicU64::new(0),
             kernel_half: None,
             roots: AtomicU64::new(0),
         }
@@ -463,6 +466,10 @@ unsafe impl Platform for TestMachine {
         if let Some(thread) = self.tasks.lock().unwrap().get(&task.0) {
             thread.unpark();
         }
+    }
+
+    fn wake_reclaim(&self, _node: NodeId) {
+        self.reclaim_wakes.fetch_add(1, Ordering::Relaxed);
     }
 
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {

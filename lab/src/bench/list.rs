@@ -49,6 +49,8 @@ const TMPFS: &[&str] = &[
     "as=linux-3.15-rc3-lockpage",
     "rmap=family",
 ];
+/// FreeBSD with hashed locks of pv lists, and with one-byte mutexes.
+const BUILDKERNEL: &[&str] = &["as=freebsd-13-hashed", "as=freebsd-13-obm"];
 const GIB: u64 = 1 << 30;
 
 /// Bytes in blocks of every size.
@@ -91,6 +93,27 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "unlimited",
                 4,
                 "make -j: copies of the trace on the core; 0: not this load",
+            ),
+        ],
+        variants: &[],
+    },
+    Benchmark {
+        name: "buildkernel",
+        summary: "make -s -j N of a kernel with its objects on tmpfs; copies of its trace for jobs",
+        core: true,
+        linux: true,
+        designs: BUILDKERNEL,
+        ram_bytes: 4 * GIB,
+        sizes: &[
+            or_none(
+                "jobs",
+                0,
+                "the N of make -j N; 0: five for every four CPUs, as 40 on 32",
+            ),
+            or_none(
+                "milliseconds",
+                0,
+                "of the trace, from its beginning; 0: the whole",
             ),
         ],
         variants: &[],

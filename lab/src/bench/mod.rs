@@ -6,6 +6,7 @@
 //! times to [`findings`], which makes figures with intervals, a control and a
 //! verdict of them; [`text`] and JSON print those.
 
+pub mod buildkernel;
 pub mod core;
 pub mod findings;
 pub mod host;
@@ -49,7 +50,7 @@ pub struct Benchmark {
 impl Benchmark {
     /// Whether it runs on simulated machines: if it replays traces.
     pub fn simulated(&self) -> bool {
-        matches!(self.name, "kernbench" | "sdet")
+        matches!(self.name, "kernbench" | "sdet" | "buildkernel")
     }
 }
 

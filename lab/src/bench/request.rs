@@ -47,6 +47,8 @@ pub struct Request {
     pub traces: Vec<PathBuf>,
     /// A source tree to build, for kernbench on the host.
     pub tree: Option<PathBuf>,
+    /// How it is configured, where the benchmark does that: a target of make, or a file.
+    pub configuration: Option<String>,
     /// What is made of it; none for the benchmark's own choice.
     pub target: Option<String>,
     /// How to show progress.

@@ -24,6 +24,9 @@ use vellum_terminal::table::Table;
 /// Passes if no number is given.
 const PASSES: u16 = 6;
 
+/// Builds of each arm of buildkernel on the host, as were published.
+const BUILDS: u16 = 3;
+
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
 
@@ -48,6 +51,8 @@ Examples:
   vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4 --compat
   vellum bench kernbench --on sim --machine numa-q-16 --cpus 8 --trace part.vellum
   vellum bench kernbench --on sim --cpus 4 --trace part.vellum --format kolivas --a rmap=chains
+  vellum bench buildkernel --on linux --tree ~/linux --config tinyconfig --size jobs=40
+  vellum bench buildkernel --on sim --machine xeon-e5-2690 --a as=freebsd-13-hashed --b as=freebsd-13-obm
   vellum bench write --cpus 2 --variant shared --size most=1048576
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
@@ -92,10 +97,15 @@ pub struct BenchArgs {
     /// Trace to replay, where the benchmark replays traces
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
-    /// Kernel source tree to build, for kernbench on the host
+    /// Kernel source tree to build, for kernbench (configured) and buildkernel (clean) on the host
     #[arg(long, value_name = "DIRECTORY")]
     tree: Option<PathBuf>,
-    /// What `make` builds in it [default: vmlinux; with --format kolivas what it builds by itself]
+    /// How buildkernel configures it: a target of make, as tinyconfig, or a file like .config
+    /// [default: defconfig]
+    #[arg(long, value_name = "CONFIG", requires = "tree")]
+    config: Option<String>,
+    /// What `make` builds in it [default: vmlinux; with --format kolivas and of buildkernel what it
+    /// builds by itself]
     #[arg(long, value_name = "TARGET", requires = "tree")]
     target: Option<String>,
     /// Passes over the workload; multiples of twice the arms balance the order of execution
@@ -253,11 +263,21 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
             "{name} runs only with --on {place}"
         )));
     }
+    let builds = name == "buildkernel";
+    if args.config.is_some() && !builds {
+        return Err(Failure::usage(
+            "--config is for buildkernel: kernbench builds a tree as it is configured",
+        ));
+    }
+    let passes = match builds && on == On::Linux {
+        true => BUILDS,
+        false => PASSES,
+    };
     Ok(Request {
         benchmark,
         on,
         designs: designs(benchmark, args)?,
-        passes: usize::from(args.passes.unwrap_or(PASSES)),
+        passes: usize::from(args.passes.unwrap_or(passes)),
         cpus: args.cpus.unwrap_or(1),
         ram_bytes: args.ram,
         low_bytes: args.lowmem,
@@ -271,6 +291,7 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
         variants: request::variants(benchmark, &args.variants).map_err(Failure::usage)?,
         traces: args.traces.clone(),
         tree: args.tree.clone(),
+        configuration: args.config.clone(),
         target: args.target.clone(),
         style: Style::detect(args.quiet),
         profiler: None,
@@ -310,6 +331,7 @@ fn simulate(name: &str, args: &BenchArgs) -> Result<(), Failure> {
     }
     let strangers = [
         (args.tree.is_some(), "--tree"),
+        (args.config.is_some(), "--config"),
         (args.lowmem.is_some(), "--lowmem"),
         (args.profiling.wanted(), "--profile-out"),
         (!args.variants.is_empty(), "--variant"),

@@ -7,6 +7,7 @@ use super::Failure;
 use super::kolivas::{self, KolivasArgs, What};
 use super::results::{Named, OutputArgs, Results};
 use super::simulated::{MACHINE, SEEDS, SimArgs, machine_with};
+use crate::bench::buildkernel::{self, Part};
 use crate::bench::core::traces;
 use crate::bench::{Benchmark, Sizes};
 use crate::simulate::bench::{self, Load, Setting};
@@ -77,14 +78,32 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
              interval"
         )));
     }
+    let interrupt = Interrupt::on_ctrl_c()?;
+    let cpus = request.cpus.unwrap_or(machine.cpus());
     let size = |name: &str| request.sizes.get(name);
-    let (loads, in_each): (Vec<Load>, u64) = match request.benchmark.name {
-        "sdet" => {
+    let part = match request.benchmark.name {
+        "buildkernel" => {
+            let milliseconds = size("milliseconds");
+            Some(Part::of(
+                request.traces,
+                milliseconds,
+                request.style,
+                &interrupt,
+            )?)
+        }
+        _ => None,
+    };
+    let (loads, in_each): (Vec<Load>, u64) = match (&part, request.benchmark.name) {
+        (Some(part), _) => {
+            let load = bench::buildkernel_load(part, buildkernel::jobs(size("jobs"), cpus));
+            (vec![load], 1)
+        }
+        (None, "sdet") => {
             let traces = traces::scripts(request.traces)?;
             let in_each = size("scripts");
             (bench::sdet_loads(&traces, in_each, size("most")), in_each)
         }
-        _ => {
+        (None, _) => {
             let trace = traces::build(request.traces)?;
             let copies = traces::KERNBENCH.map(|(name, title)| (title, size(name) as u32));
             (bench::kernbench_loads(&trace, &copies), 1)
@@ -97,7 +116,7 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
     }
     let setting = Setting {
         benchmark: request.benchmark.name,
-        cpus: request.cpus.unwrap_or(machine.cpus()),
+        cpus,
         machine_name: name,
         machine,
         ram: request.ram,
@@ -108,11 +127,19 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
         jobs: request.sim.jobs(),
         style: request.style,
     };
-    let interrupt = Interrupt::on_ctrl_c()?;
     let mut results = Results::open(request.output)?;
-    let all: Vec<PathBuf> = loads.iter().flat_map(|load| load.traces.clone()).collect();
+    let all: Vec<PathBuf> = match &part {
+        Some(part) => vec![part.whole().to_owned()],
+        None => loads.iter().flat_map(|load| load.traces.clone()).collect(),
+    };
     results.read_from(&all);
-    let found = bench::bench(&setting, loads, in_each, &interrupt)?;
+    let mut found = bench::bench(&setting, loads, in_each, &interrupt)?;
+    if let Some(part) = &part {
+        for load in &mut found.loads {
+            // Not by the name of a file that is gone when this ends.
+            load.findings.trace = part.whole().display().to_string();
+        }
+    }
     let disclaimer = match request.benchmark.name {
         "sdet" => format!("\n{}", crate::report::text::wrapped(traces::DISCLAIMER)),
         _ => String::new(),

@@ -6,6 +6,7 @@
 //! for byte, and [`published`] prints samples as others publish theirs.
 
 pub mod along;
+pub mod buildkernel;
 pub mod json;
 pub mod model;
 pub mod names;

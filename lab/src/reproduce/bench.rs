@@ -139,6 +139,7 @@ impl Setting {
             variants: request::variants(benchmark, &job.variants).map_err(Failure::usage)?,
             traces: job.traces.clone(),
             tree: None,
+            configuration: None,
             target: None,
             style: self.style,
             profiler: profiler.cloned(),

@@ -9,6 +9,7 @@
 
 pub mod bench;
 pub mod formats;
+mod four;
 pub mod judge;
 pub mod model;
 mod one;
@@ -67,7 +68,10 @@ const QUICK_SERVER: Selection = Selection {
 };
 
 /// Sources that can be reproduced.
-pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=3;
+pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=4;
+
+/// Those that are made on simulated machines only, and the machine of each.
+pub const ALWAYS_SIMULATED: [(u8, &str); 1] = [(4, four::FIRST_MACHINE)];
 
 /// Reproduces source `source`. An interruption keeps the sections that are
 /// complete. Sections that fail are kept with the reason.
@@ -78,9 +82,16 @@ pub const SOURCES: std::ops::RangeInclusive<u8> = 0..=3;
 pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Reproduction, Failure> {
     let sections = match (source, &setting.simulated) {
         (0, Some(_)) => simulated::SECTIONS,
+        (4, Some(_)) => four::SECTIONS,
         (1..=3, Some(_)) => {
             return Err(Failure::usage(
-                "--on sim: only source 0 can be reproduced on a simulated machine",
+                "--on sim: only the sources 0 and 4 can be reproduced on a simulated machine",
+            ));
+        }
+        (4, None) => {
+            return Err(Failure::usage(
+                "--on core: source 4 is made on simulated machines only, as it is about locks \
+                 that many CPUs wait for; leave it out",
             ));
         }
         (0, None) => zero::SECTIONS,

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::bench::Simulated;
 use super::formats;
 use super::judge::{Change, Evidence};
 use super::model::{Comparison, Section};
@@ -46,11 +47,11 @@ pub const SECTIONS: &[Entry] = &[
 ];
 
 /// What is replayed in a section, under which designs.
-struct Compared<'c> {
-    task: &'c Task<'c>,
+pub(super) struct Compared<'c> {
+    pub task: &'c Task<'c>,
     /// Names of the designs, the base first.
-    names: Vec<&'static str>,
-    designs: Vec<String>,
+    pub names: Vec<&'static str>,
+    pub designs: Vec<String>,
 }
 
 impl<'c> Compared<'c> {
@@ -76,10 +77,20 @@ impl<'c> Compared<'c> {
 
     /// Replays `traces` at once, each so many times.
     fn measure(&self, traces: &[PathBuf], copies: u32) -> Result<Findings, Failure> {
+        match &self.task.setting.simulated {
+            Some(on) => self.on(on, traces, copies),
+            None => Err(Failure::failed("no machine is to be simulated")),
+        }
+    }
+
+    /// The same on a certain machine.
+    pub(super) fn on(
+        &self,
+        on: &Simulated,
+        traces: &[PathBuf],
+        copies: u32,
+    ) -> Result<Findings, Failure> {
         let setting = self.task.setting;
-        let Some(on) = &setting.simulated else {
-            return Err(Failure::failed("no machine is to be simulated"));
-        };
         let wanted = Wanted {
             traces: traces.to_vec(),
             designs: self.designs.clone(),
@@ -112,7 +123,7 @@ impl<'c> Compared<'c> {
 }
 
 /// A change of time, or with `inverted` one of throughput.
-fn change(ratio: &Ratio, inverted: bool) -> Change {
+pub(super) fn change(ratio: &Ratio, inverted: bool) -> Change {
     let Ratio {
         ratio: value,
         low,
@@ -131,7 +142,7 @@ fn change(ratio: &Ratio, inverted: bool) -> Change {
 }
 
 /// What is said of each section: where, what of, and what is not in it.
-fn method(section: &mut Section, findings: &Findings, of: &str) {
+pub(super) fn method(section: &mut Section, findings: &Findings, of: &str) {
     section.method.push(format!(
         "{of}, on {} of {} ({}), in virtual time, with {} of starts and order; tasks under a \
          scheduler",
@@ -207,7 +218,7 @@ fn kernbench(
                 pair(kernels, &compared.names, number, &published).map(|(old, new)| told(old, new));
             compare(section, &compared.names, number, what, theirs, ours);
         }
-        difference(section, &compared, &findings, loads(load));
+        difference(section, &compared.names, &findings, loads(load));
     }
     Ok(())
 }
@@ -242,12 +253,11 @@ fn compare(
 
 /// Where the second design's CPUs spent more or less time than the first's, by what they
 /// waited for: a tick is a nanosecond of system time.
-fn difference(section: &mut Section, compared: &Compared<'_>, findings: &Findings, load: &str) {
+pub(super) fn difference(section: &mut Section, names: &[&str], findings: &Findings, load: &str) {
     let middle = |number: usize| findings.sides[number].middle();
     let (Some(old), Some(new)) = (middle(0), middle(1)) else {
         return;
     };
-    let names = &compared.names;
     let options = diffprofile::Options {
         title: load.to_owned(),
         ..diffprofile::Options::new(names[1])
@@ -341,7 +351,12 @@ fn sdet(
             .tables
             .push(("published, and ours".to_owned(), beside));
         if u64::from(at_once) == most.min(64) {
-            difference(section, &compared, &findings, &format!("sdet {at_once}"));
+            difference(
+                section,
+                &compared.names,
+                &findings,
+                &format!("sdet {at_once}"),
+            );
         }
     }
     Ok(())

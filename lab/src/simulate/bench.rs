@@ -1,12 +1,14 @@
 //! Benchmarks that replay traces, on a whole simulated machine: `kernbench` and `sdet`
-//! under several loads.
+//! under several loads, and `buildkernel` under one.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::{Comparison, Findings, Purpose, Wanted, load, measure};
+use crate::bench::buildkernel::Part;
 use crate::failure::Failure;
+use crate::report::buildkernel::{self, Builds};
 use crate::report::text::plural;
 use crate::report::{kernbench, sdet};
 use vellum_description::Description;
@@ -103,6 +105,16 @@ pub fn kernbench_loads(trace: &Path, loads: &[(&str, u32)]) -> Vec<Load> {
     loads.collect()
 }
 
+/// The load of `buildkernel`: copies of a recorded build in place of so many jobs.
+pub fn buildkernel_load(part: &Part, jobs: u64) -> Load {
+    let copies = part.copies(jobs);
+    Load {
+        title: format!("make -s -j {jobs}: {}", part.describe(copies)),
+        traces: vec![part.path().clone()],
+        copies,
+    }
+}
+
 /// The loads of `sdet`: 1, 2, 4 … scripts at once, up to `most`; as many different ones as
 /// there are traces, each of which holds `in_each`, and then more of each.
 pub fn sdet_loads(traces: &[PathBuf], in_each: u64, most: u64) -> Vec<Load> {
@@ -187,6 +199,7 @@ fn one(
         at_once,
         block: match setting.benchmark {
             "sdet" => sdet_block(&next.title, at_once, &findings),
+            "buildkernel" => buildkernel_block(&next.title, &findings),
             _ => kernbench_block(&next.title, &findings),
         },
         against_base: against_base.collect(),
@@ -208,6 +221,20 @@ fn kernbench_block(title: &str, findings: &Findings) -> String {
             cpu_percent: Some(side.median("percent_cpu")),
         });
     kernbench::block(title, &rows.collect::<Vec<_>>())
+}
+
+/// The seeds as runs, all copies together.
+fn buildkernel_block(title: &str, findings: &Findings) -> String {
+    let builds = findings.sides.iter().enumerate().map(|(number, side)| {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let runs = side.runs.iter();
+        let runs = runs.map(|run| [run.elapsed_ns, run.user_ns, run.system_ns].map(seconds));
+        Builds {
+            name: format!("{} {}", crate::scale::text::letter(number), side.design),
+            runs: runs.collect(),
+        }
+    });
+    buildkernel::block(title, &builds.collect::<Vec<_>>())
 }
 
 /// Scripts an hour of elapsed time, as percentages of the first design's.

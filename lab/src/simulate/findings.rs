@@ -268,7 +268,7 @@ impl Comparison {
 
 impl Ratio {
     /// Of these ratios, one for each seed; `None` if they are too few for an interval.
-    fn of(name: &'static str, ratios: &[f64], resamples: usize, seed: u64) -> Option<Ratio> {
+    pub fn of(name: &'static str, ratios: &[f64], resamples: usize, seed: u64) -> Option<Ratio> {
         let counted = ratios
             .iter()
             .map(|ratio| [(ratio * BILLION).round() as u64]);

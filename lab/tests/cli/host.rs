@@ -179,6 +179,99 @@ fn kernbench_prints_the_block_and_leaves_the_tree_clean() {
     );
 }
 
+/// The same, built where `O` says, when it has been configured.
+fn toy_tree_apart(scratch: &Scratch, recipe: &str) -> String {
+    let path = scratch.path();
+    let makefile = format!(
+        "# KERNELRELEASE\nall:\n\ttest -e $(O)/.config\n\t{recipe}\n\techo built > \
+         $(O)/vmlinux\nclean:\n\trm -f $(O)/vmlinux\ntinyconfig:\n\techo > \
+         $(O)/.config\nolddefconfig:\n\tgrep -q MINE $(O)/.config\n"
+    );
+    std::fs::write(path.join("Makefile"), makefile).expect("written");
+    path.display().to_string()
+}
+
+#[test]
+fn buildkernel_builds_on_a_tmpfs_and_leaves_the_tree_as_it_was() {
+    let scratch = Scratch::new(&std::env::temp_dir(), "cli-buildkernel").expect("made");
+    let tree = toy_tree_apart(&scratch, "case $(O) in $(CURDIR)*) exit 1;; esac");
+    let common = [
+        "bench",
+        "buildkernel",
+        "--on",
+        "linux",
+        "--tree",
+        &tree,
+        "--quiet",
+    ];
+    let build = |more: &[&str]| vellum(&[&common[..], more].concat());
+    let output = build(&["--config", "tinyconfig", "--size", "jobs=3"]);
+    let message = text(&output.stderr);
+    if message.contains("apt-get install") || message.contains("may not mount") {
+        eprintln!("skipped: {message}");
+        return;
+    }
+    assert!(output.status.success(), "{message}");
+    let printed = text(&output.stdout);
+    let lines = printed.lines().filter(|line| line.ends_with(" sys"));
+    assert_eq!(lines.count(), 6, "three runs of each arm: {printed}");
+    for part in [
+        "make -s -j 3\n",
+        "\nreal\nx ",
+        " again\n",
+        "configured by tinyconfig",
+    ] {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
+    assert_eq!(entries(scratch.path()), 1, "the Makefile alone");
+    let mine = scratch.path().join("mine.config");
+    std::fs::write(&mine, "MINE\n").expect("written");
+    let file = mine.display().to_string();
+    let output = build(&["-n", "1", "--config", &file]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = build(&["--config", "nothing"]);
+    assert_eq!(output.status.code(), Some(1));
+    std::fs::write(scratch.path().join(".config"), "").expect("written");
+    let output = build(&[]);
+    assert!(text(&output.stderr).contains("make mrproper"));
+    let output = vellum(&[
+        "bench",
+        "kernbench",
+        "--on",
+        "linux",
+        "--tree",
+        &tree,
+        "--config",
+        "x",
+    ]);
+    assert!(text(&output.stderr).contains("--config is for buildkernel"));
+}
+
+#[test]
+fn ctrl_c_ends_a_build_on_a_tmpfs_with_all_its_processes() {
+    let scratch = Scratch::new(&std::env::temp_dir(), "cli-stop-tmpfs").expect("made");
+    let note = scratch.path().join("pid").display().to_string();
+    let tree = toy_tree_apart(&scratch, &format!("echo $$$$ > {note}; sleep 1000"));
+    let arguments = ["bench", "buildkernel", "--on", "linux", "--tree", &tree];
+    let arguments = [&arguments[..], &["--config", "tinyconfig"]].concat();
+    let missing = ["bench", "buildkernel", "--on", "linux", "--tree", "/"];
+    let why = text(&vellum(&missing).stderr);
+    if why.contains("apt-get install") || why.contains("may not mount") {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let sleeping = std::cell::Cell::new(0);
+    let code = interrupt_when(command(&arguments), || {
+        let pid = std::fs::read_to_string(&note).unwrap_or_default();
+        sleeping.set(pid.trim().parse::<libc::pid_t>().unwrap_or(0));
+        sleeping.get() != 0
+    });
+    assert_eq!(code, Some(130));
+    // SAFETY: signal 0 only asks whether the process is there.
+    let gone = unsafe { libc::kill(sleeping.get(), 0) } < 0;
+    assert!(gone, "the build's shell {} still runs", sleeping.get());
+}
+
 #[test]
 fn a_failing_build_is_reported_with_its_last_words() {
     let scratch = Scratch::new(&std::env::temp_dir(), "cli-fail").expect("made");

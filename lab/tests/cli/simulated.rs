@@ -324,6 +324,43 @@ fn kernbench_runs_under_its_loads_on_a_simulated_machine() {
 }
 
 #[test]
+fn buildkernel_has_lines_of_time_and_verdicts_on_a_simulated_machine() {
+    let scratch = Scratch::new("simulated-buildkernel");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, true);
+    let machine = ["--machine", "epyc-milan-1s", "--cpus", "2", "--seeds", "5"];
+    let all = [&machine[..], &["--size", "jobs=2"]].concat();
+    let run = benchmark("buildkernel", trace, &all);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "buildkernel on 2 CPUs of epyc-milan-1s",
+        "make -s -j 2: ",
+        "\nA as=freebsd-13-hashed\n        0.0",
+        " real         0.0",
+        "\nsys\nx A as=freebsd-13-hashed\n+ B as=freebsd-13-obm\n",
+        "ratio 1.000 exactly",
+        "B system s",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    let lines = table.lines().filter(|line| line.ends_with(" sys"));
+    assert_eq!(lines.count(), 10, "a line for each run: {table}");
+    let json_too = [&all[..], &["--json", "-", "--size", "milliseconds=3"]].concat();
+    let found = json(&benchmark("buildkernel", trace, &json_too));
+    assert_eq!(found["schema"], "vellum-sim-bench/1");
+    let load = &found["loads"][0];
+    assert_eq!(load["trace"], *trace, "not the part that is gone");
+    assert_eq!(load["control"]["repeats"], true);
+    assert!(
+        load["load"]
+            .as_str()
+            .is_some_and(|load| load.contains("the first 3 ms of")),
+        "{load}"
+    );
+}
+
+#[test]
 fn scripts_of_sdet_double_on_a_simulated_machine() {
     let scratch = Scratch::new("simulated-sdet");
     let trace = &scratch.path("t.vellum");

@@ -117,6 +117,27 @@ Difference at 95.0% confidence
     assert_eq!(figures.lines().count(), 5, "{figures}");
 }
 
+/// The second machine of the same message, of which one kernel was built twice only.
+#[test]
+fn the_second_machine_saves_2_and_4_percent_of_system_time() {
+    let [stock, obm, both] = ["pig1-stock", "pig1-obm", "pig1-obm-pvc"]
+        .map(|name| published(&format!("buildkernel/{name}")));
+    let printed = stats("--format ministat -A -C sys", &[&stock, &both]);
+    assert!(printed.contains("\t-3.73511% +/- 1.06726%\n"), "{printed}");
+    let printed = stats("--format ministat -A -C real", &[&stock, &both]);
+    assert!(
+        printed.ends_with("No difference proven at 95.0% confidence\n"),
+        "{printed}"
+    );
+    let refused = refused("--format ministat -C sys", &[&stock, &obm]);
+    assert!(refused.contains("has 2 samples"), "{refused}");
+    let printed = stats("--format mmtests -C sys", &[&stock, &obm]);
+    let row = printed.lines().find(|line| line.starts_with("Amean"));
+    let row = row.expect("a mean");
+    assert!(row.contains("448.09 (   0.00%)"), "{row}");
+    assert!(row.contains("437.03") && row.contains("2.47%"), "{row}");
+}
+
 #[test]
 fn columns_become_lines_of_time() {
     let stock = published("buildkernel/stock");

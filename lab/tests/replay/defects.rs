@@ -17,7 +17,7 @@ use vellum::rmap::{
     VisitReport,
 };
 use vellum::slab::ArenaMaker;
-use vellum::table::{Format, Marks, PteRef, X86_64};
+use vellum::table::{Format, Marks, PteRef, Swapped, X86_64};
 use vellum::with_rmap;
 use vellum_engine::{Arena, Config, CoreEngine, Engine, machine};
 use vellum_lab::replay::{Options, Workload, prepare_events};
@@ -98,6 +98,12 @@ unsafe impl Format for Defective {
     }
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
         X86_64::with_prot(entry, level, prot)
+    }
+    fn swap(page: Swapped) -> u64 {
+        X86_64::swap(page)
+    }
+    fn swapped(entry: u64) -> Swapped {
+        X86_64::swapped(entry)
     }
     fn write_protect(entry: u64) -> u64 {
         match Defect::ForgetsToProtect.is_built_in() {

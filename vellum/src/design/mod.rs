@@ -13,8 +13,9 @@ mod tests;
 pub use presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileIo, FlagUpdates, ForkCopy,
-    FrameLists, MarkChecks, OPTIONS, PageLocking, PvAlloc, PvLock, PvLru, QuickLevels, QuickMark,
-    QuickNode, RegionIndex, Rmap, Superpages, TableFormat, TableSource, UserTables, ZoneCache,
+    FrameLists, MarkChecks, OPTIONS, PageAging, PageLocking, PvAlloc, PvLock, PvLru, QuickLevels,
+    QuickMark, QuickNode, RegionIndex, Rmap, Superpages, TableFormat, TableSource, UserTables,
+    ZoneCache,
 };
 
 use alloc::format;

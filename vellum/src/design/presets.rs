@@ -19,12 +19,16 @@ pub struct Preset {
 }
 
 /// What does not matter to texts about forks, faults and page tables, which read and
-/// write no files by calls, and measured no allocator of pages: as in the default.
+/// write no files by calls, measured no allocator of pages, and had memory enough: as in the
+/// default.
 macro_rules! no_files {
     () => {
-        ",fileio=runs,framelists=runs"
+        ",fileio=runs,framelists=runs,reclaim=off"
     };
 }
+
+// All have `reclaim=off`: they reclaimed, but what is published of them was measured with memory
+// enough.
 
 // All have `faultlock=none`: the page_table_lock of those before 2.6.15 was held for a part of
 // a fault only, and the texts that they stand for are not about it.
@@ -76,7 +80,7 @@ macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,faultlock=none,superpage=off,regions=tree,",
-            "forkcopy=needed,fileio=pages,framelists=linked,",
+            "forkcopy=needed,reclaim=off,fileio=pages,framelists=linked,",
             $changed
         )
     };
@@ -236,9 +240,9 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "freebsd-13-hashed",
-        settings: freebsd_13!("pvlock=hashed,pvlru=domain"),
+        settings: freebsd_13!("pvlock=hashed,pvlru=global"),
         source: "Belousov, 29 March 2020 (D24217): stock, a kernel without NUMA",
-        meaning: "pv entries with 256 locks for the lists of all pages",
+        meaning: "pv entries with 256 locks for the lists of all pages and one list of chunks",
     },
     Preset {
         name: "freebsd-13-superpage",

@@ -146,7 +146,15 @@ every_format! { [choices]
 }
 
 choices! {
+    /// How pages are found that have not been used for long: `aging=`.
+    PageAging;
+    /// An active and an inactive list for each node, with a second chance.
+    Lru "lru";
+}
+
+choices! {
     /// Which locks guard the lists of pv entries: `pvlock=`.
+    #[non_exhaustive]
     PvLock;
     /// 256 of them, by a hash of the number of the 2 MiB.
     Hashed "hashed";
@@ -158,6 +166,7 @@ choices! {
 
 choices! {
     /// Where pv entries come from: `pvalloc=`.
+    #[non_exhaustive]
     PvAlloc;
     /// Pages of 168 that belong to an address space.
     Chunks "chunks";
@@ -167,6 +176,7 @@ choices! {
 
 choices! {
     /// Who waits for flushes of entries that have left their lists: `di=`.
+    #[non_exhaustive]
     Di;
     /// Who visits a page, for those in a list under a lock.
     Locked "locked";
@@ -178,9 +188,12 @@ choices! {
 
 choices! {
     /// In which order pages of pv entries are taken back: `pvlru=`.
+    #[non_exhaustive]
     PvLru;
     /// By age, in one list for each node.
     Domain "domain";
+    /// By age, in one list.
+    Global "global";
     /// Address space by address space in turn, and of each its pages in turn.
     Pmap "pmap";
 }
@@ -188,6 +201,7 @@ choices! {
 choices! {
     /// Where table pages come from: `ptepage=`. [`crate::table::source_of`]
     /// makes the source.
+    #[non_exhaustive]
     TableSource;
     /// Allocated and zeroed each time.
     Fresh "fresh";
@@ -205,6 +219,7 @@ choices! {
 
 choices! {
     /// How quicklists sort tables: `quicklevels=`.
+    #[non_exhaustive]
     QuickLevels;
     /// One list.
     Unified "unified";
@@ -216,6 +231,7 @@ choices! {
 
 choices! {
     /// What quicklists do with tables of other nodes: `quicknode=`.
+    #[non_exhaustive]
     QuickNode;
     /// Give them to the allocator.
     Home "home";
@@ -225,6 +241,7 @@ choices! {
 
 choices! {
     /// What limits a quicklist: `quickmark=`.
+    #[non_exhaustive]
     QuickMark;
     /// The free memory of the CPU's node.
     Node "node";
@@ -234,6 +251,7 @@ choices! {
 
 choices! {
     /// Where the lowest page tables lie: `userpte=`.
+    #[non_exhaustive]
     UserTables;
     /// In low memory while some is free, and then in high memory, where they also move
     /// when something else needs the low.
@@ -246,6 +264,7 @@ choices! {
 
 choices! {
     /// How an object keeps the regions that map it: `regions=`.
+    #[non_exhaustive]
     RegionIndex;
     /// An interval tree.
     Tree "tree";
@@ -255,6 +274,7 @@ choices! {
 
 choices! {
     /// Which entries fork copies: `forkcopy=`.
+    #[non_exhaustive]
     ForkCopy;
     /// Only those of regions that hold private pages.
     Needed "needed";
@@ -264,6 +284,7 @@ choices! {
 
 choices! {
     /// Whether private memory is mapped in superpages: `superpage=`.
+    #[non_exhaustive]
     Superpages;
     /// It is not.
     Off "off";
@@ -276,6 +297,7 @@ choices! {
 
 choices! {
     /// What faults of one space exclude: `faultlock=`.
+    #[non_exhaustive]
     FaultLock;
     /// Each other at one table only.
     None "none";
@@ -285,6 +307,7 @@ choices! {
 
 choices! {
     /// How files are read and written by bytes: `fileio=`.
+    #[non_exhaustive]
     FileIo;
     /// Runs of pages, without page locks.
     Runs "runs";
@@ -294,6 +317,7 @@ choices! {
 
 choices! {
     /// Where the release of a page lock looks for waiters: `pagelock=`.
+    #[non_exhaustive]
     PageLocking;
     /// In a flag of the page.
     Waiters "waiters";
@@ -303,6 +327,7 @@ choices! {
 
 choices! {
     /// When a page that a write makes is marked as used: `accessed=`.
+    #[non_exhaustive]
     AccessMarks;
     /// Before others can see it.
     Init "init";
@@ -312,6 +337,7 @@ choices! {
 
 choices! {
     /// How flags are changed that nobody else changes at the time: `flags=`.
+    #[non_exhaustive]
     FlagUpdates;
     /// By stores, and not at all if nothing would change.
     Plain "plain";
@@ -321,6 +347,7 @@ choices! {
 
 choices! {
     /// What free frames are kept in: `framelists=`.
+    #[non_exhaustive]
     FrameLists;
     /// Runs of frame numbers for each CPU, and blocks of one sort for each zone.
     Runs "runs";
@@ -330,6 +357,7 @@ choices! {
 
 choices! {
     /// When a zone that is full is remembered as such: `zonecache=`.
+    #[non_exhaustive]
     ZoneCache;
     /// In a search that has asked which zones are full.
     Lazy "lazy";
@@ -341,6 +369,7 @@ choices! {
 
 choices! {
     /// How the kind of a page block is read and written: `blockflags=`.
+    #[non_exhaustive]
     BlockFlags;
     /// As a part of a word.
     Word "word";
@@ -350,6 +379,7 @@ choices! {
 
 choices! {
     /// When the zone of a possible buddy is looked at: `buddycheck=`.
+    #[non_exhaustive]
     BuddyCheck;
     /// After it was seen to be free and of the same size.
     Late "late";
@@ -359,6 +389,7 @@ choices! {
 
 choices! {
     /// When it is looked whether a request may have the reserve: `marks=`.
+    #[non_exhaustive]
     MarkChecks;
     /// When a zone has been found to have nothing else.
     Late "late";
@@ -389,6 +420,7 @@ macro_rules! options {
        $summary:literal; $source:literal;)+) => {
         /// The options as values.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
         pub struct Design {
             $(
                 #[doc = concat!("`", $name, "=`: ", $summary, ".")]
@@ -466,8 +498,8 @@ options! {
         "pv: entries from pages of their space, or from an arena";
         "to make UMA outperform pv chunks is hard (Belousov 2020)";
     "pvlru" pv_lru: PvLru = "domain", only with "rmap" = ["pv"];
-        "pv: chunks to take back are found in a list for each node, or space by space";
-        "a list of chunks for each domain (2019); a list of pmaps that rotates (Belousov 2020)";
+        "pv: chunks to take back are found in a list for each node, in one, or space by space";
+        "a list of chunks for each domain (r353149, 2019); a list of pmaps that rotates (Belousov 2020)";
     "di" di: Di = "epoch", only with "rmap" = ["pv"];
         "pv: whether visits wait for flushes of cleared entries, and how those are known";
         "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";
@@ -506,6 +538,12 @@ options! {
     "forkcopy" fork_copy: ForkCopy = "needed";
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";
+    "reclaim" reclaim: bool = "off";
+        "whether pages of files leave memory when it runs short, and calls that ran out start over";
+        "kswapd and try_to_free_pages (Torvalds 1994); without, memory that is full is an error";
+    "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"];
+        "reclaim: how pages that have not been used for long are found";
+        "split active and inactive lists (van Riel 2008), refault distance (Weiner 2014)";
     "fileio" file_io: FileIo = "runs";
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";

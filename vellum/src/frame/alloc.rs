@@ -170,6 +170,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let Some(pfn) = found else {
             self.shortage.fetch_add(1, Ordering::Relaxed);
             counters.failed.bump();
+            self.wake_if_short(pin);
             if request.zone == Zone::Low {
                 self.note_low_missed();
             }
@@ -182,6 +183,7 @@ impl<P: Platform> PhysicalMemory<P> {
         {
             keeper.give_up(self, pin);
         }
+        self.wake_if_short(pin);
         Ok(pfn)
     }
 

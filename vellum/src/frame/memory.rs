@@ -57,6 +57,8 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) reservations: Option<Box<Reservations>>,
     /// Who else keeps free frames.
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
+    /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
+    pub(super) woken: Option<Box<[CachePadded<AtomicU32>]>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -125,6 +127,7 @@ impl<P: Platform> PhysicalMemory<P> {
             linked: None,
             reservations: None,
             keeper: None,
+            woken: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

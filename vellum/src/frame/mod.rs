@@ -151,6 +151,7 @@ mod reservation;
 mod reserve;
 mod ring;
 mod run;
+mod short;
 mod site;
 mod table;
 mod table_zone;

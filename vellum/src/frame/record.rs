@@ -94,6 +94,8 @@ impl Flags {
     pub const LAZY_FREE: Flags = Flags(1 << 10);
     /// The page table is unlinked and must not be edited any more.
     pub const DEAD: Flags = Flags(1 << 11);
+    /// Of a private page, which is no page table: the swap cache has it, with a reference.
+    pub const SWAP_CACHED: Flags = Flags(1 << 11);
     /// Of a page of an object, which is no page table: there is no backing store but
     /// memory and swap.
     pub const SWAP_BACKED: Flags = Flags(1 << 11);

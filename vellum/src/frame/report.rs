@@ -108,6 +108,7 @@ impl core::error::Error for SetupError {}
 /// Each number is exact when nobody is at work; while CPUs allocate they are a
 /// moment's reading, each of its own moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct FrameStats {
     /// Frames managed.
     pub total: u64,
@@ -159,6 +160,7 @@ impl FrameStats {
 
 /// One zone: the frames of one node that are reached one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ZoneStats {
     /// The node.
     pub node: NodeId,

@@ -5,6 +5,7 @@ macro_rules! sites {
         /// A place in the core that asks for memory.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
+        #[non_exhaustive]
         pub enum Site {
             $($(#[$about])* $site,)+
         }
@@ -67,4 +68,6 @@ sites! {
     PvEntry,
     /// A run of frames set aside (`superpage=reserve`). Without it, any frames do.
     Reservation,
+    /// A page that comes back from swap.
+    SwapIn,
 }

@@ -1,5 +1,7 @@
 //! What code other than the memory manager may see and do.
 
+use alloc::boxed::Box;
+
 use super::memory::PhysicalMemory;
 use super::owned::OwnedBlock;
 use super::record::{Counts, Frame, Kind};
@@ -70,6 +72,11 @@ impl<'m, P: Platform> MemoryView<'m, P> {
     /// Number of the zone that a frame is of; of a hole, that of any.
     pub fn zone_of(self, pfn: Pfn) -> usize {
         self.memory.frame(pfn).zone()
+    }
+
+    /// The number of each zone's node.
+    pub(crate) fn nodes_of_zones(self) -> Box<[u16]> {
+        self.memory.nodes_of_zones()
     }
 
     /// CPUs that take frames.

@@ -111,6 +111,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.arena.get(Handle::from_raw(handle))
     }
 
+    /// The object that a page's record names as its owner, whatever it is by now; `None` if there
+    /// never was one.
+    pub(crate) fn owner(&self, handle: u32) -> Option<&Object<S>> {
+        self.arena.try_get(Handle::from_raw(handle))
+    }
+
     /// The object with this name, if it still exists.
     pub fn find(&self, id: ObjectId) -> Option<&Object<S>> {
         // The name may be another manager's.

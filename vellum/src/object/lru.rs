@@ -37,6 +37,12 @@ impl<'a> AgedPage<'a> {
         self.frame
     }
 
+    /// The frame's record.
+    #[inline]
+    pub(crate) fn record(self) -> &'a Frame {
+        self.record
+    }
+
     /// Number of the zone that the frame is of.
     #[inline]
     pub fn zone(self) -> usize {

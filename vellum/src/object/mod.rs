@@ -97,6 +97,7 @@
 
 mod cache;
 mod errors;
+pub(crate) mod links;
 mod lru;
 mod marks;
 mod mount;
@@ -129,7 +130,7 @@ use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
-use crate::sync::{Length, RangeLock, SeqCount, SpinLock};
+use crate::sync::{CutCount, Length, RangeLock, SpinLock};
 
 /// What an object's pages are made of before anything is written to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +185,7 @@ pub struct Object<S> {
     /// Root of the radix tree.
     cache: AtomicU64,
     /// Advances when pages or parts of them are cut off or punched out.
-    pub(crate) cuts: SeqCount,
+    pub(crate) cuts: CutCount,
     /// Handle of the mount whose limit its pages count against, or 0.
     mount: AtomicU32,
     link: AtomicU32,
@@ -236,7 +237,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             users: AtomicU32::new(0),
             store: AtomicU64::new(0),
             cache: AtomicU64::new(0),
-            cuts: SeqCount::default(),
+            cuts: CutCount::default(),
             mount: AtomicU32::new(0),
             link: AtomicU32::new(0),
             second_line: NextLine,

@@ -35,6 +35,7 @@ pub struct Mount {
 
 /// A mount's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct MountStats {
     /// Most pages that its objects may have together; `u64::MAX` if any number.
     pub limit: u64,

@@ -13,6 +13,7 @@
 
 use alloc::boxed::Box;
 
+use super::links::{self, Links, List};
 use super::{AgedPage, Aging, Inserted};
 use crate::addr::Pfn;
 use crate::design::FlagUpdates;
@@ -23,38 +24,6 @@ use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 
 /// New pages that a CPU collects: as many as Linux's `pagevec` had in 2014.
 const BATCH: usize = 14;
-
-/// Instead of a link: nothing follows.
-const END: u32 = u32::MAX >> 1;
-/// Instead of a link back: on no list.
-const OUT: u32 = END - 1;
-/// Instead of a link back: in a CPU's batch.
-const WAITING: u32 = END - 2;
-/// Beside the link to the next page: the page is, or will be, on the active list.
-const ACTIVE: u32 = 1 << 31;
-
-/// A page's place. Changed under the lock of its zone's lists, but for the step from
-/// [`OUT`] to [`WAITING`].
-struct Links {
-    next: AtomicU32,
-    previous: AtomicU32,
-}
-
-/// A list: its youngest and oldest page.
-#[derive(Clone, Copy)]
-struct List {
-    youngest: u32,
-    oldest: u32,
-    count: u64,
-}
-
-impl List {
-    const EMPTY: List = List {
-        youngest: END,
-        oldest: END,
-        count: 0,
-    };
-}
 
 /// The inactive and the active list of a zone.
 struct ZoneLists([List; 2]);
@@ -90,14 +59,10 @@ impl TwoLists {
     /// `updates` to say.
     pub fn new<P: Platform>(memory: MemoryView<'_, P>, updates: FlagUpdates) -> TwoLists {
         let (first, end) = memory.span();
-        let out = || Links {
-            next: AtomicU32::new(END),
-            previous: AtomicU32::new(OUT),
-        };
         let empty = || CachePadded(SpinLock::new(ZoneLists([List::EMPTY; 2])));
         TwoLists {
             first: first.0,
-            links: (first.0..end.0).map(|_| out()).collect(),
+            links: (first.0..end.0).map(|_| Links::default()).collect(),
             zones: (0..memory.zone_count()).map(|_| empty()).collect(),
             zone_of: (first.0..end.0)
                 .map(|pfn| memory.zone_of(Pfn(pfn)) as u16)
@@ -112,16 +77,16 @@ impl TwoLists {
     pub fn lengths(&self, pin: &Pin<'_>, zone: usize) -> ListLengths {
         let ZoneLists([inactive, active]) = &*self.zones[zone].lock(pin);
         ListLengths {
-            inactive: inactive.count,
-            active: active.count,
+            inactive: inactive.count(),
+            active: active.count(),
         }
     }
 
     /// The frame that has been on a list of zone number `zone` for longest.
     pub fn oldest(&self, pin: &Pin<'_>, zone: usize, active: bool) -> Option<Pfn> {
         let lists = self.zones[zone].lock(pin);
-        let oldest = lists.0[usize::from(active)].oldest;
-        (oldest != END).then(|| Pfn(self.first + oldest))
+        let oldest = lists.0[usize::from(active)].oldest();
+        oldest.map(|oldest| Pfn(self.first + oldest))
     }
 
     /// Lists the pages that wait on this CPU.
@@ -133,9 +98,9 @@ impl TwoLists {
         for page in &batch.pages[..count.min(BATCH)] {
             let page = page.load(Ordering::Relaxed);
             let lists = self.lists_of(&mut held, pin, page);
-            if self.previous(page) == WAITING {
-                let active = self.is_active(page);
-                self.link(lists, page, active);
+            let links = self.links(page);
+            if links.is_waiting() {
+                self.link(lists, page, links.list() == 1);
             }
         }
     }
@@ -144,60 +109,18 @@ impl TwoLists {
         page.frame().0 - self.first
     }
 
-    fn previous(&self, page: u32) -> u32 {
-        self.links[page as usize].previous.load(Ordering::Relaxed)
-    }
-
-    fn next(&self, page: u32) -> u32 {
-        self.links[page as usize].next.load(Ordering::Relaxed) & !ACTIVE
-    }
-
-    fn is_active(&self, page: u32) -> bool {
-        self.links[page as usize].next.load(Ordering::Relaxed) & ACTIVE != 0
-    }
-
-    fn set_previous(&self, page: u32, previous: u32) {
-        let links = &self.links[page as usize];
-        links.previous.store(previous, Ordering::Relaxed);
-    }
-
-    fn set_next(&self, page: u32, next: u32, active: bool) {
-        let word = next | if active { ACTIVE } else { 0 };
-        let links = &self.links[page as usize];
-        links.next.store(word, Ordering::Relaxed);
+    fn links(&self, page: u32) -> &Links {
+        &self.links[page as usize]
     }
 
     /// Makes a page the youngest of a list.
     fn link(&self, lists: &mut ZoneLists, page: u32, active: bool) {
-        let list = &mut lists.0[usize::from(active)];
-        self.set_next(page, list.youngest, active);
-        self.set_previous(page, END);
-        match list.youngest {
-            END => list.oldest = page,
-            youngest => self.set_previous(youngest, page),
-        }
-        list.youngest = page;
-        list.count += 1;
+        links::link(&self.links, &mut lists.0, page, usize::from(active));
     }
 
     /// Takes a page off its list, if it is on one.
     fn unlink(&self, lists: &mut ZoneLists, page: u32) {
-        let (next, previous) = (self.next(page), self.previous(page));
-        if previous != OUT && previous != WAITING {
-            let active = self.is_active(page);
-            let list = &mut lists.0[usize::from(active)];
-            match previous {
-                END => list.youngest = next,
-                previous => self.set_next(previous, next, active),
-            }
-            match next {
-                END => list.oldest = previous,
-                next => self.set_previous(next, previous),
-            }
-            list.count -= 1;
-        }
-        self.set_next(page, END, false);
-        self.set_previous(page, OUT);
+        links::unlink(&self.links, &mut lists.0, page);
     }
 
     /// The lists of a page's zone, whose lock stays held until another's is needed.
@@ -232,13 +155,7 @@ impl Aging for TwoLists {
         }
         page.set(Flags::LRU);
         let number = self.number(page);
-        let entered = self.links[number as usize].previous.compare_exchange(
-            OUT,
-            WAITING,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if entered.is_err() {
+        if !self.links(number).begin_waiting() {
             return;
         }
         let batch = self.batches.get(pin);
@@ -261,14 +178,17 @@ impl Aging for TwoLists {
         let number = self.number(page);
         let mut held = Held::default();
         let lists = self.lists_of(&mut held, pin, number);
-        match self.previous(number) {
-            OUT => return,
-            WAITING => self.set_next(number, END, true),
-            _ if self.is_active(number) => return,
-            _ => {
-                self.unlink(lists, number);
-                self.link(lists, number, true);
-            }
+        let links = self.links(number);
+        if links.is_out() {
+            return;
+        }
+        if links.is_waiting() {
+            links.wait_for(1);
+        } else if links.list() == 1 {
+            return;
+        } else {
+            self.unlink(lists, number);
+            self.link(lists, number, true);
         }
         page.set(Flags::ACTIVE);
         drop(held);

@@ -6,7 +6,7 @@ use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::sync::bytes;
 use crate::table::{
-    Contended, Format, LockedTable, Marks, PteRef, Users, table_words, uses_windows,
+    Contended, Format, LockedTable, Marks, PteRef, Swapped, Users, table_words, uses_windows,
 };
 
 /// A page-table entry that maps the visited frame. Whoever edits it does so here.
@@ -152,6 +152,21 @@ impl<'a, F: Format> Slot<'a, F> {
         let old = self.table.clear(self.index, Users::Hardware);
         self.table.count_cleared(1);
         F::marks(old)
+    }
+
+    /// Puts the entry of a page in swap in the place of this one, which is none of a large
+    /// leaf. The visitor answers [`super::Verdict::Unmapped`].
+    pub fn swap_out(&self, page: Swapped) -> Marks {
+        debug_assert!(!self.is_large(), "a large leaf swapped out");
+        let (old, _) = self
+            .table
+            .update(self.index, Users::Hardware, |_| F::swap(page));
+        F::marks(old)
+    }
+
+    /// Whether it is that of a large leaf.
+    pub fn is_large(&self) -> bool {
+        self.table.level() > 1
     }
 
     /// The table, if no entry of it is live now. Whoever cleared the last one

@@ -175,6 +175,7 @@ pub struct Cleared {
 
 /// Counts of one design, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct RmapStats {
     /// Entries added for a first or further mapping.
     pub adds: u64,

@@ -13,6 +13,7 @@ const MET: u32 = 1 << HANDLE_BITS;
 
 /// Counts of an arena, exact when nobody is at work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ArenaStats {
     /// Slots in use, those of batches included.
     pub live: u64,

@@ -65,9 +65,12 @@ impl Rss {
 
 /// What a space uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SpaceStats {
     /// Resident pages.
     pub rss: Rss,
+    /// Entries of pages that are in swap.
+    pub swapped: u64,
     /// Pages of all regions together.
     pub pages: u64,
     /// Regions.
@@ -86,9 +89,10 @@ pub(super) enum Resident {
     SharedMemory,
     Zero,
     Table,
+    Swap,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// Counts of a space.
 #[derive(Debug, Default)]
@@ -197,6 +201,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 shared_memory: count(Resident::SharedMemory),
                 zero: count(Resident::Zero),
             },
+            swapped: count(Resident::Swap),
             pages: space.account.pages.get(),
             regions: space.account.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,

@@ -12,12 +12,16 @@ use crate::table::{Format, Gather, Marks, Users};
 
 /// Advice that changes what is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Advice {
     /// Unmap the pages now: private ones read as zero or as the object
     /// afterwards, pages of objects stay cached.
     DontNeed,
     /// Private pages may be dropped until they are stored to again.
     Free,
+    /// Write private pages to swap now, as far as there is room and they are not in use,
+    /// those too that other spaces share.
+    PageOut,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -35,6 +39,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         advice: Advice,
     ) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
+        if advice == Advice::PageOut && self.swap.is_some() {
+            self.page_out(id, range)?;
+        }
         self.with_locked(id, |pin, space| {
             self.advise_locked(pin, space, range, advice)
         })
@@ -78,6 +85,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let _ = self.demote_range(pin, space, region, part);
                     self.mark_free(pin, space, part, &mut gather);
                 }
+                Advice::PageOut => {}
             }
             Ok(())
         });

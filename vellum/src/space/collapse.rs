@@ -17,7 +17,7 @@ use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
-use crate::table::{Format, LockedTable, Marks, Tables, Users};
+use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
 
 /// What a call of [`Vm::collapse`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,7 +182,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if entry == 0 {
                 continue;
             }
-            let frame = F::frame(entry, 1);
+            // A page in swap is not brought back for this.
+            let Entry::Leaf(frame) = F::decode(entry, 1) else {
+                return None;
+            };
             let marks = F::marks(entry);
             found.marks.accessed |= marks.accessed;
             found.marks.dirty |= marks.dirty;

@@ -4,7 +4,8 @@
 //! region ([`super::lookup`]); check its rights; look at the entry. An empty
 //! entry is filled with a new private page (here), the shared zero page (here)
 //! or a page of the region's object ([`super::file`]); a present one gets
-//! rights it may have, or its page is copied ([`super::cow`]). Everything that
+//! rights it may have, or its page is copied ([`super::cow`]); that of a page in swap gets
+//! the page back ([`super::swap_in`]). Everything that
 //! can fail (frames, nodes, tables) is had before the table is locked; under
 //! its lock the entry is looked at again.
 //!
@@ -51,6 +52,9 @@ pub(super) enum FaultStep {
     /// Fill the page from the backing store; it is locked for us, and a
     /// reference comes with it.
     Fill(Pfn),
+    /// Read the page, which is in the swap cache and locked for us, from its swap area; a
+    /// reference comes with it.
+    SwapIn(Pfn),
     /// Extend the stack above the page.
     Grow,
 }
@@ -185,6 +189,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
                     FaultStep::Fill(frame) => self.fill_page(frame)?,
+                    FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
                     FaultStep::Grow => self.grow_stack(space, page)?,
                 }
                 step = attempt()?;
@@ -265,6 +270,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return self.resolve_large(fault, entry);
             }
             return self.resolve_present(fault, entry);
+        }
+        if entry != 0 {
+            return self.swap_in(fault, entry);
         }
         if fault.lowest.1 > 1
             && self.design.superpages == Superpages::Eager

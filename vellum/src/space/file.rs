@@ -3,8 +3,8 @@
 use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
-use super::lift::Shortage;
 use super::manager::Vm;
+use super::pressure::Shortage;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};

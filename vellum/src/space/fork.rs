@@ -27,6 +27,7 @@ struct Copied {
     anonymous: u64,
     cached: u64,
     zero: u64,
+    swapped: u64,
 }
 
 /// A child being made, of a parent whose lock is ours and whose gates are closed.
@@ -228,9 +229,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             // are closed, so that no fault waits for it.
             let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
-            let prepared = vm
-                .rmap
-                .prepare(&env, &mut ctx, self.region.place(child), live);
+            let place = self.region.place(child);
+            let prepared = vm.rmap.prepare(&env, &mut ctx, place, live);
             let mut made = 0;
             let found = prepared.and_then(|()| to.lock_or_make_at(first, level, &mut made));
             vm.count_tables(pin, child, made, 0);
@@ -353,11 +353,14 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
             }
         }
         let copied = self.copied;
-        let total = copied.anonymous + copied.cached + copied.zero;
+        let total = copied.anonymous + copied.cached + copied.zero + copied.swapped;
         self.target.count_made(total as u32);
         vm.events(pin).fork_entries.add(total);
         vm.count_resident(pin, child, Resident::Anonymous, copied.anonymous);
         vm.count_resident(pin, child, Resident::Zero, copied.zero);
+        if copied.swapped != 0 {
+            vm.count_resident(pin, child, Resident::Swap, copied.swapped);
+        }
         if copied.cached != 0 {
             let kind = vm.cache_kind(self.copying.view.object);
             vm.count_resident(pin, child, kind, copied.cached);
@@ -370,6 +373,13 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let (vm, pin, copying) = (self.vm, self.pin, self.copying);
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
+        if !F::is_mapped(entry) {
+            if !vm.fork_swapped(pin, source, target, index) {
+                return Err(OutOfMemory);
+            }
+            self.copied.swapped += 1;
+            return Ok(());
+        }
         let pfn = F::frame(entry, source.level());
         if pfn == vm.zero_page {
             target.fill(index, entry);

@@ -108,6 +108,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.superpage_collapses += events.superpage_collapses.get();
             stats.superpage_promotions += events.superpage_promotions.get();
             stats.reservations += events.reservations.get();
+            stats.swap_ins += events.swap_ins.get();
         }
         stats
     }

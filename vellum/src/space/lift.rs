@@ -3,7 +3,6 @@
 //! Nothing that allocates moves tables itself: it may hold locks. A call that fails for
 //! want of low memory is over when tables are moved, and then made once more.
 
-use super::error::{FaultError, FileError, MapError};
 use super::manager::Vm;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
@@ -11,81 +10,10 @@ use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Format, MovedEntry, uses_windows};
 
-/// Turns in which a CPU waits for others to let go of tables that have moved.
+/// Turns in which a CPU waits for others to let go of what it has retired.
 const PATIENCE: u32 = 1 << 10;
-/// Times that a call is made anew at most, each after twice as many tables have moved.
-const MOST_TRIES: u32 = 16;
-
-/// An error of a call that may be for want of memory.
-pub(super) trait Shortage {
-    /// Whether it is.
-    fn is_shortage(&self) -> bool;
-}
-
-macro_rules! shortage {
-    ($($error:ident)*) => {
-        $(impl Shortage for $error {
-            #[inline]
-            fn is_shortage(&self) -> bool {
-                *self == $error::OutOfMemory
-            }
-        })*
-    };
-}
-shortage! { FaultError FileError MapError }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Does `call`, and does it again after page tables have moved to high memory if low
-    /// memory was lacking, or after room was made for nodes of reverse mapping. The caller is not pinned and holds no lock; a call that fails
-    /// leaves nothing behind.
-    #[inline(always)]
-    pub(super) fn with_room<T, E: Shortage>(
-        &self,
-        mut call: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let result = call();
-        if !uses_windows::<F>() && !R::MAKES_ROOM {
-            return result;
-        }
-        match result {
-            Err(error) if error.is_shortage() => self.with_room_made(error, &mut call),
-            result => result,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn with_room_made<T, E: Shortage>(
-        &self,
-        mut error: E,
-        call: &mut dyn FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        for _ in 0..MOST_TRIES {
-            if !R::MAKES_ROOM || !self.make_room_for_nodes() {
-                break;
-            }
-            match call() {
-                Err(again) if again.is_shortage() => error = again,
-                result => return result,
-            }
-        }
-        if !uses_windows::<F>() {
-            return Err(error);
-        }
-        let mut most = self.memory.tables_to_move(&self.pin());
-        for _ in 0..MOST_TRIES {
-            if !self.memory.take_low_missed() || self.relieve_low(most) == 0 {
-                break;
-            }
-            match call() {
-                Err(again) if again.is_shortage() => error = again,
-                result => return result,
-            }
-            most = most.saturating_mul(2);
-        }
-        Err(error)
-    }
-
     /// Moves up to `most` page tables from low to high memory, with `userpte=auto` on a
     /// machine that has both; returns how many. What they leave free is for those who can
     /// use low memory only: page tables leave as much to them from now on. The caller is
@@ -102,7 +30,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             self.memory.leave_to_others(&pin, u64::from(moved));
             drop(pin);
-            self.wait_for_tables();
+            self.wait_for_frames();
         }
         moved
     }
@@ -153,9 +81,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Waits until the frames of tables that have moved are free, as far as that takes no
+    /// Waits until the frames that this CPU has retired are free, as far as that takes no
     /// longer than others take to end what they are at.
-    fn wait_for_tables(&self) {
+    pub(super) fn wait_for_frames(&self) {
         for turn in 0..PATIENCE {
             // Each time the epoch can move on once.
             self.relieve();

@@ -15,8 +15,10 @@ use crate::design::{Design, FileIo, PageLocking, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
+use crate::reclaim::Reclaim;
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
 use crate::sync::{
@@ -258,6 +260,7 @@ pub(super) struct Events {
     pub(super) superpage_collapses: Counter,
     pub(super) superpage_promotions: Counter,
     pub(super) reservations: Counter,
+    pub(super) swap_ins: Counter,
 }
 
 /// What a manager stands on: [`Vm::layers`].
@@ -284,6 +287,10 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(super) cpus: PerCpu<VmCpu>,
     pub(super) waits: WaitTable,
     pub(super) aging: Option<Box<dyn Aging>>,
+    /// Nothing as long as there is no swap area.
+    pub(crate) swap: Option<Box<Swap>>,
+    /// With `reclaim=on`; `aging` is the same then.
+    pub(crate) reclaim: Option<Arc<Reclaim>>,
     pub(crate) zero_page: Pfn,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(super) has_many_cpus: bool,
@@ -326,6 +333,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
         }
+        let mut reclaim = None;
+        if design.reclaim {
+            let lists = Arc::new(Reclaim::new(memory.view(), memory.platform()));
+            aging = Some(Box::new(Arc::clone(&lists)));
+            reclaim = Some(lists);
+            memory.tell_of_shortage();
+        }
         memory.keep_lists_of(&design);
         if design.superpages == Superpages::Reserve && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
@@ -346,6 +360,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             waits: WaitTable::with_queues(cpus),
             aging,
+            swap: None,
+            reclaim,
             zero_page,
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,
@@ -356,8 +372,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Tells `aging` of every page that enters or leaves memory, or is used by a call, from
     /// now on. With `fileio=pages` there are lists from the beginning
-    /// ([`TwoLists`]), which it replaces.
+    /// ([`TwoLists`]), which it replaces. It replaces the lists of `reclaim=on`, too, which
+    /// becomes `off` by that.
     pub fn set_aging(&mut self, aging: Box<dyn Aging>) {
+        self.reclaim = None;
+        self.design.reclaim = false;
         self.aging = Some(aging);
     }
 

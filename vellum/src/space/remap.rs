@@ -14,7 +14,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
-use crate::table::{Format, Gather, LockedTable, Span, Tables, Users};
+use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
 use crate::tree::Room;
 
 /// Where the memory is afterwards.
@@ -419,7 +419,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         if source.table() != target.table() {
             target.count_made(1);
         }
-        let pfn = F::frame(entry, 1);
+        let Entry::Leaf(pfn) = F::decode(entry, 1) else {
+            // A page in swap comes back at its new place, whatever it was before.
+            return;
+        };
         if pfn == vm.zero_page {
             return;
         }

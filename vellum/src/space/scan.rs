@@ -57,6 +57,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Some(report)
     }
 
+    /// Calls `each` with every frame that the space maps in `range`, with a reference for as
+    /// long as the call takes, and nothing pinned or locked. Superpages whose frames have one
+    /// record, and the shared zero page, are left out.
+    pub(super) fn each_mapped(&self, id: SpaceId, range: PageRange, mut each: impl FnMut(Pfn)) {
+        let mut next = range.start;
+        while next < range.end {
+            let mut taken = Taken::NONE;
+            {
+                let pin = self.pin();
+                let Some(space) = self.find_space(id) else {
+                    return;
+                };
+                let pages = PageRange {
+                    start: next,
+                    end: range.end,
+                };
+                next = self.take_mapped(&pin, space, pages, &mut taken);
+                if taken.run_order > 0 {
+                    self.memory.put_run(&pin, taken.frames[0], taken.run_order);
+                    continue;
+                }
+            }
+            for &page in taken.frames() {
+                each(page);
+                self.memory.put(&self.pin(), page);
+            }
+        }
+    }
+
     /// Takes a reference to each of the next frames that one table of the space
     /// maps in `pages`, or to the run that one superpage does. Returns the page to go on with.
     fn take_mapped(

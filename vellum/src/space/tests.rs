@@ -4,12 +4,14 @@
 mod files;
 mod pins;
 mod places;
+mod reclaim;
 mod reservations;
 mod room;
 mod roots;
 mod shortage;
 mod stores;
 mod superpages;
+mod swap;
 mod writeback;
 
 use std::boxed::Box;

@@ -27,7 +27,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
 use crate::sync::atomic::{Ordering, fence};
-use crate::table::{Format, Gather, LockedTable, Users};
+use crate::table::{Entry, Format, Gather, LockedTable, Users};
 use crate::tree::IntervalItem;
 
 /// Entries that one visit changes before their CPUs are flushed.
@@ -129,8 +129,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Removes every mapping of a page that leaves its object and whose page lock is
-    /// ours, with a reference. Nobody asks any more whether it is dirty.
-    fn unmap_page(&self, pin: &Pin<'_>, page: Pfn) {
+    /// ours, with a reference. If its content stays somewhere, the marks of its entries go to
+    /// the page; otherwise nobody asks any more whether it is dirty.
+    pub(super) fn unmap_page(&self, pin: &Pin<'_>, page: Pfn, content_stays: bool) {
         let env = self.env(pin);
         let frame = self.memory.frame(page);
         let kind = match self.objects.get(frame.owner()).kind() {
@@ -144,7 +145,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if stale.is_full() {
                     return Verdict::Stop;
                 }
-                slot.clear();
+                let dirty = slot.clear().dirty;
+                if content_stays && dirty {
+                    frame.set_if_clear(Flags::DIRTY);
+                }
                 stale.push(StaleEntry {
                     space: slot.space(),
                     page: slot.page(),
@@ -211,7 +215,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     self.wait_for_page(page);
                 }
                 NextPage::Page(index, page) => {
-                    self.unmap_page(&pin, page);
+                    self.unmap_page(&pin, page, false);
                     let object = self.objects.get(handle);
                     self.objects.detach(&self.memory, &pin, object, index, page);
                     self.objects.locks.unlock(&self.memory, &pin, page);
@@ -264,7 +268,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fence(Ordering::SeqCst);
         for &page in locked {
             if self.memory.frame(page).counts().maps() > 0 {
-                self.unmap_page(pin, page);
+                self.unmap_page(pin, page, false);
             }
         }
         if self.goes_by_page() {
@@ -334,8 +338,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: view.range.start.offset(skipped),
             end: view.range.end,
         };
-        let is_copy =
-            |pfn| pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous;
+        let is_copy = |entry| match entry {
+            Entry::Leaf(pfn) => {
+                pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
+            }
+            // Private pages only go to swap.
+            Entry::Swap(_) => true,
+            Entry::Empty | Entry::Table(_) => false,
+        };
         let zap = Zap {
             vm: self,
             pin,

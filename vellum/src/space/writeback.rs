@@ -18,7 +18,7 @@ use super::manager::Vm;
 use super::truncate::NextPage;
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{ObjectId, ObjectKind, RUN_PAGES};
+use crate::object::{ObjectId, ObjectKind, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
@@ -182,6 +182,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(error) => Err(error),
             None => Ok(written.pages),
         }
+    }
+
+    /// Writes a page of a file if it is dirty, and dirty ones in a row after it; waits for
+    /// nobody. Returns how many pages the store took, and whether it refused one.
+    pub(super) fn write_cluster(&self, handle: u32, index: u64) -> (u64, bool) {
+        let mut batch = Batch::new();
+        let mut next = index;
+        let end = index + run_length(index, RUN_PAGES as u64);
+        let ended = self.collect(handle, &mut next, end, Wanted::All, &mut batch);
+        let mut done = WrittenBack::default();
+        // While pages of it are locked, the object is the one that they were found in.
+        if let ObjectKind::File { store } = self.objects.get(handle).kind() {
+            self.write_batch(store, handle, &batch, &mut done);
+        }
+        if let NextPage::Busy(page) = ended {
+            self.memory.put(&self.pin(), page);
+        }
+        (done.pages, done.error.is_some())
     }
 
     /// Writes what is dirty of an object that has no user any more.

@@ -5,13 +5,13 @@ use core::ops::ControlFlow;
 use super::account::Resident;
 use super::manager::{Live, Vm};
 use super::region::Region;
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
-use crate::table::{Format, Gather, LockedTable, Span, Users};
+use crate::table::{Entry, Format, Gather, LockedTable, Span, Users};
 
 /// How many entries of each kind were cleared.
 #[derive(Default)]
@@ -20,11 +20,12 @@ struct Zapped {
     file: u64,
     shared_memory: u64,
     zero: u64,
+    swapped: u64,
 }
 
 impl Zapped {
     fn total(&self) -> u64 {
-        self.anonymous + self.file + self.shared_memory + self.zero
+        self.anonymous + self.file + self.shared_memory + self.zero + self.swapped
     }
 }
 
@@ -58,13 +59,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         self.vm.count_tables(self.pin, self.space, 0, freed);
     }
 
-    /// Clears those entries of a span whose page `takes` accepts. Returns the
+    /// Clears those entries of a span that `takes` accepts. Returns the
     /// page to go on from if the gather became full.
     pub(super) fn span(
         &self,
         span: &Span<'_, F>,
         gather: &mut Gather<'_, P>,
-        takes: impl Fn(Pfn) -> bool,
+        takes: impl Fn(Entry) -> bool,
     ) -> Option<Vpn> {
         let vm = self.vm;
         if span.table.level() > 1 {
@@ -77,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         let table = &span.table;
         let mut rest = None;
         for index in vm.live_entries(&env, span) {
-            if !takes(F::frame(table.load(index), table.level())) {
+            if !takes(F::decode(table.load(index), 1)) {
                 continue;
             }
             if gather.room() == 0 {
@@ -156,6 +157,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     ) {
         let Zap { vm, pin, .. } = *self;
         let old = table.clear(index, self.users);
+        if !F::is_mapped(old) {
+            // No processor knows it.
+            zapped.swapped += 1;
+            vm.drop_swapped(pin, self.space, old);
+            return;
+        }
         let page = table.page(index);
         gather.stale(page);
         let pfn = F::frame(old, table.level());

@@ -63,6 +63,15 @@ impl<W: BitLock + ?Sized> BitGuard<'_, W> {
     pub fn value(&self) -> W::Word {
         self.value
     }
+
+    /// Ends the guard and leaves the lock taken, for a guard that knows word and bit
+    /// otherwise: it makes a [`Held`] of the same pin, and unlocks by
+    /// [`BitLock::unlock_bit`].
+    #[inline]
+    pub(crate) fn hand_over(self) {
+        self.held.end();
+        core::mem::forget(self);
+    }
 }
 
 impl<W: BitLock + ?Sized> Drop for BitGuard<'_, W> {
@@ -132,17 +141,15 @@ macro_rules! bit_lock {
 bit_lock!(AtomicU32, u32);
 bit_lock!(AtomicU64, u64);
 
-impl BitGuard<'_, AtomicU32> {
-    /// Sets more bits of the word. While the lock is held nobody else changes it.
-    #[inline]
-    pub fn set(&self, bits: u32) {
-        let value = self.word.load(Ordering::Relaxed) | bits;
-        #[cfg(not(vellum_loom))]
-        self.word.store(value, Ordering::Relaxed);
-        // As in `unlock_bit`.
-        #[cfg(vellum_loom)]
-        self.word.swap(value, Ordering::Relaxed);
-    }
+/// Sets more bits of a word whose lock bit the caller holds, so that nobody else changes it.
+#[inline]
+pub(crate) fn set_beside(word: &AtomicU32, bits: u32) {
+    let value = word.load(Ordering::Relaxed) | bits;
+    #[cfg(not(vellum_loom))]
+    word.store(value, Ordering::Relaxed);
+    // As in `unlock_bit`.
+    #[cfg(vellum_loom)]
+    word.swap(value, Ordering::Relaxed);
 }
 
 impl BitGuard<'_, AtomicU64> {

@@ -30,7 +30,7 @@ impl HeldLocks {
 
 /// That a CPU holds a spin lock: a part of the lock's guard, which it binds to the
 /// pin and so to the pin's thread. Nothing in builds without debug assertions.
-pub(super) struct Held<'a> {
+pub(crate) struct Held<'a> {
     #[cfg(debug_assertions)]
     locks: &'a HeldLocks,
     pinned: PhantomData<&'a Pin<'a>>,
@@ -38,7 +38,7 @@ pub(super) struct Held<'a> {
 
 impl<'a> Held<'a> {
     #[inline]
-    pub(super) fn by(pin: &'a Pin<'_>) -> Held<'a> {
+    pub(crate) fn by(pin: &'a Pin<'_>) -> Held<'a> {
         #[cfg(not(debug_assertions))]
         let _ = pin;
         #[cfg(debug_assertions)]

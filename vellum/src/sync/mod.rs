@@ -11,6 +11,7 @@
 
 mod announce;
 pub mod atomic;
+#[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod bit;
 mod byte;
 pub mod bytes;
@@ -39,17 +40,21 @@ pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+#[cfg(not(vellum_loom))]
+pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
+#[cfg(not(vellum_loom))]
+pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{NodeId, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
-pub use seq::{SeqCount, SeqWrite};
+pub use seq::{Cut, CutCount, SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

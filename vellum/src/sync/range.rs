@@ -79,6 +79,31 @@ impl RangeLock {
         locked
     }
 
+    /// Takes `range` if nobody holds or waits for a part of it.
+    pub fn try_lock(&self, range: &Range<u64>, pin: &Pin<'_>) -> Option<HeldRange> {
+        let held = {
+            let _guard = self.lock.lock(pin);
+            let others = self.taken.load(Ordering::Relaxed);
+            if self.meets(others, range) {
+                return None;
+            }
+            self.take_place(others, range).map(HeldRange)
+        };
+        if held.is_some() {
+            report_lock(Kind::LockTaken, &self.waiters);
+        }
+        held
+    }
+
+    /// Whether one of the places that are `taken` has a part of a range, under the lock.
+    fn meets(&self, taken: u32, range: &Range<u64>) -> bool {
+        set_bits(u64::from(taken)).any(|place| {
+            let place = &self.places[place as usize];
+            place.start.load(Ordering::Relaxed) < range.end
+                && range.start < place.end.load(Ordering::Relaxed)
+        })
+    }
+
     #[cold]
     #[inline(never)]
     fn wait_and_lock<'p, P: Platform>(

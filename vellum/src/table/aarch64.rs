@@ -28,8 +28,12 @@
 //! **`PROT_NONE`.** Bit 56, left to software, marks every entry that holds
 //! something. A leaf that forbids all access has bit 0 (valid) clear: hardware
 //! ignores the rest of it. Bit 1 stays, so that page and block are told apart.
+//!
+//! **Swap.** The entry of a page in swap has bits 0 and 56 clear and bit 57 set, with the
+//! slot's number from bit 12 on, and bit 58 if no other entry names the slot. Hardware
+//! ignores all of it but bit 0.
 
-use super::format::{Format, Marks};
+use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
 
 /// AArch64 with a granule of `1 << GRANULE` bytes: 12, 14 or 16.
@@ -68,6 +72,11 @@ const USER_NEVER: u64 = 1 << 54;
 const WAS_DIRTY: u64 = 1 << 55;
 /// Software: the entry holds something.
 const MAPPED: u64 = 1 << 56;
+/// Software: the page is in swap.
+const SWAPPED: u64 = 1 << 57;
+/// Software, of a page in swap: no other entry names the slot.
+const EXCLUSIVE: u64 = 1 << 58;
+const SLOT_SHIFT: u32 = 12;
 /// Of a table: nothing below is executable at EL1.
 const PRIVILEGED_NEVER_TABLE: u64 = 1 << 59;
 
@@ -208,5 +217,18 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         Self::with_marks(entry & !RIGHTS | rights(prot), Self::marks(entry))
+    }
+    #[inline]
+    fn swap(page: Swapped) -> u64 {
+        let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
+        page.slot << SLOT_SHIFT | SWAPPED | exclusive
+    }
+
+    #[inline]
+    fn swapped(entry: u64) -> Swapped {
+        Swapped {
+            slot: entry >> SLOT_SHIFT & Swapped::MAX_SLOT,
+            exclusive: entry & EXCLUSIVE != 0,
+        }
     }
 }

@@ -25,9 +25,40 @@ impl Marks {
     };
 }
 
+/// What the entry of a page says that is in swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Swapped {
+    /// The slot that holds the page: [`Swapped::SLOT_BITS`] bits.
+    pub slot: u64,
+    /// No other entry names the slot, or has done since this one was made.
+    pub exclusive: bool,
+}
+
+impl Swapped {
+    /// Bits of a slot's number.
+    pub const SLOT_BITS: u32 = 40;
+    /// The highest number that a slot may have.
+    pub const MAX_SLOT: u64 = (1 << Swapped::SLOT_BITS) - 1;
+}
+
+/// The four kinds of entries. Whoever takes an entry apart that may be any of them does
+/// so through [`Format::decode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Nothing.
+    Empty,
+    /// The table below.
+    Table(Pfn),
+    /// The first frame that is mapped.
+    Leaf(Pfn),
+    /// A page that is in swap. At level 1 only.
+    Swap(Swapped),
+}
+
 /// A page-table format: the geometry, and the bits of an entry.
 ///
-/// An entry is empty (0), a table entry, or a leaf. A leaf may forbid every
+/// An entry is empty (0), a table entry, a leaf, or the entry of a page in swap
+/// ([`Entry`]). A leaf may forbid every
 /// access and still hold its frame (`PROT_NONE`): hardware then sees an invalid
 /// entry, and [`Format::is_mapped`] is true all the same. Levels count from 1,
 /// whose leaves are single pages, to [`Format::LEVELS`], the root.
@@ -48,12 +79,14 @@ impl Marks {
 ///    mapped nor its frame, and hardware changes nothing but marks.
 /// 4. A leaf allows user code what `prot` says and no more, and
 ///    `is_writable` is what `prot` says of stores.
+/// 5. `swap` gives an entry that is not 0 and not mapped, in which hardware sees nothing,
+///    and `swapped` gives back what it was made of.
 ///
 /// A format that exists can be wrapped; the wrapper promises the same:
 ///
 /// ```
 /// # use vellum::addr::{Geometry, Pfn, Prot, Vpn};
-/// # use vellum::table::{Format, Marks, X86_64};
+/// # use vellum::table::{Format, Marks, Swapped, X86_64};
 /// struct Renamed;
 /// # // SAFETY: that of x86-64.
 /// # unsafe impl Geometry for Renamed { const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT; }
@@ -75,12 +108,14 @@ impl Marks {
 /// #   fn write_protect(entry: u64) -> u64 { X86_64::write_protect(entry) }
 /// #   fn with_marks(entry: u64, marks: Marks) -> u64 { X86_64::with_marks(entry, marks) }
 /// #   fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 { X86_64::with_prot(entry, level, prot) }
+/// #   fn swap(page: Swapped) -> u64 { X86_64::swap(page) }
+/// #   fn swapped(entry: u64) -> Swapped { X86_64::swapped(entry) }
 ///     // The rest forwards.
 /// }
 /// ```
 /// ```compile_fail,E0200
 /// # use vellum::addr::{Geometry, Pfn, Prot, Vpn};
-/// # use vellum::table::{Format, Marks, X86_64};
+/// # use vellum::table::{Format, Marks, Swapped, X86_64};
 /// struct Renamed;
 /// # // SAFETY: that of x86-64.
 /// # unsafe impl Geometry for Renamed { const FRAME_SHIFT: u32 = X86_64::FRAME_SHIFT; }
@@ -102,6 +137,8 @@ impl Marks {
 /// #   fn write_protect(entry: u64) -> u64 { X86_64::write_protect(entry) }
 /// #   fn with_marks(entry: u64, marks: Marks) -> u64 { X86_64::with_marks(entry, marks) }
 /// #   fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 { X86_64::with_prot(entry, level, prot) }
+/// #   fn swap(page: Swapped) -> u64 { X86_64::swap(page) }
+/// #   fn swapped(entry: u64) -> Swapped { X86_64::swapped(entry) }
 ///     // The rest forwards.
 /// }
 /// ```
@@ -146,6 +183,33 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     fn with_marks(entry: u64, marks: Marks) -> u64;
     /// The leaf with other rights and memory type.
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64;
+    /// The entry of a page that is in swap, at level 1.
+    fn swap(page: Swapped) -> u64;
+    /// What such an entry says.
+    fn swapped(entry: u64) -> Swapped;
+
+    /// Whether an entry at level 1 is that of a page in swap.
+    #[inline]
+    fn is_swap(entry: u64) -> bool {
+        entry != 0 && !Self::is_mapped(entry)
+    }
+
+    /// What an entry at `level` is. That of a leaf or table is found out by the tests that
+    /// would be made anyway.
+    #[inline]
+    fn decode(entry: u64, level: u32) -> Entry {
+        if Self::is_mapped(entry) {
+            let frame = Self::frame(entry, level);
+            return match Self::is_leaf(entry, level) {
+                true => Entry::Leaf(frame),
+                false => Entry::Table(frame),
+            };
+        }
+        match entry {
+            0 => Entry::Empty,
+            _ => Entry::Swap(Self::swapped(entry)),
+        }
+    }
 
     /// Index of `page` in a table at `level`.
     #[inline]

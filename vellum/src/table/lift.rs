@@ -7,7 +7,7 @@
 //! ([`Tables::peek_settled`]). Whoever locks the old table gets the new one
 //! ([`LockedTable::lock`]).
 
-use super::format::Format;
+use super::format::{Entry, Format};
 use super::gather::Gather;
 use super::locked::{LockedTable, Users};
 use super::pages::Wanted;
@@ -123,12 +123,15 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             };
             new.fill(index, entry);
             live += 1;
-            moved(&MovedEntry {
-                from: old.pte(index),
-                to: new.pte(index),
-                page: old.page(index),
-                frame: F::frame(entry, 1),
-            });
+            // Of the entry of a page in swap, nobody knows.
+            if let Entry::Leaf(frame) = F::decode(entry, 1) {
+                moved(&MovedEntry {
+                    from: old.pte(index),
+                    to: new.pte(index),
+                    page: old.page(index),
+                    frame,
+                });
+            }
         }
         new.count_made(live);
         old.count_cleared(live);

@@ -16,7 +16,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{BitGuard, BitLock, Pin, bytes};
+use crate::sync::{BitGuard, BitLock, Held, Pin, bytes, set_beside};
 
 /// Entries of a cache line of 64 bytes.
 pub(crate) const LINE_ENTRIES: usize = 8;
@@ -41,13 +41,15 @@ pub struct LockedTable<'a, F: Format> {
     frame: &'a Frame,
     /// Where the entries are while the window is open.
     address: NonNull<u8>,
-    guard: BitGuard<'a, AtomicU32>,
+    /// Of the lock, which is a bit of `frame`'s flag word.
+    _held: Held<'a>,
 }
 
 impl<F: Format> Drop for LockedTable<'_, F> {
     #[inline]
     fn drop(&mut self) {
         close::<F>(self.owner, self.slot);
+        self.frame.flag_word().unlock_bit(Flags::TABLE_LOCK.bit());
     }
 }
 
@@ -69,7 +71,8 @@ impl<'a, F: Format> LockedTable<'a, F> {
                 false => None,
             };
         }
-        Some(Self::locked(memory, pin, (table, frame), guard))
+        guard.hand_over();
+        Some(Self::locked(memory, pin, (table, frame)))
     }
 
     /// [`LockedTable::lock`] if that needs no waiting. `Err` if it does.
@@ -91,7 +94,8 @@ impl<'a, F: Format> LockedTable<'a, F> {
                 false => Ok(None),
             };
         }
-        Ok(Some(Self::locked(memory, pin, (table, frame), guard)))
+        guard.hand_over();
+        Ok(Some(Self::locked(memory, pin, (table, frame))))
     }
 
     /// The table that has the entries of one that is dead, locked, if there is one. A call
@@ -132,12 +136,12 @@ impl<'a, F: Format> LockedTable<'a, F> {
         guard.value() & Flags::DEAD.0 != 0
     }
 
+    /// The table, whose lock has been taken under the pin.
     #[inline]
     fn locked<P: Platform>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         (table, frame): (Pfn, &'a Frame),
-        guard: BitGuard<'a, AtomicU32>,
     ) -> Self {
         let (address, slot) = open_locked::<F, P>(memory, pin, table);
         LockedTable {
@@ -146,7 +150,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
             owner: owner_of::<F>(pin),
             frame,
             address,
-            guard,
+            _held: Held::by(pin),
         }
     }
 
@@ -307,7 +311,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// flags of a linked table change under its lock only.
     #[inline]
     pub(super) fn mark_dead(&self) {
-        self.guard.set(Flags::DEAD.0);
+        set_beside(self.frame.flag_word(), Flags::DEAD.0);
     }
 
     /// Marks the table, which is empty, unlinked in favour of `to`, which has its entries:
@@ -317,6 +321,6 @@ impl<'a, F: Format> LockedTable<'a, F> {
             to.keep();
         }
         self.frame.set_moved_to(to.table);
-        self.guard.set(Flags::DEAD.0 | Flags::MOVED.0);
+        set_beside(self.frame.flag_word(), Flags::DEAD.0 | Flags::MOVED.0);
     }
 }

@@ -34,7 +34,7 @@ mod tests;
 
 pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
 pub use cursor::Cursor;
-pub use format::{Format, Marks};
+pub use format::{Entry, Format, Marks, Swapped};
 pub use gather::{FlushTarget, Gather};
 pub use locked::{LockedTable, Users};
 pub use pages::{Chain, Fresh, Quicklist, TablePageStats, TablePages, Wanted, Warm, source_of};

@@ -14,8 +14,12 @@
 //! set and R, W and X clear leads to a table, so a leaf that forbids all access
 //! has V clear too; hardware then ignores the rest. The lower of the two bits
 //! left to software (8) marks every entry that holds something.
+//!
+//! The entry of a page in swap has V and bit 8 clear and the other bit left to software (9)
+//! set, with the slot's number from bit 10 on, and bit 7 if no other entry names the slot.
+//! With V clear all bits are left to software.
 
-use super::format::{Format, Marks};
+use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
 
 /// RISC-V paging with `TABLES` levels: 3 or 4.
@@ -35,6 +39,11 @@ const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 /// Software (RSW): the entry holds something.
 const MAPPED: u64 = 1 << 8;
+/// Software (RSW): the page is in swap.
+const SWAPPED: u64 = 1 << 9;
+/// Of a page in swap: no other entry names the slot.
+const EXCLUSIVE: u64 = 1 << 7;
+const SLOT_SHIFT: u32 = 10;
 const FRAME_SHIFT: u32 = 10;
 const FRAME_MASK: u64 = (1 << 54) - (1 << FRAME_SHIFT);
 /// Svpbmt: 0 is the type of the physical memory, 1 NC (non-cacheable, idempotent,
@@ -155,5 +164,18 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         entry & !RIGHTS | rights(prot)
+    }
+    #[inline]
+    fn swap(page: Swapped) -> u64 {
+        let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
+        page.slot << SLOT_SHIFT | SWAPPED | exclusive
+    }
+
+    #[inline]
+    fn swapped(entry: u64) -> Swapped {
+        Swapped {
+            slot: entry >> SLOT_SHIFT & Swapped::MAX_SLOT,
+            exclusive: entry & EXCLUSIVE != 0,
+        }
     }
 }

@@ -49,8 +49,9 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
     }
 
-    /// The leaf entry that covers `page`, or 0, and its level. Reads without
-    /// locks, so the entry may change at once.
+    /// The leaf entry that covers `page`, or what stands where one of level 1 would: 0, or
+    /// the entry of a page in swap; and its level. Reads without locks, so the entry may
+    /// change at once.
     #[inline]
     pub fn peek(&self, page: Vpn) -> (u64, u32) {
         let (entry, (_, level)) = self.find(page);
@@ -62,8 +63,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     #[inline]
     pub fn find(&self, page: Vpn) -> (u64, (Pfn, u32)) {
         let (table, level, entry) = self.descend(page);
-        let is_leaf = F::is_mapped(entry) && F::is_leaf(entry, level);
-        (if is_leaf { entry } else { 0 }, (table, level))
+        let is_page = level == 1 || F::is_mapped(entry) && F::is_leaf(entry, level);
+        (if is_page { entry } else { 0 }, (table, level))
     }
 
     #[inline]

@@ -4,8 +4,13 @@
 //! 5.4. Bit 9, which is free for software, marks every entry that holds
 //! something, so that a leaf that forbids all access (P = 0) is not taken for
 //! an empty entry.
+//!
+//! The entry of a page in swap has P and bit 9 clear, bit 10 set, and bit 11 if no other
+//! entry names the slot. The slot's number stands, inverted, where a frame would. Inverted,
+//! because some processors look up the address of an entry that is not present in their
+//! first-level cache before they notice (L1TF, 2018): so it is one that no memory has.
 
-use super::format::{Format, Marks};
+use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
 
 /// x86-64 long mode with `TABLES` levels: 4, or 5 with CR4.LA57 set.
@@ -26,6 +31,9 @@ const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const PAGE_SIZE: u64 = 1 << 7;
 const MAPPED: u64 = 1 << 9;
+const SWAPPED: u64 = 1 << 10;
+const EXCLUSIVE: u64 = 1 << 11;
+const SLOT_SHIFT: u32 = 12;
 const NO_EXECUTE: u64 = 1 << 63;
 const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 
@@ -146,5 +154,18 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         entry & !RIGHTS | rights(prot)
+    }
+    #[inline]
+    fn swap(page: Swapped) -> u64 {
+        let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
+        (page.slot ^ Swapped::MAX_SLOT) << SLOT_SHIFT | SWAPPED | exclusive
+    }
+
+    #[inline]
+    fn swapped(entry: u64) -> Swapped {
+        Swapped {
+            slot: (entry & FRAME_MASK) >> SLOT_SHIFT ^ Swapped::MAX_SLOT,
+            exclusive: entry & EXCLUSIVE != 0,
+        }
     }
 }

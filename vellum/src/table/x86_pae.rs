@@ -14,7 +14,7 @@
 //! manager makes. Since that never changes, an embedder may load a copy of its three
 //! entries, below 4 GiB, with the kernel's beside them.
 
-use super::format::{Format, Marks};
+use super::format::{Format, Marks, Swapped};
 use super::x86_64::{self, X86_64};
 use crate::addr::{Geometry, Pfn, Prot, Vpn};
 
@@ -94,5 +94,14 @@ unsafe impl Format for X86Pae {
     #[inline]
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
         X86_64::with_prot(entry, level, prot)
+    }
+    #[inline]
+    fn swap(page: Swapped) -> u64 {
+        X86_64::swap(page)
+    }
+
+    #[inline]
+    fn swapped(entry: u64) -> Swapped {
+        X86_64::swapped(entry)
     }
 }

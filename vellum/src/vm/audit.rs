@@ -3,6 +3,7 @@
 mod mappings;
 mod objects;
 mod spaces;
+mod swap;
 
 use core::fmt;
 
@@ -32,6 +33,8 @@ pub struct AuditReport {
     pub free_tables: u64,
     /// Leaf entries that map frames, the zero page aside.
     pub entries: u64,
+    /// Entries of pages that are in swap.
+    pub swapped: u64,
 }
 
 /// What an audit found wrong.
@@ -106,6 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let slab_frames = self.audit_arenas(&mut report)?;
         self.audit_spaces(&mut report)?;
+        self.audit_swap()?;
         let cached = self.audit_objects(&mut report)?;
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;
@@ -142,7 +146,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.rmap.live_groups(),
             )?;
         }
+        self.audit_reclaim()?;
         Ok(report)
+    }
+
+    /// Checks that reclaim finds every page that it may take.
+    fn audit_reclaim(&self) -> Result<(), AuditFailure> {
+        let Some(reclaim) = &self.reclaim else {
+            return Ok(());
+        };
+        let listed = reclaim.audit(&self.pin());
+        let listed = listed.map_err(inner("lists of reclaim"))?;
+        let (first, _) = self.memory.view().span();
+        let mut result = Ok(());
+        self.for_each_frame(|pfn| {
+            let frame = self.memory.frame(pfn);
+            let is_cached = frame.kind() == Kind::Object && frame.owner() != 0;
+            if result.is_ok() && is_cached && !listed[(pfn.0 - first.0) as usize] {
+                result = wrong("a cached page is on no list of reclaim", u64::from(pfn.0));
+            }
+        });
+        result
     }
 
     /// Checks the arenas; returns the frames they have, the rmap design's too.

@@ -42,6 +42,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.relieve();
         }
         let pin = self.pin();
+        if let Some(reclaim) = &self.reclaim {
+            reclaim.lists.settle(&pin);
+        }
         self.memory.waiting_here(&pin) + self.table_pages.waiting_here(&pin)
     }
 }

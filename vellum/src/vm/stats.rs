@@ -3,6 +3,7 @@
 use crate::addr::Pfn;
 use crate::frame::{FrameStats, Kind};
 use crate::platform::Platform;
+use crate::reclaim::ReclaimStats;
 use crate::rmap::{ReverseMap, RmapStats};
 use crate::slab::ArenaStats;
 use crate::space::Vm;
@@ -10,6 +11,7 @@ use crate::table::{Format, TablePageStats};
 
 /// Events since the manager was made, summed over CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct EventStats {
     /// Faults that found a region.
     pub faults: u64,
@@ -73,10 +75,13 @@ pub struct EventStats {
     pub superpage_promotions: u64,
     /// Runs of frames set aside for a range.
     pub reservations: u64,
+    /// Pages mapped that were in swap.
+    pub swap_ins: u64,
 }
 
 /// The arenas of the manager's own nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// Address spaces.
     pub spaces: ArenaStats,
@@ -94,6 +99,7 @@ pub struct MemoryStats {
 
 /// All statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Events.
     pub events: EventStats,
@@ -105,10 +111,13 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// The source of page tables.
     pub tables: TablePageStats,
+    /// What reclaim has done.
+    pub reclaim: ReclaimStats,
 }
 
 /// How many entries map each mapped frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Sharing {
     /// `anonymous[n]`: private frames with `n + 1` entries; the last counts
     /// all with more.
@@ -141,6 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 mounts: self.objects.mounts().stats(),
             },
             tables: self.table_pages.stats(&self.memory),
+            reclaim: self.reclaim_stats(),
         }
     }
 

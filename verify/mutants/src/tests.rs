@@ -39,6 +39,18 @@ fn expressions_are_chosen_in_parentheses_and_statements_without() {
 }
 
 #[test]
+fn a_mutant_that_cuts_an_expression_is_named() {
+    let cut = mutant(".get(1)", ".get(2)", None);
+    let error = tree::parses("fn f() { g().get(1) }", &[(0, &cut)]).unwrap_err();
+    assert!(
+        error.starts_with("mutant `.get(1)` of a.rs: with it the file is no Rust"),
+        "{error}"
+    );
+    let whole = mutant("g().get(1)", "g().get(2)", None);
+    tree::parses("fn f() { g().get(1) }", &[(0, &whole)]).unwrap();
+}
+
+#[test]
 fn of_a_condition_the_keyword_and_the_brace_stay() {
     let mutants = [mutant("if a {", "if b {", None)];
     let text = rewritten("if a { c() }", &mutants).unwrap();

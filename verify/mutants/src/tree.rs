@@ -88,21 +88,45 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Checks that every mutant fits the sources.
+/// Checks that every mutant fits the sources, and that they are still Rust with it.
 ///
 /// # Errors
 /// All that do not.
 pub fn check(root: &Path, mutants: &[Mutant]) -> Result<(), String> {
     let mut wrong = Vec::new();
     for (file, mutants) in by_file(mutants) {
-        let result = read(&root.join("vellum/src").join(file))
-            .and_then(|text| rewrite(&text, &mutants).map(|_| ()));
+        let result =
+            read(&root.join("vellum/src").join(file)).and_then(|text| parses(&text, &mutants));
         wrong.extend(result.err());
     }
     if wrong.is_empty() {
         Ok(())
     } else {
         Err(wrong.join("\n"))
+    }
+}
+
+/// Checks that the text is Rust with the mutants. Building a copy that is not takes minutes,
+/// and then does not name the mutant.
+///
+/// # Errors
+/// Which mutants make it something else.
+pub fn parses(text: &str, mutants: &[(usize, &Mutant)]) -> Result<(), String> {
+    if syn::parse_file(&rewrite(text, mutants)?).is_ok() {
+        return Ok(());
+    }
+    let mut wrong = Vec::new();
+    for mutant in mutants {
+        if let Err(error) = syn::parse_file(&rewrite(text, &[*mutant])?) {
+            let Mutant { name, file, .. } = mutant.1;
+            wrong.push(format!(
+                "mutant `{name}` of {file}: with it the file is no Rust: {error}"
+            ));
+        }
+    }
+    match wrong.is_empty() {
+        true => Err("files with several mutants are no Rust, with each of them they are".into()),
+        false => Err(wrong.join("\n")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Benchmarks on the core.
 
+mod buildkernel;
 mod descent;
 mod families;
 mod files;
@@ -29,6 +30,7 @@ use vellum_terminal::progress::Interrupt;
 pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     match request.benchmark.name {
         "kernbench" => traces::kernbench(request, interrupt),
+        "buildkernel" => buildkernel::run(request, interrupt),
         "sdet" => traces::sdet(request, interrupt),
         "rmap-test" => files::rmap_test(request, interrupt),
         "shared-file" => files::shared_file(request, interrupt),

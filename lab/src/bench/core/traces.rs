@@ -229,18 +229,18 @@ fn different(traces: u64) -> String {
     crate::report::text::plural(traces as usize, "trace", "different traces")
 }
 
-fn copies_of(copies: u32) -> String {
+pub(super) fn copies_of(copies: u32) -> String {
     crate::report::text::plural(copies as usize, "copy", "copies")
 }
 
 /// Traces that run at once, ready to be measured.
-struct Load {
+pub(super) struct Load {
     traces: Vec<TraceReader>,
     workload: Workload,
 }
 
 impl Load {
-    fn of(paths: &[PathBuf], copies: u32, request: &Request) -> Result<Self, Failure> {
+    pub(super) fn of(paths: &[PathBuf], copies: u32, request: &Request) -> Result<Self, Failure> {
         let options = Options {
             streams: Streams::ByCpu(request.cpus),
             copies,
@@ -252,7 +252,7 @@ impl Load {
     }
 
     /// Measures it; `None` if the user stopped it and there are results to print.
-    fn take(
+    pub(super) fn take(
         &self,
         findings: &mut Findings,
         request: &Request,
@@ -283,7 +283,7 @@ impl Load {
 }
 
 /// The figure of everything measured.
-fn figure(
+pub(super) fn figure(
     name: &str,
     per: &str,
     units: f64,

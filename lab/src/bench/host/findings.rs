@@ -3,10 +3,13 @@
 use super::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost};
 use super::interleave::Interleaved;
 use super::tree;
-use super::{HostError, ONE_KERNEL, cpus, files, forkfault, kernbench, kernel_release, sdet};
+use super::{
+    HostError, ONE_KERNEL, buildkernel, cpus, files, forkfault, kernbench, kernel_release, sdet,
+};
+use crate::bench::buildkernel::jobs;
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::failure::Failure;
-use crate::report;
+use crate::report::{self, buildkernel::Builds};
 use vellum_terminal::progress::{Interrupt, Progress};
 
 /// Clock of everything that is timed from outside.
@@ -30,6 +33,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     findings.notes.push(ONE_KERNEL.to_owned());
     let done = match request.benchmark.name {
         "kernbench" => kernbench(request, interrupt, &mut findings),
+        "buildkernel" => buildkernel(request, interrupt, &mut findings),
         "sdet" => sdet(request, interrupt, &mut findings),
         "forkfault" => forkfault(request, interrupt, &mut findings),
         "loopdd" => files::of_loopdd(request, interrupt, &mut findings),
@@ -121,6 +125,70 @@ fn kernbench(
         });
     }
     findings.interrupted = result.interrupted;
+    Ok(())
+}
+
+fn buildkernel(
+    request: &Request,
+    interrupt: &Interrupt,
+    findings: &mut Findings,
+) -> Result<(), HostError> {
+    let tree = request.tree.clone().ok_or_else(|| {
+        HostError::Unsupported(
+            "buildkernel on linux builds a kernel: give a tree with --tree PATH".to_owned(),
+        )
+    })?;
+    let configuration = request.configuration.as_deref().unwrap_or("defconfig");
+    let options = buildkernel::Options {
+        tree,
+        configuration: tree::Configuration::named(configuration)?,
+        target: request.target.clone(),
+        jobs: jobs(request.sizes.get("jobs"), cpus()),
+        passes: request.passes,
+        seed: request.method.seed,
+        style: request.style,
+    };
+    let outcome = buildkernel::run(&options, interrupt)?;
+    let target = options.target.iter().map(|target| format!(" {target}"));
+    let title = format!("make -s -j {}{}", options.jobs, target.collect::<String>());
+    let builds = findings.arms.iter().zip(&outcome.builds.arms);
+    let builds = builds.map(|(arm, builds)| Builds {
+        name: row_label(arm),
+        runs: builds
+            .iter()
+            .map(|build| [build.elapsed_s, build.usage.user_s, build.usage.system_s])
+            .collect(),
+    });
+    let builds: Vec<Builds> = builds.collect();
+    findings
+        .blocks
+        .push(report::buildkernel::block(&title, &builds));
+    let of = |name, clock, seconds: fn(&tree::Build) -> f64| {
+        figure(
+            (name, "build", 1.0),
+            clock,
+            &outcome.builds,
+            seconds,
+            request,
+        )
+    };
+    findings.runs.push(Run {
+        title,
+        passes: outcome.builds.passes(),
+        facts: vec![format!(
+            "configured by {configuration}; objects on {}; each build follows `make clean`; {} \
+             CPUs",
+            outcome.place,
+            cpus()
+        )],
+        figures: vec![
+            of("real", WALL, |build| build.elapsed_s),
+            of("user", RUSAGE, |build| build.usage.user_s),
+            of("sys", RUSAGE, |build| build.usage.system_s),
+        ],
+        ..Run::default()
+    });
+    findings.interrupted = outcome.builds.interrupted;
     Ok(())
 }
 

@@ -51,7 +51,38 @@ pub struct Build {
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'o> {
     path: &'o Path,
+    /// Where it is built; none: in itself.
+    objects: Option<&'o Path>,
     target: Option<&'o str>,
+}
+
+/// How a tree is configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Configuration {
+    /// By a target of `make`, as `defconfig`.
+    Target(String),
+    /// As in this file; what it leaves open is as by default.
+    File(PathBuf),
+}
+
+impl Configuration {
+    /// What a user means by `text`: a file if there is one, otherwise a target.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn named(text: &str) -> Result<Self, HostError> {
+        if Path::new(text).is_file() {
+            return Ok(Configuration::File(PathBuf::from(text)));
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        match text.ends_with("config") && text.chars().all(is_name) {
+            true => Ok(Configuration::Target(text.to_owned())),
+            false => Err(HostError::Unsupported(format!(
+                "`{text}` configures no kernel: expected a target of make, as defconfig or \
+                 tinyconfig, or the path of a file like .config"
+            ))),
+        }
+    }
 }
 
 impl<'o> Tree<'o> {
@@ -62,29 +93,84 @@ impl<'o> Tree<'o> {
     /// A tool is missing, the directory is no kernel tree or not configured, or the
     /// target is not one.
     pub fn open(path: &'o Path, target: Option<&'o str>) -> Result<Self, HostError> {
+        let tree = Tree::new(path, None, target)?;
+        match path.join(".config").is_file() {
+            true => Ok(tree),
+            false => Err(tree.refused("not configured; run for instance `make tinyconfig` in it")),
+        }
+    }
+
+    /// The same, built in the directory `objects`; the tree itself is not configured.
+    ///
+    /// # Errors
+    /// As of [`Tree::open`], and the tree is configured, which `make` refuses.
+    pub fn apart(
+        path: &'o Path,
+        objects: &'o Path,
+        target: Option<&'o str>,
+    ) -> Result<Self, HostError> {
+        let tree = Tree::new(path, Some(objects), target)?;
+        match path.join(".config").exists() {
+            false => Ok(tree),
+            true => Err(tree.refused(
+                "it is configured, so that it could be built in itself only; run `make mrproper` \
+                 in it, or name a clean tree",
+            )),
+        }
+    }
+
+    fn new(
+        path: &'o Path,
+        objects: Option<&'o Path>,
+        target: Option<&'o str>,
+    ) -> Result<Self, HostError> {
         tools::require(TOOLS)?;
-        let refused = |what: &str| HostError::Tree {
-            path: path.to_owned(),
-            what: what.to_owned(),
+        let tree = Tree {
+            path,
+            objects,
+            target,
         };
         let makefile = fs::read_to_string(path.join("Makefile")).unwrap_or_default();
         if !makefile.contains("KERNELRELEASE") {
-            return Err(refused(
+            return Err(tree.refused(
                 "not a kernel tree; unpack one, for instance /usr/src/linux-source-*.tar.xz of \
                  Debian's linux-source package, and give its directory",
-            ));
-        }
-        if !path.join(".config").is_file() {
-            return Err(refused(
-                "not configured; run for instance `make tinyconfig` in it",
             ));
         }
         let no_target =
             |target: &&str| target.is_empty() || target.starts_with('-') || target.contains('=');
         if let Some(target) = target.filter(no_target) {
-            return Err(refused(&format!("`{target}` is not a target of make")));
+            return Err(tree.refused(&format!("`{target}` is not a target of make")));
         }
-        Ok(Tree { path, target })
+        Ok(tree)
+    }
+
+    fn refused(&self, what: &str) -> HostError {
+        HostError::Tree {
+            path: self.path.to_owned(),
+            what: what.to_owned(),
+        }
+    }
+
+    /// Configures what is built apart from the tree.
+    ///
+    /// # Errors
+    /// As of [`Tree::build`], or the file cannot be copied.
+    pub fn configure(
+        &self,
+        configuration: &Configuration,
+        interrupt: &Interrupt,
+    ) -> Result<(), HostError> {
+        let target = match configuration {
+            Configuration::Target(target) => target,
+            Configuration::File(file) => {
+                let to = self.objects.unwrap_or(self.path).join(".config");
+                let doing = HostError::io(format!("copying {}", file.display()));
+                fs::copy(file, to).map_err(doing)?;
+                "olddefconfig"
+            }
+        };
+        self.make(&["-s", target], interrupt).map(drop)
     }
 
     /// One build; `jobs` is what tells `make` how many jobs it may run at once.
@@ -92,8 +178,16 @@ impl<'o> Tree<'o> {
     /// # Errors
     /// The build fails, or the user interrupts it.
     pub fn build(&self, jobs: &str, interrupt: &Interrupt) -> Result<Build, HostError> {
-        let arguments: Vec<&str> = [jobs].into_iter().chain(self.target).collect();
-        self.make(&arguments, interrupt)
+        self.build_with(&[jobs], interrupt)
+    }
+
+    /// One build with these options of `make`.
+    ///
+    /// # Errors
+    /// As of [`Tree::build`].
+    pub fn build_with(&self, options: &[&str], interrupt: &Interrupt) -> Result<Build, HostError> {
+        let arguments = options.iter().copied().chain(self.target);
+        self.make(&arguments.collect::<Vec<_>>(), interrupt)
     }
 
     /// Removes what builds have made.
@@ -139,6 +233,10 @@ impl<'o> Tree<'o> {
         let mut command = Command::new("make");
         command
             .args(arguments)
+            .args(
+                self.objects
+                    .map(|objects| format!("O={}", objects.display())),
+            )
             .current_dir(self.path)
             // A make that called this program must not hand on its options.
             .env_remove("MAKEFLAGS")

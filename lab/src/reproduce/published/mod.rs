@@ -4,8 +4,12 @@
 //! the profiles, percentages of the tables.
 
 mod high_memory;
+mod pv_locks;
 
 pub use high_memory::{KERNBENCH_2010, Kolivas, POOLED_RUNS_2010, TITLE_2010};
+pub use pv_locks::{
+    BUILD_FARM, BUILD_FARM_UNBATCHED, BUILDKERNEL_16_CORES, BUILDKERNEL_PIG1, Kernel, Waiting,
+};
 
 /// Where a figure was published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +66,18 @@ pub const MAY_2014: Source = Source {
 pub const FEBRUARY_2010: Source = Source {
     text: "I. Campbell, x86, mm: Allow highmem user page tables to be disabled at boot time, linux-kernel, 17 February 2010 (merged as 14315592009c)",
     machine: "4 GB of memory, make -j 4",
+};
+
+/// The build farm whose lock profiles led to a lock for each 2 MiB.
+pub const OCTOBER_2019: Source = Source {
+    text: "FreeBSD review D21833, amd64 pmap: pv list locks by superpage, October 2019",
+    machine: "poudriere -j 104 for 90 minutes",
+};
+
+/// The patch that gives each page a mutex of one byte, and takes the list of chunks away.
+pub const MARCH_2020: Source = Source {
+    text: "K. Belousov, amd64 pmap: fine-grained pv list locking, FreeBSD review D24217, 29 March 2020",
+    machine: "16 cores with 32 threads, and pig1, which is larger and has nodes; make -s -j 40 buildkernel, objects on tmpfs",
 };
 
 /// The share of something in a profile of dd to a tmpfs, before and after the patch that

@@ -1,6 +1,6 @@
 //! Compares everything visible of the core with the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vellum::addr::{Pfn, Prot, Vpn};
 use vellum::frame::Kind;
@@ -11,7 +11,7 @@ use vellum::space::{MapEntry, Traits};
 use vellum::table::Format;
 
 use super::drive::{Check, Driver, prot};
-use super::model::{Content, Key};
+use super::model::{Access, Content, Key};
 use super::space::{Cell, Clean, Run};
 
 /// A leaf entry as the core reports it.
@@ -204,7 +204,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 .map_err(|error| format!("page {page:#x}: {error}"))?;
         }
         let space = &self.model.spaces[&slot];
-        for page in space.private.keys().chain(space.clean.keys()) {
+        for page in space.clean.keys() {
             if !leaves.contains_key(page) {
                 return Err(format!("page {page:#x} is not resident, but should be"));
             }
@@ -295,10 +295,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .space_stats(self.ids[&slot])
             .ok_or("a live space has no statistics")?;
         let space = &self.model.spaces[&slot];
+        // A private page is resident or in swap.
+        let absent = |page: &&u64| !leaves.contains_key(*page);
+        let swapped: Vec<u64> = space.private.keys().filter(absent).copied().collect();
+        named("pages in swap", stats.swapped, swapped.len() as u64)?;
         named(
             "resident private pages",
             stats.rss.anonymous,
-            space.private.len() as u64,
+            (space.private.len() - swapped.len()) as u64,
         )?;
         let mut counts = [0; 3];
         for (page, entry) in &space.clean {
@@ -323,7 +327,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .heap(self.ids[&slot])
             .ok_or("a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
-        let needed = self.shape.table_bytes(leaves.keys().copied());
+        let needed = leaves.keys().chain(&swapped).copied();
+        let needed = self.shape.table_bytes(needed);
         // No more than lead to entries (invariant 5).
         named("bytes of page tables", stats.table_bytes, needed)
     }
@@ -341,9 +346,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         self.check_spaces()?;
         let mut frames: BTreeMap<(Key, u64), Pfn> = BTreeMap::new();
         let mut private: BTreeMap<u64, Pfn> = BTreeMap::new();
+        let mut swapped: BTreeSet<u64> = BTreeSet::new();
         for slot in self.ids.keys() {
             let leaves = self.leaves(*slot)?;
             let space = &self.model.spaces[slot];
+            let absent = space.private.iter();
+            let absent = absent.filter(|(page, _)| !leaves.contains_key(page));
+            swapped.extend(absent.map(|(_, own)| own.number));
             for (page, leaf) in &leaves {
                 if let Some(own) = space.private.get(page) {
                     private.insert(own.number, leaf.frame);
@@ -359,6 +368,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 if let Some(&mapped) = number.and_then(|number| private.get(&number)) {
                     named("frame of a page pinned for writing", mapped, frame)?;
                 }
+                if number.is_some_and(|number| swapped.contains(&number)) {
+                    return Err(format!(
+                        "{frame:?} is pinned for writing, and its page in swap"
+                    ));
+                }
             }
         }
         self.vm
@@ -367,10 +381,32 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .map_err(|failure| format!("audit: {failure}"))
     }
 
+    /// Uses every private page that is in swap and may be read, which shows what it holds.
+    fn bring_back(&mut self) -> Check {
+        for slot in self.ids.keys().copied().collect::<Vec<_>>() {
+            let leaves = self.leaves(slot)?;
+            let space = &self.model.spaces[&slot];
+            let absent = space.private.keys();
+            let absent: Vec<u64> = absent
+                .filter(|page| !leaves.contains_key(page))
+                .filter(|page| space.cells[page].allows(Access::Read))
+                .copied()
+                .collect();
+            for page in absent {
+                self.touch(CpuId(0), slot, page, Access::Read, 7, 0)?;
+                if !self.tight && !self.leaves(slot)?.contains_key(&page) {
+                    return Err(format!("page {page:#x} did not come back from swap"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Everything ends: nothing may be left, and the stores hold what was written.
     pub fn finish(&mut self) -> Check {
         let vm = std::sync::Arc::clone(&self.vm);
         let _guard = vm.platform().enter(CpuId(0));
+        self.bring_back()?;
         self.check_all()?;
         for key in self.objects.keys().copied().collect::<Vec<_>>() {
             let pages = self.model.objects[&key].pages;
@@ -414,6 +450,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 free,
             )?;
         }
+        let swap = vm.swap_stats();
+        named("free swap slots", swap.free + swap.bad, swap.slots)?;
         let live = [
             report.spaces,
             report.regions,

@@ -210,6 +210,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::Create | What::OpenFile { .. } | What::OpenMemory { .. } => Ok(()),
             What::Unpin { nth } => self.unpin(nth),
+            What::Reclaim { pages } => {
+                self.vm.reclaim_pages(pages);
+                Ok(())
+            }
             What::Audit => {
                 // What idle CPUs and short ones do changes nothing visible.
                 self.vm.idle();
@@ -243,6 +247,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
             | What::Free { space, .. }
+            | What::PageOut { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
             | What::Collapse { space, .. }
@@ -400,7 +405,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if self.model.objects[&key].store.is_some() {
             self.model.maybe.extend(stays);
         }
-        if (written..=written + more).contains(&pages) {
+        // Reclaim may have written some, of whatever object.
+        let early = self.vm.stats().reclaim.written;
+        if (written.saturating_sub(early)..=written + more).contains(&pages) {
             return Ok(());
         }
         Err(format!(

@@ -118,13 +118,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 same(answer, self.space(slot).set_heap_end(end).map_err(Some))?;
             }
-            What::DontNeed { place, pages, .. } | What::Free { place, pages, .. } => {
+            What::DontNeed { place, pages, .. }
+            | What::Free { place, pages, .. }
+            | What::PageOut { place, pages, .. } => {
                 let start = self.page(slot, place);
                 let drops = matches!(what, What::DontNeed { .. });
-                let advice = if drops {
-                    Advice::DontNeed
-                } else {
-                    Advice::Free
+                let advice = match what {
+                    What::DontNeed { .. } => Advice::DontNeed,
+                    What::Free { .. } => Advice::Free,
+                    _ => Advice::PageOut,
                 };
                 let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
                 if answer == Err(None) {
@@ -358,7 +360,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     /// One access by a program, with real data.
-    fn touch(
+    pub fn touch(
         &mut self,
         cpu: CpuId,
         slot: u32,

@@ -84,9 +84,11 @@ impl Sight {
 }
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
-    /// Entries of pages of objects that reverse mapping has taken back so far.
+    /// Changes whenever reverse mapping or reclaim may have taken back entries of pages of
+    /// objects.
     pub fn taken_back(&self) -> u64 {
-        self.vm.stats().rmap.reclaimed
+        let stats = self.vm.stats();
+        stats.rmap.reclaimed + stats.reclaim.scanned
     }
 
     fn sight(&self) -> Result<Sight, String> {

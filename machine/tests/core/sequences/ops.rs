@@ -89,6 +89,11 @@ pub enum What {
         place: Place,
         pages: u64,
     },
+    PageOut {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
     Populate {
         space: u8,
         place: Place,
@@ -152,6 +157,10 @@ pub enum What {
     Sync {
         object: u8,
     },
+    /// Has pages leave memory; `reclaim=off` does nothing.
+    Reclaim {
+        pages: u64,
+    },
     Audit,
 }
 
@@ -202,6 +211,8 @@ pub struct Lengths {
     pub longest: u64,
     /// Whether many are long enough for superpages.
     pub large: bool,
+    /// Whether pages are written to swap.
+    pub swaps: bool,
 }
 
 fn length(rng: &mut Rng, lengths: Lengths) -> u64 {
@@ -273,6 +284,13 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
     let space = rng.below(256) as u8;
     let object = rng.below(256) as u8;
     let value = rng.next() | 1;
+    if lengths.swaps && rng.one_in(6) {
+        return What::PageOut {
+            space,
+            place: place(rng, shape),
+            pages: 1 + rng.below(64),
+        };
+    }
     if lengths.large && rng.one_in(3) {
         return of_superpages(rng, shape, (space, lengths.longest), value);
     }
@@ -404,6 +422,7 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             pages: 1 + rng.below(16),
         },
         88 | 96 | 97 => What::Sync { object },
+        98 => What::Reclaim { pages: value % 40 },
         _ => What::Audit,
     }
 }

@@ -8,7 +8,7 @@
 
 use vellum::design::{Rmap, TableFormat};
 
-use super::run::{run_cases, run_cases_of, run_superpage_cases};
+use super::run::{run_cases, run_cases_of, run_superpage_cases, run_swap_cases};
 use crate::support::number;
 
 #[test]
@@ -43,15 +43,34 @@ fn random_sequences_with_superpages_match_the_model() {
     );
 }
 
+/// With every reverse-mapping design, and private pages written to swap now and then.
+#[test]
+fn random_sequences_with_swap_match_the_model() {
+    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(150),
+    };
+    let cases = seeds.end - seeds.start;
+    let counts = run_swap_cases(seeds, length);
+    assert!(
+        cases < 150 || counts.iter().all(|&count| count > 1000),
+        "pages written to swap and read back: {counts:?}"
+    );
+}
+
 /// Fewer than on x86-64 with every design: what the formats share is tested there.
 fn random_sequences_of(format: TableFormat, rmap: Rmap) {
     let length = number("VELLUM_LENGTH").unwrap_or(120) as usize;
     if let Some(seed) = number("VELLUM_SEED") {
-        run_cases_of(format, rmap, std::iter::once(seed), length);
+        for swaps in [false, true] {
+            run_cases_of(format, (rmap, swaps), std::iter::once(seed), length);
+        }
         return;
     }
     let cases = number("VELLUM_CASES").unwrap_or(20);
-    run_cases_of(format, rmap, 0..cases, length);
+    run_cases_of(format, (rmap, false), 0..cases, length);
+    run_cases_of(format, (rmap, true), 0..cases / 2, length);
 }
 
 macro_rules! one_test_each {

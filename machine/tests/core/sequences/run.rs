@@ -10,6 +10,7 @@ use vellum::addr::Pfn;
 use vellum::design::{Rmap, TableFormat, variants};
 use vellum::platform::CpuId;
 use vellum::rmap::{Chains, Family, ReverseMap};
+use vellum::swap::SwapArea;
 use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, Vm, with_format, with_rmap};
 use vellum_machine::mmu::{Walker, X86_64 as X86_WALKER, walker};
@@ -154,6 +155,9 @@ fn tables(seed: u64) -> &'static str {
     &TABLES[(number + number / TABLES.len()) % TABLES.len()]
 }
 
+/// The first of the stores that are swap areas: no file's.
+const SWAP: u64 = 1 << 30;
+
 /// What happened in cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
@@ -162,6 +166,8 @@ pub struct Happened {
     /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
     /// broken, and promoted.
     superpages: [u64; 7],
+    /// Pages written to swap, and read back.
+    swapped: [u64; 2],
 }
 
 /// A case: everything that decides what happens.
@@ -171,6 +177,8 @@ pub struct Case {
     /// Of page tables.
     pub format: TableFormat,
     pub platform: Platform,
+    /// Whether there are swap areas.
+    pub swaps: bool,
     pub ops: Vec<Op>,
 }
 
@@ -183,11 +191,16 @@ impl Case {
             seed as usize / RMAPS.len(),
         );
         let design = format!("{rmap},{},{}", other_options(round), tables(seed));
-        Case::on(TableFormat::X86_64, design, round, seed, length)
+        Case::on(TableFormat::X86_64, design, (round, false), seed, length)
     }
 
     /// The case of a number on a format, with one reverse-mapping design.
-    pub fn nth_of(format: TableFormat, rmap: Rmap, seed: u64, length: usize) -> Case {
+    pub fn nth_of(
+        format: TableFormat,
+        (rmap, swaps): (Rmap, bool),
+        seed: u64,
+        length: usize,
+    ) -> Case {
         let round = seed as usize;
         let rmap = rmap.name();
         let mut design = format!("rmap={rmap},{},{}", other_options(round), tables(seed));
@@ -196,10 +209,16 @@ impl Case {
             let values = &USER_TABLES[round % USER_TABLES.len()];
             design += &format!(",{values}");
         }
-        Case::on(format, design, round, seed, length)
+        Case::on(format, design, (round, swaps), seed, length)
     }
 
-    fn on(format: TableFormat, design: String, round: usize, seed: u64, length: usize) -> Case {
+    fn on(
+        format: TableFormat,
+        design: String,
+        (round, swaps): (usize, bool),
+        seed: u64,
+        length: usize,
+    ) -> Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let shape = with_format!(format, F => Shape::of::<F>());
         // In other formats they are larger than the largest block of frames.
@@ -212,11 +231,16 @@ impl Case {
             };
         }
         let longest = if platform.tight && !large { 60 } else { 1400 };
-        let lengths = Lengths { longest, large };
+        let lengths = Lengths {
+            longest,
+            large,
+            swaps,
+        };
         Case {
             design,
             format,
             platform,
+            swaps,
             ops: sequence(seed, shape, length, lengths),
         }
     }
@@ -233,10 +257,25 @@ impl Case {
         Case::on(
             TableFormat::X86_64,
             design,
-            round + seed as usize,
+            (round + seed as usize, false),
             seed,
             length,
         )
+    }
+
+    /// The case of a number with swap areas, and in every third round superpages.
+    fn nth_with_swap(seed: u64, length: usize) -> Case {
+        let (rmap, round) = (
+            &RMAPS[seed as usize % RMAPS.len()],
+            seed as usize / RMAPS.len(),
+        );
+        let mut design = format!("{rmap},{},{}", other_options(round), tables(seed));
+        if round % 3 == 2 {
+            let superpages = SUPERPAGES[round / 3 % SUPERPAGES.len()];
+            design += &format!(",{superpages}");
+        }
+        let round = round + seed as usize;
+        Case::on(TableFormat::X86_64, design, (round, true), seed, length)
     }
 
     /// Runs the case; what went wrong, and at which operation. On success what happened.
@@ -271,7 +310,18 @@ impl Case {
         let machine = Machine::new(self.platform.config(walker, store), Arc::clone(arena))
             .map_err(|error| error.to_string())?;
         fill_with_garbage(&machine);
-        let vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
+        let mut vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
+        if self.swaps {
+            // The one that is filled first is soon full.
+            for (store, slots, priority) in [(SWAP, 3000, 0), (SWAP + 1, 70, 1)] {
+                let area = SwapArea {
+                    store,
+                    slots,
+                    priority,
+                };
+                vm.swap_on(area).map_err(|error| error.to_string())?;
+            }
+        }
         let mut driver = Driver::<F, R>::new(vm, self.platform.cpus, self.platform.tight);
         for (number, op) in self.ops.iter().enumerate() {
             *at = number;
@@ -281,6 +331,7 @@ impl Case {
         driver.finish()?;
         let stats = driver.vm.stats();
         let (events, reserved) = (stats.events, stats.frames.reservations);
+        let swap = driver.vm.swap_stats();
         Ok(Happened {
             shortages: driver.shortages,
             superpages: [
@@ -292,6 +343,7 @@ impl Case {
                 reserved.broken,
                 events.superpage_promotions,
             ],
+            swapped: [swap.outs, swap.ins],
         })
     }
 
@@ -389,15 +441,21 @@ pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [
     run_all(seeds.map(case), &arena()).superpages
 }
 
+/// Runs cases with swap areas; returns how many pages were written there, and read back.
+pub fn run_swap_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 2] {
+    let case = |seed| (seed, Case::nth_with_swap(seed, length));
+    run_all(seeds.map(case), &arena()).swapped
+}
+
 /// [`run_cases`] on a format, with one reverse-mapping design.
 pub fn run_cases_of(
     format: TableFormat,
-    rmap: Rmap,
+    design: (Rmap, bool),
     seeds: impl Iterator<Item = u64>,
     length: usize,
 ) -> u32 {
     let arena = arena_for(walker(format.name()).expect("a walker"));
-    let case = |seed| (seed, Case::nth_of(format, rmap, seed, length));
+    let case = |seed| (seed, Case::nth_of(format, design, seed, length));
     run_all(seeds.map(case), &arena).shortages
 }
 
@@ -407,7 +465,8 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happ
         match case.run(arena) {
             Ok(more) => {
                 happened.shortages += more.shortages;
-                for (sum, more) in happened.superpages.iter_mut().zip(more.superpages) {
+                let sums = happened.superpages.iter_mut().chain(&mut happened.swapped);
+                for (sum, more) in sums.zip(more.superpages.into_iter().chain(more.swapped)) {
                     *sum += more;
                 }
             }

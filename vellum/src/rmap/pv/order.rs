@@ -5,6 +5,8 @@
 //! into the list, at its ends, and lets go of the lock while it works on the chunk before
 //! the first marker.
 //!
+//! `global`: the same with one list for all nodes.
+//!
 //! `pmap`: there is a list of spaces instead, whose lock is taken when a space begins or
 //! ends and not for chunks. The space at its front has its turn and goes to the back, and
 //! so does each of its chunks.
@@ -40,7 +42,7 @@ pub(super) struct Domain {
     markers: [Link; 2 * TAKERS],
 }
 
-/// The list of each node, or the list of all spaces.
+/// The list of each node, or that of all of them, or the list of all spaces.
 pub(super) enum Order {
     Domain(Box<[CachePadded<Domain>]>),
     Pmap(CachePadded<SpinLock<List>>),
@@ -62,7 +64,11 @@ impl<P: Platform> Links for OfNode<'_, P> {
 impl Order {
     pub fn new(kind: PvLru, nodes: usize) -> Order {
         match kind {
-            PvLru::Domain => {
+            PvLru::Domain | PvLru::Global => {
+                let nodes = match kind {
+                    PvLru::Domain => nodes,
+                    _ => 1,
+                };
                 let domain = |_| {
                     CachePadded(Domain {
                         aged: SpinLock::default(),
@@ -174,7 +180,7 @@ impl Order {
         Some(first)
     }
 
-    /// Number of lists of nodes.
+    /// Number of lists of chunks.
     pub fn nodes(&self) -> usize {
         match self {
             Order::Domain(domains) => domains.len(),

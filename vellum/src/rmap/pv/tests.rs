@@ -167,6 +167,13 @@ fn takers_pass_each_other_and_see_each_chunk_once() {
 }
 
 #[test]
+fn chunks_are_in_one_list_for_each_node_or_in_one() {
+    let lists = |kind| Order::new(kind, 4).nodes();
+    let kinds = [PvLru::Domain, PvLru::Global, PvLru::Pmap];
+    assert_eq!(kinds.map(lists), [4, 1, 0]);
+}
+
+#[test]
 fn too_many_takers_find_no_list() {
     let memory = memory();
     let pin = memory.pin();

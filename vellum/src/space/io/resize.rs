@@ -83,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.fetch_page(handle, self.page_of(size))?;
         }
         let pages = self.pages_for(size);
-        let _cut = object.cuts.write_slowly();
+        let _cut = object.cuts.cut();
         self.objects.set_size_then(object, (size, pages), || {
             // Pages first: a private copy made meanwhile came from a
             // page that was still there, and is found afterwards.
@@ -129,7 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.fetch_page(handle, edge.0)?;
             }
         }
-        let _cut = object.cuts.write_slowly();
+        let _cut = object.cuts.cut();
         for (index, part) in self.edges(offset..end).into_iter().flatten() {
             if index < object.pages() {
                 self.clear_part(object, handle, index, part)?;

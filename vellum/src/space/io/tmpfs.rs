@@ -10,6 +10,7 @@ use crate::table::Format;
 
 /// What `fstat(2)` asks of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ObjectStats {
     /// Length in bytes.
     pub size: u64,

@@ -39,7 +39,7 @@ fn user(vm: &TestVm<Pv>, object: ObjectId, pages: u64) -> SpaceId {
 
 #[test]
 fn entries_of_another_space_make_room_for_a_chunk() {
-    for order in ["domain", "pmap"] {
+    for order in ["domain", "global", "pmap"] {
         let design = std::format!("rmap=pv,faultaround=1,pvlru={order}");
         let vm = vm_with::<Pv>(&design, 1024);
         let object = vm.create_shared_memory(PAGES).unwrap();

@@ -113,6 +113,7 @@ pub trait TablePages<P: Platform>: Keeper<P> {
 
 /// Counts of one source. Tables, unless it says bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TablePageStats {
     /// Handed out.
     pub taken: u64,

@@ -199,3 +199,20 @@ fn each_granule_has_its_geometry() {
         assert_eq!(end, 1 << 48);
     }
 }
+
+/// With bit 0 clear all other bits are software's.
+#[test]
+fn a_page_in_swap_has_no_valid_bit() {
+    let page = |slot, exclusive| Swapped { slot, exclusive };
+    assert_eq!(Aarch64_4K::swap(page(0, false)), 1 << 57);
+    assert_eq!(Aarch64_16K::swap(page(0x12345, true)), 0x600_0000_1234_5000);
+    assert_eq!(
+        Aarch64_64K::swap(page(Swapped::MAX_SLOT, false)),
+        0x20f_ffff_ffff_f000
+    );
+    assert_eq!(
+        Aarch64_64K::swapped(0x600_0000_1234_5000),
+        page(0x12345, true)
+    );
+    assert_eq!(Aarch64_4K::decode(1 << 57, 1), Entry::Swap(page(0, false)));
+}

@@ -132,3 +132,20 @@ fn five_levels_add_nine_bits_and_change_no_entry() {
     assert_eq!(leaf, NX | 0x1234_5267);
     assert_eq!(X86_64La57::table_entry(Pfn(0x12345), 5), 0x1234_5227);
 }
+
+/// With P clear a processor ignores all other bits. Bits 9 to 11 are ours, and a frame is in
+/// bits 12 to 51, where the slot stands inverted.
+#[test]
+fn a_page_in_swap_has_no_present_bit_and_a_slot_that_is_no_memory() {
+    let page = |slot, exclusive| Swapped { slot, exclusive };
+    assert_eq!(X86_64::swap(page(0, false)), 0xf_ffff_ffff_f400);
+    assert_eq!(X86_64::swap(page(0x1234, true)), 0xf_ffff_fedc_bc00);
+    assert_eq!(X86_64::swap(page(Swapped::MAX_SLOT, true)), 0xc00);
+    assert_eq!(X86_64La57::swap(page(1, false)), 0xf_ffff_ffff_e400);
+    assert_eq!(X86Pae::swap(page(1, true)), 0xf_ffff_ffff_ec00);
+    assert_eq!(X86_64::swapped(0xf_ffff_fedc_bc00), page(0x1234, true));
+    assert_eq!(
+        X86_64::decode(0xf_ffff_ffff_e400, 1),
+        Entry::Swap(page(1, false))
+    );
+}

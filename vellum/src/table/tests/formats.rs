@@ -279,6 +279,20 @@ fn the_promises_of_the_trait_hold<F: Format>() {
     }
 
     assert!(!F::is_mapped(0));
+    assert_eq!(F::decode(0, 1), Entry::Empty);
+    let slots = (0..Swapped::SLOT_BITS).flat_map(|bit| [1 << bit, Swapped::MAX_SLOT - (1 << bit)]);
+    for slot in slots.chain([0, Swapped::MAX_SLOT]) {
+        for exclusive in [false, true] {
+            let page = Swapped { slot, exclusive };
+            let entry = F::swap(page);
+            assert!(entry != 0 && !F::is_mapped(entry) && F::is_swap(entry));
+            assert_eq!(F::decode(entry, 1), Entry::Swap(page));
+            assert!(
+                F::prot(entry, 1).is_none() && !F::is_writable(entry),
+                "{page:?}"
+            );
+        }
+    }
     let frames = (0..32).flat_map(|bit| [1 << bit, (1u32 << bit) - 1, !(1 << bit)]);
     let rights = (0..=u8::MAX).map(Prot::from_bits);
     let rights: BTreeSet<u8> = rights.map(Prot::bits).collect();

@@ -118,3 +118,17 @@ fn indices_are_nine_bits_of_the_page_number() {
     assert_eq!(Sv39::USER_END.0 << Sv39::FRAME_SHIFT, 1 << 38);
     assert_eq!(Sv48::USER_END.0 << Sv48::FRAME_SHIFT, 1 << 47);
 }
+
+/// With V clear all other bits are software's.
+#[test]
+fn a_page_in_swap_has_no_valid_bit() {
+    let page = |slot, exclusive| Swapped { slot, exclusive };
+    assert_eq!(Sv39::swap(page(0, false)), 0x200);
+    assert_eq!(Sv39::swap(page(0x12345, true)), FRAME | 0x280);
+    assert_eq!(
+        Sv48::swap(page(Swapped::MAX_SLOT, false)),
+        0x3_ffff_ffff_fe00
+    );
+    assert_eq!(Sv48::swapped(FRAME | 0x280), page(0x12345, true));
+    assert_eq!(Sv39::decode(0x200, 1), Entry::Swap(page(0, false)));
+}

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use super::{AuditFailure, same, wrong};
 use crate::addr::Pfn;
-use crate::frame::Kind;
+use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
 use crate::space::Vm;
@@ -35,7 +35,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn audit_frame(&self, pfn: Pfn) -> Result<u32, AuditFailure> {
         let frame = self.memory.frame(pfn);
         let own = match frame.kind() {
-            Kind::Anonymous => 0,
+            // The swap cache's.
+            Kind::Anonymous => u32::from(frame.has(Flags::SWAP_CACHED)),
             // Truncation took the cache's reference from a page that is pinned.
             Kind::Object => u32::from(frame.owner() != 0),
             _ => return Ok(0),
@@ -54,6 +55,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory: &self.memory,
             pin: &pin,
         };
+        if counts.maps() == 0 && frame.has(Flags::SWAP_CACHED) {
+            // Reverse mapping does not know it.
+            return Ok(0);
+        }
         // First: a visit follows what the frame names, and may trust it.
         self.rmap
             .check_frame(&env, pfn, counts.maps())

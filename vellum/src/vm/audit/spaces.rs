@@ -17,6 +17,7 @@ struct Entries {
     shared_memory: u64,
     zero: u64,
     tables: u64,
+    swapped: u64,
     /// Mappings that the records of frames count.
     mappings: u64,
 }
@@ -62,6 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut entries = Entries::default();
         let root = self.root_of(handle);
         self.audit_table(handle, root, F::LEVELS, Vpn(0), &mut entries)?;
+        report.swapped += entries.swapped;
         report.tables += entries.tables;
         report.entries += entries.mappings;
         let rss = stats.rss;
@@ -79,6 +81,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             entries.shared_memory,
         )?;
         same("zero-page entries of space", number, rss.zero, entries.zero)?;
+        same(
+            "entries of space of pages in swap",
+            number,
+            stats.swapped,
+            entries.swapped,
+        )?;
         let bytes = entries.tables << F::FRAME_SHIFT;
         same(
             "bytes of page tables of space",
@@ -192,10 +200,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             live += 1;
             if !F::is_mapped(entry) {
-                return wrong(
-                    "a page table has an entry that is neither empty nor mapped",
-                    u64::from(table.0),
-                );
+                if level > 1 {
+                    return wrong(
+                        "a page table has an entry that is neither empty nor mapped",
+                        u64::from(table.0),
+                    );
+                }
+                entries.swapped += 1;
+                self.audit_swapped(space, entry, page)?;
+                continue;
             }
             if F::is_leaf(entry, level) {
                 self.audit_leaf(space, entry, level, page, entries)?;

@@ -5,13 +5,13 @@ use loom::thread;
 
 use super::check;
 use crate::errors::{Told, WriteErrors};
-use crate::sync::SeqCount;
+use crate::sync::CutCount;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// An object of one page: its length, the slot of the page in the tree (0: none), and
 /// the count of its cuts.
 struct Object {
-    cuts: SeqCount,
+    cuts: CutCount,
     size: AtomicU64,
     slot: AtomicU64,
 }
@@ -20,7 +20,7 @@ impl Object {
     /// Cuts the page off, and writes another.
     fn rewrite(&self) {
         {
-            let _cut = self.cuts.write_slowly();
+            let _cut = self.cuts.cut();
             self.size.store(0, Ordering::Release);
             self.slot.store(0, Ordering::Release);
         }
@@ -29,7 +29,7 @@ impl Object {
     }
 
     /// What is below the end, if the read counts. 0 is a hole.
-    fn read(&self, counts: fn(&SeqCount, u32) -> bool) -> Option<u64> {
+    fn read(&self, counts: fn(&CutCount, u32) -> bool) -> Option<u64> {
         let begun = self.cuts.begin()?;
         let size = self.size.load(Ordering::Acquire);
         let page = self.slot.load(Ordering::Acquire);
@@ -37,10 +37,10 @@ impl Object {
     }
 }
 
-fn read_beside_rewrite(counts: fn(&SeqCount, u32) -> bool) {
+fn read_beside_rewrite(counts: fn(&CutCount, u32) -> bool) {
     check(move || {
         let object = Arc::new(Object {
-            cuts: SeqCount::default(),
+            cuts: CutCount::default(),
             size: AtomicU64::new(1),
             slot: AtomicU64::new(1),
         });
@@ -60,7 +60,7 @@ fn read_beside_rewrite(counts: fn(&SeqCount, u32) -> bool) {
 
 #[test]
 fn a_read_sees_no_hole_where_there_was_none() {
-    read_beside_rewrite(SeqCount::valid);
+    read_beside_rewrite(CutCount::valid);
 }
 
 #[test]

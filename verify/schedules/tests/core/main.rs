@@ -12,6 +12,7 @@ mod io;
 mod lifts;
 mod lookups;
 mod races;
+mod reclaim;
 mod rmap;
 mod superpages;
 mod swept;

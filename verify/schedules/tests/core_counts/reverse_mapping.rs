@@ -323,10 +323,8 @@ fn visits<R: ReverseMap>() -> [usize; 2] {
 fn locked_instructions_of_reverse_mapping_are_as_documented() {
     let mut columns = Vec::new();
     for &rmap in Rmap::ALL {
-        let design = Design {
-            rmap,
-            ..Design::default()
-        };
+        let mut design = Design::default();
+        design.rmap = rmap;
         columns.push(with_rmap!(rmap, R => [&calls::<R>(&design)[..], &visits::<R>()].concat()));
     }
     let mut table = String::from("| locked instructions |");

@@ -1,0 +1,67 @@
+//! Nodes that are short of memory, and who is told so.
+
+use alloc::boxed::Box;
+
+use super::memory::PhysicalMemory;
+use super::zones::ZoneFrames;
+use crate::platform::{NodeId, Platform};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{CachePadded, Pin};
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// Has the platform told from now on when a node is short ([`Platform::wake_reclaim`]).
+    pub(crate) fn tell_of_shortage(&mut self) {
+        let nodes = self.platform.nodes();
+        let woken = (0..nodes).map(|_| CachePadded(AtomicU32::new(0)));
+        self.woken = Some(woken.collect());
+    }
+
+    /// Tells the platform if the CPU's node is below a low watermark and nobody has been told.
+    #[inline]
+    pub(super) fn wake_if_short(&self, pin: &Pin<'_>) {
+        if let Some(woken) = &self.woken
+            && self.is_short(pin)
+        {
+            let node = self.cpus.get(pin).node;
+            let woken = &woken[usize::from(node.0)];
+            if woken.load(Ordering::Relaxed) == 0 && woken.swap(1, Ordering::Relaxed) == 0 {
+                self.platform.wake_reclaim(node);
+            }
+        }
+    }
+
+    /// The node's reclaim begins: the platform is told anew from now on.
+    pub(crate) fn reclaim_begins(&self, node: NodeId) {
+        let woken = self.woken.as_ref();
+        if let Some(woken) = woken.and_then(|woken| woken.get(usize::from(node.0))) {
+            woken.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn zones_of(&self, node: NodeId) -> impl Iterator<Item = &ZoneFrames> {
+        let zones = self.zones.all.iter();
+        zones.filter(move |zone| zone.info.node == node)
+    }
+
+    /// Frames that the node's zones lack to their high watermarks.
+    pub(crate) fn lacking(&self, node: NodeId) -> u64 {
+        self.zones_of(node)
+            .map(|zone| zone.info.high.saturating_sub(zone.free()))
+            .sum()
+    }
+
+    /// Frames of a node.
+    pub(crate) fn frames_of(&self, node: NodeId) -> u64 {
+        self.zones_of(node).map(|zone| zone.info.total).sum()
+    }
+
+    /// The number of each zone's node.
+    pub(crate) fn nodes_of_zones(&self) -> Box<[u16]> {
+        self.zones.all.iter().map(|zone| zone.info.node.0).collect()
+    }
+
+    /// The node of the pin's CPU.
+    pub(crate) fn home(&self, pin: &Pin<'_>) -> NodeId {
+        self.cpus.get(pin).node
+    }
+}

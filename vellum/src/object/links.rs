@@ -1,0 +1,200 @@
+//! Lists of frames that are linked by number through records beside the frames' own.
+//!
+//! A record says which list its frame is on, of up to four: one bit of the number stands
+//! beside the link to the next frame, one beside the link back. Links are changed under a
+//! lock of their lists.
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// Instead of a link: nothing follows.
+pub(crate) const END: u32 = u32::MAX >> 1;
+/// Instead of a link back: on no list.
+const OUT: u32 = END - 1;
+/// Instead of a link back: on no list, but about to be put on one.
+const WAITING: u32 = END - 2;
+/// Beside a link: a bit of the list's number.
+const BIT: u32 = 1 << 31;
+
+/// A frame's place.
+pub(crate) struct Links {
+    next: AtomicU32,
+    previous: AtomicU32,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links {
+            next: AtomicU32::new(END),
+            previous: AtomicU32::new(OUT),
+        }
+    }
+}
+
+/// A record that has links.
+pub(crate) trait Linked {
+    /// They.
+    fn links(&self) -> &Links;
+}
+
+impl Linked for Links {
+    #[inline]
+    fn links(&self) -> &Links {
+        self
+    }
+}
+
+impl Links {
+    fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed) & !BIT
+    }
+
+    fn set_next(&self, next: u32) {
+        let bit = self.next.load(Ordering::Relaxed) & BIT;
+        self.next.store(bit | next, Ordering::Relaxed);
+    }
+
+    fn previous(&self) -> u32 {
+        self.previous.load(Ordering::Relaxed) & !BIT
+    }
+
+    fn set_previous(&self, previous: u32) {
+        let bit = self.previous.load(Ordering::Relaxed) & BIT;
+        self.previous.store(bit | previous, Ordering::Relaxed);
+    }
+
+    /// The list that the frame is on, or is to be put on.
+    #[inline]
+    pub(crate) fn list(&self) -> usize {
+        let low = self.next.load(Ordering::Relaxed) >> 31;
+        let high = self.previous.load(Ordering::Relaxed) >> 31;
+        (high << 1 | low) as usize
+    }
+
+    /// Whether the frame is on a list.
+    #[inline]
+    pub(crate) fn is_listed(&self) -> bool {
+        !matches!(self.previous(), OUT | WAITING)
+    }
+
+    /// Whether the frame is on no list and about to be put on none.
+    #[inline]
+    pub(crate) fn is_out(&self) -> bool {
+        self.previous() == OUT
+    }
+
+    /// Whether the frame is about to be put on a list.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.previous() == WAITING
+    }
+
+    /// Makes a frame that is on no list one that waits for list 0; false if it is on one or
+    /// waits already. Needs no lock.
+    pub(crate) fn begin_waiting(&self) -> bool {
+        let entered =
+            self.previous
+                .compare_exchange(OUT, WAITING, Ordering::Relaxed, Ordering::Relaxed);
+        entered.is_ok()
+    }
+
+    /// Which list a frame that waits is to be put on: 0 or 1.
+    pub(crate) fn wait_for(&self, list: usize) {
+        self.next
+            .store(END | (list as u32) << 31, Ordering::Relaxed);
+    }
+}
+
+/// A list: its youngest and oldest frame.
+#[derive(Clone, Copy)]
+pub(crate) struct List {
+    youngest: u32,
+    oldest: u32,
+    count: u64,
+}
+
+impl List {
+    pub(crate) const EMPTY: List = List {
+        youngest: END,
+        oldest: END,
+        count: 0,
+    };
+
+    /// Frames on it.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The frame that has been on it for longest.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        (self.oldest != END).then_some(self.oldest)
+    }
+}
+
+/// Makes a frame, which is on no list, the youngest of one.
+pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [List], frame: u32, to: usize) {
+    let list = &mut lists[to];
+    let links = records[frame as usize].links();
+    let (low, high) = ((to as u32 & 1) << 31, (to as u32 >> 1) << 31);
+    links.next.store(list.youngest | low, Ordering::Relaxed);
+    links.previous.store(END | high, Ordering::Relaxed);
+    match list.youngest {
+        END => list.oldest = frame,
+        youngest => records[youngest as usize].links().set_previous(frame),
+    }
+    list.youngest = frame;
+    list.count += 1;
+}
+
+/// Takes a frame off its list, if it is on one. It does not wait for one, either.
+pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [List], frame: u32) {
+    let links = records[frame as usize].links();
+    if links.is_listed() {
+        let (next, previous) = (links.next(), links.previous());
+        let list = &mut lists[links.list()];
+        match previous {
+            END => list.youngest = next,
+            previous => records[previous as usize].links().set_next(next),
+        }
+        match next {
+            END => list.oldest = previous,
+            next => records[next as usize].links().set_previous(previous),
+        }
+        list.count -= 1;
+    }
+    links.next.store(END, Ordering::Relaxed);
+    links.previous.store(OUT, Ordering::Relaxed);
+}
+
+/// Checks the links of a list, number `which`, while nobody changes it; calls `each` for
+/// every frame on it.
+///
+/// # Errors
+/// What is wrong, with the frame.
+pub(crate) fn check<T: Linked>(
+    records: &[T],
+    list: &List,
+    which: usize,
+    mut each: impl FnMut(u32) -> Result<(), (&'static str, u32)>,
+) -> Result<(), (&'static str, u32)> {
+    let (mut at, mut before, mut count) = (list.youngest, END, 0);
+    while at != END {
+        let links = records[at as usize].links();
+        if !links.is_listed() || links.list() != which {
+            return Err(("a frame on a list of aging says that it is elsewhere", at));
+        }
+        if links.previous() != before {
+            return Err(("a list of aging does not lead back from frame", at));
+        }
+        count += 1;
+        if count > list.count {
+            return Err(("a list of aging is longer than its count, at frame", at));
+        }
+        each(at)?;
+        before = at;
+        at = links.next();
+    }
+    if before != list.oldest || count != list.count {
+        return Err(("a list of aging ends early, at frame", before));
+    }
+    Ok(())
+}

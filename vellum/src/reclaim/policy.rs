@@ -1,0 +1,38 @@
+//! What use is worth.
+
+/// What is known of the use of a page since it was looked at last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Used {
+    /// Entries whose accessed mark was set.
+    pub(crate) entries: u32,
+    /// Used by a call, or by an entry the time before.
+    pub(crate) once: bool,
+    /// Used by calls at least twice.
+    pub(crate) twice: bool,
+}
+
+/// What follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judgement {
+    /// The page may leave.
+    Leave,
+    /// It gets a second chance, and has then been used once.
+    Stay,
+    /// It becomes active.
+    Activate,
+}
+
+/// What becomes of an inactive page that was used so. A page of a file that entries used for the
+/// first time gets a second chance, and becomes active when they use it again: most mappings of
+/// files are read once (Linux's `page_check_references`, 2.6.33). What only calls used once
+/// leaves. Pages that only swap can hold are active after one use.
+pub(crate) fn judge(used: Used, is_file: bool) -> Judgement {
+    match used {
+        Used { twice: true, .. } => Judgement::Activate,
+        Used { entries: 0, .. } => Judgement::Leave,
+        Used {
+            entries: 1, once, ..
+        } if is_file && !once => Judgement::Stay,
+        _ => Judgement::Activate,
+    }
+}

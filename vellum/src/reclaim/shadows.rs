@@ -1,0 +1,49 @@
+//! Shadows of pages that have left: when each did, in a table of bounded size.
+
+use super::lists::SideRecord;
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// Counts the pages that leave; 0 as long as none has.
+#[derive(Default)]
+pub(super) struct Clock(AtomicU32);
+
+/// A page of an object as the table knows it: a place, and what tells it from others there.
+/// An object that takes the place of another in its arena may be taken for that one, which
+/// makes a page active too early and nothing worse.
+fn place_of(owner: u32, index: u64, places: usize) -> (usize, u32) {
+    let key = index ^ u64::from(owner) << 40 ^ u64::from(owner) >> 3;
+    // The finalizer of MurmurHash3.
+    let key = (key ^ key >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let key = (key ^ key >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    let key = key ^ key >> 33;
+    let place = (key >> 32) * places as u64 >> 32;
+    (place as usize, key as u32)
+}
+
+impl Clock {
+    /// A page leaves.
+    pub(super) fn leave(&self, table: &[SideRecord], owner: u32, index: u64) {
+        let now = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let (place, tag) = place_of(owner, index, table.len());
+        let word = u64::from(tag) << 32 | u64::from(now.max(1));
+        table[place].shadow.store(word, Ordering::Relaxed);
+    }
+
+    /// How many pages have left since this one did, which is back; `None` if nobody knows that
+    /// it ever left.
+    pub(super) fn returns(&self, table: &[SideRecord], owner: u32, index: u64) -> Option<u32> {
+        let now = self.0.load(Ordering::Relaxed);
+        if now == 0 {
+            return None;
+        }
+        let (place, tag) = place_of(owner, index, table.len());
+        let shadow = &table[place].shadow;
+        let word = shadow.load(Ordering::Relaxed);
+        if word as u32 == 0 || (word >> 32) as u32 != tag {
+            return None;
+        }
+        // Two that return at once are both told, at worst.
+        shadow.store(0, Ordering::Relaxed);
+        Some(now.wrapping_sub(word as u32))
+    }
+}

@@ -1,0 +1,219 @@
+//! Pages that leave memory because it is short.
+//!
+//! A page of a file leaves as a page that is cut off does (`truncate.rs`): under its page lock,
+//! unmapped and flushed first, with its range of the object held (invariant 10). Unlike
+//! there, what it holds must be in the store. So whoever could still store to it keeps it:
+//! * entries: they are cleared, and their dirty marks go to the page;
+//! * those whose entry was cleared elsewhere and whose CPUs are still to be flushed, and
+//!   devices: they have references, and a page with other references than the cache's and ours
+//!   stays;
+//! * calls that write: they hold its range.
+//!
+//! Every lock is only tried, so that nobody waits here for who may wait for memory. References
+//! that others take later do not matter: who has one looks whether the page is still attached
+//! before it uses the page as its object's.
+
+use super::manager::Vm;
+use crate::addr::Pfn;
+use crate::frame::{Flags, Kind};
+use crate::object::Object;
+use crate::platform::Platform;
+use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Taken, Used, judge};
+use crate::rmap::{ReverseMap, Verdict};
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// A page of an object that was found where its record says it is.
+struct Found<'a, S> {
+    page: Pfn,
+    object: &'a Object<S>,
+    handle: u32,
+    index: u64,
+}
+
+/// What came of an attempt.
+enum Attempt {
+    Done(Taken),
+    /// The page with this index of the object with this handle is to be written first.
+    Dirty(u32, u64),
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The page of an object in a frame, with a reference, if there is one. What the record says
+    /// may be of an earlier life, or become false: a page is one if its object has it.
+    fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<Found<'_, R::Object>> {
+        let frame = self.memory.frame(page);
+        if frame.kind() != Kind::Object {
+            return None;
+        }
+        let (handle, index) = (frame.owner(), frame.index());
+        let object = self.objects.owner(handle)?;
+        let found = self.objects.peek(pin, object, index) == Some(page);
+        // Found in a cache under a pin, it begins no other life while that lasts.
+        (found && frame.try_get()).then_some(Found {
+            page,
+            object,
+            handle,
+            index,
+        })
+    }
+
+    /// How a page was used since the last time, which is forgotten.
+    fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
+        let frame = self.memory.frame(page);
+        let mut entries = 0;
+        if frame.counts().maps() > 0 {
+            let env = self.env(pin);
+            self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                entries += u32::from(slot.take_accessed());
+                Verdict::Keep
+            });
+        }
+        let twice = frame.has(Flags::ACTIVE) && frame.clear(Flags::ACTIVE);
+        let once = frame.has(Flags::REFERENCED) && frame.clear(Flags::REFERENCED);
+        Used {
+            entries,
+            once,
+            twice,
+        }
+    }
+
+    /// Has a page of a file leave, if nobody needs it. `forced`: although it was used.
+    fn attempt_eviction(&self, page: Pfn, forced: bool) -> Attempt {
+        let pin = self.pin();
+        let Some(found) = self.find_cached(&pin, page) else {
+            return Attempt::Done(Taken::Gone);
+        };
+        if !self.objects.locks.try_lock(&self.memory, page) {
+            self.memory.put(&pin, page);
+            return Attempt::Done(Taken::Kept);
+        }
+        let attempt = self.evict_locked(&pin, &found, forced);
+        self.objects.locks.unlock(&self.memory, &pin, page);
+        self.memory.put(&pin, page);
+        if matches!(attempt, Attempt::Done(Taken::Freed)) {
+            // The cache's.
+            self.memory.put(&pin, page);
+        }
+        attempt
+    }
+
+    /// The same of a page whose lock is ours, with a reference. If it leaves, the cache's
+    /// reference passes to the caller.
+    fn evict_locked(&self, pin: &Pin<'_>, found: &Found<'_, R::Object>, forced: bool) -> Attempt {
+        let &Found {
+            page,
+            object,
+            handle,
+            index,
+        } = found;
+        let frame = self.memory.frame(page);
+        if frame.owner() != handle {
+            return Attempt::Done(Taken::Gone);
+        }
+        if !object.is_file() {
+            return Attempt::Done(Taken::SwapBacked);
+        }
+        if !frame.has(Flags::UPTODATE) {
+            return Attempt::Done(Taken::Kept);
+        }
+        if frame.counts().pins() > 0 {
+            return Attempt::Done(Taken::Active);
+        }
+        let used = self.take_marks(pin, page);
+        match judge(used, true) {
+            _ if forced => {}
+            Judgement::Activate => return Attempt::Done(Taken::Active),
+            Judgement::Stay => {
+                frame.set(Flags::REFERENCED);
+                return Attempt::Done(Taken::Kept);
+            }
+            Judgement::Leave => {}
+        }
+        if self.is_dirty(object, index, page) {
+            return Attempt::Dirty(handle, index);
+        }
+        let Some(held) = object.writers.try_lock(&(index..index + 1), pin) else {
+            return Attempt::Done(Taken::Kept);
+        };
+        self.unmap_page(pin, page, true);
+        let attempt = if frame.counts().refs() != 2 {
+            Attempt::Done(Taken::Kept)
+        } else if self.is_dirty(object, index, page) {
+            Attempt::Dirty(handle, index)
+        } else {
+            // A read of several pages must not have this one as it was and another as it is
+            // after somebody has read this one anew and written to both.
+            object.cuts.count_one();
+            self.objects.detach(&self.memory, pin, object, index, page);
+            if let Some(reclaim) = &self.reclaim {
+                reclaim.evicted(handle, index);
+            }
+            Attempt::Done(Taken::Freed)
+        };
+        let platform = self.memory.platform();
+        object.writers.unlock(held, &self.waits, platform, pin);
+        attempt
+    }
+
+    /// Whether a page is known to be newer than its store. Marks in entries are not asked.
+    fn is_dirty(&self, object: &Object<R::Object>, index: u64, page: Pfn) -> bool {
+        self.memory.frame(page).has(Flags::DIRTY) || self.objects.is_marked_dirty(object, index)
+    }
+
+    /// Has a page of a file leave, written to its store first if it has to be.
+    fn evict_file_page(&self, page: Pfn, forced: bool) -> Taken {
+        let (handle, index) = match self.attempt_eviction(page, forced) {
+            Attempt::Done(taken) => return taken,
+            Attempt::Dirty(handle, index) => (handle, index),
+        };
+        let (written, refused) = self.write_cluster(handle, index);
+        if let Some(reclaim) = &self.reclaim {
+            reclaim.counts.written.add(written);
+            reclaim.counts.refused.add(u64::from(refused));
+        }
+        if refused {
+            return Taken::Active;
+        }
+        // Whoever uses it meanwhile keeps it.
+        match self.attempt_eviction(page, forced) {
+            Attempt::Done(taken) => taken,
+            Attempt::Dirty(..) => Taken::Kept,
+        }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
+    fn pin(&self) -> Pin<'_> {
+        self.memory.pin()
+    }
+
+    fn take(&self, page: Pfn, kind: PageKind, forced: bool) -> Taken {
+        match kind {
+            PageKind::File => self.evict_file_page(page, forced),
+            PageKind::SwapBacked => Taken::Kept,
+        }
+    }
+
+    fn cool(&self, page: Pfn, _kind: PageKind) -> Cooled {
+        let pin = self.pin();
+        let Some(found) = self.find_cached(&pin, page) else {
+            return Cooled::Gone;
+        };
+        let used = self.take_marks(&pin, found.page);
+        if used.once || used.entries > 0 {
+            // It begins on the inactive list as a page that was used once.
+            self.memory.frame(page).set(Flags::REFERENCED);
+        }
+        self.memory.put(&pin, page);
+        if used.twice {
+            Cooled::Used
+        } else {
+            Cooled::Idle
+        }
+    }
+
+    fn relax(&self, spins: u32) {
+        self.memory.platform().relax(spins);
+    }
+}

@@ -1,0 +1,174 @@
+//! What a call does that has run out of memory: it is over, lets go of everything, has room
+//! made, and begins anew.
+//!
+//! Nothing that allocates makes room itself: it is pinned, and may hold locks. There are
+//! three ways to make room, tried in this order: entries of reverse mapping are cleared whose
+//! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
+//! pages of files leave memory (`evict.rs`).
+
+use super::error::{FaultError, FileError, MapError};
+use super::manager::Vm;
+use crate::platform::{NodeId, Platform};
+use crate::reclaim::ReclaimStats;
+use crate::rmap::ReverseMap;
+use crate::table::{Format, uses_windows};
+
+/// Times that room is made in one way for one call at most; each time twice as much as the time
+/// before, as far as that can be said.
+pub(super) const MOST_TRIES: u32 = 16;
+/// Pages that leave the first time that a call needs some.
+const FIRST_PAGES: u64 = 32;
+/// Pages that a node's task has leave between two looks at the watermarks.
+const TASK_PAGES: u64 = 128;
+
+/// An error of a call that may be for want of memory.
+pub(super) trait Shortage {
+    /// Whether it is.
+    fn is_shortage(&self) -> bool;
+}
+
+macro_rules! shortage {
+    ($($error:ident)*) => {
+        $(impl Shortage for $error {
+            #[inline]
+            fn is_shortage(&self) -> bool {
+                *self == $error::OutOfMemory
+            }
+        })*
+    };
+}
+shortage! { FaultError FileError MapError }
+
+/// How often room was made for a call, in each way.
+#[derive(Default)]
+struct Effort {
+    nodes: u32,
+    tables: u32,
+    pages: u32,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Does `call`, and does it again after room was made if it ran out of memory. The caller is
+    /// not pinned and holds no lock but ranges of objects; a call that fails leaves nothing
+    /// behind.
+    #[inline(always)]
+    pub(super) fn with_room<T, E: Shortage>(
+        &self,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, &mut call),
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_room_made<T, E: Shortage>(
+        &self,
+        mut error: E,
+        call: &mut dyn FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut effort = Effort::default();
+        while self.make_room(&mut effort) {
+            match call() {
+                Err(again) if again.is_shortage() => error = again,
+                result => return result,
+            }
+        }
+        if let Some(reclaim) = &self.reclaim {
+            reclaim.counts.failures.add(1);
+        }
+        Err(error)
+    }
+
+    /// Makes room in some way that has not been tried too often; false if there is none.
+    fn make_room(&self, effort: &mut Effort) -> bool {
+        if R::MAKES_ROOM && effort.nodes < MOST_TRIES {
+            effort.nodes += 1;
+            if self.make_room_for_nodes() {
+                return true;
+            }
+            effort.nodes = MOST_TRIES;
+        }
+        if uses_windows::<F>() && effort.tables < MOST_TRIES && self.memory.take_low_missed() {
+            let most = self.memory.tables_to_move(&self.pin());
+            let most = most.saturating_mul(1 << effort.tables);
+            effort.tables += 1;
+            if self.relieve_low(most) > 0 {
+                return true;
+            }
+            effort.tables = MOST_TRIES;
+        }
+        if self.reclaim.is_some() && effort.pages < MOST_TRIES {
+            let want = FIRST_PAGES << effort.pages;
+            effort.pages += 1;
+            return self.reclaim_directly(want) > 0;
+        }
+        false
+    }
+
+    /// Has up to about `want` pages leave memory, those of the CPU's node first, and waits until
+    /// their frames are free. Returns how many have left.
+    fn reclaim_directly(&self, want: u64) -> u64 {
+        let Some(reclaim) = &self.reclaim else {
+            return 0;
+        };
+        let home = self.memory.home(&self.pin());
+        let freed = reclaim.shrink_all(self, usize::from(home.0), want);
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed);
+        if freed > 0 {
+            self.wait_for_frames();
+        }
+        freed
+    }
+
+    /// Has pages leave memory until every zone of a node has as much free as its high watermark,
+    /// or no more can leave: for the embedder's task of the node, which sleeps until
+    /// [`Platform::wake_reclaim`]. Returns how many have left; 0 with `reclaim=off`. The caller
+    /// is not pinned. May sleep while a store is written to.
+    pub fn reclaim_node(&self, node: NodeId) -> u64 {
+        let Some(reclaim) = &self.reclaim else {
+            return 0;
+        };
+        if usize::from(node.0) >= reclaim.lists.nodes() {
+            return 0;
+        }
+        self.memory.reclaim_begins(node);
+        let mut freed = 0;
+        let most = self.memory.frames_of(node);
+        while freed < most {
+            let lacking = self.memory.lacking(node);
+            if lacking == 0 {
+                break;
+            }
+            let want = lacking.min(TASK_PAGES);
+            let lot = reclaim.shrink(self, usize::from(node.0), want);
+            if lot == 0 {
+                break;
+            }
+            freed += lot;
+            self.wait_for_frames();
+        }
+        reclaim.counts.background.add(1);
+        reclaim.counts.background_reclaimed.add(freed);
+        freed
+    }
+
+    /// Has up to about `pages` pages leave memory, whether it is short or not, as calls do that
+    /// run out of memory. Returns how many have left: 0 if none can, or with `reclaim=off`. The
+    /// caller is not pinned. May sleep while a store is written to.
+    pub fn reclaim_pages(&self, pages: u64) -> u64 {
+        match pages {
+            0 => 0,
+            pages => self.reclaim_directly(pages),
+        }
+    }
+
+    /// What reclaim has done.
+    pub(crate) fn reclaim_stats(&self) -> ReclaimStats {
+        let reclaim = self.reclaim.as_ref();
+        reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
+    }
+}

@@ -1,0 +1,214 @@
+//! Pages that come back from swap, and entries that name slots.
+//!
+//! A fault on such an entry looks into the swap cache ([`crate::swap`]). A page that is
+//! being written or read is waited for; one that is in its area only is read; and one that
+//! is there is mapped, as a private page that this entry has alone, with all rights of its
+//! region: a store that comes later needs no fault.
+
+use super::account::Resident;
+use super::error::FaultError;
+use super::fault::{Fault, FaultStep, Resolved};
+use super::manager::{Live, Vm};
+use crate::addr::Pfn;
+use crate::frame::{Flags, Kind, Request, Site};
+use crate::object::Inserted;
+use crate::platform::{IoError, Platform};
+use crate::rmap::{ReverseMap, Run};
+use crate::swap::{Found, Swap, Taken};
+use crate::sync::Pin;
+use crate::table::{Format, LockedTable, Marks, Users};
+
+/// A page found in the swap cache by a fault on an entry that names its slot.
+struct CachedPage<'s> {
+    swap: &'s Swap,
+    /// The entry.
+    entry: u64,
+    slot: u64,
+    page: Pfn,
+    /// The frame for a copy, if one is needed.
+    copy: Option<Pfn>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A fault on the entry of a page that is in swap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn swap_in(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
+        let Some(swap) = &self.swap else {
+            debug_assert!(false, "an entry names a slot, and there are none");
+            return Err(FaultError::Io);
+        };
+        let swapped = F::swapped(entry);
+        match swap.find(&self.memory, fault.pin, swapped.slot) {
+            Found::Nothing => Ok(FaultStep::Again),
+            Found::Cached {
+                page,
+                is_busy: true,
+            } => Ok(FaultStep::Wait(page)),
+            Found::Cached { page, .. } => {
+                let mut cached = CachedPage {
+                    swap,
+                    entry,
+                    slot: swapped.slot,
+                    page,
+                    copy: None,
+                };
+                let result = self.map_cached(fault, &mut cached);
+                for frame in [Some(page), cached.copy].into_iter().flatten() {
+                    self.memory.put(fault.pin, frame);
+                }
+                result
+            }
+            Found::Stored => self.begin_swap_in(fault.pin, swap, swapped.slot),
+        }
+    }
+
+    /// Puts a frame into the swap cache for the page of a slot to be read into.
+    fn begin_swap_in(
+        &self,
+        pin: &Pin<'_>,
+        swap: &Swap,
+        slot: u64,
+    ) -> Result<FaultStep, FaultError> {
+        let page = self.memory.alloc(pin, Request::page(Site::SwapIn))?;
+        let frame = self.memory.frame(page);
+        frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
+        // Until the page is mapped, its index is the slot's number.
+        frame.set_index(slot, 0);
+        if swap.begin_in(&self.memory, pin, slot, page) {
+            return Ok(FaultStep::SwapIn(page));
+        }
+        self.memory.put(pin, page);
+        Ok(FaultStep::Again)
+    }
+
+    /// Reads a page that is in the swap cache, and locked for us, from its area; unlocks it
+    /// and drops the reference that came with the step. An error is that of this fault
+    /// alone: others that want the page try for themselves.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_swapped(&self, page: Pfn) -> Result<(), FaultError> {
+        let slot = self.memory.frame(page).index();
+        let Some(swap) = &self.swap else {
+            return Err(FaultError::Io);
+        };
+        let read = match swap.place(slot) {
+            // SAFETY: nobody uses the page before its slot is no longer busy, which it is
+            // from before others could find it.
+            Some((store, index)) => unsafe { self.memory.platform().read_page(store, index, page) },
+            None => Err(IoError),
+        };
+        let pin = self.pin();
+        swap.end_in(&self.memory, &pin, slot, read.is_ok());
+        self.objects.locks.unlock(&self.memory, &pin, page);
+        self.memory.put(&pin, page);
+        read.map_err(FaultError::from)
+    }
+
+    /// Maps a page of the swap cache, or a copy, in the place of the entry.
+    fn map_cached(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        cached: &mut CachedPage<'_>,
+    ) -> Result<FaultStep, FaultError> {
+        let env = self.env(fault.pin);
+        if cached.swap.must_copy(fault.pin, cached.slot) {
+            cached.copy = Some(self.memory.alloc(fault.pin, Request::page(Site::SwapIn))?);
+        }
+        let mut ctx = R::Ctx::default();
+        let prepared = self.prepare_private(fault, &mut ctx);
+        let mapped = match prepared {
+            Ok(()) => self.take_cached(fault, cached, &mut ctx),
+            Err(_) => None,
+        };
+        self.rmap.finish(&env, ctx);
+        prepared?;
+        let Some(frame) = mapped else {
+            return Ok(FaultStep::Again);
+        };
+        fault.count_resident(Resident::Anonymous, 1);
+        fault.count_resident(Resident::Swap, u64::MAX);
+        fault.entered.region.note_private();
+        self.note_inserted(fault.pin, frame, Inserted::Anonymous);
+        fault.cpu.events.swap_ins.bump();
+        Ok(FaultStep::Done(Resolved::Mapped))
+    }
+
+    /// [`Vm::map_cached`] under the lock of the table. Returns the frame mapped, if the entry
+    /// is still there and the page still cached.
+    fn take_cached(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        cached: &mut CachedPage<'_>,
+        ctx: &mut R::Ctx,
+    ) -> Option<Pfn> {
+        let (pin, index) = (fault.pin, fault.index());
+        let table = fault.lock_found()?;
+        if table.level() != 1 || table.load(index) != cached.entry {
+            return None;
+        }
+        let named = (cached.slot, cached.page);
+        let copies = cached.copy.is_some();
+        let frame = match cached.swap.take(&self.memory, pin, named, copies) {
+            Taken::Nothing | Taken::NeedsCopy => return None,
+            Taken::Frame => {
+                // It has counts already: others may have references, who waited for it.
+                let frame = self.memory.frame(cached.page);
+                frame.set_owner(fault.space.handle());
+                frame.set_index(fault.page.0, 0);
+                frame.adopt_mapping();
+                cached.page
+            }
+            Taken::Copy => {
+                let copy = cached.copy.take()?;
+                self.memory.copy(pin, cached.page, copy);
+                let frame = self.memory.frame(copy);
+                self.own_privately(frame, fault.space.handle(), fault.page);
+                copy
+            }
+        };
+        let run = Run::single(frame, table.pte(index), fault.page);
+        (self.rmap).add(&self.env(pin), ctx, &run, fault.place(), true);
+        let leaf = F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY);
+        table.update(index, Users::Hardware, |_| leaf);
+        Some(frame)
+    }
+
+    /// An entry of `space` that named a slot was cleared, under the lock of its table.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
+        if let Some(swap) = &self.swap {
+            swap.drop_entry(&self.memory, pin, F::swapped(entry).slot);
+        }
+        self.count_resident(pin, space, Resident::Swap, u64::MAX);
+    }
+
+    /// Makes the entry at `index` of a child's table name the slot that the one of the
+    /// parent's names, which is not exclusive any more. `false` if too many do.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fork_swapped(
+        &self,
+        pin: &Pin<'_>,
+        source: &LockedTable<'_, F>,
+        target: &LockedTable<'_, F>,
+        index: usize,
+    ) -> bool {
+        let mut swapped = F::swapped(source.load(index));
+        let Some(swap) = &self.swap else {
+            return false;
+        };
+        if !swap.add_entry(pin, swapped.slot) {
+            return false;
+        }
+        swapped.exclusive = false;
+        source.update(index, Users::Hardware, |_| F::swap(swapped));
+        target.fill(index, F::swap(swapped));
+        true
+    }
+}

@@ -1,0 +1,255 @@
+//! The swap cache: every way in and out of a slot. The head of the module says how they
+//! follow one another.
+
+use super::cluster::Slot;
+use super::{Swap, bump};
+use crate::addr::Pfn;
+use crate::frame::{Flags, PhysicalMemory};
+use crate::platform::Platform;
+use crate::sync::Pin;
+
+/// Where a slot's page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// No entry names the slot any more.
+    Nothing,
+    /// In the cache, with a reference for the caller. If the slot is busy, the page lock is
+    /// held until it is not.
+    Cached { page: Pfn, is_busy: bool },
+    /// In the area only.
+    Stored,
+}
+
+/// What an entry gets of a page in the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// The frame, which has left the cache, and its reference to it.
+    Frame,
+    /// What the frame holds; the frame stays with others.
+    Copy,
+    /// Nothing yet: somebody else was faster.
+    Nothing,
+    /// Nothing yet: a copy is needed, for which the caller has no frame.
+    NeedsCopy,
+}
+
+impl Swap {
+    /// Takes a slot for a private page whose page lock and a reference to which the caller
+    /// has, and puts the page into the cache, busy. `None` if there is no free slot.
+    pub(crate) fn begin_out<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        page: Pfn,
+    ) -> Option<u64> {
+        let taken = self.order.iter().find_map(|&number| {
+            let area = number as usize;
+            Some((area, self.areas[area].take(pin)?))
+        });
+        let (area, offset) = taken?;
+        Self::enter(memory, page);
+        let (cluster, index) = self.areas[area].cluster(offset);
+        let mut slots = cluster.lock(pin);
+        debug_assert!(slots[index].is_unused(), "a slot taken twice");
+        slots[index] = Slot::taken_for(page);
+        Some(Self::number(area, offset))
+    }
+
+    /// Ends what [`Swap::begin_out`] began: the page was stored, or was not, or no entry was
+    /// made (`None`). Called before the page lock is released.
+    pub(crate) fn end_out<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        stored: Option<bool>,
+    ) {
+        match stored {
+            Some(true) => bump(&self.events.outs),
+            Some(false) => bump(&self.events.write_errors),
+            None => {}
+        }
+        self.with_slot(memory, pin, slot, |state| {
+            state.end();
+            match stored {
+                Some(true) => state.set_stored(),
+                Some(false) => state.set_bad(),
+                None => debug_assert!(state.count() == 0),
+            }
+            (stored == Some(true)).then(|| state.take_frame()).flatten()
+        });
+    }
+
+    /// Counts one more entry that names a slot. The caller has the slot busy, or the lock of
+    /// a table with an entry that names it. `false` if there are too many.
+    pub(crate) fn add_entry(&self, pin: &Pin<'_>, slot: u64) -> bool {
+        let Some((area, offset)) = self.area_of(slot) else {
+            return false;
+        };
+        let (cluster, index) = area.cluster(offset);
+        cluster.lock(pin)[index].add()
+    }
+
+    /// An entry that named a slot was cleared, under the lock of its table.
+    pub(crate) fn drop_entry<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+    ) {
+        self.with_slot(memory, pin, slot, |state| {
+            state.sub();
+            None
+        });
+    }
+
+    /// Looks for the page of a slot that an entry names or named.
+    pub(crate) fn find<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+    ) -> Found {
+        let Some((area, offset)) = self.area_of(slot) else {
+            return Found::Nothing;
+        };
+        let (cluster, index) = area.cluster(offset);
+        let slots = cluster.lock(pin);
+        let state = &slots[index];
+        match state.frame() {
+            Some(page) => {
+                // The cache has a reference while the cluster is locked.
+                memory.frame(page).get();
+                Found::Cached {
+                    page,
+                    is_busy: state.is_busy(),
+                }
+            }
+            None if state.count() > 0 => Found::Stored,
+            None => Found::Nothing,
+        }
+    }
+
+    /// Puts `page`, a locked private page that nobody knows, into the cache to be filled by
+    /// the caller. `false` if the slot's page is not in the area only, any more.
+    pub(crate) fn begin_in<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        page: Pfn,
+    ) -> bool {
+        let Some((area, offset)) = self.area_of(slot) else {
+            return false;
+        };
+        let (cluster, index) = area.cluster(offset);
+        let mut slots = cluster.lock(pin);
+        let state = &mut slots[index];
+        if state.count() == 0 || !state.is_stored() || state.frame().is_some() {
+            return false;
+        }
+        Self::enter(memory, page);
+        state.begin_in(page);
+        true
+    }
+
+    /// Ends what [`Swap::begin_in`] began: the page is there, or could not be read. Called
+    /// before the page lock is released.
+    pub(crate) fn end_in<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        is_read: bool,
+    ) {
+        bump(match is_read {
+            true => &self.events.ins,
+            false => &self.events.read_errors,
+        });
+        self.with_slot(memory, pin, slot, |state| {
+            state.end();
+            (!is_read).then(|| state.take_frame()).flatten()
+        });
+    }
+
+    /// Whether an entry that wants the page of this slot has to copy it, if it is still
+    /// cached when [`Swap::take`] is called: the area has none, and so other entries, or
+    /// those who keep it mapped, need the frame.
+    pub(crate) fn must_copy(&self, pin: &Pin<'_>, slot: u64) -> bool {
+        self.area_of(slot).is_some_and(|(area, offset)| {
+            let (cluster, index) = area.cluster(offset);
+            !cluster.lock(pin)[index].is_stored()
+        })
+    }
+
+    /// Gives the page that the slot has in the cache to one entry that names the slot, and
+    /// that the caller replaces: its table is locked. The caller has a reference to the
+    /// frame, which keeps its contents for a copy. `copies` says whether there is a frame
+    /// for one.
+    pub(crate) fn take<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        (slot, page): (u64, Pfn),
+        copies: bool,
+    ) -> Taken {
+        let mut taken = Taken::Nothing;
+        self.with_slot(memory, pin, slot, |state| {
+            if state.frame() != Some(page) || state.is_busy() {
+                return None;
+            }
+            if state.is_stored() {
+                // The reference passes to the entry.
+                state.take_frame();
+                memory.frame(page).clear(Flags::SWAP_CACHED);
+                taken = Taken::Frame;
+            } else if copies {
+                bump(&self.events.copies);
+                taken = Taken::Copy;
+            } else {
+                taken = Taken::NeedsCopy;
+                return None;
+            }
+            state.sub();
+            None
+        });
+        taken
+    }
+
+    /// The page gets into the cache, which has a reference to it.
+    fn enter<P: Platform>(memory: &PhysicalMemory<P>, page: Pfn) {
+        let frame = memory.frame(page);
+        frame.get();
+        frame.set(Flags::SWAP_CACHED);
+    }
+
+    /// Changes a slot under its lock, and gives it up if nothing needs it any more. What
+    /// `change` took out of the cache, or the slot still had, loses the cache's reference.
+    fn with_slot<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        change: impl FnOnce(&mut Slot) -> Option<Pfn>,
+    ) {
+        let Some((area, offset)) = self.area_of(slot) else {
+            debug_assert!(false, "an entry names no slot");
+            return;
+        };
+        let (cluster, index) = area.cluster(offset);
+        let mut slots = cluster.lock(pin);
+        let state = &mut slots[index];
+        debug_assert!(!state.is_unused(), "a slot that is not in use was named");
+        let out = change(state);
+        let unused = state.give_up();
+        if let Some(slot) = &unused {
+            area.give(pin, offset, slot.is_bad());
+        }
+        drop(slots);
+        let left = unused.and_then(|slot| slot.frame());
+        for page in [out, left].into_iter().flatten() {
+            memory.frame(page).clear(Flags::SWAP_CACHED);
+            memory.put(pin, page);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Swap: private pages kept outside of memory, in numbered slots.
+//!
+//! An area is a backing store of the platform, page by page ([`SwapArea`]). Entries of page
+//! tables name slots ([`Swapped`]); each slot counts the entries that name it. A slot whose
+//! page is in memory names the frame: together these words are the **swap cache**.
+//!
+//! # Protocol
+//! The swap cache is the only way in and out. What a slot's words say changes under the
+//! lock of its cluster, and no path takes a page from the store past them. So of two faults
+//! that both saw one entry only one gets the page, even if the slot has been given up and
+//! taken again in between:
+//!
+//! * **Out.** [`Swap::begin_out`] takes a slot for a page whose page lock the caller has,
+//!   and puts the page into the cache, *busy*. Then entries take the slot's name one by one,
+//!   each counted under the lock of its table ([`Swap::add_entry`]), CPUs are flushed, and
+//!   the page is written. [`Swap::end_out`] takes it out of the cache, or leaves it there
+//!   for good if it could not be written.
+//! * **In.** A fault looks the slot up under the cluster's lock, which gives it a reference
+//!   ([`Swap::find`]). If the page is only in the store, a frame enters the cache, busy and
+//!   with its page lock held, is filled by a caller who holds no pin, and stays
+//!   ([`Swap::begin_in`], [`Swap::end_in`]). Whoever then holds the lock of a table with an
+//!   entry of the slot takes the page out of the cache for that entry ([`Swap::take`]).
+//! * **Gone.** An entry that is cleared is no longer counted ([`Swap::drop_entry`]). The last
+//!   one gives up the slot with its frame, or leaves that to whoever keeps it busy.
+//!
+//! # What holds
+//! 1. A slot is in use as long as it is counted or busy. While a table with an entry that
+//!    names a slot is locked, the slot keeps its content.
+//! 2. A page of the cache does not change: no entry lets anybody store to it. It was unmapped
+//!    and flushed before it was written, or is only read where pins kept it mapped; a page
+//!    read in is mapped after it has left the cache.
+//! 3. A page that was read in leaves the cache for one entry, as a private page of its own.
+//!    Entries of other spaces that name the slot read it again: what fork shared is not
+//!    shared after it was in swap. So a page read in is new to reverse mapping, whatever the
+//!    design, and a store to it needs no copy.
+//! 4. An entry is marked exclusive if its slot was never named by another. Fork clears the
+//!    mark in both spaces.
+//!
+//! # Counts
+//! A slot has a count of 24 bits, as the record of a frame has for its mappings, and it
+//! cannot be exceeded: whoever would count more is refused ([`MAX_ENTRIES`]), and fork fails
+//! as it does for a page with too many mappings. Counts that saturate would leak slots, and
+//! those that overflow into a second counter need memory when there is none.
+//!
+//! # Locks
+//! A cluster's lock comes after all locks of tables and of reverse mapping, and before that
+//! of its area's free slots, which guards only itself.
+
+mod area;
+mod cache;
+mod cluster;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use area::SwapArea;
+pub(crate) use cache::{Found, Taken};
+pub use cluster::MAX_ENTRIES;
+pub(crate) use report::Tally;
+pub use report::{SwapAreaStats, SwapStats};
+
+use self::area::Area;
+use crate::addr::Pfn;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::table::Swapped;
+
+/// Most areas that a manager can have.
+pub const MAX_AREAS: usize = 32;
+
+/// Bits of a slot's number that say where in its area it is.
+const OFFSET_BITS: u32 = Swapped::SLOT_BITS - MAX_AREAS.trailing_zeros();
+
+/// Why a page was not written to swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapOutError {
+    /// There is no area, or no free slot. The page is as it was.
+    NoSlot,
+    /// The page is no private page by itself, is locked or pinned, or somebody else has a
+    /// reference to it. Some of its entries may name a slot now; the others still map it.
+    InUse,
+    /// The area did not take the page. Nothing is lost: the page stays in memory until its
+    /// owners use it again or end.
+    Io,
+}
+
+impl fmt::Display for SwapOutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SwapOutError::NoSlot => "there is no free swap slot",
+            SwapOutError::InUse => "the page is in use",
+            SwapOutError::Io => "the swap area did not take the page",
+        })
+    }
+}
+
+impl core::error::Error for SwapOutError {}
+
+/// Why an area could not be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapOnError {
+    /// There are [`MAX_AREAS`] areas.
+    TooMany,
+    /// The area has no slots, or more than a slot's number can tell apart.
+    BadSize,
+}
+
+impl fmt::Display for SwapOnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SwapOnError::TooMany => write!(f, "there are {MAX_AREAS} swap areas already"),
+            SwapOnError::BadSize => {
+                write!(f, "a swap area has 1 to {} slots", Swap::MAX_SLOTS)
+            }
+        }
+    }
+}
+
+impl core::error::Error for SwapOnError {}
+
+/// Who can write private pages to swap: the [`Vm`](crate::Vm), for layers that do not know
+/// its format and reverse mapping.
+pub trait SwapsOut: Sync {
+    /// Whether there is a free slot.
+    fn can_swap(&self) -> bool;
+
+    /// Unmaps a private page everywhere and writes it to swap. The caller has one reference
+    /// to the frame, no pin and no lock. After `Ok`, that reference is the last.
+    ///
+    /// # Errors
+    /// [`SwapOutError`].
+    fn swap_out(&self, page: Pfn) -> Result<(), SwapOutError>;
+}
+
+/// The swap areas of a manager, and the swap cache.
+pub struct Swap {
+    /// By falling priority.
+    areas: Vec<Area>,
+    /// Which of them each number in an entry means.
+    order: Vec<u8>,
+    events: Events,
+}
+
+/// Event counts. Swapping costs a transfer each time: one line for all CPUs will do.
+#[derive(Default)]
+struct Events {
+    outs: AtomicU64,
+    ins: AtomicU64,
+    copies: AtomicU64,
+    write_errors: AtomicU64,
+    read_errors: AtomicU64,
+}
+
+fn bump(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Swap {
+    /// Most slots of an area.
+    pub const MAX_SLOTS: u64 = 1 << OFFSET_BITS;
+
+    /// No areas.
+    pub(crate) fn new() -> Swap {
+        Swap {
+            areas: Vec::new(),
+            order: Vec::new(),
+            events: Events::default(),
+        }
+    }
+
+    /// Adds an area.
+    ///
+    /// # Errors
+    /// [`SwapOnError`].
+    pub(crate) fn add_area(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
+        if self.areas.len() == MAX_AREAS {
+            return Err(SwapOnError::TooMany);
+        }
+        if area.slots == 0 || area.slots > Self::MAX_SLOTS {
+            return Err(SwapOnError::BadSize);
+        }
+        self.areas.push(Area::new(area));
+        self.order.push(self.areas.len() as u8 - 1);
+        let areas = &self.areas;
+        // Stable: of areas alike in priority the first that was added comes first.
+        (self.order).sort_by_key(|&number| core::cmp::Reverse(areas[number as usize].priority()));
+        Ok(())
+    }
+
+    /// Whether there is a free slot. It may be gone at once.
+    pub(crate) fn can_swap(&self) -> bool {
+        self.areas.iter().any(|area| area.free() > 0)
+    }
+
+    /// Where a slot's page lies: the store, and the index there. `None` if a stale entry
+    /// named a slot that never was.
+    pub(crate) fn place(&self, slot: u64) -> Option<(u64, u64)> {
+        let (area, offset) = self.area_of(slot)?;
+        Some((area.store(), offset))
+    }
+
+    fn area_of(&self, slot: u64) -> Option<(&Area, u64)> {
+        let area = self.areas.get((slot >> OFFSET_BITS) as usize)?;
+        let offset = slot & (Self::MAX_SLOTS - 1);
+        (offset < area.slots()).then_some((area, offset))
+    }
+
+    fn number(area: usize, offset: u64) -> u64 {
+        (area as u64) << OFFSET_BITS | offset
+    }
+}

@@ -1,0 +1,93 @@
+//! Swap slots against the entries that name them, and the swap cache against its frames.
+
+use super::{AuditFailure, same, wrong};
+use crate::addr::Vpn;
+use crate::frame::{Flags, Kind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::Vm;
+use crate::swap::Tally;
+use crate::sync::atomic::Ordering;
+use crate::table::{Format, with_table_words};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Checks the entry of a page in swap.
+    pub(super) fn audit_swapped(
+        &self,
+        space: u32,
+        entry: u64,
+        page: Vpn,
+    ) -> Result<(), AuditFailure> {
+        let Some(swap) = &self.swap else {
+            return wrong(
+                "an entry names a swap slot, and there are none, at page",
+                page.0,
+            );
+        };
+        match self.region_view_at(space, page) {
+            None => return wrong("a page in swap is outside of any region", page.0),
+            Some(view) if view.is_shared() => {
+                return wrong("a page of a shared mapping is in swap, at page", page.0);
+            }
+            Some(_) => {}
+        }
+        let swapped = F::swapped(entry);
+        let entries = swap.entries_of(&self.pin(), swapped.slot);
+        if entries == 0 || swapped.exclusive && entries > 1 {
+            return wrong("a swap slot does not count an entry, at page", page.0);
+        }
+        Ok(())
+    }
+
+    /// Checks that each slot counts the entries that name it, and that the swap cache has
+    /// the frames that say so.
+    pub(super) fn audit_swap(&self) -> Result<(), AuditFailure> {
+        let mut cached = 0;
+        let is_cached = |pfn| {
+            let frame = self.memory.frame(pfn);
+            frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED)
+        };
+        self.for_each_frame(|pfn| cached += u64::from(is_cached(pfn)));
+        let Some(swap) = &self.swap else {
+            return same("frames in the swap cache", 0, 0, cached);
+        };
+        let census = swap.audit(&self.pin(), is_cached);
+        let census = census.or_else(|(what, slot)| wrong(what, slot))?;
+        same("frames in the swap cache", 0, census.cached, cached)?;
+        let found = self.tally_entries();
+        same(
+            "entries that swap slots count",
+            0,
+            census.tally.entries,
+            found.entries,
+        )?;
+        match census.tally == found {
+            true => Ok(()),
+            false => wrong(
+                "a swap slot counts another number of entries than name it",
+                0,
+            ),
+        }
+    }
+
+    /// Adds up the entries of all spaces that name slots.
+    fn tally_entries(&self) -> Tally {
+        let mut tally = Tally::default();
+        let pin = self.pin();
+        self.for_each_frame(|pfn| {
+            let frame = self.memory.frame(pfn);
+            if frame.kind() != Kind::Table || frame.level() != 1 || frame.live() == 0 {
+                return;
+            }
+            with_table_words::<F, P, _>(&self.memory, &pin, (pfn, 1), |words| {
+                for word in words {
+                    let entry = word.load(Ordering::Relaxed);
+                    if F::is_swap(entry) {
+                        tally.add(F::swapped(entry).slot, 1);
+                    }
+                }
+            });
+        });
+        tally
+    }
+}

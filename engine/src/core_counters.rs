@@ -7,6 +7,7 @@ use vellum::vm::Stats;
 /// The counters of a core, in a fixed order.
 pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
     let (events, rmap, frames) = (stats.events, stats.rmap, stats.frames);
+    let reclaim = stats.reclaim;
     vec![
         ("faults", events.faults),
         ("spurious faults", events.spurious_faults),
@@ -73,5 +74,15 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("bytes zeroed in idle time", frames.idle_bytes_zeroed),
         ("zero frames handed out", frames.zero_hits),
         ("bytes copied", frames.bytes_copied),
+        ("reclaim: pages scanned", reclaim.scanned),
+        ("reclaim: pages reclaimed", reclaim.reclaimed),
+        ("reclaim: pages activated", reclaim.activated),
+        ("reclaim: pages deactivated", reclaim.deactivated),
+        ("reclaim: pages written", reclaim.written),
+        ("reclaim: pages swapped", reclaim.swapped),
+        ("reclaim: refaults", reclaim.refaults),
+        ("reclaim: refaults made active", reclaim.restored),
+        ("reclaim: by calls", reclaim.direct),
+        ("reclaim: by tasks", reclaim.background),
     ]
 }

@@ -6,6 +6,7 @@ use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::FaultError;
+use vellum::swap::SwapArea;
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
@@ -35,14 +36,27 @@ pub(crate) struct Peaks {
     pub(crate) tables: AtomicU64,
 }
 
+/// The backing store of swap. Files have those from 0 on.
+const SWAP_STORE: u64 = u32::MAX as u64 + 1;
+/// Swap slots for each frame of memory, with `reclaim=on`.
+const SWAP_PER_FRAME: u64 = 8;
+
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// An engine on a machine of its own.
     ///
     /// # Errors
     /// [`EngineError::Machine`] if the core cannot run on it.
     pub fn new(machine: Machine, design: Design) -> Result<Self, EngineError> {
-        let vm =
-            Vm::new(machine, design).map_err(|error| EngineError::Machine(error.to_string()))?;
+        let machine_error = |error: &dyn std::fmt::Display| EngineError::Machine(error.to_string());
+        let mut vm = Vm::new(machine, design).map_err(|error| machine_error(&error))?;
+        if design.reclaim {
+            let area = SwapArea {
+                store: SWAP_STORE,
+                slots: vm.memory().frame_count() as u64 * SWAP_PER_FRAME,
+                priority: 0,
+            };
+            vm.swap_on(area).map_err(|error| machine_error(&error))?;
+        }
         Ok(CoreEngine {
             vm,
             names: Names::new(),

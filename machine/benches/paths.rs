@@ -4,7 +4,8 @@
 //! of real work on real memory: pages are zeroed and copied, and how many
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
-//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages` for those alone
+//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages` or `-- reclaim` for those
+//! alone
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -349,7 +350,73 @@ fn superpages(arena: &Arc<Arena>) {
     });
 }
 
+/// Pages that leave memory and come back, and what a fault pays for being ready for it. Both
+/// managers take turns, so that a machine that wobbles does so for both.
+fn reclaim() {
+    const SET: u64 = 1024;
+    const START: u64 = 0x10000;
+    const ROUNDS: usize = 401;
+    const PAGES: u64 = 32 << 10;
+    let half = GIB / 2;
+    let machines =
+        [(); 2].map(|()| machine(1, half, &Arena::new(half as usize * 2).expect("memory")));
+    let designs = ["", "reclaim=on"];
+    let managers = [0, 1].map(|index| manager::<Family>(&machines[index], designs[index]));
+    let mut times = [Vec::new(), Vec::new()];
+    let spaces = [0, 1]
+        .map(|index| machines[index].run_on(CpuId(0), || space_with(&managers[index], START, SET)));
+    for round in 0..2 * ROUNDS {
+        let index = round % 2;
+        let vm = &managers[index];
+        machines[index].run_on(CpuId(0), || {
+            let time = timed(|| touch(vm, spaces[index], START, SET));
+            times[index].push(time / SET as f64);
+            vm.advise(spaces[index], Vpn(START), SET, Advice::DontNeed)
+                .expect("a mapped range");
+        });
+    }
+    for (times, design) in times.into_iter().zip(["off", "on"]) {
+        let name = format!("write fault, 4 MiB set reused, reclaim={design}");
+        Figure(times).print(&name, "ns", None, "");
+    }
+    let (machine, vm) = (&machines[1], &managers[1]);
+    machine.run_on(CpuId(0), || {
+        let file = vm.create_file(1, PAGES).expect("a file");
+        let pages = PAGES as f64;
+        let clean = |is_mapped: bool| {
+            vm.prefetch(file, 0, PAGES << 12).expect("the file");
+            let space = vm.create_space().expect("a space");
+            if is_mapped {
+                let start = Placement::Fixed(Vpn(START));
+                let request = MapRequest::object(file, 0, PAGES, Prot::READ).at(start);
+                vm.map(space, &request).expect("a region");
+                for page in START..START + PAGES {
+                    vm.fault(space, page << 12, Access::Read).expect("a page");
+                }
+            }
+            let time = timed(|| {
+                let freed = vm.reclaim_pages(PAGES);
+                assert!(freed >= PAGES - 64, "{freed} pages have left");
+            });
+            vm.exit(space).expect("the space");
+            time
+        };
+        for is_mapped in [false, true] {
+            let name = match is_mapped {
+                false => "clean pages of a file leave, not mapped",
+                true => "clean pages of a file leave, mapped once",
+            };
+            let figure = Figure::take(9, pages, || clean(is_mapped));
+            figure.print(name, "ns/page", Some(1000.0), "");
+        }
+    });
+}
+
 fn main() {
+    if std::env::args().any(|argument| argument == "reclaim") {
+        reclaim();
+        return;
+    }
     let options = ArenaOptions {
         huge_pages: true,
         prefault: true,
@@ -368,4 +435,5 @@ fn main() {
         with_rmap!(rmap, R => gigabyte::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
     superpages(&arena);
+    reclaim();
 }

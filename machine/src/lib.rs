@@ -40,6 +40,7 @@ mod machine;
 pub mod mmu;
 mod platform;
 mod ram;
+mod shortage;
 mod stats;
 pub mod store;
 mod task;

@@ -14,6 +14,7 @@ use crate::cpu::{CpuGuard, Cpus};
 use crate::flush::{Defects, FlushLog, FlushRecord};
 use crate::mmu::{CpuMmu, Mmu, TlbGeometry, Walker};
 use crate::ram::Ram;
+use crate::shortage::Shortage;
 use crate::stats::{CpuStats, MachineStats};
 use crate::store::BackingStore;
 use crate::task::Scheduler;
@@ -44,6 +45,7 @@ pub struct Machine {
     pub(crate) store: Arc<dyn BackingStore>,
     pub(crate) flush_log: FlushLog,
     pub(crate) defects: Defects,
+    pub(crate) shortage: Shortage,
     has_access_hook: AtomicBool,
     access_hook: RwLock<Option<AccessHook>>,
 }
@@ -92,6 +94,7 @@ impl Machine {
             store: config.store,
             flush_log: FlushLog::default(),
             defects: Defects::default(),
+            shortage: Shortage::default(),
             has_access_hook: AtomicBool::new(false),
             access_hook: RwLock::new(None),
         })

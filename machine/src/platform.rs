@@ -171,6 +171,13 @@ unsafe impl Platform for Machine {
         }
     }
 
+    fn wake_reclaim(&self, node: NodeId) {
+        // What wakes a host thread would block that of a scheduler.
+        if self.scheduler.is_none() {
+            self.shortage.note(node);
+        }
+    }
+
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         let bytes = self.bytes_to_transfer(frame);
         self.count_io(false, self.store.read_page(store, index, bytes))

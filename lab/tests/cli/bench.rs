@@ -313,25 +313,25 @@ fn kernbench_prints_a_block_for_each_of_three_loads() {
 }
 
 #[test]
-fn buildkernel_prints_lines_of_time_and_verdicts() {
+fn buildkernel_prints_a_line_of_time_for_each_run() {
     let scratch = Scratch::new("buildkernel");
     let trace = scratch.path("fork.vellum");
     write_one_fork(&trace);
-    let arguments = ["buildkernel", "--trace", &trace, "--ram", "64M", "-n", "3"];
+    let arguments = ["buildkernel", "--trace", &trace, "--ram", "64M"];
     let value = measured(&[&arguments[..], &["--size", "jobs=3"]].concat());
     has_figures(&value, 3);
     assert_eq!(counter(&value, 0, "forks", 0), 3, "a copy for each job");
     let block = value["blocks"][0].as_str().expect("a block");
     let lines = block.lines().filter(|line| line.ends_with(" sys"));
-    assert_eq!(lines.count(), 6, "{block}");
+    assert_eq!(lines.count(), 4, "{block}");
     assert!(
         block.starts_with("make -s -j 3 (replay, 3 copies)\nA as="),
         "{block}"
     );
-    for column in ["real", "user", "sys"] {
-        let verdict = format!("\n{column}\nx A as=freebsd-13-hashed\n");
-        assert!(block.contains(&verdict), "{block}");
-    }
+    assert!(
+        block.ends_with("has 2 samples; at least 3 are needed\n"),
+        "{block}"
+    );
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn buildkernel_builds_on_a_tmpfs_and_leaves_the_tree_as_it_was() {
     let output = build(&["-n", "1", "--config", &file]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let output = build(&["--config", "nothing"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     std::fs::write(scratch.path().join(".config"), "").expect("written");
     let output = build(&[]);
     assert!(text(&output.stderr).contains("make mrproper"));

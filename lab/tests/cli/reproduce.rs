@@ -345,7 +345,7 @@ fn source_4_has_the_builds_of_both_machines_and_curves() {
     for (section, what, published) in [
         (0, "sys, patched against stock", "-46.3 % (-46.8 to -45.8)"),
         (0, "real, patched against stock", "-4.4 % (-5.0 to -3.9)"),
-        (1, "sys, only obm against stock", "-2.5 % (-3.8 to -1.1)"),
+        (1, "sys, only obm against stock", "-2.5 % (-3.7 to -1.2)"),
         (
             1,
             "sys, obm + removal of pvc locks against stock",

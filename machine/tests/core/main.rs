@@ -11,6 +11,7 @@ mod flush;
 mod high;
 mod power;
 mod ptepage;
+mod reclaim;
 mod sequences;
 mod store;
 mod stress;

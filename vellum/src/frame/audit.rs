@@ -24,10 +24,10 @@ pub(super) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
 impl<P: Platform> PhysicalMemory<P> {
     /// Counts of frames and events. Walks all CPUs and zones.
     pub fn stats(&self) -> FrameStats {
-        let mut stats = FrameStats {
-            reservations: self.reservation_stats(&self.pin()),
-            ..FrameStats::default()
-        };
+        let mut stats = FrameStats::default();
+        if self.reservations.is_some() {
+            stats.reservations = self.reservation_stats(&self.pin());
+        }
         for zone in 0..self.zone_count() {
             let zone = &self.zones.all[zone];
             stats.total += zone.info.total;

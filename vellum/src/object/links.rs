@@ -165,36 +165,30 @@ pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [List], frame: u32) {
     links.previous.store(OUT, Ordering::Relaxed);
 }
 
-/// Checks the links of a list, number `which`, while nobody changes it; calls `each` for
-/// every frame on it.
+/// Checks the links of all frames while nobody changes them. Returns how many are on each of
+/// four lists.
 ///
 /// # Errors
 /// What is wrong, with the frame.
-pub(crate) fn check<T: Linked>(
-    records: &[T],
-    list: &List,
-    which: usize,
-    mut each: impl FnMut(u32) -> Result<(), (&'static str, u32)>,
-) -> Result<(), (&'static str, u32)> {
-    let (mut at, mut before, mut count) = (list.youngest, END, 0);
-    while at != END {
-        let links = records[at as usize].links();
-        if !links.is_listed() || links.list() != which {
-            return Err(("a frame on a list of aging says that it is elsewhere", at));
+pub(crate) fn check<T: Linked>(records: &[T]) -> Result<[u64; 4], (&'static str, u32)> {
+    let mut counts = [0; 4];
+    for (frame, record) in (0..).zip(records) {
+        let links = record.links();
+        if !links.is_listed() {
+            continue;
         }
-        if links.previous() != before {
-            return Err(("a list of aging does not lead back from frame", at));
+        counts[links.list()] += 1;
+        let (next, previous) = (links.next(), links.previous());
+        let fits = |other: u32, back: fn(&Links) -> u32| {
+            other == END
+                || records.get(other as usize).is_some_and(|other| {
+                    let other = other.links();
+                    other.is_listed() && other.list() == links.list() && back(other) == frame
+                })
+        };
+        if !fits(next, Links::previous) || !fits(previous, Links::next) {
+            return Err(("links of a list of aging do not fit, at", frame));
         }
-        count += 1;
-        if count > list.count {
-            return Err(("a list of aging is longer than its count, at frame", at));
-        }
-        each(at)?;
-        before = at;
-        at = links.next();
     }
-    if before != list.oldest || count != list.count {
-        return Err(("a list of aging ends early, at frame", before));
-    }
-    Ok(())
+    Ok(counts)
 }

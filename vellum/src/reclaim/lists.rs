@@ -244,33 +244,22 @@ impl Lists {
         Some(u64::from(distance) <= active)
     }
 
-    /// Checks the lists while nothing else runs: each frame is on one at the most, of its own
-    /// node. Returns which frames are on one or in a batch.
-    pub(super) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
-        let mut seen: Box<[bool]> = self.records.iter().map(|_| false).collect();
+    /// Checks the lists while nothing else runs: links lead back, and as many frames are on each
+    /// list as it says. Returns which frames are on one or in a batch.
+    pub(super) fn audit(&self) -> Result<Box<[bool]>, AuditError> {
         let wrong = |(what, number): (&'static str, u32)| AuditError {
             what,
-            place: AuditPlace::Frame(Pfn(number.saturating_add(self.first))),
+            place: AuditPlace::Frame(Pfn(self.first + number)),
         };
-        for node in &self.nodes {
-            let lists = node.lists.lock(pin);
-            for (which, list) in lists.iter().enumerate() {
-                links::check(&self.records, list, which, |number| {
-                    let seen = &mut seen[number as usize];
-                    if *seen {
-                        return Err(("a frame is on two lists of reclaim", number));
-                    }
-                    *seen = true;
-                    Ok(())
-                })
-                .map_err(wrong)?;
+        let counts = links::check(&self.records).map_err(wrong)?;
+        for (list, count) in counts.into_iter().enumerate() {
+            let published = |node: &Node| node.published[list].load(Ordering::Relaxed);
+            if self.nodes.iter().map(published).sum::<u64>() != count {
+                return Err(wrong(("the length of a list of reclaim is wrong", 0)));
             }
         }
-        for (number, (seen, record)) in seen.iter().zip(&self.records).enumerate() {
-            if *seen != record.links.is_listed() {
-                return Err(wrong(("on no list of reclaim, but linked", number as u32)));
-            }
-        }
+        let is_listed = |record: &SideRecord| record.links.is_listed();
+        let mut seen: Box<[bool]> = self.records.iter().map(is_listed).collect();
         for batch in self.batches.iter() {
             let count = batch.count.load(Ordering::Relaxed) as usize;
             for page in &batch.pages[..count.min(BATCH)] {

@@ -37,7 +37,13 @@ use crate::frame::{AuditError, Flags, MemoryView};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use stats::Counts;
+
+/// The whole, of which swappiness is a part: at half of it files and private pages are alike.
+const ALL: u32 = 200;
+/// Swappiness at first: Linux's.
+const SWAPPINESS: u32 = 60;
 
 /// What kind of page a list has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +93,9 @@ pub(crate) trait Evictor {
     /// Takes the accessed marks of the entries that map an active page.
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled;
 
+    /// Whether pages that only swap could hold can leave.
+    fn can_swap(&self) -> bool;
+
     /// Passes a moment until others may have put back pages that they look at.
     fn relax(&self, spins: u32);
 }
@@ -95,6 +104,8 @@ pub(crate) trait Evictor {
 pub(crate) struct Reclaim {
     pub(crate) lists: Lists,
     pub(crate) counts: Counts,
+    /// See [`Reclaim::set_swappiness`].
+    swappiness: AtomicU32,
 }
 
 impl Reclaim {
@@ -103,7 +114,25 @@ impl Reclaim {
         Reclaim {
             lists: Lists::new(memory, platform),
             counts: Counts::default(),
+            swappiness: AtomicU32::new(SWAPPINESS),
         }
+    }
+
+    /// How much of what leaves are private pages, in 200ths, as long as there are both.
+    pub(crate) fn set_swappiness(&self, share: u32) {
+        self.swappiness.store(share.min(ALL), Ordering::Relaxed);
+    }
+
+    /// Kinds of pages that can leave, with their shares of what does.
+    fn shares(&self, evictor: &dyn Evictor) -> [(PageKind, u64); 2] {
+        let private = match evictor.can_swap() {
+            true => self.swappiness.load(Ordering::Relaxed),
+            false => 0,
+        };
+        [
+            (PageKind::File, u64::from(ALL - private)),
+            (PageKind::SwapBacked, u64::from(private)),
+        ]
     }
 
     /// A page of an object is about to leave memory for its store.
@@ -113,8 +142,8 @@ impl Reclaim {
 
     /// Checks the lists while nothing else runs. Returns a bit for each frame that is on one, or
     /// waits to be.
-    pub(crate) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
-        self.lists.audit(pin)
+    pub(crate) fn audit(&self) -> Result<Box<[bool]>, AuditError> {
+        self.lists.audit()
     }
 }
 

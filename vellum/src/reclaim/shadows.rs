@@ -16,7 +16,7 @@ fn place_of(owner: u32, index: u64, places: usize) -> (usize, u32) {
     let key = (key ^ key >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let key = (key ^ key >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     let key = key ^ key >> 33;
-    let place = (key >> 32) * places as u64 >> 32;
+    let place = ((key >> 32) * places as u64) >> 32;
     (place as usize, key as u32)
 }
 

@@ -1,7 +1,7 @@
 //! Scanning the lists of a node.
 
 use super::lists::list_of;
-use super::{Cooled, Evictor, PageKind, Reclaim, Taken};
+use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Taken};
 use crate::addr::Pfn;
 
 /// Pages taken off a list at once.
@@ -31,14 +31,21 @@ impl Reclaim {
         self.lists.settle(&evictor.pin());
         let mut freed = 0;
         for shift in (0..=PASSES).rev() {
-            for kind in [PageKind::File] {
+            for (kind, share) in self.shares(evictor) {
+                if share == 0 {
+                    continue;
+                }
                 let listed =
                     self.lists.length(node, kind, false) + self.lists.length(node, kind, true);
                 if listed == 0 {
                     continue;
                 }
                 let count = (listed >> shift).max(LOT as u64);
-                freed += self.scan(evictor, (node, kind), count, want - freed, shift == 0);
+                let most = match shift {
+                    0 => want - freed,
+                    _ => ((want - freed) * share).div_ceil(u64::from(ALL)),
+                };
+                freed += self.scan(evictor, (node, kind), count, most, shift == 0);
                 if freed >= want {
                     return freed;
                 }

@@ -56,7 +56,9 @@ counts! {
     stale;
     /// Pages of files written to their stores so that they could leave.
     written;
-    /// Pages that a store refused.
+    /// Private pages written to swap.
+    swapped;
+    /// Pages that a store or swap area refused.
     refused;
     /// Pages of files read again after they had left.
     refaults;

@@ -15,11 +15,13 @@
 
 use super::manager::Vm;
 use crate::addr::Pfn;
+use crate::design::Superpages;
 use crate::frame::{Flags, Kind};
 use crate::object::Object;
 use crate::platform::Platform;
 use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Taken, Used, judge};
 use crate::rmap::{ReverseMap, Verdict};
+use crate::swap::SwapOutError;
 use crate::sync::Pin;
 use crate::table::Format;
 
@@ -183,6 +185,54 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The private page in a frame, with a reference, if an entry maps one.
+    fn find_private(&self, page: Pfn) -> bool {
+        let frame = self.memory.frame(page);
+        frame.kind() == Kind::Anonymous && frame.try_get_mapped()
+    }
+
+    /// Has a private page go to swap, if nobody needs it.
+    fn evict_private_page(&self, page: Pfn, forced: bool) -> Taken {
+        {
+            let pin = self.pin();
+            if !self.find_private(page) {
+                // Pages of shared memory wait here until swap can take them.
+                return match self.find_cached(&pin, page) {
+                    Some(_) => {
+                        self.memory.put(&pin, page);
+                        Taken::Kept
+                    }
+                    None => Taken::Gone,
+                };
+            }
+            let used = self.take_marks(&pin, page);
+            if !forced && judge(used, false) != Judgement::Leave {
+                self.memory.put(&pin, page);
+                return Taken::Active;
+            }
+        }
+        let swapped = self.swap_out_page(page);
+        self.memory.put(&self.pin(), page);
+        match swapped {
+            Ok(()) => {
+                if let Some(reclaim) = &self.reclaim {
+                    reclaim.counts.swapped.add(1);
+                }
+                Taken::Freed
+            }
+            Err(SwapOutError::NoSlot | SwapOutError::InUse) => Taken::Kept,
+            // In the swap cache, mapped by nobody, until it is used again.
+            Err(SwapOutError::Io) => {
+                if let Some(reclaim) = &self.reclaim {
+                    reclaim.counts.refused.add(1);
+                }
+                Taken::Gone
+            }
+        }
+    }
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     fn pin(&self) -> Pin<'_> {
         self.memory.pin()
@@ -191,17 +241,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     fn take(&self, page: Pfn, kind: PageKind, forced: bool) -> Taken {
         match kind {
             PageKind::File => self.evict_file_page(page, forced),
-            PageKind::SwapBacked => Taken::Kept,
+            PageKind::SwapBacked => self.evict_private_page(page, forced),
         }
     }
 
-    fn cool(&self, page: Pfn, _kind: PageKind) -> Cooled {
+    fn can_swap(&self) -> bool {
+        // The records of superpages count for all of their frames.
+        self.design.superpages == Superpages::Off && Vm::can_swap(self)
+    }
+
+    fn cool(&self, page: Pfn, kind: PageKind) -> Cooled {
         let pin = self.pin();
-        let Some(found) = self.find_cached(&pin, page) else {
+        let is_private = kind == PageKind::SwapBacked && self.find_private(page);
+        if !is_private && self.find_cached(&pin, page).is_none() {
             return Cooled::Gone;
-        };
-        let used = self.take_marks(&pin, found.page);
-        if used.once || used.entries > 0 {
+        }
+        let used = self.take_marks(&pin, page);
+        if !is_private && (used.once || used.entries > 0) {
             // It begins on the inactive list as a page that was used once.
             self.memory.frame(page).set(Flags::REFERENCED);
         }

@@ -341,6 +341,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory.tell_of_shortage();
         }
         memory.keep_lists_of(&design);
+        // Before there are reservations, whose statistics can be had on a CPU only.
+        let table_pages = source_of(&design, &mut memory);
         if design.superpages == Superpages::Reserve && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
@@ -348,7 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let no_space = spaces.vacant_address();
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
-            table_pages: source_of(&design, &mut memory),
+            table_pages,
             spaces,
             regions: arenas.make(),
             region_nodes: arenas.make(),

@@ -166,6 +166,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Says how much of what leaves memory are private pages, in 200ths, as long as there are
+    /// pages of files, too, and free swap slots (Linux's `vm.swappiness`). 60 at first; 0 leaves
+    /// private pages alone. Does nothing with `reclaim=off`.
+    pub fn set_swappiness(&self, share: u32) {
+        if let Some(reclaim) = &self.reclaim {
+            reclaim.set_swappiness(share);
+        }
+    }
+
     /// What reclaim has done.
     pub(crate) fn reclaim_stats(&self) -> ReclaimStats {
         let reclaim = self.reclaim.as_ref();

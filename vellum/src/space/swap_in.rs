@@ -98,7 +98,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let read = match swap.place(slot) {
             // SAFETY: nobody uses the page before its slot is no longer busy, which it is
-            // from before others could find it.
+            // from before others could find it (invariant 14).
             Some((store, index)) => unsafe { self.memory.platform().read_page(store, index, page) },
             None => Err(IoError),
         };

@@ -54,6 +54,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Adds the entries of another.
+    pub(crate) fn merge(&mut self, other: Tally) {
+        self.entries += other.entries;
+        self.hash = self.hash.wrapping_add(other.hash);
+    }
+
     /// Adds `count` entries that name a slot.
     pub(crate) fn add(&mut self, slot: u64, count: u64) {
         let mixed = (slot + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -17,6 +17,7 @@ mod byte;
 pub mod bytes;
 mod coarse;
 mod counter;
+mod cuts;
 mod epoch;
 mod held;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
@@ -46,6 +47,7 @@ pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
+pub use cuts::{Cut, CutCount};
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 #[cfg(not(vellum_loom))]
 pub(crate) use held::Held;
@@ -54,7 +56,7 @@ pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{NodeId, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
-pub use seq::{Cut, CutCount, SeqCount, SeqWrite};
+pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

@@ -108,8 +108,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..AuditReport::default()
         };
         let slab_frames = self.audit_arenas(&mut report)?;
-        self.audit_spaces(&mut report)?;
-        self.audit_swap()?;
+        let slots = self.audit_spaces(&mut report)?;
+        self.audit_swap(slots)?;
         let cached = self.audit_objects(&mut report)?;
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;
@@ -155,7 +155,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(reclaim) = &self.reclaim else {
             return Ok(());
         };
-        let listed = reclaim.audit(&self.pin());
+        let listed = reclaim.audit();
         let listed = listed.map_err(inner("lists of reclaim"))?;
         let (first, _) = self.memory.view().span();
         let mut result = Ok(());

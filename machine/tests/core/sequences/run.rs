@@ -271,8 +271,7 @@ impl Case {
         );
         let mut design = format!("{rmap},{},{}", other_options(round), tables(seed));
         if round % 3 == 2 {
-            let superpages = SUPERPAGES[round / 3 % SUPERPAGES.len()];
-            design += &format!(",{superpages}");
+            design += ",superpage=eager";
         }
         let round = round + seed as usize;
         Case::on(TableFormat::X86_64, design, (round, true), seed, length)
@@ -329,9 +328,10 @@ impl Case {
         }
         *at = self.ops.len();
         driver.finish()?;
-        let stats = driver.vm.stats();
+        let vm = &driver.vm;
+        let stats = vm.platform().run_on(CpuId(0), || vm.stats());
         let (events, reserved) = (stats.events, stats.frames.reservations);
-        let swap = driver.vm.swap_stats();
+        let swap = vm.swap_stats();
         Ok(Happened {
             shortages: driver.shortages,
             superpages: [

@@ -180,6 +180,29 @@ impl Frame {
         }
     }
 
+    /// Takes a reference on a private page whose frame may be anything by now: fails unless an
+    /// entry maps it. The counts of a page that is mapped change by read-modify-writes only, and
+    /// those of one that is about to be by a store that this either sees or does not.
+    #[inline]
+    pub fn try_get_mapped(&self) -> bool {
+        let mut old = self.counts.load(Ordering::Relaxed);
+        loop {
+            let counts = Counts(old);
+            if counts.maps() == 0 || counts.refs() >= MAX_MAPPINGS {
+                return false;
+            }
+            match self.counts.compare_exchange_weak(
+                old,
+                old + ONE_REF,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
     /// Takes a reference beside one that the caller knows of.
     #[inline]
     pub fn get(&self) {

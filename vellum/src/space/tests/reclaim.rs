@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 use std::vec;
 use std::vec::Vec;
 
-use crate::addr::{Access, Pfn, Prot, Vpn};
+use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::reclaim::ReclaimStats;
 use crate::rmap::{Partial, ReverseMap};
 use crate::space::{FaultError, MapRequest, Placement, SpaceId, Vm};
+use crate::swap::SwapArea;
 use crate::table::X86_64;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::{Design, ObjectId};
@@ -374,3 +375,123 @@ macro_rules! random_sequences {
     };
 }
 crate::every_rmap! { [random_sequences] }
+
+/// Memory for 300 pages, swap for many, and a space with private pages.
+fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
+    run_on(0);
+    let machine = TestMachine::with_frames(1, 300, 12);
+    let design = Design::parse("reclaim=on").unwrap();
+    let mut vm: TestVm<R> = Vm::new(machine, design).unwrap();
+    let area = SwapArea {
+        store: 77,
+        slots: 8000,
+        priority: 0,
+    };
+    vm.swap_on(area).unwrap();
+    let space = vm.create_space().unwrap();
+    let start = Vpn(0x4000);
+    let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(start));
+    vm.map(space, &request).unwrap();
+    (vm, space, start)
+}
+
+/// Private memory of four times what there is, beside a file, with forks: every page that is
+/// read is as its space wrote it last.
+fn private_pages_come_back_as_they_were<R: ReverseMap>() {
+    const PAGES: u64 = 1200;
+    let (vm, first, start) = private_world::<R>(PAGES);
+    let file = vm.create_file(STORE, 0).unwrap();
+    let mut rng = Rng::new(21);
+    let mut spaces = vec![(first, vec![0u8; PAGES as usize])];
+    let look = |space: SpaceId, index: u64, byte: u8| {
+        let frame = fault(&vm, space, start.offset(index), Access::Read);
+        let page = vm.platform().peek(frame);
+        assert!(page.iter().all(|&b| b == byte), "page {index}");
+    };
+    for step in 0..5000u64 {
+        let index = rng.below(PAGES as usize) as u64;
+        let count = spaces.len();
+        let at = rng.below(count);
+        let (space, model) = &mut spaces[at];
+        match rng.below(100) {
+            0..45 => {
+                let byte = (step % 255) as u8 + 1;
+                store(&vm, *space, start.offset(index), byte);
+                model[index as usize] = byte;
+            }
+            45..85 => look(*space, index, model[index as usize]),
+            85..95 => write(&vm, file, step % 500, 1),
+            95 if count < 3 => {
+                let child = (vm.fork(*space).unwrap(), model.clone());
+                spaces.push(child);
+            }
+            96 if count > 1 => {
+                vm.exit(spaces.swap_remove(at).0).unwrap();
+            }
+            97 => _ = vm.reclaim_pages(30),
+            _ => {}
+        }
+        if step % 1000 == 0 {
+            vm.audit().unwrap();
+        }
+    }
+    for (space, model) in &spaces {
+        (0..PAGES).for_each(|index| look(*space, index, model[index as usize]));
+    }
+    let stats = stats(&vm);
+    assert!(stats.swapped > 1000, "{stats:?}");
+    vm.audit().unwrap();
+    for (space, _) in spaces {
+        vm.exit(space).unwrap();
+    }
+    vm.release_object(file).unwrap();
+    vm.audit().unwrap();
+}
+
+macro_rules! random_private_sequences {
+    ($($(#[$about:meta])* $name:ident: $design:ident $value:literal;)*) => {
+        mod random_private {
+            $(#[test]
+            fn $name() {
+                super::private_pages_come_back_as_they_were::<crate::rmap::$design>();
+            })*
+        }
+    };
+}
+crate::every_rmap! { [random_private_sequences] }
+
+#[test]
+fn swappiness_says_how_much_of_what_leaves_is_private() {
+    for (swappiness, expected) in [(0, 0..1), (100, 60..140), (200, 190..201)] {
+        let (vm, space, start) = private_world::<Partial>(100);
+        let file = vm.create_file(STORE, 100).unwrap();
+        vm.set_swappiness(swappiness);
+        for index in 0..100 {
+            check_zero(&vm, file, index);
+            store(&vm, space, start.offset(index), 1);
+        }
+        // What has been used must not be active first.
+        vm.scan_space(space, PageRange::new(start, 100)).unwrap();
+        let freed = vm.reclaim_pages(60);
+        let of_both = stats(&vm);
+        let share = of_both.swapped * 200 / freed;
+        assert!(expected.contains(&share), "{swappiness}: {of_both:?}");
+        vm.audit().unwrap();
+    }
+}
+
+#[test]
+fn an_area_that_refuses_pages_loses_none() {
+    let (vm, space, start) = private_world::<Partial>(100);
+    for index in 0..100 {
+        store(&vm, space, start.offset(index), index as u8);
+    }
+    vm.platform().broken_store.store(true, Ordering::Relaxed);
+    assert_eq!(vm.reclaim_pages(10), 0, "the areas take nothing");
+    vm.platform().broken_store.store(false, Ordering::Relaxed);
+    for index in 0..100 {
+        let frame = fault(&vm, space, start.offset(index), Access::Read);
+        assert_eq!(vm.platform().peek(frame)[0], index as u8);
+    }
+    vm.audit().unwrap();
+}

@@ -236,6 +236,7 @@ fn pinned<R: ReverseMap>(design: &str) {
     assert_eq!(vm.translate(child, Vpn(AT + 3)).unwrap().0, shared[0]);
     // SAFETY: pinned above, and not unpinned since.
     unsafe { vm.unpin(&frames) };
+    // SAFETY: the same.
     unsafe { vm.unpin(&shared) };
     out(&vm, space, 4);
     assert_eq!(swapped(&vm, space), 4);

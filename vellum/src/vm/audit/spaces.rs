@@ -6,6 +6,7 @@ use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
+use crate::swap::Tally;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, Tables, with_table_words};
 
@@ -17,19 +18,23 @@ struct Entries {
     shared_memory: u64,
     zero: u64,
     tables: u64,
-    swapped: u64,
+    /// Entries of pages in swap.
+    slots: Tally,
     /// Mappings that the records of frames count.
     mappings: u64,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    pub(super) fn audit_spaces(&self, report: &mut AuditReport) -> Result<(), AuditFailure> {
+    /// Checks all spaces; returns which swap slots their entries name.
+    pub(super) fn audit_spaces(&self, report: &mut AuditReport) -> Result<Tally, AuditFailure> {
         let mut result = Ok(());
+        let mut slots = Tally::default();
         let (mut spaces, mut regions, mut nodes) = (0, 0, 0);
         self.spaces.each(|handle, space| {
             if result.is_ok() && space.users() > 0 {
                 spaces += 1;
-                result = self.audit_space(handle.raw(), report).map(|found| {
+                let checked = self.audit_space(handle.raw(), report, &mut slots);
+                result = checked.map(|found| {
                     regions += found.0;
                     nodes += found.1;
                 });
@@ -38,7 +43,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result?;
         same("live spaces", 0, report.spaces, spaces)?;
         same("live regions", 0, report.regions, regions)?;
-        same("nodes of trees of regions", 0, report.region_nodes, nodes)
+        same("nodes of trees of regions", 0, report.region_nodes, nodes)?;
+        report.swapped = slots.entries;
+        Ok(slots)
     }
 
     /// Checks one space; returns its regions and the nodes of their tree.
@@ -46,6 +53,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         handle: u32,
         report: &mut AuditReport,
+        slots: &mut Tally,
     ) -> Result<(u64, u64), AuditFailure> {
         let number = u64::from(handle);
         let id = self.space_named_by(handle);
@@ -63,7 +71,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut entries = Entries::default();
         let root = self.root_of(handle);
         self.audit_table(handle, root, F::LEVELS, Vpn(0), &mut entries)?;
-        report.swapped += entries.swapped;
+        slots.merge(entries.slots);
         report.tables += entries.tables;
         report.entries += entries.mappings;
         let rss = stats.rss;
@@ -85,7 +93,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             "entries of space of pages in swap",
             number,
             stats.swapped,
-            entries.swapped,
+            entries.slots.entries,
         )?;
         let bytes = entries.tables << F::FRAME_SHIFT;
         same(
@@ -206,8 +214,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         u64::from(table.0),
                     );
                 }
-                entries.swapped += 1;
-                self.audit_swapped(space, entry, page)?;
+                entries.slots.add(F::swapped(entry).slot, 1);
+                self.audit_swapped(entry, (space, page))?;
                 continue;
             }
             if F::is_leaf(entry, level) {

@@ -7,16 +7,14 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
 use crate::swap::Tally;
-use crate::sync::atomic::Ordering;
-use crate::table::{Format, with_table_words};
+use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Checks the entry of a page in swap.
     pub(super) fn audit_swapped(
         &self,
-        space: u32,
         entry: u64,
-        page: Vpn,
+        (space, page): (u32, Vpn),
     ) -> Result<(), AuditFailure> {
         let Some(swap) = &self.swap else {
             return wrong(
@@ -39,9 +37,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Checks that each slot counts the entries that name it, and that the swap cache has
+    /// Checks that each slot counts the entries that name it, which are in `found`, and that the swap cache has
     /// the frames that say so.
-    pub(super) fn audit_swap(&self) -> Result<(), AuditFailure> {
+    pub(super) fn audit_swap(&self, found: Tally) -> Result<(), AuditFailure> {
         let mut cached = 0;
         let is_cached = |pfn| {
             let frame = self.memory.frame(pfn);
@@ -54,7 +52,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let census = swap.audit(&self.pin(), is_cached);
         let census = census.or_else(|(what, slot)| wrong(what, slot))?;
         same("frames in the swap cache", 0, census.cached, cached)?;
-        let found = self.tally_entries();
         same(
             "entries that swap slots count",
             0,
@@ -68,26 +65,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 0,
             ),
         }
-    }
-
-    /// Adds up the entries of all spaces that name slots.
-    fn tally_entries(&self) -> Tally {
-        let mut tally = Tally::default();
-        let pin = self.pin();
-        self.for_each_frame(|pfn| {
-            let frame = self.memory.frame(pfn);
-            if frame.kind() != Kind::Table || frame.level() != 1 || frame.live() == 0 {
-                return;
-            }
-            with_table_words::<F, P, _>(&self.memory, &pin, (pfn, 1), |words| {
-                for word in words {
-                    let entry = word.load(Ordering::Relaxed);
-                    if F::is_swap(entry) {
-                        tally.add(F::swapped(entry).slot, 1);
-                    }
-                }
-            });
-        });
-        tally
     }
 }

@@ -15,6 +15,7 @@ mod races;
 mod reclaim;
 mod rmap;
 mod superpages;
+mod swap;
 mod swept;
 mod sync;
 mod tables;

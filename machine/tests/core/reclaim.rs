@@ -1,0 +1,136 @@
+//! Reclaim under real threads: the oracle that found Linux's swap cache losing stores (2024).
+//! Two threads count in words of their own in every page, in opposite order, while a third has
+//! pages leave, and memory is too small for them; all counts must agree.
+
+use std::sync::Arc;
+
+use vellum::addr::{Access, Prot, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{MapRequest, Placement, SpaceId};
+use vellum::swap::SwapArea;
+use vellum::table::X86_64;
+use vellum::{Design, Vm};
+use vellum_machine::mmu::AccessError;
+use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
+
+use crate::support::{self, number};
+
+const FILE: u64 = 0x1000;
+const PRIVATE: u64 = 0x2000;
+const PAGES: u64 = 200;
+const RW: Prot = Prot::READ_WRITE;
+/// The CPU of the thread that reclaims.
+const TASK: CpuId = CpuId(2);
+
+fn count<R: ReverseMap>(vm: &Vm<Machine, X86_64, R>, cpu: CpuId, space: SpaceId, rounds: u64) {
+    let access = |page: u64, access: Access, value: u64| {
+        let address = page << 12 | u64::from(cpu.0) << 3;
+        // A page may leave again before the access that it was brought in for.
+        for _ in 0..64 {
+            match support::access(vm, cpu, space, address, access, value) {
+                Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+                done => return done.expect("memory"),
+            }
+        }
+        panic!("page {page:#x} never stays");
+    };
+    vm.platform().run_on(cpu, || {
+        for round in 0..rounds {
+            for step in 0..PAGES {
+                let page = if cpu.0 == 0 { step } else { PAGES - 1 - step };
+                for page in [FILE + page, PRIVATE + page] {
+                    let before = access(page, Access::Read, 0);
+                    assert_eq!(before, round, "page {page:#x} of CPU {}", cpu.0);
+                    access(page, Access::Write, round + 1);
+                }
+            }
+        }
+    });
+}
+
+fn counters_agree<R: ReverseMap>() {
+    let rounds = number("VELLUM_ROUNDS").unwrap_or(6);
+    // Half of what the pages need.
+    let config = MachineConfig {
+        cpus: 3,
+        store: Arc::new(PatternStore::new(4096, |_, _| 0)),
+        ..MachineConfig::new(PAGES << 12)
+    };
+    let options = ArenaOptions {
+        huge_pages: false,
+        prefault: false,
+    };
+    let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
+    let machine = Machine::new(config, arena).unwrap();
+    let design = Design::parse(&format!("rmap={},reclaim=on", R::NAME)).unwrap();
+    let mut vm: Vm<_, X86_64, R> = Vm::new(machine, design).unwrap();
+    let area = SwapArea {
+        store: 1 << 40,
+        slots: 4 * PAGES,
+        priority: 0,
+    };
+    vm.swap_on(area).unwrap();
+    let vm = &vm;
+    let machine = vm.platform();
+    let (space, file) = machine.run_on(TASK, || {
+        let space = vm.create_space().unwrap();
+        assert!(vm.share_space(space));
+        let file = vm.create_file(1, PAGES).unwrap();
+        let shared = MapRequest::object(file, 0, PAGES, RW).shared();
+        let private = MapRequest::anonymous(PAGES, RW);
+        for (request, at) in [(shared, FILE), (private, PRIVATE)] {
+            vm.map(space, &request.at(Placement::Fixed(Vpn(at))))
+                .unwrap();
+        }
+        (space, file)
+    });
+    std::thread::scope(|scope| {
+        let task = scope.spawn(|| {
+            while let Some(node) = machine.next_short_node() {
+                machine.run_on(TASK, || vm.reclaim_node(node));
+            }
+        });
+        let counting = [0, 1].map(|cpu| scope.spawn(move || count(vm, CpuId(cpu), space, rounds)));
+        let ended = counting.map(std::thread::ScopedJoinHandle::join);
+        machine.end_shortages();
+        task.join().expect("the task of the node");
+        for ended in ended {
+            if let Err(panic) = ended {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    machine.run_on(TASK, || {
+        let stats = vm.stats().reclaim;
+        assert!(stats.reclaimed > PAGES && stats.swapped > 0, "{stats:?}");
+        vm.audit().unwrap();
+        for page in 0..PAGES {
+            for cpu in 0..2 {
+                let address = (PRIVATE + page) << 12 | cpu << 3;
+                let word = support::access(vm, TASK, space, address, Access::Read, 0);
+                assert_eq!(word, Ok(rounds), "page {page} of CPU {cpu}");
+            }
+        }
+        vm.sync(file).unwrap();
+        for (page, cpu) in (0..PAGES).flat_map(|page| [(page, 0), (page, 1)]) {
+            let stored = machine.store().stored_word(1, page << 12 | cpu << 3);
+            assert_eq!(stored, Some(rounds), "page {page} of the file, CPU {cpu}");
+        }
+        while vm.exit(space) == Ok(false) {}
+        vm.release_object(file).unwrap();
+        vm.audit().unwrap();
+    });
+}
+
+macro_rules! one_test_each {
+    ($($(#[$about:meta])* $name:ident: $design:ident $value:literal;)*) => {
+        mod counters_in_pages_that_leave_and_come_back_agree {
+            $(#[test]
+            fn $name() {
+                super::counters_agree::<vellum::rmap::$design>();
+            })*
+        }
+    };
+}
+vellum::every_rmap! { [one_test_each] }

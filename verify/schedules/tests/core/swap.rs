@@ -1,0 +1,333 @@
+//! Pages that go to swap and come back beside stores, forks, copies, unmapping, moving,
+//! truncation and pins of the same pages. A word that a test finds changed has been lost on
+//! the way: a slot given up or taken again too early, a store by an old translation after
+//! the page was written, a page taken although it was pinned.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::world::{World, at};
+use vellum::SpaceId;
+use vellum::addr::{Access, Pfn, Vpn};
+use vellum::platform::CpuId;
+use vellum::rmap::ReverseMap;
+use vellum::space::{Advice, FaultError, Placement};
+use vellum::swap::SwapArea;
+
+const ZERO: CpuId = CpuId(0);
+const BASE: u64 = 0x1000;
+const PAGES: u64 = 3;
+
+explored! {
+    counters_agree_that_two_bump_in_opposite_order_while_a_third_pages_out: 60 => counters;
+    a_fork_has_what_its_parent_had_although_it_is_paged_out: 50 => fork_beside_out;
+    copies_of_shared_pages_stay_apart_while_they_are_paged_out: 50 => copies_beside_out;
+    unmapping_beside_paging_out_leaves_no_slot_behind: 50 => unmapped_beside_out;
+    a_space_ends_while_what_it_shares_comes_back: 40 => exit_beside_in;
+    a_page_pinned_for_writing_is_not_taken: 60 => pins_beside_out;
+    pages_move_while_they_are_paged_out: 40 => moved_beside_out;
+    copies_past_the_end_of_a_file_go_while_they_are_paged_out: 40 => truncated_beside_out;
+    a_store_that_does_not_take_a_page_keeps_it_for_all_who_want_it: 40 => write_fails;
+}
+
+/// A world with a space that has a page's number in the first word of each of its pages,
+/// and `slots` swap slots: so few that they are taken again at once.
+fn world<R: ReverseMap>(cpus: usize, slots: u64) -> (World<R>, SpaceId) {
+    let mut world = World::<R>::new(cpus, 320, "");
+    let area = SwapArea {
+        store: 9,
+        slots,
+        priority: 0,
+    };
+    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, BASE, PAGES);
+        for page in 0..PAGES {
+            world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
+        }
+        space
+    });
+    (world, space)
+}
+
+fn page_out<R: ReverseMap>(world: &World<R>, space: SpaceId) {
+    let _ = world.vm.advise(space, Vpn(BASE), PAGES, Advice::PageOut);
+}
+
+/// Ends everything; every slot is free again.
+fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId]) {
+    world.finish(spaces, &[]);
+    let stats = world.vm.swap_stats();
+    assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
+}
+
+fn counters<R: ReverseMap>() {
+    const ROUNDS: u64 = 4;
+    let (world, space) = world::<R>(3, PAGES + 1);
+    let out = |_| {
+        for _ in 0..ROUNDS {
+            page_out(&world, space);
+        }
+    };
+    let bump = |cpu: CpuId| {
+        let word = u64::from(cpu.0);
+        for round in 0..ROUNDS {
+            for nth in 0..PAGES {
+                let nth = if word == 1 { nth } else { PAGES - 1 - nth };
+                let counter = at(BASE + nth, word);
+                let now = world.load(cpu, space, counter);
+                assert_eq!(now, Ok(round), "a count was lost");
+                world.store(cpu, space, counter, round + 1).unwrap();
+            }
+        }
+    };
+    world.run(&[&out, &bump, &bump]);
+    world.alone(|| {
+        for page in 0..PAGES {
+            for (word, value) in [(0, page), (1, ROUNDS), (2, ROUNDS)] {
+                assert_eq!(world.load(ZERO, space, at(BASE + page, word)), Ok(value));
+            }
+        }
+    });
+    finish(&world, &[space]);
+}
+
+fn fork_beside_out<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, 2 * PAGES);
+    let child = std::sync::Mutex::new(None);
+    let fork = |cpu: CpuId| {
+        let new = world.vm.fork(space).unwrap();
+        for page in 0..PAGES {
+            let address = at(BASE + page, 0);
+            assert_eq!(world.load(cpu, new, address), Ok(page), "of the parent");
+            world.store(cpu, new, address, 100 + page).unwrap();
+        }
+        *child.lock().unwrap() = Some(new);
+    };
+    let out = |_| {
+        page_out(&world, space);
+        page_out(&world, space);
+    };
+    let store = |cpu: CpuId| {
+        for page in 0..PAGES {
+            world.store(cpu, space, at(BASE + page, 1), 7).unwrap();
+            assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+        }
+    };
+    world.run(&[&fork, &out, &store]);
+    let child = child.lock().unwrap().unwrap();
+    world.alone(|| {
+        for page in 0..PAGES {
+            let words = [0, 1].map(|word| world.load(ZERO, space, at(BASE + page, word)));
+            assert_eq!(words, [Ok(page), Ok(7)]);
+            let word = world.load(ZERO, child, at(BASE + page, 0));
+            assert_eq!(word, Ok(100 + page));
+        }
+    });
+    finish(&world, &[space, child]);
+}
+
+fn copies_beside_out<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, 2 * PAGES);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let out = |_| {
+        page_out(&world, space);
+        page_out(&world, child);
+    };
+    let change = |id: SpaceId, value: u64| {
+        let world = &world;
+        move |cpu: CpuId| {
+            for page in 0..PAGES {
+                let address = at(BASE + page, 0);
+                assert_eq!(world.load(cpu, id, address), Ok(page));
+                world.store(cpu, id, address, value + page).unwrap();
+                assert_eq!(world.load(cpu, id, address), Ok(value + page));
+            }
+        }
+    };
+    world.run(&[&out, &change(space, 10), &change(child, 20)]);
+    world.alone(|| {
+        for (id, value) in [(space, 10), (child, 20)] {
+            for page in 0..PAGES {
+                let word = world.load(ZERO, id, at(BASE + page, 0));
+                assert_eq!(word, Ok(value + page));
+            }
+        }
+    });
+    finish(&world, &[space, child]);
+}
+
+fn unmapped_beside_out<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, PAGES);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let out = |_| page_out(&world, space);
+    let unmap = |_| {
+        world.vm.unmap(space, Vpn(BASE), 1).unwrap();
+        let rest = Vpn(BASE + 1);
+        world.vm.advise(space, rest, 1, Advice::DontNeed).unwrap();
+        world.vm.unmap(child, Vpn(BASE), PAGES).unwrap();
+    };
+    let look = |cpu: CpuId| {
+        let first = world.load(cpu, space, at(BASE, 0));
+        assert!([Ok(0), Err(FaultError::NoRegion)].contains(&first));
+        let second = world.load(cpu, space, at(BASE + 1, 0));
+        assert!([Ok(1), Ok(0)].contains(&second), "{second:?}");
+        assert_eq!(world.load(cpu, space, at(BASE + 2, 0)), Ok(2));
+    };
+    world.run(&[&out, &unmap, &look]);
+    finish(&world, &[space, child]);
+}
+
+fn exit_beside_in<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, PAGES);
+    let child = world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        page_out(&world, space);
+        child
+    });
+    let end = |_| {
+        assert_eq!(world.vm.exit(child), Ok(true));
+    };
+    let look = |cpu: CpuId| {
+        for page in 0..PAGES {
+            assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+        }
+    };
+    let out = |_| page_out(&world, space);
+    world.run(&[&end, &look, &out]);
+    finish(&world, &[space]);
+}
+
+/// Whoever has pinned a page for writing stores to its frame, as a device does.
+fn pins_beside_out<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, 2 * PAGES);
+    let pin = |cpu: CpuId| {
+        let mut frames = [Pfn::NONE; PAGES as usize];
+        let pinned = world
+            .vm
+            .pin_pages(space, Vpn(BASE), Access::Write, &mut frames);
+        pinned.unwrap();
+        for (page, &frame) in (BASE..).zip(&frames) {
+            world.store(cpu, space, at(page, 1), page).unwrap();
+            let mapped = world.vm.translate(space, Vpn(page));
+            assert_eq!(mapped.map(|mapped| mapped.0), Some(frame), "it was taken");
+        }
+        // SAFETY: pinned above.
+        unsafe { world.vm.unpin(&frames) };
+    };
+    let out = |_| {
+        page_out(&world, space);
+        page_out(&world, space);
+    };
+    let store = |cpu: CpuId| {
+        for page in 0..PAGES {
+            world.store(cpu, space, at(BASE + page, 2), 5).unwrap();
+        }
+    };
+    world.run(&[&pin, &out, &store]);
+    world.alone(|| {
+        for page in BASE..BASE + PAGES {
+            for (word, value) in [(0, page - BASE), (1, page), (2, 5)] {
+                assert_eq!(world.load(ZERO, space, at(page, word)), Ok(value));
+            }
+        }
+    });
+    finish(&world, &[space]);
+}
+
+fn moved_beside_out<R: ReverseMap>() {
+    const TO: u64 = 0x5000;
+    let (world, space) = world::<R>(3, 2 * PAGES);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let to = |_| {
+        let to = Placement::Fixed(Vpn(TO));
+        world.vm.remap(space, Vpn(BASE), PAGES, PAGES, to).unwrap();
+    };
+    let out = |_| {
+        page_out(&world, child);
+        let _ = world.vm.advise(space, Vpn(TO), PAGES, Advice::PageOut);
+    };
+    let look = |cpu: CpuId| {
+        for page in 0..PAGES {
+            let seen = world.load(cpu, space, at(BASE + page, 0));
+            assert!([Ok(page), Err(FaultError::NoRegion)].contains(&seen));
+        }
+    };
+    world.run(&[&to, &out, &look]);
+    world.alone(|| {
+        for page in 0..PAGES {
+            assert_eq!(world.load(ZERO, space, at(TO + page, 0)), Ok(page));
+            assert_eq!(world.load(ZERO, child, at(BASE + page, 0)), Ok(page));
+        }
+    });
+    finish(&world, &[space, child]);
+}
+
+fn truncated_beside_out<R: ReverseMap>() {
+    const FILE: u64 = 0x3000;
+    let (world, space) = world::<R>(3, 2 * PAGES);
+    let file = world.alone(|| {
+        let file = world.vm.create_file(3, PAGES).unwrap();
+        world.object(space, file, 0, FILE, PAGES, false);
+        for page in 0..PAGES {
+            let address = at(FILE + page, 0);
+            world.store(ZERO, space, address, 50 + page).unwrap();
+        }
+        file
+    });
+    let out = |_| {
+        let _ = world.vm.advise(space, Vpn(FILE), PAGES, Advice::PageOut);
+    };
+    let truncate = |_| world.vm.truncate(file, 1).unwrap();
+    let look = |cpu: CpuId| {
+        for page in 0..PAGES {
+            let seen = world.load(cpu, space, at(FILE + page, 0));
+            let gone = page > 0 && seen == Err(FaultError::PastEnd);
+            assert!(gone || seen == Ok(50 + page), "page {page}: {seen:?}");
+        }
+    };
+    world.run(&[&out, &truncate, &look]);
+    world.alone(|| {
+        assert_eq!(world.load(ZERO, space, at(FILE, 0)), Ok(50));
+        let gone = world.load(ZERO, space, at(FILE + 1, 0));
+        assert_eq!(gone, Err(FaultError::PastEnd));
+        assert!(world.vm.audit().unwrap().swapped <= 1);
+        world.vm.release_object(file).unwrap();
+    });
+    finish(&world, &[space]);
+}
+
+fn write_fails<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, 4 * PAGES);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let healed = AtomicBool::new(false);
+    let faults = world.store.faults();
+    faults.fail_range(vellum_machine::store::Transfer::Write, 0..2);
+    let out = |_| {
+        page_out(&world, space);
+        faults.heal();
+        healed.store(true, Ordering::SeqCst);
+        page_out(&world, child);
+    };
+    let change = |id: SpaceId, value: u64| {
+        let world = &world;
+        move |cpu: CpuId| {
+            for page in 0..PAGES {
+                let address = at(BASE + page, 0);
+                assert_eq!(world.load(cpu, id, address), Ok(page));
+                world.store(cpu, id, address, value + page).unwrap();
+            }
+        }
+    };
+    world.run(&[&out, &change(space, 10), &change(child, 20)]);
+    assert!(healed.load(Ordering::SeqCst));
+    world.alone(|| {
+        for (id, value) in [(space, 10), (child, 20)] {
+            for page in 0..PAGES {
+                let word = world.load(ZERO, id, at(BASE + page, 0));
+                assert_eq!(word, Ok(value + page));
+            }
+        }
+    });
+    finish(&world, &[space, child]);
+}

@@ -26,7 +26,7 @@ impl<P: Platform> PhysicalMemory<P> {
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();
         if self.reservations().is_some() {
-            stats.reservations = self.reservation_stats(&self.pin());
+            stats.reservations = self.reservation_stats();
         }
         for zone in 0..self.zone_count() {
             let zone = &self.zones.all[zone];

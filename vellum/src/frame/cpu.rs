@@ -15,6 +15,8 @@ use crate::sync::limbo::Limbo;
 pub(super) struct Counters {
     pub(super) allocs: Counter,
     pub(super) frees: Counter,
+    /// Frames taken from runs that are set aside.
+    pub(super) populated: Counter,
     pub(super) refills: Counter,
     pub(super) drains: Counter,
     pub(super) remote_allocs: Counter,

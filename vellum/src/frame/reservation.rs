@@ -72,7 +72,7 @@ impl Run {
     }
 }
 
-/// What is counted under the queue's lock.
+/// What was counted of reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReservationStats {
     /// Reservations made.
@@ -92,7 +92,6 @@ pub struct ReservationStats {
 struct Queue {
     /// Those that belong to tables, oldest first.
     oldest_first: List,
-    stats: ReservationStats,
 }
 
 /// All runs of a machine.
@@ -104,6 +103,9 @@ pub(super) struct Reservations {
     links: Box<[Link]>,
     queue: CachePadded<SpinLock<Queue>>,
     unused: CachePadded<AtomicU64>,
+    most_unused: AtomicU64,
+    made: AtomicU64,
+    broken: AtomicU64,
 }
 
 impl Links for Reservations {
@@ -125,6 +127,9 @@ impl Reservations {
             links: (0..count).map(|_| Link::new()).collect(),
             queue: CachePadded(SpinLock::default()),
             unused: CachePadded(AtomicU64::new(0)),
+            most_unused: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
         }
     }
 
@@ -165,16 +170,17 @@ impl<P: Platform> PhysicalMemory<P> {
         let zone = head.zone() as u16;
         head.init_counts(0, 0);
         head.set_tail(zone);
-        let mut queue = kept.queue.lock(pin);
+        let queue = kept.queue.lock(pin);
         *kept.run(first).lock(pin) = Run {
             owner: Some(Owner::Maker),
             zone,
             ..Run::default()
         };
-        queue.stats.made += 1;
+        drop(queue);
+        kept.made.fetch_add(1, Ordering::Relaxed);
         let size = u64::from(kept.size());
         let unused = kept.unused.fetch_add(size, Ordering::Relaxed) + size;
-        queue.stats.most_unused = queue.stats.most_unused.max(unused);
+        kept.most_unused.fetch_max(unused, Ordering::Relaxed);
         Some(first)
     }
 
@@ -210,6 +216,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let zone = run.zone;
         drop(run);
+        self.cpus.get(pin).counters.populated.bump();
         let pfn = first.offset(index);
         self.frame(pfn).hand_out_in(zone, 0, 0);
         Some(pfn)
@@ -236,6 +243,8 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         run.flip(pfn.0 - first.0);
         run.taken -= 1;
+        drop(run);
+        self.cpus.get(pin).counters.populated.sub(1);
     }
 
     /// Ends the owner's reservation of a run, if it is still the owner's. Its unused frames go
@@ -252,7 +261,7 @@ impl<P: Platform> PhysicalMemory<P> {
         if owner != Owner::Maker {
             queue.oldest_first.remove(kept, kept.name(first));
         }
-        let ended = Self::ended(kept, &mut queue, &mut run);
+        let ended = Self::ended(kept, &mut run);
         drop(run);
         drop(queue);
         self.free_unused(pin, first, &ended);
@@ -271,8 +280,8 @@ impl<P: Platform> PhysicalMemory<P> {
             let mut run = kept.run(first).lock(pin);
             if suits(run.zone) {
                 queue.oldest_first.remove(kept, name);
-                queue.stats.broken += 1;
-                let ended = Self::ended(kept, &mut queue, &mut run);
+                kept.broken.fetch_add(1, Ordering::Relaxed);
+                let ended = Self::ended(kept, &mut run);
                 drop(run);
                 drop(queue);
                 self.free_unused(pin, first, &ended);
@@ -285,8 +294,7 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Makes a run none, and returns what it was.
-    fn ended(kept: &Reservations, queue: &mut Queue, run: &mut Run) -> Run {
-        queue.stats.populated += u64::from(run.taken);
+    fn ended(kept: &Reservations, run: &mut Run) -> Run {
         let counted = kept.size() - run.taken / SETTLED * SETTLED;
         kept.unused.fetch_sub(counted.into(), Ordering::Relaxed);
         core::mem::take(run)
@@ -315,16 +323,17 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// What was counted of reservations.
-    pub(super) fn reservation_stats(&self, pin: &Pin<'_>) -> ReservationStats {
+    pub(super) fn reservation_stats(&self) -> ReservationStats {
         let Some(kept) = self.reservations() else {
             return ReservationStats::default();
         };
-        let queue = kept.queue.lock(pin);
-        let taken = kept.runs.iter().map(|run| u64::from(run.lock(pin).taken));
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         ReservationStats {
-            unused: kept.unused.load(Ordering::Relaxed),
-            populated: queue.stats.populated + taken.sum::<u64>(),
-            ..queue.stats
+            made: count(&kept.made),
+            broken: count(&kept.broken),
+            populated: self.cpus.sum(|cpu| &cpu.counters.populated),
+            unused: count(&kept.unused),
+            most_unused: count(&kept.most_unused),
         }
     }
 

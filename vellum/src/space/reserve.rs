@@ -78,6 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let step = match (is_mapped, fault.access) {
             (true, _) if fault.lowest.1 > 1 => return self.resolve_large(fault, entry),
             (true, _) => self.resolve_present(fault, entry)?,
+            _ if entry != 0 => return self.swap_in(fault, entry),
             _ if region.object() != 0 => return self.resolve_of_object(fault),
             _ if fault.lowest.1 > 1 => self.map_first(fault)?,
             (false, Access::Write) => {

@@ -249,7 +249,7 @@ fn a_machine_that_is_too_small_goes_on_if_pages_can_leave() {
     let peak = figure(&report(&[])["memory"], "all frames", "peak_bytes");
     for part in [75, 50, 25] {
         // In whole pages, as the machine has to be.
-        let ram = (peak * part / 100 >> 12 << 2).to_string() + "K";
+        let ram = ((peak * part / 100) >> 12 << 2).to_string() + "K";
         let design = [
             "--design",
             "reclaim=on",

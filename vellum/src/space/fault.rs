@@ -261,41 +261,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
-        if self.superpages() == Superpages::Reserve {
-            return self.resolve_reserving(fault, entry);
-        }
+        let reserves = self.superpages() == Superpages::Reserve;
         let region = fault.entered.region;
         if F::is_mapped(entry) {
             if fault.lowest.1 > 1 {
                 return self.resolve_large(fault, entry);
             }
-            return self.resolve_present(fault, entry);
+            return match reserves {
+                true => self.resolve_in_run(fault, entry),
+                false => self.resolve_present(fault, entry),
+            };
         }
         if entry != 0 {
             return self.swap_in(fault, entry);
         }
         if fault.lowest.1 > 1
-            && self.superpages() == Superpages::Eager
+            && self.superpages() != Superpages::Off
             && region.object() == 0
             && let Some(step) = self.map_superpage(fault)
         {
-            return Ok(step);
+            return step;
         }
         match (region.object(), fault.access) {
+            (0, Access::Write) if reserves => self.map_of_run(fault),
             (0, Access::Write) => self.map_new_page(fault),
             (0, _) => self.map_zero_page(fault),
-            _ => self.resolve_of_object(fault),
-        }
-    }
-
-    /// The entry is empty, and the region has an object.
-    #[inline(always)]
-    pub(super) fn resolve_of_object(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-    ) -> Result<FaultStep, FaultError> {
-        match fault.access {
-            Access::Write if !fault.entered.region.is_shared() => self.map_private_copy(fault),
+            (_, Access::Write) if !region.is_shared() => self.map_private_copy(fault),
             _ => self.map_object_page(fault),
         }
     }

@@ -65,62 +65,62 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && range.end <= view.range.end
     }
 
-    /// [`Vm::resolve`] with reservations.
-    #[cold]
+    /// [`Vm::resolve_present`], after which the table may be one to promote.
     #[inline(never)]
-    pub(super) fn resolve_reserving(
+    pub(super) fn resolve_in_run(
         &self,
         fault: &Fault<'_, P, F, R>,
         entry: u64,
     ) -> Result<FaultStep, FaultError> {
-        let region = fault.entered.region;
-        let is_mapped = F::is_mapped(entry);
-        let step = match (is_mapped, fault.access) {
-            (true, _) if fault.lowest.1 > 1 => return self.resolve_large(fault, entry),
-            (true, _) => self.resolve_present(fault, entry)?,
-            _ if entry != 0 => return self.swap_in(fault, entry),
-            _ if region.object() != 0 => return self.resolve_of_object(fault),
-            _ if fault.lowest.1 > 1 => self.map_first(fault)?,
-            (false, Access::Write) => {
-                let taken = self.take_zeroed(fault)?;
-                self.map_taken(fault, taken)?
-            }
-            (false, _) => self.map_zero_page(fault)?,
-        };
+        let step = self.resolve_present(fault, entry)?;
         if let FaultStep::Done(Resolved::Mapped | Resolved::Upgraded | Resolved::Copied) = step {
             self.promote_if_full(fault);
         }
         Ok(step)
     }
 
-    /// Maps the first page of a range that has no table, and sets a run aside for the range if
-    /// it suits and there is one.
-    fn map_first(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
-        let suits = self.has_reservations() && self.may_be_superpage(fault);
-        let run = suits.then(|| self.memory.reserve_run(fault.pin)).flatten();
-        let named = run.map(|first| (first, Owner::Maker));
-        let map = |named| match fault.access {
+    /// [`Vm::map_new_page`] with the frame that is set aside for the page, if one is.
+    #[inline(never)]
+    pub(super) fn map_of_run(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+        let taken = self.take_zeroed(fault)?;
+        let step = self.map_taken(fault, taken)?;
+        if let FaultStep::Done(_) = step {
+            self.promote_if_full(fault);
+        }
+        Ok(step)
+    }
+
+    /// Maps the first page of a range that has no table and may be a superpage, and sets a run
+    /// aside for the range. `None` if there is no memory for that.
+    pub(super) fn map_first(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Option<Result<FaultStep, FaultError>> {
+        if !self.has_reservations() {
+            return None;
+        }
+        let Some(first) = self.memory.reserve_run(fault.pin) else {
+            fault.cpu.events.superpage_failures.bump();
+            return None;
+        };
+        let step = match fault.access {
             Access::Write => {
-                let taken = self.take_zeroed_of(fault, named)?;
-                self.map_taken(fault, taken)
+                let run = Some((first, Owner::Maker));
+                let taken = self.take_zeroed_of(fault, run).map_err(FaultError::from);
+                taken.and_then(|taken| self.map_taken(fault, taken))
             }
             _ => self.map_zero_page(fault),
-        };
-        let step = map(named);
-        let Some(first) = run else {
-            fault.cpu.events.superpage_failures.add(u64::from(suits));
-            return step;
         };
         let is_done = matches!(step, Ok(FaultStep::Done(_)));
         if is_done && self.name_run(fault, first) {
             fault.cpu.events.reservations.bump();
-            return step;
+            return Some(step);
         }
         self.memory.end_run(fault.pin, first, Owner::Maker);
         match step {
             // What was lacking may have been in the run.
-            Err(FaultError::OutOfMemory) => map(None),
-            step => step,
+            Err(FaultError::OutOfMemory) => None,
+            step => Some(step),
         }
     }
 

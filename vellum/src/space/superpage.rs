@@ -50,19 +50,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Run::large(first, Self::ORDER, table.pte(index), table.page(index))
     }
 
-    /// Maps the superpage around the fault's page, which no table covers yet. `None` if
+    /// Maps the superpage around the fault's page, which no table covers yet, or the first page
+    /// of a range that is to become one. `None` if
     /// there cannot be one: single pages do then.
     #[cold]
     #[inline(never)]
-    pub(super) fn map_superpage(&self, fault: &Fault<'_, P, F, R>) -> Option<FaultStep> {
+    pub(super) fn map_superpage(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+    ) -> Option<Result<FaultStep, FaultError>> {
         if !self.has_superpages() || !self.may_be_superpage(fault) {
             return None;
+        }
+        if self.superpages() == Superpages::Reserve {
+            return self.map_first(fault);
         }
         let step = self.try_superpage(fault, Self::range_around(fault.page).start);
         if step.is_err() {
             fault.cpu.events.superpage_failures.bump();
         }
-        step.ok()
+        step.ok().map(Ok)
     }
 
     fn try_superpage(

@@ -253,7 +253,7 @@ fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value
             grows: false,
         };
     }
-    if rng.one_in(12) {
+    if rng.one_in(40) {
         // All pages of a range, and perhaps of the one after.
         return What::Sweep {
             space,

@@ -196,14 +196,21 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
         let suits = |number: u16| Self::allows(self.zones.get(number), node, request);
-        while self.break_oldest(pin, suits) {
-            // A single frame may be on the CPU's list, and the request be for another.
-            self.drain(pin);
-            if let Some(pfn) = self.try_zones(pin, request) {
-                return Some(pfn);
+        let mut spins = 0;
+        loop {
+            let broke = self.break_oldest(pin, suits);
+            let waits = !broke && self.is_breaking();
+            if waits {
+                // Another CPU has taken the last, and its frames are not back yet.
+                pin.relax(spins);
+                spins += 1;
+            }
+            // After all that was broken before is back.
+            let found = self.try_zones(pin, request);
+            if found.is_some() || !broke && !waits {
+                return found;
             }
         }
-        None
     }
 
     /// Whether a zone has what is asked for.

@@ -106,6 +106,9 @@ pub(super) struct Reservations {
     most_unused: AtomicU64,
     made: AtomicU64,
     broken: AtomicU64,
+    /// Reservations that are being broken: they are not in the queue any more, and their frames
+    /// not free yet. Raised under the queue's lock.
+    breaking: AtomicU64,
 }
 
 impl Links for Reservations {
@@ -130,6 +133,7 @@ impl Reservations {
             most_unused: AtomicU64::new(0),
             made: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            breaking: AtomicU64::new(0),
         }
     }
 
@@ -281,16 +285,26 @@ impl<P: Platform> PhysicalMemory<P> {
             if suits(run.zone) {
                 queue.oldest_first.remove(kept, name);
                 kept.broken.fetch_add(1, Ordering::Relaxed);
+                kept.breaking.fetch_add(1, Ordering::Relaxed);
                 let ended = Self::ended(kept, &mut run);
                 drop(run);
                 drop(queue);
                 self.free_unused(pin, first, &ended);
+                // From the CPU's lists to where others find them.
+                self.drain(pin);
+                kept.breaking.fetch_sub(1, Ordering::Release);
                 return true;
             }
             drop(run);
             name = kept.link(name).next();
         }
         false
+    }
+
+    /// Whether frames of a broken reservation are about to come back.
+    pub(super) fn is_breaking(&self) -> bool {
+        let kept = self.reservations.as_ref();
+        kept.is_some_and(|kept| kept.breaking.load(Ordering::Acquire) > 0)
     }
 
     /// Makes a run none, and returns what it was.

@@ -385,25 +385,28 @@ fn fill_beside_lookup<R: ReverseMap>() {
 }
 
 fn break_beside_faults<R: ReverseMap>() {
-    const FEW: u64 = 2 * PAGES;
+    const FEW: u64 = 3 * PAGES;
+    // Pages of regions none of which has a whole range.
+    let other_page = |page: u64| 2 * BASE + page / (PAGES - 1) * PAGES + page % (PAGES - 1);
     let world = World::<R>::new(2, FEW, RESERVE);
-    let (space, other) = world.alone(|| {
+    let (space, other, filled) = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         let other = world.vm.create_space().unwrap();
         world.anonymous(space, BASE, PAGES);
-        world.anonymous(other, 2 * BASE, PAGES);
+        for range in 0..3 {
+            world.anonymous(other, 2 * BASE + range * PAGES, PAGES - 1);
+        }
         world.store(ZERO, space, at(BASE, 0), 1).unwrap();
         // What is left is used up, but for a few frames.
-        for page in 0..PAGES {
-            if world.vm.stats().frames.used() + 12 >= FEW {
-                break;
-            }
+        let mut filled = 0;
+        while world.vm.stats().frames.used() + 12 < FEW {
             world
-                .store(ZERO, other, at(2 * BASE + page, 0), page)
+                .store(ZERO, other, at(other_page(filled), 0), filled)
                 .unwrap();
+            filled += 1;
         }
         assert_eq!(world.vm.stats().events.reservations, 1);
-        (space, other)
+        (space, other, filled)
     });
     let populate = |cpu: CpuId| {
         for page in 1..12 {
@@ -412,9 +415,9 @@ fn break_beside_faults<R: ReverseMap>() {
         }
     };
     let use_up = |cpu: CpuId| {
-        for page in PAGES - 60..PAGES - 1 {
+        for page in filled..filled + 40 {
             world
-                .store(cpu, other, at(2 * BASE + page, 0), page)
+                .store(cpu, other, at(other_page(page), 0), page)
                 .unwrap();
         }
     };
@@ -423,8 +426,8 @@ fn break_beside_faults<R: ReverseMap>() {
         for page in 1..12 {
             assert_eq!(world.load(ZERO, space, at(BASE + page, 0)), Ok(page));
         }
-        for page in PAGES - 60..PAGES - 1 {
-            assert_eq!(world.load(ZERO, other, at(2 * BASE + page, 0)), Ok(page));
+        for page in filled..filled + 40 {
+            assert_eq!(world.load(ZERO, other, at(other_page(page), 0)), Ok(page));
         }
         assert_eq!(world.vm.stats().frames.reservations.broken, 1);
     });

@@ -337,7 +337,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// First store to a private page without object: a zeroed frame.
-    fn map_new_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn map_new_page(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let request = Request::page(Site::AnonymousPage).zeroed();
         let frame = self.memory.alloc(fault.pin, request)?;
         let step = self.install_private(fault, frame, |table| table.load(fault.index()) == 0);

@@ -80,8 +80,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// [`Vm::map_new_page`] with the frame that is set aside for the page, if one is.
-    #[inline(never)]
+    #[inline]
     pub(super) fn map_of_run(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+        let (table, level) = fault.lowest;
+        if level > 1 || self.memory.frame(table).reserved().is_none() {
+            // With a frame from elsewhere the table will not be one to promote.
+            return self.map_new_page(fault);
+        }
+        self.map_and_promote(fault)
+    }
+
+    #[inline(never)]
+    fn map_and_promote(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let taken = self.take_zeroed(fault)?;
         let step = self.map_taken(fault, taken)?;
         if let FaultStep::Done(_) = step {

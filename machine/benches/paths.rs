@@ -16,7 +16,7 @@ use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::design::{Design, Rmap};
 use vellum::frame::{Request, Site};
 use vellum::platform::{CpuId, CpuSet, SpaceTag};
-use vellum::rmap::{Family, Partial, ReverseMap};
+use vellum::rmap::{Family, Partial, Pv, ReverseMap};
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
 use vellum::{SpaceId, Vm, with_rmap};
@@ -269,6 +269,51 @@ fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
     });
 }
 
+/// Promotions and splittings of a gigabyte filled page by page, each with the fault or the page
+/// that it takes, and a fault that promotes nothing beside them.
+fn promotions<R: ReverseMap>(arena: &Arc<Arena>) {
+    const START: u64 = 0x10_0000;
+    const ORDER: u32 = 9;
+    const RUNS: u64 = PAGES_PER_GIB >> ORDER;
+    let machine = machine(1, 3 * GIB, arena);
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<R> = manager(&machine, "superpage=reserve");
+        let (mut others, mut lasts, mut splits) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let space = space_with(&vm, START, PAGES_PER_GIB);
+            let each = |of: u64, per: &mut Vec<f64>| {
+                let time = timed(|| {
+                    for run in 0..RUNS {
+                        let page = START + (run << ORDER) + of;
+                        vm.fault(space, page << 12, Access::Write).expect("a page");
+                    }
+                });
+                per.push(time / 1e3 / RUNS as f64);
+            };
+            let mut passed = Vec::new();
+            (0..510).for_each(|of| each(of, &mut passed));
+            each(510, &mut others);
+            let before = vm.stats().events.superpage_promotions;
+            each(511, &mut lasts);
+            assert_eq!(vm.stats().events.superpage_promotions - before, RUNS);
+            let split = timed(|| {
+                for run in 0..RUNS {
+                    let page = Vpn(START + (run << ORDER) + 7);
+                    vm.advise(space, page, 1, Advice::DontNeed).expect("advice");
+                }
+            });
+            splits.push(split / 1e3 / RUNS as f64);
+            vm.exit(space).expect("the space");
+        }
+        let name = R::NAME;
+        Figure(others).print(&format!("fault in a run, {name}"), "us", None, "");
+        let note = "with the fault that fills the table";
+        Figure(lasts).print(&format!("promotion, {name}"), "us", Some(2.0), note);
+        let note = "and giving one page back";
+        Figure(splits).print(&format!("splitting, {name}"), "us", Some(2.0), note);
+    });
+}
+
 /// A gigabyte of superpages: first touch beside zeroing alone, fork, exit, splitting.
 fn superpages(arena: &Arc<Arena>) {
     const START: u64 = 0x10_0000;
@@ -424,6 +469,8 @@ fn main() {
     let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
     if std::env::args().any(|argument| argument == "superpages") {
         superpages(&arena);
+        promotions::<Family>(&arena);
+        promotions::<Pv>(&arena);
         return;
     }
     tables(&arena);

@@ -3,6 +3,7 @@
 use crate::world::{RW, World, at};
 use vellum::SpaceId;
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
+use vellum::design::FrameLists;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError};
@@ -402,7 +403,9 @@ fn break_beside_faults<R: ReverseMap>() {
                 .store(ZERO, other, at(2 * BASE + page, 0), page)
                 .unwrap();
         }
-        assert_eq!(world.vm.stats().events.reservations, 1);
+        // Linked lists of so few frames have no whole run by then: nothing to break.
+        let linked = world.vm.design().frame_lists == FrameLists::Linked;
+        assert_eq!(world.vm.stats().events.reservations, u64::from(!linked));
         (space, other)
     });
     let populate = |cpu: CpuId| {
@@ -426,7 +429,8 @@ fn break_beside_faults<R: ReverseMap>() {
         for page in PAGES - 60..PAGES - 1 {
             assert_eq!(world.load(ZERO, other, at(2 * BASE + page, 0)), Ok(page));
         }
-        assert_eq!(world.vm.stats().frames.reservations.broken, 1);
+        let stats = world.vm.stats();
+        assert_eq!(stats.frames.reservations.broken, stats.events.reservations);
     });
     world.finish(&[space, other], &[]);
 }

@@ -245,42 +245,6 @@ fn a_machine_that_is_too_small_says_where_and_what_to_give() {
 }
 
 #[test]
-fn a_machine_that_is_too_small_goes_on_if_pages_can_leave() {
-    let peak = figure(&report(&[])["memory"], "all frames", "peak_bytes");
-    for part in [75, 50, 25] {
-        // In whole pages, as the machine has to be.
-        let ram = ((peak * part / 100) >> 12 << 2).to_string() + "K";
-        let design = [
-            "--design",
-            "reclaim=on",
-            "--verify",
-            "--audit",
-            "--ram",
-            &ram,
-        ];
-        let report = report(&design);
-        let reclaimed = figure(&report["counters"], "reclaim: pages reclaimed", "count");
-        let swapped = figure(&report["counters"], "reclaim: pages swapped", "count");
-        assert!(reclaimed > 100 && swapped > 0, "{part}: {reclaimed}");
-        let failed = "failed: out of memory";
-        assert_eq!(figure(&report["divergences"], failed, "count"), 0, "{part}");
-    }
-    let compare = [
-        "compare",
-        SCRIPT,
-        "-n",
-        "2",
-        "--no-atomics",
-        "--quiet",
-        "--ram",
-        "6M",
-    ];
-    let designs = ["--a", "reclaim=on", "--b", "reclaim=on,rmap=chains"];
-    let compared = vellum(&[&compare[..], &designs].concat());
-    assert!(compared.status.success(), "{}", printed(&compared));
-}
-
-#[test]
 fn a_machine_that_nobody_chose_is_large_enough_for_all_copies() {
     for (copies, cpus) in [("1", "1"), ("12", "2")] {
         let report = report(&["--copies", copies, "--cpus", cpus]);

@@ -450,7 +450,7 @@ fn a_benchmark_that_cannot_be_simulated_says_which_can() {
     };
     refused(
         &["forkfault", "--on", "sim"],
-        &["kernbench, sdet", "vellum scale"],
+        &["kernbench, buildkernel, sdet", "vellum scale"],
     );
     refused(
         &["kernbench", "--machine", "numa-q-16"],

@@ -17,7 +17,7 @@ use crate::addr::{PageRange, Pfn};
 use crate::frame::Kind;
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Verdict};
-use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats, SwapsOut};
+use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
 use crate::sync::Pin;
 use crate::table::{Format, Swapped};
 
@@ -61,8 +61,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.swap().map_or_else(Vec::new, |swap| swap.area_stats())
     }
 
-    /// Unmaps a private page everywhere and writes it to swap ([`SwapsOut::swap_out`]). The
-    /// caller has one reference, no pin and no lock.
+    /// Unmaps a private page everywhere and writes it to swap. The caller has one reference to
+    /// the frame, no pin and no lock. After `Ok`, that reference is the last.
     ///
     /// # Errors
     /// [`SwapOutError`].
@@ -175,15 +175,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let _ = self.swap_out_page(page);
         });
         Ok(())
-    }
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> SwapsOut for Vm<P, F, R> {
-    fn can_swap(&self) -> bool {
-        Vm::can_swap(self)
-    }
-
-    fn swap_out(&self, page: Pfn) -> Result<(), SwapOutError> {
-        self.swap_out_page(page)
     }
 }

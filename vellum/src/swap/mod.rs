@@ -64,7 +64,6 @@ pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
 
 use self::area::Area;
-use crate::addr::Pfn;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Swapped;
 
@@ -123,20 +122,6 @@ impl fmt::Display for SwapOnError {
 }
 
 impl core::error::Error for SwapOnError {}
-
-/// Who can write private pages to swap: the [`Vm`](crate::Vm), for layers that do not know
-/// its format and reverse mapping.
-pub trait SwapsOut: Sync {
-    /// Whether there is a free slot.
-    fn can_swap(&self) -> bool;
-
-    /// Unmaps a private page everywhere and writes it to swap. The caller has one reference
-    /// to the frame, no pin and no lock. After `Ok`, that reference is the last.
-    ///
-    /// # Errors
-    /// [`SwapOutError`].
-    fn swap_out(&self, page: Pfn) -> Result<(), SwapOutError>;
-}
 
 /// The swap areas of a manager, and the swap cache.
 pub struct Swap {

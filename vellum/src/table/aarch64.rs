@@ -218,6 +218,7 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         Self::with_marks(entry & !RIGHTS | rights(prot), Self::marks(entry))
     }
+
     #[inline]
     fn swap(page: Swapped) -> u64 {
         let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };

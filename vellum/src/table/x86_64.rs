@@ -155,6 +155,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         entry & !RIGHTS | rights(prot)
     }
+
     #[inline]
     fn swap(page: Swapped) -> u64 {
         let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };

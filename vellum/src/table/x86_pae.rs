@@ -95,6 +95,7 @@ unsafe impl Format for X86Pae {
     fn with_prot(entry: u64, level: u32, prot: Prot) -> u64 {
         X86_64::with_prot(entry, level, prot)
     }
+
     #[inline]
     fn swap(page: Swapped) -> u64 {
         X86_64::swap(page)

@@ -96,22 +96,7 @@ impl Frame {
     /// too many mappings: fails in either case.
     #[inline]
     pub fn try_map(&self) -> bool {
-        let mut old = self.counts.load(Ordering::Relaxed);
-        loop {
-            let counts = Counts(old);
-            if counts.refs() == 0 || counts.refs() >= MAX_MAPPINGS {
-                return false;
-            }
-            match self.counts.compare_exchange_weak(
-                old,
-                old + ONE_REF + ONE_MAP,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => old = now,
-            }
-        }
+        self.try_add(ONE_REF + ONE_MAP, |counts| counts.refs() != 0)
     }
 
     /// A PTE that mapped the frame is gone; its reference stays with the
@@ -162,22 +147,7 @@ impl Frame {
     /// has none.
     #[inline]
     pub fn try_get(&self) -> bool {
-        let mut old = self.counts.load(Ordering::Relaxed);
-        loop {
-            let refs = old & COUNT_MASK;
-            if refs == 0 || refs >= u64::from(MAX_MAPPINGS) {
-                return false;
-            }
-            match self.counts.compare_exchange_weak(
-                old,
-                old + ONE_REF,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => old = now,
-            }
-        }
+        self.try_add(ONE_REF, |counts| counts.refs() != 0)
     }
 
     /// Takes a reference on a private page whose frame may be anything by now: fails unless an
@@ -185,15 +155,22 @@ impl Frame {
     /// those of one that is about to be by a store that this either sees or does not.
     #[inline]
     pub fn try_get_mapped(&self) -> bool {
+        self.try_add(ONE_REF, |counts| counts.maps() != 0)
+    }
+
+    /// Adds to the counts of a frame that may be anything by now: fails if they do not suit, or
+    /// if there are too many references.
+    #[inline]
+    fn try_add(&self, what: u64, suits: impl Fn(Counts) -> bool) -> bool {
         let mut old = self.counts.load(Ordering::Relaxed);
         loop {
             let counts = Counts(old);
-            if counts.maps() == 0 || counts.refs() >= MAX_MAPPINGS {
+            if !suits(counts) || counts.refs() >= MAX_MAPPINGS {
                 return false;
             }
             match self.counts.compare_exchange_weak(
                 old,
-                old + ONE_REF,
+                old + what,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {

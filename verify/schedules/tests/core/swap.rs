@@ -61,6 +61,26 @@ fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId]) {
     assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
 }
 
+/// Stores to the first word of every page, which holds the page's number so far.
+fn change<R: ReverseMap>(world: &World<R>, id: SpaceId, value: u64) -> impl Fn(CpuId) + Sync {
+    move |cpu| {
+        for page in 0..PAGES {
+            let address = at(BASE + page, 0);
+            assert_eq!(world.load(cpu, id, address), Ok(page));
+            world.store(cpu, id, address, value + page).unwrap();
+            assert_eq!(world.load(cpu, id, address), Ok(value + page));
+        }
+    }
+}
+
+/// Checks that every page has what [`change`] stored.
+fn are_changed<R: ReverseMap>(world: &World<R>, id: SpaceId, value: u64) {
+    for page in 0..PAGES {
+        let word = world.load(ZERO, id, at(BASE + page, 0));
+        assert_eq!(word, Ok(value + page));
+    }
+}
+
 fn counters<R: ReverseMap>() {
     const ROUNDS: u64 = 4;
     let (world, space) = world::<R>(3, PAGES + 1);
@@ -134,25 +154,10 @@ fn copies_beside_out<R: ReverseMap>() {
         page_out(&world, space);
         page_out(&world, child);
     };
-    let change = |id: SpaceId, value: u64| {
-        let world = &world;
-        move |cpu: CpuId| {
-            for page in 0..PAGES {
-                let address = at(BASE + page, 0);
-                assert_eq!(world.load(cpu, id, address), Ok(page));
-                world.store(cpu, id, address, value + page).unwrap();
-                assert_eq!(world.load(cpu, id, address), Ok(value + page));
-            }
-        }
-    };
-    world.run(&[&out, &change(space, 10), &change(child, 20)]);
+    world.run(&[&out, &change(&world, space, 10), &change(&world, child, 20)]);
     world.alone(|| {
-        for (id, value) in [(space, 10), (child, 20)] {
-            for page in 0..PAGES {
-                let word = world.load(ZERO, id, at(BASE + page, 0));
-                assert_eq!(word, Ok(value + page));
-            }
-        }
+        are_changed(&world, space, 10);
+        are_changed(&world, child, 20);
     });
     finish(&world, &[space, child]);
 }
@@ -309,25 +314,11 @@ fn write_fails<R: ReverseMap>() {
         healed.store(true, Ordering::SeqCst);
         page_out(&world, child);
     };
-    let change = |id: SpaceId, value: u64| {
-        let world = &world;
-        move |cpu: CpuId| {
-            for page in 0..PAGES {
-                let address = at(BASE + page, 0);
-                assert_eq!(world.load(cpu, id, address), Ok(page));
-                world.store(cpu, id, address, value + page).unwrap();
-            }
-        }
-    };
-    world.run(&[&out, &change(space, 10), &change(child, 20)]);
+    world.run(&[&out, &change(&world, space, 10), &change(&world, child, 20)]);
     assert!(healed.load(Ordering::SeqCst));
     world.alone(|| {
-        for (id, value) in [(space, 10), (child, 20)] {
-            for page in 0..PAGES {
-                let word = world.load(ZERO, id, at(BASE + page, 0));
-                assert_eq!(word, Ok(value + page));
-            }
-        }
+        are_changed(&world, space, 10);
+        are_changed(&world, child, 20);
     });
     finish(&world, &[space, child]);
 }

@@ -420,6 +420,7 @@ fn scenarios(far: u64) -> Vec<Scenario> {
 }
 
 const FIRST_USE: &str = "the first use of a superpage";
+const FIRST_OF_FOLIO: &str = "the first store to a folio";
 
 /// With superpages: the one of pages 512 to 1023, which fork shares.
 fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
@@ -516,6 +517,73 @@ fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
     scenarios
 }
 
+/// With folios: what maps one, and calls about a part of one that is shared.
+fn folio_scenarios() -> Vec<Scenario> {
+    use Access::{Read, Write};
+    let place = Place::At;
+    let fresh = vec![What::Create, map(500, 100, RW, false)];
+    let mut own = fresh.clone();
+    own.push(touch(520, Write));
+    let mut shared = own.clone();
+    shared.push(FORK);
+    let advise = |pages| What::AdviseFolio {
+        space: 0,
+        place: place(520),
+        pages,
+        order: Some(2),
+    };
+    let mut scenarios = vec![
+        (FIRST_OF_FOLIO, fresh.clone(), touch(520, Write)),
+        (FIRST_OF_FOLIO, own.clone(), touch(530, Write)),
+        (
+            FIRST_OF_FOLIO,
+            fresh,
+            What::Populate {
+                space: 0,
+                place: place(512),
+                pages: 40,
+            },
+        ),
+        ("advice about folios", own.clone(), advise(9)),
+        ("fork of a folio", own.clone(), FORK),
+    ];
+    let operations = [
+        (
+            "unmapping a part of a folio",
+            What::Unmap {
+                space: 0,
+                place: place(515),
+                pages: 5,
+            },
+        ),
+        (
+            "moving a part of a folio",
+            What::Remap {
+                space: 0,
+                place: place(515),
+                pages: 5,
+                new_pages: 5,
+                aim: Aim::Fixed(Place::At(5000)),
+            },
+        ),
+        ("a store to a shared folio", touch(517, Write)),
+        ("a load from a shared folio", touch(517, Read)),
+        (
+            "a pin in a shared folio",
+            What::Pin {
+                space: 0,
+                place: place(517),
+                pages: 1,
+                writes: true,
+            },
+        ),
+    ];
+    for before in [own, shared] {
+        scenarios.extend(operations.map(|(name, last)| (name, before.clone(), last)));
+    }
+    scenarios
+}
+
 fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Driver<F, R> {
     let store = Arc::new(PatternStore::new(4096, pristine));
     let mut config = PLATFORMS[0].config(walker(F::NAME).unwrap(), store);
@@ -564,7 +632,7 @@ fn fail_one<F: Format, R: ReverseMap>(
     // A frame that is missing within a run of pages only makes the run shorter.
     let shortens = |plan: FailAt| plan.site == Site::CachePage && plan.after > 0;
     // Single pages do instead of a superpage, and reclaim may have something to take.
-    let may_pass = *name == FIRST_USE
+    let may_pass = [FIRST_USE, FIRST_OF_FOLIO].contains(name)
         || design.reclaim && driver.vm.stats().reclaim.reclaimed > 0
         || matches!(last, What::Write { .. }) && failure.is_some_and(shortens);
     let failures = if may_pass {
@@ -615,6 +683,11 @@ fn every_allocation_may_fail() {
     }
     designs.push("format=x86-pae,superpage=eager".into());
     designs.push("format=x86-pae,superpage=reserve".into());
+    let before_folios = designs.len();
+    for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
+        designs.push(format!("{rmap},folio=64k"));
+    }
+    designs.push("format=x86-pae,folio=64k".into());
     for (number, text) in designs.iter().enumerate() {
         let design = Design::parse(text).unwrap();
         let (arena, far) = match design.format {
@@ -623,7 +696,8 @@ fn every_allocation_may_fail() {
         };
         let scenarios = match number < plain_designs {
             true => scenarios(far),
-            false => superpage_scenarios(design.superpages),
+            false if number < before_folios => superpage_scenarios(design.superpages),
+            false => folio_scenarios(),
         };
         for scenario in &scenarios {
             let run = |failure| {

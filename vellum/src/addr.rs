@@ -45,7 +45,7 @@ pub unsafe trait Geometry: 'static {
 
 /// A page frame number: physical address divided by the frame size.
 ///
-/// 32 bits reach 16 TiB of 4 KiB frames. [`Pfn::NONE`] is never a real frame.
+/// They reach 12 TiB of 4 KiB frames ([`Pfn::END`]). [`Pfn::NONE`] is never a real frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pfn(pub u32);
@@ -53,6 +53,9 @@ pub struct Pfn(pub u32);
 impl Pfn {
     /// No frame.
     pub const NONE: Pfn = Pfn(u32::MAX);
+
+    /// No frame's number, as all that follow: where a frame may be named, they name swap slots.
+    pub const END: Pfn = Pfn((3 << 30) - 1);
 
     /// The frame number as an array index.
     #[inline]

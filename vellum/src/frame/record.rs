@@ -172,6 +172,14 @@ impl Frame {
         );
     }
 
+    /// Makes a page of the swap cache, which others may know of, one of an object, up to date.
+    pub(crate) fn become_object(&self) {
+        debug_assert!(self.kind() == Kind::Anonymous);
+        let other = (Kind::Anonymous as u32 ^ Kind::Object as u32) << KIND_SHIFT;
+        self.flags.fetch_or(Flags::UPTODATE.0, Ordering::Relaxed);
+        self.flags.fetch_and(!other, Ordering::AcqRel);
+    }
+
     /// The word that the page lock is in, for reports.
     #[inline]
     pub(crate) fn lock_word(&self) -> &AtomicU32 {

@@ -37,7 +37,8 @@ pub enum SetupError {
         /// Where the later range stands in the map.
         range: usize,
     },
-    /// A range of the memory map reaches beyond the last frame number.
+    /// A range of the memory map reaches beyond the last frame number, which comes before
+    /// [`Pfn::END`].
     RangeEnd {
         /// Where the range stands in the map.
         range: usize,

@@ -155,6 +155,7 @@ fn check_map(map: &[MemoryRange], nodes: usize) -> Result<(), SetupError> {
             .start
             .0
             .checked_add(memory.frames)
+            .filter(|end| *end <= Pfn::END.0)
             .ok_or(SetupError::RangeEnd { range })?;
     }
     if map.is_empty() {

@@ -54,6 +54,8 @@ pub enum CachedPage {
     Fill(Pfn),
     /// Locked by somebody else; the caller has a reference and waits.
     Locked(Pfn),
+    /// In swap, in this slot.
+    Swapped(u32),
 }
 
 /// The objects of one manager, with their pages.
@@ -273,6 +275,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let object = self.get(handle);
         loop {
             let Some(page) = self.lookup(memory, pin, object, index) else {
+                if let Some(slot) = self.slot_at(object, index) {
+                    return Ok(CachedPage::Swapped(slot));
+                }
                 match self.make(memory, pin, handle, index)? {
                     Some(made) => return Ok(made),
                     None => continue,

@@ -107,6 +107,7 @@ mod region_set;
 mod regions;
 mod runs;
 mod single;
+mod swapped;
 mod two_lists;
 
 #[cfg(test)]
@@ -117,6 +118,7 @@ pub use errors::{Told, WriteErrors};
 pub use lru::{AgedPage, Aging, Inserted};
 pub use mount::{Mount, MountId, MountStats};
 pub use page_lock::PageLocks;
+pub(crate) use radix::SLOTS_END;
 pub use radix::{INDEX_END, Radix, RadixNode};
 pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
@@ -196,6 +198,8 @@ pub struct Object<S> {
     size: AtomicU64,
     /// Changed under `cache_lock`: frames in the radix tree.
     cached: AtomicU64,
+    /// Changed under `cache_lock`: swap slots in the radix tree.
+    swapped: AtomicU64,
     /// Frames in the radix tree that are marked as newer than the backing store.
     dirty: AtomicU64,
     cache_lock: SpinLock<()>,
@@ -244,6 +248,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             pages: Length::default(),
             size: AtomicU64::new(0),
             cached: AtomicU64::new(0),
+            swapped: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
             cache_lock: SpinLock::default(),
             errors: WriteErrors::default(),
@@ -315,6 +320,18 @@ impl<S> Object<S> {
     /// Frames in the page cache.
     pub fn cached(&self) -> u64 {
         self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Pages that are in swap.
+    pub fn swapped(&self) -> u64 {
+        self.swapped.load(Ordering::Relaxed)
+    }
+
+    /// So many pages more in swap slots, under `cache_lock`.
+    fn count_swapped(&self, more: i64) {
+        let swapped = self.swapped.load(Ordering::Relaxed);
+        let swapped = swapped.wrapping_add_signed(more);
+        self.swapped.store(swapped, Ordering::Relaxed);
     }
 
     /// A word for the caller that took away the last user.

@@ -5,6 +5,8 @@
 //! the frame. Writers hold the object's lock; readers hold only a pin: nodes
 //! are retired through the epoch, and a reader that takes a reference to a
 //! frame it found looks whether the node still names it.
+//!
+//! The place of a page that is in swap names its slot instead of a frame ([`Cell`]).
 
 use core::ops::Range;
 
@@ -28,12 +30,54 @@ const MAX_HEIGHT: u32 = 1 + (INDEX_BITS - FRAME_BITS).div_ceil(WORD_BITS);
 /// First index that a tree cannot hold.
 pub const INDEX_END: u64 = 1 << INDEX_BITS;
 
-/// A node: at height 1 frames (plus one, so that 0 is empty), higher up the
-/// addresses of nodes.
+/// What the place of a page holds: nothing (0), a frame (its number plus one), or from
+/// `FIRST_SLOT` on the number of a swap slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cell(u32);
+
+const FIRST_SLOT: u32 = Pfn::END.0 + 1;
+
+/// Slots from this number on cannot hold pages of objects.
+pub(crate) const SLOTS_END: u32 = u32::MAX - FIRST_SLOT;
+
+impl Cell {
+    pub(crate) const EMPTY: Cell = Cell(0);
+
+    /// The place of a page in a frame.
+    pub(crate) fn of_frame(frame: Pfn) -> Cell {
+        debug_assert!(frame < Pfn::END, "a frame that is too high");
+        Cell(frame.0 + 1)
+    }
+
+    /// The place of a page in swap.
+    pub(crate) fn of_slot(slot: u32) -> Cell {
+        debug_assert!(slot < SLOTS_END, "a slot that is too high");
+        Cell(FIRST_SLOT + slot)
+    }
+
+    /// Whether there is no page.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Cell::EMPTY
+    }
+
+    /// The frame, if there is one.
+    #[inline]
+    pub(crate) fn frame(self) -> Option<Pfn> {
+        (self.0.wrapping_sub(1) < Pfn::END.0).then(|| Pfn(self.0 - 1))
+    }
+
+    /// The swap slot, if the page is there.
+    #[inline]
+    pub(crate) fn slot(self) -> Option<u32> {
+        self.0.checked_sub(FIRST_SLOT)
+    }
+}
+
+/// A node: at height 1 cells, higher up the addresses of nodes.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct RadixNode {
-    /// Frames or nodes that it holds.
+    /// Pages or nodes that it holds.
     used: AtomicU32,
     link: AtomicU32,
     handle: AtomicU32,
@@ -78,21 +122,25 @@ impl RadixNode {
         &self.words[(index >> reach_bits(height - 1)) as usize % WORDS]
     }
 
+    /// What is at `index`, in a node at height 1.
+    #[inline]
+    pub(super) fn cell(&self, index: u64) -> Cell {
+        let (word, shift) = half(index);
+        Cell((self.words[word].load(Ordering::Acquire) >> shift) as u32)
+    }
+
     /// The frame at `index`, in a node at height 1.
     #[inline]
     pub(super) fn frame(&self, index: u64) -> Option<Pfn> {
-        let (word, shift) = half(index);
-        let frame = (self.words[word].load(Ordering::Acquire) >> shift) as u32;
-        (frame != 0).then(|| Pfn(frame - 1))
+        self.cell(index).frame()
     }
 
-    /// Sets what [`RadixNode::frame`] returns, under the object's lock.
-    fn set_frame(&self, index: u64, frame: Option<Pfn>) {
+    /// Sets what [`RadixNode::cell`] returns, under the object's lock.
+    fn set_cell(&self, index: u64, cell: Cell) {
         let (word, shift) = half(index);
         let word = &self.words[word];
         let other = word.load(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
-        let frame = frame.map_or(0, |frame| u64::from(frame.0 + 1) << shift);
-        word.store(other | frame, Ordering::Release);
+        word.store(other | u64::from(cell.0) << shift, Ordering::Release);
     }
 
     /// One frame or node more; the caller then stores it.
@@ -237,6 +285,12 @@ impl<'a> Radix<'a> {
         self.leaf(index)?.frame(index)
     }
 
+    /// What is at `index`. Needs no lock.
+    pub(crate) fn cell(&self, index: u64) -> Cell {
+        self.leaf(index)
+            .map_or(Cell::EMPTY, |leaf| leaf.cell(index))
+    }
+
     /// Calls `each` for the frames at `range`, ascending, walking once for all
     /// that one node holds. Needs no lock.
     #[inline]
@@ -257,6 +311,22 @@ impl<'a> Radix<'a> {
 
     /// The first frame at or after `from`, with its index. Needs no lock.
     pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
+        self.find_from(from, Cell::frame)
+    }
+
+    /// The first page at or after `from`, in memory or in swap: its index. Needs no lock.
+    pub(crate) fn next_page(&self, from: u64) -> Option<u64> {
+        let found = self.find_from(from, |cell| (!cell.is_empty()).then_some(()));
+        found.map(|(index, ())| index)
+    }
+
+    /// The first swap slot at or after `from`, with the index of its page. Needs no lock.
+    pub(crate) fn next_slot(&self, from: u64) -> Option<(u64, u32)> {
+        self.find_from(from, Cell::slot)
+    }
+
+    /// The first place at or after `from` of which `accepts` makes something.
+    fn find_from<T>(&self, from: u64, accepts: impl Fn(Cell) -> Option<T>) -> Option<(u64, T)> {
         let mut index = from;
         loop {
             let (mut node, mut height) = self.root()?;
@@ -266,8 +336,8 @@ impl<'a> Radix<'a> {
             // Of an empty place: how many indices lead there.
             let step = loop {
                 if height == 1 {
-                    match node.frame(index) {
-                        Some(frame) => return Some((index, frame)),
+                    match accepts(node.cell(index)) {
+                        Some(found) => return Some((index, found)),
                         None => break 1,
                     }
                 }
@@ -281,12 +351,13 @@ impl<'a> Radix<'a> {
         }
     }
 
-    /// The first index at or after `from` without a frame. Needs no lock.
+    /// The first index at or after `from` without a page, in memory or in swap. Needs no
+    /// lock.
     pub(super) fn next_hole(&self, from: u64) -> u64 {
         let mut index = from;
         while let Some(leaf) = self.leaf(index) {
             let end = leaf_end(index);
-            if let Some(hole) = (index..end).find(|&index| leaf.frame(index).is_none()) {
+            if let Some(hole) = (index..end).find(|&index| leaf.cell(index).is_empty()) {
                 return hole;
             }
             index = end;
@@ -341,15 +412,24 @@ impl<'a> Radix<'a> {
     }
 
     /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
-    /// object's lock. Returns the frame that is there already, if one is.
+    /// object's lock. Returns the frame that is there already, if one is; [`Pfn::NONE`] if
+    /// the page is in swap.
     pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
         let node = self.make_leaf(pin, index);
-        if let Some(present) = node.frame(index) {
-            return Err(present);
+        let cell = node.cell(index);
+        if !cell.is_empty() {
+            return Err(cell.frame().unwrap_or(Pfn::NONE));
         }
         node.count_one();
-        node.set_frame(index, Some(frame));
+        node.set_cell(index, Cell::of_frame(frame));
         Ok(())
+    }
+
+    /// Puts a page that is in a frame or a slot into the other, under the object's lock: what
+    /// is at `index` becomes `new` if it is `old`. Neither is empty. Returns whether it was.
+    pub(super) fn replace(&self, index: u64, old: Cell, new: Cell) -> bool {
+        let node = self.leaf(index).filter(|node| node.cell(index) == old);
+        node.inspect(|node| node.set_cell(index, new)).is_some()
     }
 
     /// Puts frames at `first` and the indices after it, which one node holds, up to the
@@ -364,14 +444,14 @@ impl<'a> Radix<'a> {
         dirty: bool,
     ) -> usize {
         let node = self.make_leaf(pin, first);
-        let vacant = |&(index, _): &(u64, &Pfn)| node.frame(index).is_none();
+        let vacant = |&(index, _): &(u64, &Pfn)| node.cell(index).is_empty();
         let count = (first..).zip(frames).take_while(vacant).count();
         if count == 0 {
             return 0;
         }
         node.count(count as u32);
         for (index, &frame) in (first..).zip(&frames[..count]) {
-            node.set_frame(index, Some(frame));
+            node.set_cell(index, Cell::of_frame(frame));
         }
         if dirty {
             node.mark_dirty(first..first + count as u64);
@@ -406,8 +486,15 @@ impl<'a> Radix<'a> {
         &self,
         pin: &Pin<'_>,
         range: Range<u64>,
-        takes: impl FnMut(Pfn) -> bool,
+        mut takes: impl FnMut(Pfn) -> bool,
     ) {
+        let _ = self.try_remove_run(pin, range, |cell| cell.frame().is_some_and(&mut takes));
+    }
+
+    /// Takes out the swap slots at `range`, which one node holds, and calls `each` for them,
+    /// under the object's lock.
+    pub(super) fn remove_slots(&self, pin: &Pin<'_>, range: Range<u64>, mut each: impl FnMut(u32)) {
+        let takes = |cell: Cell| cell.slot().map(&mut each).is_some();
         let _ = self.try_remove_run(pin, range, takes);
     }
 
@@ -415,7 +502,7 @@ impl<'a> Radix<'a> {
         &self,
         pin: &Pin<'_>,
         range: Range<u64>,
-        mut takes: impl FnMut(Pfn) -> bool,
+        mut takes: impl FnMut(Cell) -> bool,
     ) -> Option<()> {
         let (root, height) = self.root()?;
         let index = range.start;
@@ -428,8 +515,8 @@ impl<'a> Radix<'a> {
         }
         let mut gone = 0;
         for index in range {
-            if path[1].frame(index).is_some_and(&mut takes) {
-                path[1].set_frame(index, None);
+            if takes(path[1].cell(index)) {
+                path[1].set_cell(index, Cell::EMPTY);
                 gone += 1;
             }
         }

@@ -46,7 +46,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// The pages at `first` and the indices after it, which are one run and as many as
     /// `frames` has room for: those that are cached and up to date, without references,
     /// as [`Objects::peek_ready`], and [`Pfn::NONE`] for the others. Needs no range of
-    /// the object.
+    /// the object. Returns how many were looked at: all, or those before the first that is in
+    /// swap.
     #[inline]
     pub(crate) fn peek_run<P: Platform>(
         &self,
@@ -55,13 +56,17 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object: &Object<S>,
         first: u64,
         frames: &mut [Pfn],
-    ) {
+    ) -> usize {
         let Some(leaf) = self.radix(object).leaf(first) else {
             frames.fill(Pfn::NONE);
-            return;
+            return frames.len();
         };
-        for (index, frame) in (first..).zip(&mut *frames) {
-            *frame = leaf.frame(index).unwrap_or(Pfn::NONE);
+        for (place, frame) in frames.iter_mut().enumerate() {
+            let cell = leaf.cell(first + place as u64);
+            *frame = cell.frame().unwrap_or(Pfn::NONE);
+            if *frame == Pfn::NONE && cell.slot().is_some() {
+                return place;
+            }
         }
         // Shared memory is up to date as long as it is cached: its records need not
         // be looked at.
@@ -76,9 +81,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 }
             }
         }
+        frames.len()
     }
 
-    /// The first index at or after `from` without a cached page.
+    /// The first index at or after `from` without a page, in memory or in swap.
     pub(crate) fn next_hole(&self, object: &Object<S>, from: u64) -> u64 {
         self.radix(object).next_hole(from)
     }

@@ -17,6 +17,8 @@ pub(crate) enum LockedPage {
     Made(Pfn),
     /// Locked by somebody else; the caller has a reference and waits.
     Busy(Pfn),
+    /// In swap.
+    Swapped,
     /// Not there.
     Absent,
 }
@@ -57,7 +59,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             self.locks.unlock(memory, pin, page);
             memory.put(pin, page);
         }
-        LockedPage::Absent
+        match self.slot_at(object, index) {
+            Some(_) => LockedPage::Swapped,
+            None => LockedPage::Absent,
+        }
     }
 
     /// The page at `index`, locked, and made if need be.

@@ -18,6 +18,7 @@ use crate::tree::IntervalItem;
 
 mod aging;
 mod cache;
+mod swapped;
 
 type Memory = PhysicalMemory<TestMachine>;
 

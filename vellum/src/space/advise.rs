@@ -19,8 +19,8 @@ pub enum Advice {
     DontNeed,
     /// Private pages may be dropped until they are stored to again.
     Free,
-    /// Write private pages to swap now, as far as there is room and they are not in use,
-    /// those too that other spaces share.
+    /// Write private pages and those of shared memory to swap now, as far as there is room and
+    /// they are not in use, those too that other spaces share.
     PageOut,
     /// Log2 of the pages of the largest folio that a store maps in the range, or what the
     /// design says (`folio=`). 0 is one page. It is a property of the memory from now on, kept

@@ -26,11 +26,11 @@ use crate::sync::Pin;
 use crate::table::Format;
 
 /// A page of an object that was found where its record says it is.
-struct Found<'a, S> {
-    page: Pfn,
-    object: &'a Object<S>,
-    handle: u32,
-    index: u64,
+pub(super) struct Found<'a, S> {
+    pub(super) page: Pfn,
+    pub(super) object: &'a Object<S>,
+    pub(super) handle: u32,
+    pub(super) index: u64,
 }
 
 /// What came of an attempt.
@@ -43,7 +43,7 @@ enum Attempt {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The page of an object in a frame, with a reference, if there is one. What the record says
     /// may be of an earlier life, or become false: a page is one if its object has it.
-    fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<Found<'_, R::Object>> {
+    pub(super) fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<Found<'_, R::Object>> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Object {
             return None;
@@ -61,7 +61,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// How a page was used since the last time, which is forgotten.
-    fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
+    pub(super) fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
         let frame = self.memory.frame(page);
         let mut entries = 0;
         if frame.counts().maps() > 0 {
@@ -192,19 +192,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frame.kind() == Kind::Anonymous && frame.try_get_mapped()
     }
 
-    /// Has a private page go to swap, if nobody needs it.
-    fn evict_private_page(&self, page: Pfn, forced: bool) -> Taken {
+    /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
+    fn evict_to_swap(&self, page: Pfn, forced: bool) -> Taken {
         {
             let pin = self.pin();
             if !self.find_private(page) {
-                // Pages of shared memory wait here until swap can take them.
-                return match self.find_cached(&pin, page) {
-                    Some(_) => {
-                        self.memory.put(&pin, page);
-                        Taken::Kept
-                    }
-                    None => Taken::Gone,
-                };
+                drop(pin);
+                return self.swap_out_shared(page, 0, forced);
             }
             let used = self.take_marks(&pin, page);
             if !forced && judge(used, false) != Judgement::Leave {
@@ -241,7 +235,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     fn take(&self, page: Pfn, kind: PageKind, forced: bool) -> Taken {
         match kind {
             PageKind::File => self.evict_file_page(page, forced),
-            PageKind::SwapBacked => self.evict_private_page(page, forced),
+            PageKind::SwapBacked => self.evict_to_swap(page, forced),
         }
     }
 

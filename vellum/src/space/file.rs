@@ -5,6 +5,7 @@ use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
 use super::pressure::Shortage;
+use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
@@ -47,6 +48,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             CachedPage::Fill(frame) => Err(FaultStep::Fill(frame)),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
+            CachedPage::Swapped(slot) => {
+                match self.load_shared(fault.pin, (view.object, index), slot)? {
+                    Loading::Here(frame) => Ok(frame),
+                    Loading::Wait(frame) => Err(FaultStep::Wait(frame)),
+                    Loading::Read(frame) => Err(FaultStep::SwapIn(frame)),
+                    Loading::Again => Err(FaultStep::Again),
+                }
+            }
         })
     }
 
@@ -346,6 +355,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 CachedPage::Fill(frame) => self.fill_page(frame)?,
                 CachedPage::Locked(frame) => self.wait_for_page(frame),
+                CachedPage::Swapped(slot) => {
+                    let loading = self.load_shared(&self.pin(), (handle, index), slot)?;
+                    match loading {
+                        Loading::Here(frame) => return Ok(frame),
+                        Loading::Wait(frame) => self.wait_for_page(frame),
+                        Loading::Read(frame) => self.read_swapped(frame)?,
+                        Loading::Again => {}
+                    }
+                }
             }
         }
     }

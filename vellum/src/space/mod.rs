@@ -51,6 +51,7 @@ mod scan;
 mod superpage;
 mod swap_in;
 mod swap_out;
+mod swap_shared;
 mod topology;
 mod truncate;
 mod unmap;

@@ -7,6 +7,7 @@
 //! pages of files leave memory (`evict.rs`).
 
 use super::error::{FaultError, FileError, MapError};
+use super::io::HeldPages;
 use super::manager::Vm;
 use crate::platform::{NodeId, Platform};
 use crate::reclaim::ReclaimStats;
@@ -57,7 +58,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut call: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, &mut call),
+            Err(error) if error.is_shortage() => self.with_room_made(error, None, &mut call),
+            result => result,
+        }
+    }
+
+    /// [`Vm::with_room`] of a call that holds a range of an object and keeps it: while room is
+    /// made, reclaim may take pages there.
+    #[inline(always)]
+    pub(super) fn with_room_beside<T, E: Shortage>(
+        &self,
+        held: &HeldPages<'_, P, F, R>,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), &mut call),
             result => result,
         }
     }
@@ -67,10 +82,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn with_room_made<T, E: Shortage>(
         &self,
         mut error: E,
+        held: Option<&HeldPages<'_, P, F, R>>,
         call: &mut dyn FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         let mut effort = Effort::default();
-        while self.make_room(&mut effort) {
+        let mut make_room = || self.make_room(&mut effort);
+        while match held {
+            Some(held) => held.lend(&mut make_room),
+            None => make_room(),
+        } {
             match call() {
                 Err(again) if again.is_shortage() => error = again,
                 result => return result,

@@ -10,7 +10,7 @@ use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::{Live, Vm};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, Request, Site};
+use crate::frame::{Flags, Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
@@ -63,27 +63,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 result
             }
-            Found::Stored => self.begin_swap_in(fault.pin, swap, swapped.slot),
+            Found::Stored => {
+                let begun = self.begin_swap_in(fault.pin, swap, swapped.slot)?;
+                Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
+            }
         }
     }
 
-    /// Puts a frame into the swap cache for the page of a slot to be read into.
-    fn begin_swap_in(
+    /// Puts a frame into the swap cache for the page of a slot to be read into, locked, with a
+    /// reference for the caller. `None` if somebody else was faster.
+    pub(super) fn begin_swap_in(
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
         slot: u64,
-    ) -> Result<FaultStep, FaultError> {
+    ) -> Result<Option<Pfn>, OutOfMemory> {
         let page = self.memory.alloc(pin, Request::page(Site::SwapIn))?;
         let frame = self.memory.frame(page);
         frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
         frame.set_index(slot, 0);
         if swap.begin_in(&self.memory, pin, slot, page) {
-            return Ok(FaultStep::SwapIn(page));
+            return Ok(Some(page));
         }
         self.memory.put(pin, page);
-        Ok(FaultStep::Again)
+        Ok(None)
     }
 
     /// Reads a page that is in the swap cache, and locked for us, from its area; unlocks it

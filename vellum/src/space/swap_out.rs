@@ -159,8 +159,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         replaced
     }
 
-    /// Writes the private pages of a range to swap, as far as that goes: pages that are in
-    /// use stay, and so do all when there is no slot.
+    /// Writes the pages of a range to swap that are private or of shared memory, as far as that
+    /// goes: pages that are in use stay, and so do all when there is no slot.
     pub(super) fn page_out(&self, id: SpaceId, range: PageRange) -> Result<(), MapError> {
         self.with_locked(id, |pin, space| {
             let _ = self.for_regions::<()>(space, range, |handle, view| {
@@ -171,8 +171,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             });
             Ok(())
         })?;
-        self.each_mapped(id, range, |page| {
-            let _ = self.swap_out_page(page);
+        self.each_mapped(id, range, |page| match self.memory.frame(page).kind() {
+            Kind::Object => {
+                let _ = self.swap_out_shared(page, 1, true);
+            }
+            _ => {
+                let _ = self.swap_out_page(page);
+            }
         });
         Ok(())
     }

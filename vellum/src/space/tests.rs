@@ -13,6 +13,7 @@ mod shortage;
 mod stores;
 mod superpages;
 mod swap;
+mod swap_shared;
 mod writeback;
 
 use std::boxed::Box;

@@ -195,7 +195,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Takes every page of `range` out of an object, whose range the caller holds or
     /// which has no user.
-    pub(super) fn drop_pages(&self, handle: u32, mut range: Range<u64>) {
+    pub(super) fn drop_pages(&self, handle: u32, range: Range<u64>) {
+        loop {
+            // First: a page whose slot is gone cannot come back meanwhile.
+            self.drop_slots(handle, range.clone());
+            self.drop_cached(handle, range.clone());
+            // If the range is not held, reclaim may have had a page leave.
+            let slot = self
+                .objects
+                .next_slot(self.objects.get(handle), range.start);
+            if slot.is_none_or(|index| index >= range.end) {
+                return;
+            }
+        }
+    }
+
+    /// [`Vm::drop_pages`] of those in memory.
+    fn drop_cached(&self, handle: u32, mut range: Range<u64>) {
         let mut spins = 0;
         loop {
             let pin = self.pin();

@@ -39,6 +39,8 @@ struct FreeSlots {
 /// An area at work.
 pub(super) struct Area {
     about: SwapArea,
+    /// Slots of the areas that were added before.
+    base: u64,
     clusters: Box<[Cluster]>,
     slots: SpinLock<FreeSlots>,
     free: AtomicU64,
@@ -47,7 +49,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    pub(super) fn new(about: SwapArea) -> Area {
+    pub(super) fn new(about: SwapArea, base: u64) -> Area {
         let count = about.slots.div_ceil(SLOTS as u64) as usize;
         let mut free: Box<[u64]> = (0..count).map(|_| u64::MAX).collect();
         let beyond = about.slots % SLOTS as u64;
@@ -57,6 +59,7 @@ impl Area {
         let next = (1..=count as u32).map(|next| if next == count as u32 { NONE } else { next });
         Area {
             about,
+            base,
             clusters: (0..count).map(|_| Cluster::default()).collect(),
             slots: SpinLock::new(FreeSlots {
                 free,
@@ -71,6 +74,11 @@ impl Area {
 
     pub(super) fn store(&self) -> u64 {
         self.about.store
+    }
+
+    /// The number of the first slot where those of all areas are counted on.
+    pub(super) fn base(&self) -> u64 {
+        self.base
     }
 
     pub(super) fn slots(&self) -> u64 {

@@ -42,17 +42,69 @@ impl Swap {
         pin: &Pin<'_>,
         page: Pfn,
     ) -> Option<u64> {
-        let taken = self.order.iter().find_map(|&number| {
+        let (area, offset) = self.take_slot(pin)?;
+        Self::enter(memory, page);
+        Some(self.begin(pin, (area, offset), Slot::taken_for(page)))
+    }
+
+    /// Takes a slot for a page that stays in its object until it is written. `None` if there
+    /// is none whose number counted on over all areas ([`Swap::short`]) is below `end`.
+    pub(crate) fn begin_store(&self, pin: &Pin<'_>, end: u64) -> Option<u64> {
+        let (area, offset) = self.take_slot(pin)?;
+        if self.areas[area].base() + offset >= end {
+            self.areas[area].give(pin, offset, false);
+            return None;
+        }
+        Some(self.begin(pin, (area, offset), Slot::taken()))
+    }
+
+    /// Ends what [`Swap::begin_store`] began: the page was stored, and one name for the slot
+    /// is counted; or it could not be, or was not (`None`).
+    pub(crate) fn end_store<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        stored: Option<bool>,
+    ) {
+        self.count_out(stored);
+        self.with_slot(memory, pin, slot, |state| {
+            state.end();
+            match stored {
+                Some(true) => {
+                    state.set_stored();
+                    state.add();
+                }
+                Some(false) => state.set_bad(),
+                None => {}
+            }
+            None
+        });
+    }
+
+    /// A free slot of the first area that has one.
+    fn take_slot(&self, pin: &Pin<'_>) -> Option<(usize, u64)> {
+        self.order.iter().find_map(|&number| {
             let area = number as usize;
             Some((area, self.areas[area].take(pin)?))
-        });
-        let (area, offset) = taken?;
-        Self::enter(memory, page);
+        })
+    }
+
+    /// Begins the life of a slot that was free. Returns its number.
+    fn begin(&self, pin: &Pin<'_>, (area, offset): (usize, u64), slot: Slot) -> u64 {
         let (cluster, index) = self.areas[area].cluster(offset);
         let mut slots = cluster.lock(pin);
         debug_assert!(slots[index].is_unused(), "a slot taken twice");
-        slots[index] = Slot::taken_for(page);
-        Some(Self::number(area, offset))
+        slots[index] = slot;
+        Self::number(area, offset)
+    }
+
+    fn count_out(&self, stored: Option<bool>) {
+        match stored {
+            Some(true) => bump(&self.events.outs),
+            Some(false) => bump(&self.events.write_errors),
+            None => {}
+        }
     }
 
     /// Ends what [`Swap::begin_out`] began: the page was stored, or was not, or no entry was
@@ -64,11 +116,7 @@ impl Swap {
         slot: u64,
         stored: Option<bool>,
     ) {
-        match stored {
-            Some(true) => bump(&self.events.outs),
-            Some(false) => bump(&self.events.write_errors),
-            None => {}
-        }
+        self.count_out(stored);
         self.with_slot(memory, pin, slot, |state| {
             state.end();
             match stored {

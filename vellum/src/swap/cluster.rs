@@ -42,6 +42,14 @@ impl Slot {
         }
     }
 
+    /// A slot taken for a page that stays where it is until it is written.
+    pub(super) fn taken() -> Slot {
+        Slot {
+            frame: Pfn::NONE,
+            state: BUSY,
+        }
+    }
+
     /// Entries that name it.
     pub(super) fn count(&self) -> u32 {
         self.state & COUNT

@@ -170,7 +170,11 @@ impl Swap {
         if area.slots == 0 || area.slots > Self::MAX_SLOTS {
             return Err(SwapOnError::BadSize);
         }
-        self.areas.push(Area::new(area));
+        let base = self
+            .areas
+            .last()
+            .map_or(0, |last| last.base() + last.slots());
+        self.areas.push(Area::new(area, base));
         self.order.push(self.areas.len() as u8 - 1);
         let areas = &self.areas;
         // Stable: of areas alike in priority the first that was added comes first.
@@ -188,6 +192,21 @@ impl Swap {
     pub(crate) fn place(&self, slot: u64) -> Option<(u64, u64)> {
         let (area, offset) = self.area_of(slot)?;
         Some((area.store(), offset))
+    }
+
+    /// The slot's number counted on over all areas, in which order they were added: a small
+    /// number, if areas are small.
+    pub(crate) fn short(&self, slot: u64) -> Option<u64> {
+        let (area, offset) = self.area_of(slot)?;
+        Some(area.base() + offset)
+    }
+
+    /// The slot with a number from [`Swap::short`].
+    pub(crate) fn long(&self, short: u64) -> u64 {
+        let after = self.areas.partition_point(|area| area.base() <= short);
+        let area = after.saturating_sub(1);
+        let base = self.areas.get(area).map_or(0, Area::base);
+        Self::number(area, short - base)
     }
 
     fn area_of(&self, slot: u64) -> Option<(&Area, u64)> {

@@ -13,11 +13,12 @@ fn memory() -> PhysicalMemory<TestMachine> {
 }
 
 fn area(slots: u64) -> Area {
-    Area::new(SwapArea {
+    let about = SwapArea {
         store: 1,
         slots,
         priority: 0,
-    })
+    };
+    Area::new(about, 0)
 }
 
 #[test]
@@ -106,6 +107,9 @@ fn numbers_of_slots_lead_back_to_area_and_place() {
         for offset in [0, 64] {
             let number = Swap::number(area, offset);
             assert_eq!(swap.place(number), Some((10 + area as u64, offset)));
+            let short = 65 * area as u64 + offset;
+            assert_eq!(swap.short(number), Some(short));
+            assert_eq!(swap.long(short), number);
         }
         assert_eq!(swap.place(Swap::number(area, 65)), None);
     }

@@ -5,6 +5,10 @@
 //! table, with a ticket, and waits until no range that overlaps has an older one:
 //! the lock is fair, and a truncation is not kept waiting by writers that come
 //! after it. (Jan Kara proposed such locks for the page cache of Linux in 2013.)
+//!
+//! Whoever holds a range can **lend** it: those who only try take parts of it then, as if
+//! nobody had it, and everybody else goes on waiting. So a writer that has run out of memory
+//! lets reclaim have pages that it has written, and no other writer gets between its parts.
 
 use core::ops::Range;
 
@@ -18,6 +22,16 @@ use crate::platform::Platform;
 
 /// Ranges that are held or waited for at once; who finds no place waits for one.
 const PLACES: usize = 8;
+
+/// In the word of places: a bit for each that is taken, from here on for each whose range is
+/// lent, and from here on for each that was taken by who only tried.
+const LENT: u32 = PLACES as u32;
+const TRIED: u32 = 2 * PLACES as u32;
+
+/// The bits of one kind.
+fn places_from(word: u32, shift: u32) -> u32 {
+    word >> shift & ((1 << PLACES) - 1)
+}
 
 #[derive(Debug, Default)]
 struct Place {
@@ -35,7 +49,7 @@ struct Place {
 pub struct RangeLock {
     /// The lock of what follows.
     lock: SpinLock<()>,
-    /// A bit for each place that is taken.
+    /// A bit for each place that is taken, and what is said of it.
     taken: AtomicU32,
     /// 1 if somebody sleeps until a range is let go of.
     waiters: AtomicU32,
@@ -79,15 +93,25 @@ impl RangeLock {
         locked
     }
 
-    /// Takes `range` if nobody holds or waits for a part of it.
+    /// Takes `range` if nobody holds or waits for a part of it, or the one who holds it has
+    /// lent it.
     pub fn try_lock(&self, range: &Range<u64>, pin: &Pin<'_>) -> Option<HeldRange> {
         let held = {
             let _guard = self.lock.lock(pin);
-            let others = self.taken.load(Ordering::Relaxed);
+            let word = self.taken.load(Ordering::Relaxed);
+            let others = match self.is_lent(word, range) {
+                // Others who want it wait for who lends it.
+                true => places_from(word, TRIED),
+                false => places_from(word, 0),
+            };
             if self.meets(others, range) {
                 return None;
             }
-            self.take_place(others, range).map(HeldRange)
+            let place = self.take_place(word, range)?;
+            let word = self.taken.load(Ordering::Relaxed);
+            self.taken
+                .store(word | 1 << (TRIED + place as u32), Ordering::Relaxed);
+            Some(HeldRange(place))
         };
         if held.is_some() {
             report_lock(Kind::LockTaken, &self.waiters);
@@ -95,9 +119,59 @@ impl RangeLock {
         held
     }
 
-    /// Whether one of the places that are `taken` has a part of a range, under the lock.
-    fn meets(&self, taken: u32, range: &Range<u64>) -> bool {
-        set_bits(u64::from(taken)).any(|place| {
+    /// Lets those who only try have parts of a range that is held, until
+    /// [`RangeLock::take_back`]. The caller does not touch what it holds meanwhile.
+    pub fn lend(&self, held: &HeldRange, pin: &Pin<'_>) {
+        let _guard = self.lock.lock(pin);
+        let word = self.taken.load(Ordering::Relaxed);
+        self.taken
+            .store(word | 1 << (LENT + held.0 as u32), Ordering::Relaxed);
+    }
+
+    /// Waits until nobody has parts of a range that was lent.
+    pub fn take_back<'p, P: Platform>(
+        &self,
+        held: &HeldRange,
+        waits: &WaitTable,
+        platform: &P,
+        pin: impl Fn() -> Pin<'p>,
+    ) {
+        loop {
+            let pin = pin();
+            let task = platform.current_task();
+            let waiting = waits.prepare(self.key(), task, &pin, || {
+                let _guard = self.lock.lock(&pin);
+                let word = self.taken.load(Ordering::Relaxed);
+                let word = word & !(1 << (LENT + held.0 as u32));
+                self.taken.store(word, Ordering::Relaxed);
+                let place = &self.places[held.0];
+                let range = place.start.load(Ordering::Relaxed)..place.end.load(Ordering::Relaxed);
+                let is_out = self.meets(places_from(word, TRIED), &range);
+                if is_out {
+                    self.waiters.store(1, Ordering::Relaxed);
+                }
+                is_out
+            });
+            drop(pin);
+            match waiting {
+                Some(waiting) => waits.sleep(waiting, platform),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether all of a range is a part of one that is lent, under the lock.
+    fn is_lent(&self, word: u32, range: &Range<u64>) -> bool {
+        set_bits(u64::from(places_from(word, LENT))).any(|place| {
+            let place = &self.places[place as usize];
+            place.start.load(Ordering::Relaxed) <= range.start
+                && range.end <= place.end.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Whether one of the `places` has a part of a range, under the lock.
+    fn meets(&self, places: u32, range: &Range<u64>) -> bool {
+        set_bits(u64::from(places)).any(|place| {
             let place = &self.places[place as usize];
             place.start.load(Ordering::Relaxed) < range.end
                 && range.start < place.end.load(Ordering::Relaxed)
@@ -205,6 +279,7 @@ impl RangeLock {
     /// Whether no range that overlaps that of place `mine` has an older ticket, under
     /// the lock.
     fn is_oldest(&self, taken: u32, mine: usize) -> bool {
+        let taken = places_from(taken, 0);
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let ticket = |place: &Place| place.ticket.load(Ordering::Relaxed);
         let this = &self.places[mine];
@@ -228,7 +303,8 @@ impl RangeLock {
         let sleep = {
             let _guard = self.lock.lock(pin);
             let taken = self.taken.load(Ordering::Relaxed);
-            self.taken.store(taken & !(1 << held.0), Ordering::Relaxed);
+            let place = (1 | 1 << LENT | 1 << TRIED) << held.0;
+            self.taken.store(taken & !place, Ordering::Relaxed);
             let sleep = self.waiters.load(Ordering::Relaxed) != 0;
             if sleep {
                 self.waiters.store(0, Ordering::Relaxed);

@@ -108,9 +108,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..AuditReport::default()
         };
         let slab_frames = self.audit_arenas(&mut report)?;
-        let slots = self.audit_spaces(&mut report)?;
+        let mut slots = self.audit_spaces(&mut report)?;
+        let cached = self.audit_objects(&mut report, &mut slots)?;
         self.audit_swap(slots)?;
-        let cached = self.audit_objects(&mut report)?;
         let (mapped, detached) = self.audit_mappings()?;
         same("entries that map frames", 0, mapped, report.entries)?;
         let found = |kind| frames.of(kind);

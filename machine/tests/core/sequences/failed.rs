@@ -84,11 +84,12 @@ impl Sight {
 }
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
-    /// Changes whenever reverse mapping or reclaim may have taken back entries of pages of
+    /// Changes whenever reverse mapping, reclaim or swap may have taken back entries of pages of
     /// objects.
     pub fn taken_back(&self) -> u64 {
         let stats = self.vm.stats();
-        stats.rmap.reclaimed + stats.reclaim.scanned
+        let swap = self.vm.swap_stats();
+        stats.rmap.reclaimed + stats.reclaim.scanned + swap.outs + swap.write_errors
     }
 
     fn sight(&self) -> Result<Sight, String> {

@@ -25,10 +25,11 @@ fn a_memory_map_that_cannot_be_is_refused_with_the_place() {
         refused(&[0], &[low(64, 8), low(0, 8)]),
         SetupError::RangeOrder { range: 1 }
     );
-    let high_end = low(u32::MAX - 7, 7);
+    let high_end = low(Pfn::END.0 - 7, 7);
     assert!(PhysicalMemory::new(TestMachine::new(&[0], &[high_end])).is_ok());
-    let beyond = low(u32::MAX - 7, 8);
-    assert_eq!(refused(&[0], &[beyond]), SetupError::RangeEnd { range: 0 });
+    for beyond in [low(Pfn::END.0 - 7, 8), low(u32::MAX - 7, 8)] {
+        assert_eq!(refused(&[0], &[beyond]), SetupError::RangeEnd { range: 0 });
+    }
     assert_eq!(
         refused(&[0], &[range(0, 64, 0, Zone::High)]),
         SetupError::NoLowMemory

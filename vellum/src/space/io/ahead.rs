@@ -94,7 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ready.is_some()
     }
 
-    /// Has page `first` of a file read from its store, if nobody has done so meanwhile,
+    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory, if nobody has done so meanwhile,
     /// and with it up to `pages` pages as far as none of them is cached. An error
     /// is that of the first page.
     pub(super) fn fetch_run(
@@ -106,7 +106,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), FileError> {
         let pages = pages.min(object.pages().saturating_sub(first));
         let ObjectKind::File { store } = object.kind() else {
-            return Ok(());
+            return match self.objects.is_swapped(object, first) {
+                true => self.fetch_page(handle, first),
+                false => Ok(()),
+            };
         };
         let mut inserted = 0;
         let mut frames = [Pfn::NONE; RUN_PAGES];

@@ -19,7 +19,7 @@ pub(super) enum Start {
 }
 
 /// A range of an object's pages that is held until it is dropped.
-pub(super) struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
+pub(in crate::space) struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     object: &'a Object<R::Object>,
     held: Option<HeldRange>,
@@ -38,6 +38,22 @@ impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
             let writers = &self.object.writers;
             writers.unlock(held, &self.vm.waits, platform, pin);
         }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
+    /// Does `work`, during which reclaim may have pages of the range leave memory. The caller
+    /// is not pinned.
+    pub(in crate::space) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (vm, writers) = (self.vm, &self.object.writers);
+        if let Some(held) = &self.held {
+            writers.lend(held, &vm.pin());
+        }
+        let done = work();
+        if let Some(held) = &self.held {
+            writers.take_back(held, &vm.waits, vm.memory.platform(), || vm.pin());
+        }
+        done
     }
 }
 

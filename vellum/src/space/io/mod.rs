@@ -36,6 +36,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::table::Format;
 
+pub(super) use hold::HeldPages;
 pub use open::OpenFile;
 pub use tmpfs::ObjectStats;
 

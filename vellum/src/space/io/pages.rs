@@ -46,6 +46,8 @@ enum PageStep {
     Page(Pfn),
     /// Locked by somebody else.
     Busy,
+    /// In swap.
+    Swapped,
     /// Not there, or not read yet.
     Absent,
 }
@@ -84,6 +86,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             LockedPage::Busy(page) => {
                 drop(pin);
                 self.wait_for_page(page);
+                return Ok(Written::NOTHING);
+            }
+            LockedPage::Swapped => {
+                drop(pin);
+                self.fetch_page(handle, index)?;
                 return Ok(Written::NOTHING);
             }
             LockedPage::Absent => return Ok(Written::NOTHING),
@@ -245,6 +252,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let page = match self.page_to_read(pin, object, handle, index) {
             PageStep::Page(page) => Some(page),
             PageStep::Absent if object.is_file() => return PageRead::Absent,
+            PageStep::Swapped => return PageRead::Absent,
             PageStep::Absent => None,
             PageStep::Busy => return PageRead::Busy,
         };
@@ -293,6 +301,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.memory.put(pin, page);
                 PageStep::Busy
             }
+            LockedPage::Swapped => PageStep::Swapped,
             LockedPage::Absent => PageStep::Absent,
         }
     }

@@ -32,7 +32,7 @@ impl Rest {
 enum RunRead {
     /// So many bytes, and whether the read is over.
     Done(usize, bool),
-    /// The page with this index has to be read from its store first.
+    /// The page with this index has to be read from its store or from swap first.
     Absent(u64),
 }
 
@@ -204,10 +204,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> RunRead {
         let place = rest.place();
         let first = self.page_of(place);
-        self.objects
+        let looked_at = self
+            .objects
             .peek_run(&self.memory, pin, object, first, frames);
+        let frames = &frames[..looked_at];
+        if frames.is_empty() {
+            return RunRead::Absent(first);
+        }
         let mut done = 0;
-        for (index, &frame) in (first..).zip(&*frames) {
+        for (index, &frame) in (first..).zip(frames) {
             if frame == Pfn::NONE && object.is_file() {
                 return match done {
                     0 => RunRead::Absent(index),
@@ -233,7 +238,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         RunRead::Done(done, false)
     }
 
-    /// Has a page of a file read from its store, if nobody has done so meanwhile.
+    /// Has a page of a file read from its store, or one of shared memory from swap, if nobody
+    /// has done so meanwhile.
     pub(super) fn fetch_page(&self, handle: u32, index: u64) -> Result<(), FileError> {
         let frame = self.get_page(handle, index)?;
         self.memory.put(&self.pin(), frame);

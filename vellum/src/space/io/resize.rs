@@ -79,8 +79,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         discards: bool,
     ) -> Result<(), FileError> {
         let tail = self.within_page(size);
-        if tail != 0 && object.is_file() {
-            self.fetch_page(handle, self.page_of(size))?;
+        if tail != 0 {
+            self.fetch_if_stored(object, handle, self.page_of(size))?;
         }
         let pages = self.pages_for(size);
         let _cut = object.cuts.cut();
@@ -125,8 +125,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let _held = self.hold_pages(object, first..last);
         let whole = self.pages_for(offset)..self.page_of(end);
         for edge in self.edges(offset..end).into_iter().flatten() {
-            if object.is_file() && edge.0 < object.pages() {
-                self.fetch_page(handle, edge.0)?;
+            if edge.0 < object.pages() {
+                self.fetch_if_stored(object, handle, edge.0)?;
             }
         }
         let _cut = object.cuts.cut();

@@ -20,9 +20,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let from = self.page_of(offset);
             let cached = {
                 let _pin = self.pin();
-                self.objects.radix(object).next(from)
+                self.objects.radix(object).next_page(from)
             };
-            let cached = cached.map(|(index, _)| index);
             let stored = match object.kind() {
                 ObjectKind::File { store } => self.memory.platform().find_page(store, from, true),
                 ObjectKind::SharedMemory => None,

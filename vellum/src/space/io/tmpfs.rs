@@ -14,8 +14,10 @@ use crate::table::Format;
 pub struct ObjectStats {
     /// Length in bytes.
     pub size: u64,
-    /// Pages in memory. Of a file in memory this is what it takes.
+    /// Pages in memory.
     pub cached: u64,
+    /// Pages in swap. Of a file in memory, these and those in memory are what it takes.
+    pub swapped: u64,
     /// Pages of a file that were written since its store took them last. Pages that
     /// mappings store to are found by a sync.
     pub dirty: u64,
@@ -100,6 +102,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Some(ObjectStats {
             size: object.size(),
             cached: object.cached(),
+            swapped: object.swapped(),
             dirty: object.dirty(),
         })
     }

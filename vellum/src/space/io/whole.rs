@@ -61,16 +61,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         let mut frames = [Pfn::NONE; RUN_PAGES];
         let frames = &mut frames[..(range.end - range.start) as usize];
-        self.objects
+        let looked_at = self
+            .objects
             .peek_run(&self.memory, &pin, object, range.start, frames);
-        for (index, &frame) in range.clone().zip(&*frames) {
+        let end = range.start + looked_at as u64;
+        for (index, &frame) in (range.start..end).zip(&*frames) {
             if frame == Pfn::NONE {
                 return index;
             }
             each(index, &PageBytes::new(&self.memory, &pin, frame));
             self.note_touched(&pin, frame);
         }
-        range.end
+        end
     }
 
     /// Writes whole pages of an object, as [`Vm::write_with`], and makes it longer if need

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::Filling;
 use super::buffers::Sources;
-use super::hold::Start;
+use super::hold::{HeldWrite, Start};
 use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::object::{Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
@@ -113,24 +113,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<(u64, usize), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let mut held = self.hold_for_write(object, start, len)?;
-        let (offset, old_end) = (held.bytes.start, object.size());
-        if offset > old_end && !held.bytes.is_empty() {
-            held.pin = None;
-            self.clear_tail(object, id.handle, old_end)?;
+        let HeldWrite {
+            pages,
+            bytes,
+            mut pin,
+        } = self.hold_for_write(object, start, len)?;
+        let (offset, old_end) = (bytes.start, object.size());
+        if offset > old_end && !bytes.is_empty() {
+            pin = None;
+            self.with_room_beside(&pages, || self.clear_tail(object, id.handle, old_end))?;
         }
-        let mut rest = Rest {
-            bytes: held.bytes.clone(),
-            at: 0,
-        };
+        let mut rest = Rest { bytes, at: 0 };
         while !rest.bytes.is_empty() {
             if rest.at > 0 {
-                held.pin = None;
+                pin = None;
             }
-            let written = self.with_room(|| {
-                let written = self.write_next(&mut held.pin, object, id.handle, &rest, give);
+            let written = self.with_room_beside(&pages, || {
+                let written = self.write_next(&mut pin, object, id.handle, &rest, give);
                 // A CPU that has none left is not pinned while others make room.
-                written.inspect_err(|_| held.pin = None)
+                written.inspect_err(|_| pin = None)
             });
             match written {
                 Ok(written) => {
@@ -148,8 +149,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
-        if let Some(pin) = held.pin {
-            held.pages.let_go(&pin);
+        if let Some(pin) = pin {
+            pages.let_go(&pin);
         }
         Ok((offset, rest.at))
     }
@@ -193,11 +194,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if is_whole && self.wait_for_page_at(object, index) {
             return Ok(());
         }
-        // Part of the page keeps what its store holds.
-        if object.is_file() {
-            self.fetch_page(handle, index)?;
+        // Part of the page keeps what its store, or swap, holds.
+        self.fetch_if_stored(object, handle, index)
+    }
+
+    /// Has a page read that is in the store of a file, or in swap.
+    pub(super) fn fetch_if_stored(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        index: u64,
+    ) -> Result<(), FileError> {
+        match object.is_file() || self.objects.is_swapped(object, index) {
+            true => self.fetch_page(handle, index),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes to the pages of one run that are alike: cached, or not.
@@ -220,8 +231,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             many = [Pfn::NONE; RUN_PAGES];
             &mut many[..pages as usize]
         };
-        self.objects
+        let looked_at = self
+            .objects
             .peek_run(&self.memory, pin, object, first, frames);
+        let frames = &mut frames[..looked_at];
+        if frames.is_empty() {
+            return Ok(RunStep::NotReady { is_whole: false });
+        }
         let is_cached = |frame: &Pfn| *frame != Pfn::NONE;
         let cached = frames.iter().take_while(|frame| is_cached(frame)).count();
         if cached > 0 {
@@ -404,8 +420,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         )
     }
 
-    /// Zeroes a part of a page, which the caller holds. A page of a file is read first if
-    /// need be; one of shared memory that is not there is zero already.
+    /// Zeroes a part of a page, which the caller holds. A page that is in a store or in swap is
+    /// read first; one of shared memory that is nowhere is zero already.
     pub(super) fn clear_part(
         &self,
         object: &Object<R::Object>,
@@ -413,9 +429,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         index: u64,
         part: Range<usize>,
     ) -> Result<(), FileError> {
-        if object.is_file() {
-            self.fetch_page(handle, index)?;
-        }
+        self.fetch_if_stored(object, handle, index)?;
         let pin = self.pin();
         let mut frame = [Pfn::NONE];
         self.objects

@@ -15,6 +15,11 @@ use crate::{Design, ObjectId};
 
 const PAGE: u64 = 4096;
 const STORE: u64 = 3;
+const SWAP: SwapArea = SwapArea {
+    store: 77,
+    slots: 8000,
+    priority: 0,
+};
 const RW: Prot = Prot::READ_WRITE;
 
 type TestVm<R> = Vm<TestMachine, X86_64, R>;
@@ -280,14 +285,20 @@ fn the_task_of_a_node_reclaims_up_to_the_high_watermark() {
     vm.audit().unwrap();
 }
 
-/// A file of four times memory, mapped by several spaces, that fork, end, move and cut it: every
-/// page that is read is as it was written last.
-fn pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
+/// A file of four times memory, or shared memory of that size, mapped by several spaces, that
+/// fork, end, move and cut it: every page that is read is as it was written last.
+fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     const FRAMES: u32 = 300;
     const PAGES: u64 = 4 * FRAMES as u64;
     let mut rng = Rng::new(20);
-    let vm: TestVm<R> = vm_of(options, FRAMES);
-    let file = vm.create_file(STORE, PAGES).unwrap();
+    let mut vm: TestVm<R> = vm_of(options, FRAMES);
+    let file = match is_file {
+        true => vm.create_file(STORE, PAGES).unwrap(),
+        false => {
+            vm.swap_on(SWAP).unwrap();
+            vm.create_shared_memory(PAGES).unwrap()
+        }
+    };
     let mut model = vec![0u8; PAGES as usize];
     let mut spaces = vec![map_file(&vm, file, PAGES)];
     for step in 0..6000u64 {
@@ -348,7 +359,8 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
         assert!(data.iter().all(|&b| b == byte), "page {index}");
     }
     let stats = stats(&vm);
-    assert!(stats.reclaimed > 1000 && stats.written > 300, "{stats:?}");
+    let written = stats.written + stats.swapped;
+    assert!(stats.reclaimed > 1000 && written > 300, "{stats:?}");
     vm.audit().unwrap();
     for (space, _) in spaces {
         vm.exit(space).unwrap();
@@ -362,14 +374,26 @@ macro_rules! random_sequences {
         mod random {
             $(#[test]
             fn $name() {
-                super::pages_come_back_as_they_were::<crate::rmap::$design>("reclaim=on");
+                super::pages_come_back_as_they_were::<crate::rmap::$design>("reclaim=on", true);
             })*
+
+            mod shared_memory {
+                $(#[test]
+                fn $name() {
+                    crate::space::tests::reclaim::pages_come_back_as_they_were::<
+                        crate::rmap::$design,
+                    >("reclaim=on", false);
+                })*
+            }
 
             #[test]
             fn page_by_page() {
-                super::pages_come_back_as_they_were::<crate::rmap::Family>(
-                    "reclaim=on,fileio=pages,framelists=linked",
-                );
+                for is_file in [true, false] {
+                    super::pages_come_back_as_they_were::<crate::rmap::Family>(
+                        "reclaim=on,fileio=pages,framelists=linked",
+                        is_file,
+                    );
+                }
             }
         }
     };
@@ -382,12 +406,7 @@ fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
     let machine = TestMachine::with_frames(1, 300, 12);
     let design = Design::parse("reclaim=on").unwrap();
     let mut vm: TestVm<R> = Vm::new(machine, design).unwrap();
-    let area = SwapArea {
-        store: 77,
-        slots: 8000,
-        priority: 0,
-    };
-    vm.swap_on(area).unwrap();
+    vm.swap_on(SWAP).unwrap();
     let space = vm.create_space().unwrap();
     let start = Vpn(0x4000);
     let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(start));

@@ -5,18 +5,25 @@ use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
+use crate::swap::Tally;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Checks the objects; returns the frames in their caches.
-    pub(super) fn audit_objects(&self, report: &mut AuditReport) -> Result<u64, AuditFailure> {
+    /// Checks the objects; returns the frames in their caches. The swap slots that they name
+    /// are added to `slots`.
+    pub(super) fn audit_objects(
+        &self,
+        report: &mut AuditReport,
+        slots: &mut Tally,
+    ) -> Result<u64, AuditFailure> {
         let mut result = Ok(());
         let (mut objects, mut cached, mut dirty) = (0, 0, 0);
         self.objects.arena().each(|handle, object| {
             if result.is_ok() && object.users() > 0 {
                 objects += 1;
                 dirty += object.dirty();
-                result = self.audit_object(handle.raw()).map(|found| cached += found);
+                let found = self.audit_object(handle.raw(), slots);
+                result = found.map(|found| cached += found);
             }
         });
         result?;
@@ -39,7 +46,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let mut pages = 0;
             self.objects.arena().each(|_, object| {
                 if object.users() > 0 && self.objects.mount_of(object) == number {
-                    pages += object.cached();
+                    pages += object.cached() + object.swapped();
                 }
             });
             let what = "pages charged to mount";
@@ -48,13 +55,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result
     }
 
-    fn audit_object(&self, handle: u32) -> Result<u64, AuditFailure> {
+    fn audit_object(&self, handle: u32, slots: &mut Tally) -> Result<u64, AuditFailure> {
         let number = u64::from(handle);
         let object = self.objects.get(handle);
         let radix = self.objects.radix(object);
         if object.writers.is_held() {
             return wrong("a range is held of object", number);
         }
+        let mut swapped = 0;
+        let mut next = 0;
+        while let Some((index, slot)) = radix.next_slot(next) {
+            let Some(swap) = self.swap().filter(|_| !object.is_file()) else {
+                return wrong("a page is in swap that cannot be, of object", number);
+            };
+            slots.add(swap.long(u64::from(slot)), 1);
+            swapped += 1;
+            next = index + 1;
+        }
+        same("pages in swap of object", number, object.swapped(), swapped)?;
         let mut cached = 0;
         let mut dirty = 0;
         let mut next = 0;

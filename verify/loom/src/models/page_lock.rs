@@ -176,6 +176,26 @@ impl Model {
 }
 
 #[test]
+fn a_range_that_is_lent_has_one_user_and_comes_back() {
+    two_tasks(|model, cpu| {
+        let platform = model.memory.platform();
+        let pinned = || pin(&model.epochs, cpu);
+        if cpu == 0 {
+            let (held, pin) = model.ranges.lock(0..9, &model.waits, platform, pinned);
+            drop(pin);
+            model.fill();
+            model.ranges.lend(&held, &pinned());
+            (model.ranges).take_back(&held, &model.waits, platform, pinned);
+            model.fill();
+            (model.ranges).unlock(held, &model.waits, platform, &pinned());
+        } else if let Some(held) = model.ranges.try_lock(&(3..4), &pinned()) {
+            model.fill();
+            (model.ranges).unlock(held, &model.waits, platform, &pinned());
+        }
+    });
+}
+
+#[test]
 fn a_page_lock_admits_one_and_wakes_the_other() {
     two_tasks(fill_locked);
 }

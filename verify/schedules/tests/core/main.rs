@@ -17,6 +17,7 @@ mod reclaim;
 mod rmap;
 mod superpages;
 mod swap;
+mod swap_shared;
 mod swept;
 mod sync;
 mod tables;

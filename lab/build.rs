@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stub");
+    let stub = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../stub");
     println!("cargo:rerun-if-changed={}", stub.display());
     println!("cargo:rerun-if-changed=build.rs");
     let image = PathBuf::from(variable("OUT_DIR")).join("vellum-stub");

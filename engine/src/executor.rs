@@ -171,6 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 let advice = match advice {
                     Advice::DontNeed => vellum::space::Advice::DontNeed,
                     Advice::Free => vellum::space::Advice::Free,
+                    Advice::Folio(order) => vellum::space::Advice::Folio(order),
                 };
                 let id = self.space(space)?;
                 self.vm
@@ -230,9 +231,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
     /// What a fault found that was not needed.
     #[cold]
     fn mapped_by(self, id: SpaceId, page: Vpn) -> Divergence {
-        match self.vm.came_in_superpage(id, page) {
-            true => Divergence::MappedLarge,
-            false => Divergence::AlreadyMapped,
+        if self.vm.came_in_superpage(id, page) {
+            Divergence::MappedLarge
+        } else if self.vm.came_in_folio(id, page) {
+            Divergence::MappedFolio
+        } else {
+            Divergence::AlreadyMapped
         }
     }
 

@@ -65,6 +65,9 @@ pub enum Advice {
     DontNeed,
     /// The pages may be dropped at any time until they are written again.
     Free,
+    /// The largest folio that a store maps in the range from now on: log2 of its pages, or
+    /// what the design says.
+    Folio(Option<u32>),
 }
 
 /// One request of a workload. Addresses are page numbers: byte addresses divided
@@ -266,6 +269,8 @@ pub enum Divergence {
     /// The same, and it was a superpage that had mapped the page, because another page of
     /// it was touched before.
     MappedLarge,
+    /// The same, and the page was mapped because another page of its folio was stored to.
+    MappedFolio,
     /// The operation failed.
     Failed(OpError),
 }

@@ -23,6 +23,7 @@ use vellum_trace::TraceReader;
 const DESIGN: &str = "format=x86-pae,userpte=nohigh";
 const LOW: u64 = 64 << 20;
 const EVENTS: usize = 1_000_000;
+const SHIPPED: &str = "traces/kernel-build.vellum";
 
 /// x86-PAE with tables reached in one way or the other.
 struct Pae<W>(PhantomData<W>);
@@ -136,9 +137,12 @@ impl Input {
                 _ => Ok(number),
             })
         })?;
-        let shipped =
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/kernel-build.vellum");
-        let trace = arguments.first().map_or_else(shipped, PathBuf::from);
+        let given = arguments.first().map_or(SHIPPED, String::as_str);
+        // Cargo runs benches in the directory of the package, users run cargo above it.
+        let trace = match Path::new(given).exists() {
+            true => PathBuf::from(given),
+            false => Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(given),
+        };
         Ok(Self { trace, events })
     }
 

@@ -4,8 +4,8 @@
 //! of real work on real memory: pages are zeroed and copied, and how many
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
-//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages` or `-- reclaim` for those
-//! alone
+//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim` for
+//! those alone
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -395,6 +395,83 @@ fn superpages(arena: &Arc<Arena>) {
     });
 }
 
+/// First touch of a gigabyte by folios of 64 KiB and by single pages, beside zeroing the same
+/// memory alone. They take turns, so that a machine that wobbles does so for all.
+fn folios<R: ReverseMap>(arena: &Arc<Arena>) {
+    const START: u64 = 0x10_0000;
+    const ORDER: u32 = 4;
+    const FOLIOS: u64 = PAGES_PER_GIB >> ORDER;
+    const ROUNDS: usize = 7;
+    let request = |order| Request::page(Site::AnonymousPage).order(order).zeroed();
+    let zero = |vm: &Manager<R>, order: u32| {
+        let count = PAGES_PER_GIB >> order;
+        let mut blocks = Vec::with_capacity(count as usize);
+        let time = timed(|| {
+            let pin = vm.pin();
+            let block = |_| vm.memory().alloc(&pin, request(order)).expect("a block");
+            blocks.extend((0..count).map(block));
+        });
+        drop(blocks);
+        time / 1e6
+    };
+    // What a program takes that stores to each page in turn, or to one of each folio.
+    let round = |design: &str, step: u64| {
+        let machine = machine(1, 3 * GIB, arena);
+        machine.run_on(CpuId(0), || {
+            let vm: Manager<R> = manager(&machine, design);
+            let mut exit = 0.0;
+            let mut first_use = || {
+                let space = space_with(&vm, START, PAGES_PER_GIB);
+                let time = timed(|| {
+                    for page in (START..START + PAGES_PER_GIB).step_by(step as usize) {
+                        vm.fault(space, page << 12, Access::Write).expect("a page");
+                    }
+                });
+                assert_eq!(
+                    vm.space_stats(space).expect("it").rss.anonymous,
+                    PAGES_PER_GIB
+                );
+                exit = timed(|| _ = vm.exit(space).expect("the space")) / 1e6;
+                time / 1e6
+            };
+            // The same memory for both, and none of it untouched.
+            first_use();
+            let zeroes = [zero(&vm, 4), zero(&vm, 0)];
+            (zeroes, first_use(), exit)
+        })
+    };
+    let mut figures = [const { Vec::new() }; 6];
+    let mut ratios = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        let (zero, folios, folio_exit) = round("folio=64k", 1 << ORDER);
+        let (single_zero, singles, exit) = round("", 1);
+        let all = [zero[0], folios, single_zero[1], singles, folio_exit, exit];
+        for (figure, value) in figures.iter_mut().zip(all) {
+            figure.push(value);
+        }
+        ratios[0].push(folios / zero[0]);
+        let beyond = (folios - zero[0], singles - single_zero[1]);
+        ratios[1].push(beyond.0 / beyond.1);
+    }
+    let names = [
+        "zeroing 1 GiB in pieces of 64 KiB",
+        "first use of 1 GiB by folios of 64 KiB",
+        "zeroing 1 GiB page by page",
+        "first use of 1 GiB page by page",
+        "exit of the space with folios",
+        "exit of the space with pages",
+    ];
+    for (figure, name) in figures.into_iter().zip(names) {
+        Figure(figure).print(&format!("{name}, {}", R::NAME), "ms", None, "");
+    }
+    let [against, beyond] = ratios;
+    let note = &format!("{FOLIOS} folios");
+    let name = format!("first use by folios against zeroing, {}", R::NAME);
+    Figure(against).print(&name, "x", Some(1.1), note);
+    let name = format!("beyond zeroing, folios against pages, {}", R::NAME);
+    Figure(beyond).print(&name, "x", Some(0.25), "");
+}
+
 /// Pages that leave memory and come back, and what a fault pays for being ready for it. Both
 /// managers take turns, so that a machine that wobbles does so for both.
 fn reclaim() {
@@ -471,6 +548,11 @@ fn main() {
         superpages(&arena);
         promotions::<Family>(&arena);
         promotions::<Pv>(&arena);
+        return;
+    }
+    if std::env::args().any(|argument| argument == "folios") {
+        folios::<Family>(&arena);
+        folios::<Pv>(&arena);
         return;
     }
     tables(&arena);

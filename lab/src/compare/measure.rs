@@ -466,6 +466,7 @@ fn describe(what: vellum_engine::Divergence) -> String {
     match what {
         vellum_engine::Divergence::AlreadyMapped => "page already mapped".to_owned(),
         vellum_engine::Divergence::MappedLarge => "page mapped by a superpage".to_owned(),
+        vellum_engine::Divergence::MappedFolio => "page mapped by a folio".to_owned(),
         vellum_engine::Divergence::Failed(error) => error.to_string(),
     }
 }

@@ -89,7 +89,7 @@ impl Expectation {
             Divergence::AlreadyMapped => {
                 !matches!(self, Expectation::AsRecorded | Expectation::Refused)
             }
-            Divergence::MappedLarge => true,
+            Divergence::MappedLarge | Divergence::MappedFolio => true,
             Divergence::Failed(OpError::Protection | OpError::NoRegion | OpError::PastEnd) => {
                 self == Expectation::Refused
             }

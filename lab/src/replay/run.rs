@@ -44,6 +44,8 @@ pub struct Divergences {
     /// Those that nothing in the trace explains, but the engine: a superpage had mapped
     /// the page, because of a fault of another page of it.
     pub mapped_large: u64,
+    /// The same of folios: another page of the folio was stored to.
+    pub mapped_folio: u64,
     /// Failures that the recording had too: the access was refused there.
     pub refused: u64,
     /// Failures that it did not have, by error in the order of [`ERRORS`].
@@ -69,8 +71,12 @@ pub const ERRORS: [OpError; 8] = [
 impl Divergences {
     /// All of them.
     pub fn total(&self) -> u64 {
-        let mapped = self.already_mapped.iter().sum::<u64>() + self.mapped_large;
-        mapped + self.refused + self.failed.iter().sum::<u64>()
+        let mapped = self.already_mapped.iter().sum::<u64>();
+        mapped
+            + self.mapped_large
+            + self.mapped_folio
+            + self.refused
+            + self.failed.iter().sum::<u64>()
     }
 
     /// Those that nothing explains.
@@ -89,7 +95,10 @@ impl Divergences {
             Divergence::MappedLarge if !why.explains(Divergence::AlreadyMapped) => {
                 self.mapped_large += 1;
             }
-            Divergence::AlreadyMapped | Divergence::MappedLarge => {
+            Divergence::MappedFolio if !why.explains(Divergence::AlreadyMapped) => {
+                self.mapped_folio += 1;
+            }
+            Divergence::AlreadyMapped | Divergence::MappedLarge | Divergence::MappedFolio => {
                 self.already_mapped[why as usize] += 1;
             }
             Divergence::Failed(_) if explained => self.refused += 1,
@@ -108,6 +117,7 @@ impl Divergences {
             *mine += theirs;
         }
         self.mapped_large += other.mapped_large;
+        self.mapped_folio += other.mapped_folio;
         self.refused += other.refused;
         for (mine, theirs) in self.failed.iter_mut().zip(other.failed) {
             *mine += theirs;

@@ -295,6 +295,11 @@ fn divergences(divergences: &Divergences) -> Vec<Figure> {
         divergences.mapped_large,
         "a superpage mapped it at the fault of another page",
     );
+    let folio = figure(
+        "mapped: folio",
+        divergences.mapped_folio,
+        "a folio mapped it at the store to another page",
+    );
     let refused = Expectation::Refused;
     let refused = figure(refused.name(), divergences.refused, refused.sentence());
     let failed = ERRORS
@@ -305,7 +310,7 @@ fn divergences(divergences: &Divergences) -> Vec<Figure> {
             figure(format!("failed: {error}"), count, meaning)
         });
     mapped
-        .chain([large, refused])
+        .chain([large, folio, refused])
         .chain(failed)
         .filter(|figure| figure.count > 0)
         .collect()

@@ -111,6 +111,7 @@ impl Diverged {
         let how = match how {
             Divergence::AlreadyMapped => "the page was mapped already".to_owned(),
             Divergence::MappedLarge => "a superpage had mapped the page".to_owned(),
+            Divergence::MappedFolio => "a folio had mapped the page".to_owned(),
             Divergence::Failed(error) => error.to_string(),
         };
         Diverged { how, count: *count }

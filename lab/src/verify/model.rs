@@ -538,6 +538,8 @@ impl Space {
                     }
                 }
             }
+            // Changes how many pages become resident, and not what they hold.
+            Advice::Folio(_) => {}
         }
     }
 }

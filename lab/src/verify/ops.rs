@@ -125,7 +125,11 @@ impl Verifier<'_> {
                 let expected = format!("success of {op:?}");
                 Err(self.wrongly_refused(*error, location, &expected, at))
             }
-            Some((_, Divergence::AlreadyMapped | Divergence::MappedLarge)) | None => Ok(()),
+            Some((
+                _,
+                Divergence::AlreadyMapped | Divergence::MappedLarge | Divergence::MappedFolio,
+            ))
+            | None => Ok(()),
         }
     }
 

@@ -369,6 +369,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
+            Advice::Folio(_) => Ok(()),
         }
     }
 

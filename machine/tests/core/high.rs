@@ -252,6 +252,19 @@ fn tables_make_room<R: ReverseMap>() {
 }
 
 #[test]
+fn tables_do_not_take_the_low_memory_that_they_had_to_give_up() {
+    let world = World::<Family>::new("auto", 1000, 5000);
+    let space = world.space();
+    assert_eq!(world.fill(space, 1..1201), 1200);
+    assert_eq!(world.on(|| world.vm.relieve_low(300)), 300);
+    let [before, _] = world.used();
+    assert_eq!(world.fill(space, 1201..1401), 200);
+    let [after, _] = world.used();
+    assert!(after < before + 50, "{before} {after}");
+    world.finish(&[space]);
+}
+
+#[test]
 fn tables_move_on_demand_if_the_design_lets_them() {
     for (user_tables, expected) in [("auto", 7), ("high", 0), ("nohigh", 0)] {
         let world = World::<Family>::new(user_tables, 1000, 1000);

@@ -129,7 +129,8 @@ pub fn other_options(number: usize) -> String {
     for info in OPTIONS.iter().filter(|info| info.only_with.is_none()) {
         let values = info.values;
         match info.name {
-            "rmap" | "ptepage" | "format" => {}
+            // Folios have cases of their own.
+            "rmap" | "ptepage" | "format" | "folio" => {}
             "faultaround" if number.is_multiple_of(2) => {}
             "faultaround" => text += &format!(",faultaround={}", values[number / 2 % values.len()]),
             name => {

@@ -296,6 +296,50 @@ choices! {
 }
 
 choices! {
+    /// The largest folio, a run of frames for pages around the one that is stored to, that a
+    /// fault maps page by page: `folio=`.
+    #[non_exhaustive]
+    Folio;
+    /// None: a page.
+    Off "off";
+    /// None, but where [`Advice::Folio`](crate::space::Advice::Folio) asks for some.
+    Advise "advise";
+    /// 16 KiB.
+    UpTo16K "16k";
+    /// 32 KiB.
+    UpTo32K "32k";
+    /// 64 KiB.
+    UpTo64K "64k";
+    /// 128 KiB.
+    UpTo128K "128k";
+    /// 256 KiB.
+    UpTo256K "256k";
+    /// 512 KiB.
+    UpTo512K "512k";
+    /// 1 MiB.
+    UpTo1M "1m";
+}
+
+impl Folio {
+    /// Log2 of the most bytes of a folio.
+    pub(crate) const MOST_SHIFT: u32 = 20;
+
+    /// Log2 of the bytes of the largest folio where nothing was advised, if there are any.
+    pub(crate) const fn shift(self) -> Option<u32> {
+        match self {
+            Folio::Off | Folio::Advise => None,
+            Folio::UpTo16K => Some(14),
+            Folio::UpTo32K => Some(15),
+            Folio::UpTo64K => Some(16),
+            Folio::UpTo128K => Some(17),
+            Folio::UpTo256K => Some(18),
+            Folio::UpTo512K => Some(19),
+            Folio::UpTo1M => Some(Folio::MOST_SHIFT),
+        }
+    }
+}
+
+choices! {
     /// What faults of one space exclude: `faultlock=`.
     #[non_exhaustive]
     FaultLock;
@@ -532,6 +576,9 @@ options! {
     "superpage" superpages: Superpages = "off";
         "whether private memory is mapped in superpages: whole at the first use, or when full";
         "transparent huge pages (Arcangeli 2011) against reservations (Navarro 2002)";
+    "folio" folio: Folio = "off";
+        "the most private memory that a first store maps at once, page by page, from one run of frames";
+        "large folios for anonymous memory (Roberts 2023), Linux 6.8; page clusters";
     "regions" region_index: RegionIndex = "tree";
         "how an object's regions are found: an interval tree, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";

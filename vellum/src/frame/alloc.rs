@@ -100,6 +100,23 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// [`PhysicalMemory::alloc`] of a block of several frames that the caller can do without:
+    /// `None` unless there is one as it is, and while memory is short. Nothing is given back,
+    /// broken or woken for it, and that there was none counts as no failure.
+    pub(crate) fn alloc_to_spare(&self, pin: &Pin<'_>, request: Request) -> Option<Pfn> {
+        debug_assert!(self.is_own_pin(pin) && request.order > 0 && request.order <= MAX_ORDER);
+        if self.injection.fail_now(request.site) || self.is_short(pin) {
+            return None;
+        }
+        let cpu = self.cpus.get(pin);
+        self.take_kept_block(pin, cpu, &request).or_else(|| {
+            self.heed_shortage(pin);
+            let pfn = self.try_zones(pin, &request)?;
+            cpu.counters.allocs.bump();
+            Some(self.hand_out(pin, pfn, &request))
+        })
+    }
+
     /// Whether the CPU's own list may serve the request.
     #[inline]
     fn is_simple(cpu: &CpuFrames, request: &Request) -> bool {
@@ -134,8 +151,9 @@ impl<P: Platform> PhysicalMemory<P> {
             self.check_zero(pin, pfn);
             return;
         }
-        for index in 0..1 << order {
-            self.zero(pin, pfn.offset(index));
+        match order {
+            0 => self.zero(pin, pfn),
+            _ => (0..1 << order).for_each(|index| self.zero_of_block(pin, pfn.offset(index))),
         }
     }
 

@@ -102,6 +102,13 @@ impl<P: Platform> PhysicalMemory<P> {
         });
     }
 
+    /// The same for a frame of a block, after which the next is handed out.
+    pub(super) fn zero_of_block(&self, pin: &Pin<'_>, pfn: Pfn) {
+        let size = self.frame_size();
+        self.cpus.get(pin).counters.bytes_zeroed.add(size as u64);
+        self.with_bytes(pin, pfn, |frame| frame.zero());
+    }
+
     /// The frame that the CPU will probably be handed next for a page, unless that
     /// is one of high memory.
     #[inline]

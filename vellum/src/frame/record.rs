@@ -123,6 +123,8 @@ const INDEX_MASK: u64 = (1 << 48) - 1;
 const ORDER_SHIFT: u32 = 48;
 /// Bit of the index word: see [`Frame::came_in_run`].
 const CAME_IN_RUN: u64 = 1 << 63;
+/// Bit of the index word: see [`Frame::came_in_folio`].
+const CAME_IN_FOLIO: u64 = 1 << 62;
 
 /// What is known about one page frame.
 #[derive(Debug, Default)]
@@ -293,6 +295,20 @@ impl Frame {
     #[inline]
     pub fn came_in_run(&self) -> bool {
         self.index.load(Ordering::Relaxed) & CAME_IN_RUN != 0
+    }
+
+    /// Whether the private page became one because another of its folio was stored to; of the
+    /// first page of a superpage made of single pages, whether any of them did.
+    #[inline]
+    pub fn came_in_folio(&self) -> bool {
+        self.index.load(Ordering::Relaxed) & CAME_IN_FOLIO != 0
+    }
+
+    /// Says that it did. What sets index and order forgets it.
+    #[inline]
+    pub(crate) fn set_came_in_folio(&self) {
+        let word = self.index.load(Ordering::Relaxed);
+        self.index.store(word | CAME_IN_FOLIO, Ordering::Relaxed);
     }
 
     /// Sets the index of a page that a superpage is split into.

@@ -19,7 +19,7 @@ use super::memory::PhysicalMemory;
 use super::record::{Flags, Frame, Kind};
 use crate::addr::Pfn;
 use crate::platform::Platform;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{BitGuard, BitLock, Pin};
 
 /// A run whose state does not change while this exists.
@@ -79,6 +79,22 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// Makes the frames of a block that the caller has had handed out private pages of
+    /// `owner`, from `index` on, each with a record of its own and mapped once.
+    pub(crate) fn divide_block(&self, first: Pfn, order: u32, owner: u32, index: u64) {
+        let zone = self.frame(first).zone() as u16;
+        let end = 1 << order;
+        for step in 0..end {
+            let frame = self.frame(first.offset(step));
+            frame.set_part(zone);
+            frame.set_owner(owner);
+            frame.set_index(index + u64::from(step), 0);
+            // The word of a tail is what its frame's last use left.
+            frame.rmap().store(0, Ordering::Relaxed);
+            frame.init_counts(1, 1);
+        }
+    }
+
     /// Takes the count of every frame of a divided run but the first, if each has one mapping
     /// and no other reference; otherwise changes nothing. Whoever would take a reference to
     /// one of them without a lock finds none from then on.
@@ -98,10 +114,16 @@ impl<P: Platform> PhysicalMemory<P> {
     /// record stands for all.
     pub(crate) fn unite_records(&self, run: &LockedRun<'_>, first: Pfn) {
         let head = run.head;
+        let mut in_folio = head.came_in_folio();
         for step in 1..1 << run.order {
-            self.frame(first.offset(step)).set_tail(head.zone() as u16);
+            let frame = self.frame(first.offset(step));
+            in_folio |= frame.came_in_folio();
+            frame.set_tail(head.zone() as u16);
         }
         head.set_index(head.index(), run.order);
+        if in_folio {
+            head.set_came_in_folio();
+        }
     }
 
     /// Ends the division that [`PhysicalMemory::divide_records`] began.

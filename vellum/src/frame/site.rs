@@ -70,4 +70,7 @@ sites! {
     Reservation,
     /// A page that comes back from swap.
     SwapIn,
+    /// A run of frames for the pages around one that is stored to (`folio=`). Without it, a
+    /// smaller one or one page does.
+    Folio,
 }

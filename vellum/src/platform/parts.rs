@@ -45,7 +45,7 @@ impl Parts {
         }
     }
 
-    /// And superpages: `superpage=eager`, `superpage=reserve`.
+    /// And superpages and folios: `superpage=eager`, `superpage=reserve`, `folio=`.
     #[must_use]
     pub const fn with_superpages(self) -> Parts {
         Parts {

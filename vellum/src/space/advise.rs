@@ -22,6 +22,11 @@ pub enum Advice {
     /// Write private pages and those of shared memory to swap now, as far as there is room and
     /// they are not in use, those too that other spaces share.
     PageOut,
+    /// Log2 of the pages of the largest folio that a store maps in the range, or what the
+    /// design says (`folio=`). 0 is one page. It is a property of the memory from now on, kept
+    /// by `fork` and `mremap`, and tells it from memory beside it with another; more than 1 MiB
+    /// is as 1 MiB. With `folio=off` it changes nothing.
+    Folio(Option<u32>),
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -29,8 +34,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
-    /// treated all the same. [`MapError::OutOfMemory`] if a superpage has to be split for
-    /// which the reverse-mapping design has no memory; nothing changed.
+    /// treated all the same, but for [`Advice::Folio`], which changes all or nothing.
+    /// [`MapError::OutOfMemory`] if a superpage has to be split for which the reverse-mapping
+    /// design has no memory, or a region cannot be cut; nothing changed.
     pub fn advise(
         &self,
         id: SpaceId,
@@ -39,6 +45,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         advice: Advice,
     ) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
+        if let Advice::Folio(order) = advice {
+            return self.advise_folio(id, range, order);
+        }
         if advice == Advice::PageOut && self.swap().is_some() {
             self.page_out(id, range)?;
         }
@@ -85,7 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let _ = self.demote_range(pin, space, region, part);
                     self.mark_free(pin, space, part, &mut gather);
                 }
-                Advice::PageOut => {}
+                Advice::PageOut | Advice::Folio(_) => {}
             }
             Ok(())
         });

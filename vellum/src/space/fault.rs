@@ -261,13 +261,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
-        let reserves = self.superpages() == Superpages::Reserve;
+        let extras = self.extras();
         let region = fault.entered.region;
         if F::is_mapped(entry) {
             if fault.lowest.1 > 1 {
                 return self.resolve_large(fault, entry);
             }
-            return match reserves {
+            return match extras.runs() {
                 true => self.resolve_in_run(fault, entry),
                 false => self.resolve_present(fault, entry),
             };
@@ -283,7 +283,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return step;
         }
         match (region.object(), fault.access) {
-            (0, Access::Write) if reserves => self.map_of_run(fault),
+            (0, Access::Write) if extras.any() => self.map_with_extras(fault),
             (0, Access::Write) => self.map_new_page(fault),
             (0, _) => self.map_zero_page(fault),
             (_, Access::Write) if !region.is_shared() => self.map_private_copy(fault),
@@ -393,9 +393,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'_, P, F, R>,
         ctx: &mut R::Ctx,
     ) -> Result<(), OutOfMemory> {
+        self.prepare_privates(fault, ctx, 1)
+    }
+
+    /// The same for some of them.
+    #[inline]
+    pub(super) fn prepare_privates(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        ctx: &mut R::Ctx,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
         let env = self.env(fault.pin);
         let region = fault.entered.region.region_ref();
-        self.rmap.prepare(&env, ctx, fault.place(), 1)?;
+        self.rmap.prepare(&env, ctx, fault.place(), count)?;
         self.rmap.prepare_private(&env, self, region)
     }
 

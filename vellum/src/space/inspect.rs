@@ -108,6 +108,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.superpage_collapses += events.superpage_collapses.get();
             stats.superpage_promotions += events.superpage_promotions.get();
             stats.reservations += events.reservations.get();
+            stats.folio_maps += events.folio_maps.get();
+            stats.folio_pages += events.folio_pages.get();
+            stats.folio_failures += events.folio_failures.get();
             stats.swap_ins += events.swap_ins.get();
         }
         stats

@@ -9,6 +9,7 @@ use core::ops::Deref;
 
 use super::account::{Account, Delta, LimitWords, Resident};
 use super::error::CreateError;
+use super::folio::Extras;
 use super::region::Region;
 use crate::addr::Pfn;
 use crate::design::{Design, FileIo, PageLocking, Superpages};
@@ -260,6 +261,9 @@ pub(super) struct Events {
     pub(super) superpage_collapses: Counter,
     pub(super) superpage_promotions: Counter,
     pub(super) reservations: Counter,
+    pub(super) folio_maps: Counter,
+    pub(super) folio_pages: Counter,
+    pub(super) folio_failures: Counter,
     pub(super) swap_ins: Counter,
 }
 
@@ -292,6 +296,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     /// With `reclaim=on`; `aging` is the same then.
     pub(crate) reclaim: Option<Arc<Reclaim>>,
     pub(crate) zero_page: Pfn,
+    extras: Extras,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(super) has_many_cpus: bool,
     format: PhantomData<F>,
@@ -375,6 +380,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             swap: None,
             reclaim,
             zero_page,
+            extras: Extras::of(&design),
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,
             memory,
@@ -397,6 +403,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match P::PARTS.reclaim {
             true => self.reclaim.as_deref(),
             false => None,
+        }
+    }
+
+    /// What a first store may get beside a frame for its page.
+    #[inline]
+    pub(super) fn extras(&self) -> Extras {
+        match P::PARTS.superpages {
+            true => self.extras,
+            false => Extras::NONE,
         }
     }
 

@@ -126,6 +126,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         level > 1 || record.kind() == Kind::Anonymous && record.came_in_run()
     }
 
+    /// Whether `page` shows private memory that was mapped because another page of its folio
+    /// was stored to; in a superpage made of single pages, whether any of it was.
+    pub fn came_in_folio(&self, id: SpaceId, page: Vpn) -> bool {
+        if !self.extras().folios() || page >= F::USER_END {
+            return false;
+        }
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
+        if !F::is_mapped(entry) {
+            return false;
+        }
+        let record = self.memory.frame(F::frame(entry, level));
+        record.kind() == Kind::Anonymous && record.came_in_folio()
+    }
+
     /// Calls `each` with page, first frame, pages and rights of every leaf of a
     /// space, ascending, while its lock is held.
     ///

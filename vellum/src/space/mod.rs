@@ -25,6 +25,7 @@ mod exit;
 mod fault;
 mod file;
 mod flush;
+mod folio;
 mod fork;
 mod heap;
 mod inspect;

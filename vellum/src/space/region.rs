@@ -31,6 +31,25 @@ impl Traits {
     /// Private pages have been made in it: fork must copy its entries.
     pub const HAS_PRIVATE: Traits = Traits(1 << 11);
 
+    /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
+    const FOLIO_SHIFT: u32 = 12;
+    const FOLIO_MASK: u32 = 15 << Traits::FOLIO_SHIFT;
+
+    /// Log2 of the pages of the largest folio that a fault maps in the region, if it was
+    /// advised ([`Advice::Folio`](super::Advice::Folio)).
+    pub const fn folio(self) -> Option<u32> {
+        ((self.0 & Traits::FOLIO_MASK) >> Traits::FOLIO_SHIFT).checked_sub(1)
+    }
+
+    /// The same with what was advised. Orders are below 15.
+    pub(super) const fn with_folio(self, order: Option<u32>) -> Traits {
+        let bits = match order {
+            Some(order) => order + 1,
+            None => 0,
+        };
+        Traits(self.0 & !Traits::FOLIO_MASK | bits << Traits::FOLIO_SHIFT)
+    }
+
     /// Both.
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
@@ -139,6 +158,12 @@ impl<R: ReverseMap> Region<R> {
     #[inline]
     pub fn prot(&self) -> Prot {
         Prot::from_bits(self.word.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Log2 of the pages of the largest folio, if it was advised.
+    #[inline]
+    pub(super) fn folio(&self) -> Option<u32> {
+        Traits(self.word.load(Ordering::Relaxed)).folio()
     }
 
     /// Whether stores reach an object.

@@ -79,19 +79,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(step)
     }
 
-    /// [`Vm::map_new_page`] with the frame that is set aside for the page, if one is.
+    /// Whether a run is or was set aside for the range around the fault's page. With frames
+    /// from elsewhere its table will not be one to promote.
     #[inline]
-    pub(super) fn map_of_run(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn has_run(&self, fault: &Fault<'_, P, F, R>) -> bool {
         let (table, level) = fault.lowest;
-        if level > 1 || self.memory.frame(table).reserved().is_none() {
-            // With a frame from elsewhere the table will not be one to promote.
-            return self.map_new_page(fault);
-        }
-        self.map_and_promote(fault)
+        level == 1 && self.memory.frame(table).reserved().is_some()
     }
 
+    /// [`Vm::map_new_page`] with the frame that is set aside for the page, if it still is.
     #[inline(never)]
-    fn map_and_promote(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn map_of_run(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let taken = self.take_zeroed(fault)?;
         let step = self.map_taken(fault, taken)?;
         if let FaultStep::Done(_) = step {

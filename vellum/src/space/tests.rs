@@ -2,6 +2,7 @@
 //! an MMU: what regions, entries and records say.
 
 mod files;
+mod folios;
 mod pins;
 mod places;
 mod reclaim;

@@ -216,6 +216,12 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.words()[index].load(Ordering::Relaxed)
     }
 
+    /// Whether `count` entries from `first` on are empty.
+    pub(crate) fn are_empty(&self, first: usize, count: usize) -> bool {
+        let words = &self.words()[first..first + count];
+        words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
     /// Fetches the next line of entries: faults mostly come in ascending order,
     /// and a table that was kept all zero is in no cache when it is used again.
     #[inline]

@@ -163,6 +163,25 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         false
     }
 
+    /// Log2 of the pages of the largest block around `page`, aligned to its size and with
+    /// fewer pages than a table, none of which has an entry; at most `most`. [`Tables::find`]
+    /// has found an empty entry for the page, in `lowest`. Reads without locks.
+    pub(crate) fn empty_around(&self, page: Vpn, lowest: (Pfn, u32), most: u32) -> u32 {
+        if lowest.1 > 1 {
+            return most;
+        }
+        let index = F::index(page, 1);
+        self.with_words(lowest, |words| {
+            // The other half of each block, from the smallest on.
+            let is_used = |order: &u32| {
+                let first = (index >> order ^ 1) << order;
+                let half = &words[first..first + (1 << order)];
+                half.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+            };
+            (0..most).find(is_used).unwrap_or(most)
+        })
+    }
+
     /// Whether an entry of those at `indices` of the lowest table for `page` is used, under
     /// its lock: without it, the entries of a table that is being moved are nowhere.
     #[cold]

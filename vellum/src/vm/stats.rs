@@ -75,6 +75,12 @@ pub struct EventStats {
     pub superpage_promotions: u64,
     /// Runs of frames set aside for a range.
     pub reservations: u64,
+    /// Folios mapped by a first store.
+    pub folio_maps: u64,
+    /// Pages of these folios.
+    pub folio_pages: u64,
+    /// Times there was no run of frames of any size for a folio, or no memory to map it.
+    pub folio_failures: u64,
     /// Pages mapped that were in swap.
     pub swap_ins: u64,
 }

@@ -36,7 +36,8 @@ pub struct Args {
     /// Print the list, and run nothing
     #[arg(long)]
     list: bool,
-    /// Check that each mutant's original text is where the list says, and run nothing
+    /// Check that each mutant's original text is where the list says and that the core
+    /// compiles with all of them, and run nothing
     #[arg(long)]
     check: bool,
     /// Forget what earlier runs found, but for which test to begin with
@@ -84,10 +85,6 @@ pub fn run(args: &Args) -> Result<(), String> {
     let root = root();
     let mutants = list::read(&root)?;
     tree::check(&root, &mutants)?;
-    if args.check {
-        println!("{} mutants fit the sources", mutants.len());
-        return Ok(());
-    }
     let is_chosen = |mutant: &Mutant| {
         args.only.as_ref().is_none_or(|text| {
             mutant.name.contains(text.as_str()) || mutant.file.contains(text.as_str())
@@ -105,6 +102,11 @@ pub fn run(args: &Args) -> Result<(), String> {
     };
     let place = tree::Place::new(&root, &target.join("mutants"));
     let places = tree::write(&place, &mutants)?;
+    if args.check {
+        programs::check(&place)?;
+        println!("{} mutants fit the sources and compile", mutants.len());
+        return Ok(());
+    }
     let programs = programs::build(&place, &args.packages)?;
     let is_wanted = |title: &str| args.tests.as_ref().is_none_or(|text| title.contains(text));
     let mut baseline = measure::baseline(

@@ -45,29 +45,39 @@ pub fn build(place: &Place, packages: &[String]) -> Result<Vec<Program>, String>
         return Err(format!("no tests are built of {}", packages.join(", ")));
     }
     let with_core = wanted.iter().any(|(.., target)| *target == "core");
+    let mut arguments = vec!["test", "--no-run", "--lib"];
+    if with_core {
+        arguments.extend(["--test", "core"]);
+    }
+    arguments.extend(wanted.iter().flat_map(|(package, ..)| ["-p", package]));
+    eprintln!("building the test programs with {}", place.tree.display());
+    let messages = cargo(place, &arguments)?;
+    wanted
+        .into_iter()
+        .map(|program| find(place, program, &messages))
+        .collect()
+}
+
+/// Checks that the core of the copy compiles.
+///
+/// # Errors
+/// What cargo said.
+pub fn check(place: &Place) -> Result<(), String> {
+    cargo(place, &["check", "-p", "vellum"]).map(|_| ())
+}
+
+/// Runs cargo in the copy, and returns its messages.
+fn cargo(place: &Place, arguments: &[&str]) -> Result<Vec<Value>, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([
-            "test",
-            "--no-run",
-            "--quiet",
-            "--message-format=json",
-            "--lib",
-        ])
-        .args(
-            with_core
-                .then_some(["--test", "core"])
-                .into_iter()
-                .flatten(),
-        )
-        .args(wanted.iter().flat_map(|(package, ..)| ["-p", package]))
+        .args(arguments)
+        .args(["--quiet", "--message-format=json"])
         .current_dir(&place.tree)
         .env("CARGO_TARGET_DIR", &place.build)
         // Choices in the place of plain expressions have braces, dead arms and
         // the like.
         .env("RUSTFLAGS", "--cap-lints=allow")
         .stderr(Stdio::inherit());
-    eprintln!("building the test programs with {}", place.tree.display());
     let output = cargo
         .output()
         .map_err(|error| format!("{cargo:?}: {error}"))?;
@@ -76,19 +86,19 @@ pub fn build(place: &Place, packages: &[String]) -> Result<Vec<Program>, String>
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    if !output.status.success() {
-        for message in messages.iter().filter(|m| m["message"]["level"] == "error") {
-            eprintln!(
-                "{}",
-                message["message"]["rendered"].as_str().unwrap_or_default()
-            );
-        }
-        return Err("building the test programs with the mutants failed".to_owned());
+    if output.status.success() {
+        return Ok(messages);
     }
-    wanted
-        .into_iter()
-        .map(|program| find(place, program, &messages))
-        .collect()
+    for message in messages.iter().filter(|m| m["message"]["level"] == "error") {
+        let rendered = message["message"]["rendered"].as_str();
+        eprintln!("{}", rendered.unwrap_or_default());
+    }
+    Err(format!(
+        "cargo {} failed in {}. Each `mutants::is(N)` there is mutant N of `--list`, counted \
+         from 0",
+        arguments[0],
+        place.tree.display()
+    ))
 }
 
 /// The program of a package and target, as cargo reported it.
@@ -113,7 +123,7 @@ fn find(
         .lines()
         .filter_map(|line| Some(line.strip_suffix(": test")?.to_owned()))
         // They count what is allocated, and a place that notes it was reached allocates.
-        .filter(|test| !test.contains("allocation_tests"))
+        .filter(|test| !test.contains("global_allocator") && !test.contains("allocation_tests"))
         .collect();
     Ok(Program {
         name: package.to_owned(),

@@ -247,6 +247,7 @@ impl Model {
                             *page = [Word::Unknown; 2];
                         }
                     }
+                    Advice::Folio(_) => {}
                 }
             }
             _ => {}

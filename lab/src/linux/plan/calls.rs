@@ -151,6 +151,8 @@ impl Planner<'_> {
                 let kind = match advice {
                     Advice::DontNeed => op::DROP,
                     Advice::Free => op::FREE,
+                    // What the host's kernel maps at once is for its administrator to say.
+                    Advice::Folio(_) => return,
                 };
                 self.call(task, space.0, class, &[word(kind, code, 0, page), pages]);
             }

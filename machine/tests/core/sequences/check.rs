@@ -1,6 +1,7 @@
 //! Compares everything visible of the core with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use vellum::addr::{Pfn, Prot, Vpn};
 use vellum::frame::Kind;
@@ -122,6 +123,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 shared: entry.traits.has(Traits::SHARED),
                 grows: entry.traits.has(Traits::GROWS_DOWN),
                 heap: entry.traits.has(Traits::HEAP),
+                folio: entry.traits.folio(),
                 object,
                 index,
             },
@@ -193,6 +195,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.adopt_superpages(slot)?;
         }
         let leaves = self.leaves(slot)?;
+        if self.has_folios {
+            for &page in leaves.keys() {
+                self.adopt_folios(slot, page..page + 1);
+            }
+        }
         if self.taken_back() > 0 {
             let space = self.model.spaces.get_mut(&slot).expect("live");
             space
@@ -236,6 +243,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
         }
         Ok(())
+    }
+
+    /// Pages that came with a store to another of the same folio.
+    pub fn adopt_folios(&mut self, slot: u32, pages: Range<u64>) {
+        for page in pages {
+            if self.vm.came_in_folio(self.ids[&slot], Vpn(page)) {
+                self.model.adopt_private(slot, page);
+            }
+        }
     }
 
     fn check_leaf(&mut self, slot: u32, page: u64, leaf: &Leaf) -> Check {

@@ -45,6 +45,8 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub exact: bool,
     /// The first use of a page may make others around it resident.
     pub has_superpages: bool,
+    /// A store may make others of its folio resident.
+    pub has_folios: bool,
     /// Fork copies every entry.
     pub copies_all: bool,
     /// Memory may run out.
@@ -129,6 +131,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn new(vm: Vm<Machine, F, R>, cpus: u16, tight: bool) -> Self {
         let exact = vm.design().fault_around == 1;
         let has_superpages = vm.design().superpages != vellum::design::Superpages::Off;
+        let has_folios = vm.design().folio != vellum::design::Folio::Off;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
         Driver {
             vm: Arc::new(vm),
@@ -142,6 +145,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             cpus,
             exact,
             has_superpages,
+            has_folios,
             copies_all,
             tight,
             zero_page: None,
@@ -248,6 +252,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::DontNeed { space, .. }
             | What::Free { space, .. }
             | What::PageOut { space, .. }
+            | What::AdviseFolio { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
             | What::Collapse { space, .. }

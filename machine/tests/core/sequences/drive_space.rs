@@ -45,6 +45,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     shared,
                     grows: grows && !shared,
                     heap: false,
+                    folio: None,
                     object: None,
                     index: 0,
                 };
@@ -67,6 +68,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     shared,
                     grows: false,
                     heap: false,
+                    folio: None,
                     object: Some(key),
                     index,
                 };
@@ -140,6 +142,22 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     let covered = space.is_covered(start, pages);
                     covered.then_some(()).ok_or(Refusal::NotMapped)
                 });
+                same(answer, wanted.map_err(Some))?;
+            }
+            What::AdviseFolio {
+                place,
+                pages,
+                order,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                let advice = Advice::Folio(order);
+                let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                let most = self.has_folios.then(|| 20 - self.shape.page_shift);
+                let wanted = self.space(slot).advise_folio(start, pages, order, most);
                 same(answer, wanted.map_err(Some))?;
             }
             What::Collapse { place, least, .. } => {
@@ -382,6 +400,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if answer == Err(None) {
             self.adopt_after_shortage(slot, page)?;
             return self.short(Some(slot));
+        }
+        if self.has_folios && kind == Access::Write {
+            // Before reclaim or promotion makes other pages of them.
+            let around = 1 << (20 - self.shape.page_shift);
+            let first = page / around * around;
+            self.adopt_folios(slot, first..first + around);
         }
         let wanted = self.model.access(slot, page, kind).map(|()| {
             if kind == Access::Write {

@@ -94,6 +94,12 @@ pub enum What {
         place: Place,
         pages: u64,
     },
+    AdviseFolio {
+        space: u8,
+        place: Place,
+        pages: u64,
+        order: Option<u32>,
+    },
     Populate {
         space: u8,
         place: Place,
@@ -213,6 +219,8 @@ pub struct Lengths {
     pub large: bool,
     /// Whether pages are written to swap.
     pub swaps: bool,
+    /// Whether folios are advised.
+    pub folios: bool,
 }
 
 fn length(rng: &mut Rng, lengths: Lengths) -> u64 {
@@ -289,6 +297,14 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             space,
             place: place(rng, shape),
             pages: 1 + rng.below(64),
+        };
+    }
+    if lengths.folios && rng.one_in(16) {
+        return What::AdviseFolio {
+            space,
+            place: place(rng, shape),
+            pages: length(rng, lengths),
+            order: rng.one_in(4).then(|| rng.below(12) as u32),
         };
     }
     if lengths.large && rng.one_in(3) {

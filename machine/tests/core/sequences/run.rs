@@ -145,6 +145,9 @@ static RMAPS: LazyLock<Vec<String>> = LazyLock::new(|| variants("rmap"));
 /// Sources of page tables.
 static TABLES: LazyLock<Vec<String>> = LazyLock::new(|| variants("ptepage"));
 
+/// Largest folios, of which the first is none.
+static FOLIOS: LazyLock<Vec<String>> = LazyLock::new(|| variants("folio"));
+
 /// Where page tables lie, on x86-pae.
 static USER_TABLES: LazyLock<Vec<String>> = LazyLock::new(|| variants("userpte"));
 
@@ -166,6 +169,8 @@ pub struct Happened {
     /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
     /// broken, and promoted.
     superpages: [u64; 7],
+    /// Folios mapped, their pages, and folios not to be had.
+    folios: [u64; 3],
     /// Pages written to swap, and read back.
     swapped: [u64; 2],
 }
@@ -209,6 +214,9 @@ impl Case {
             let values = &USER_TABLES[round % USER_TABLES.len()];
             design += &format!(",{values}");
         }
+        if round % 2 == 1 {
+            design += &format!(",{}", FOLIOS[round / 2 % FOLIOS.len()]);
+        }
         Case::on(format, design, (round, swaps), seed, length)
     }
 
@@ -235,6 +243,7 @@ impl Case {
             longest,
             large,
             swaps,
+            folios: design.contains("folio=") && !design.contains("folio=off"),
         };
         Case {
             design,
@@ -263,6 +272,18 @@ impl Case {
         )
     }
 
+    /// The case of a number with folios.
+    fn nth_with_folios(seed: u64, length: usize) -> Case {
+        let (rmap, round) = (
+            &RMAPS[seed as usize % RMAPS.len()],
+            seed as usize / RMAPS.len(),
+        );
+        let folio = &FOLIOS[1 + seed as usize % (FOLIOS.len() - 1)];
+        let design = format!("{rmap},{},{},{folio}", other_options(round), tables(seed));
+        let round = round + seed as usize;
+        Case::on(TableFormat::X86_64, design, (round, false), seed, length)
+    }
+
     /// The case of a number with swap areas, and in every third round superpages.
     fn nth_with_swap(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
@@ -272,6 +293,9 @@ impl Case {
         let mut design = format!("{rmap},{},{}", other_options(round), tables(seed));
         if round % 3 == 2 {
             design += ",superpage=eager";
+        }
+        if round % 3 == 1 {
+            design += ",folio=64k";
         }
         let round = round + seed as usize;
         Case::on(TableFormat::X86_64, design, (round, true), seed, length)
@@ -343,6 +367,7 @@ impl Case {
                 reserved.broken,
                 events.superpage_promotions,
             ],
+            folios: [events.folio_maps, events.folio_pages, events.folio_failures],
             swapped: [swap.outs, swap.ins],
         })
     }
@@ -441,6 +466,13 @@ pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [
     run_all(seeds.map(case), &arena()).superpages
 }
 
+/// Runs cases with folios; returns how many were mapped, of how many pages, and how many were
+/// not to be had.
+pub fn run_folio_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
+    let case = |seed| (seed, Case::nth_with_folios(seed, length));
+    run_all(seeds.map(case), &arena()).folios
+}
+
 /// Runs cases with swap areas; returns how many pages were written there, and read back.
 pub fn run_swap_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 2] {
     let case = |seed| (seed, Case::nth_with_swap(seed, length));
@@ -465,8 +497,15 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happ
         match case.run(arena) {
             Ok(more) => {
                 happened.shortages += more.shortages;
-                let sums = happened.superpages.iter_mut().chain(&mut happened.swapped);
-                for (sum, more) in sums.zip(more.superpages.into_iter().chain(more.swapped)) {
+                let Happened {
+                    superpages,
+                    folios,
+                    swapped,
+                    ..
+                } = &mut happened;
+                let sums = superpages.iter_mut().chain(folios).chain(swapped);
+                let all = more.superpages.into_iter().chain(more.folios);
+                for (sum, more) in sums.zip(all.chain(more.swapped)) {
                     *sum += more;
                 }
             }

@@ -18,6 +18,8 @@ pub struct Cell {
     pub shared: bool,
     pub grows: bool,
     pub heap: bool,
+    /// Log2 of the pages of the largest folio that was advised.
+    pub folio: Option<u32>,
     pub object: Option<Key>,
     pub index: u64,
 }
@@ -160,6 +162,26 @@ impl Space {
         Ok(())
     }
 
+    /// Advises on folios, whose orders are no more than `most`. `None`: there are none.
+    pub fn advise_folio(
+        &mut self,
+        start: u64,
+        pages: u64,
+        order: Option<u32>,
+        most: Option<u32>,
+    ) -> Result<(), Refusal> {
+        self.check_range(start, pages)?;
+        if !self.is_covered(start, pages) {
+            return Err(Refusal::NotMapped);
+        }
+        if let Some(most) = most {
+            for (_, cell) in self.cells.range_mut(start..start + pages) {
+                cell.folio = order.map(|order| order.min(most));
+            }
+        }
+        Ok(())
+    }
+
     pub fn set_heap_end(&mut self, end: u64) -> Result<(), Refusal> {
         let (start, old) = self.heap;
         if end < start {
@@ -174,6 +196,7 @@ impl Space {
                 shared: false,
                 grows: false,
                 heap: true,
+                folio: None,
                 object: None,
                 index: old,
             };

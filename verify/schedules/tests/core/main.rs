@@ -7,6 +7,7 @@ mod world;
 
 mod faults;
 mod files;
+mod folios;
 mod fork;
 mod io;
 mod lifts;

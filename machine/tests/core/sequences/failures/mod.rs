@@ -4,6 +4,7 @@
 //! repeated, it must succeed.
 
 mod directory;
+mod folios;
 mod scenarios;
 mod superpages;
 
@@ -14,6 +15,7 @@ use super::drive::Driver;
 use super::model::pristine;
 use super::ops::{Op, What};
 use super::run::{PLATFORMS, arena, arena_for, catch};
+use folios::{FIRST_OF_FOLIO, folio_scenarios};
 use scenarios::{Scenario, scenarios};
 use superpages::{FIRST_USE, superpage_scenarios};
 use vellum::addr::Pfn;
@@ -78,7 +80,7 @@ fn fail_one<F: Format, R: ReverseMap>(
     // Neighbours of a page in swap need not come with it.
     let is_ahead = |plan: FailAt| plan.site == Site::SwapIn && plan.after > 0;
     // Single pages do instead of a superpage, and reclaim may have something to take.
-    let may_pass = *name == FIRST_USE
+    let may_pass = [FIRST_USE, FIRST_OF_FOLIO].contains(name)
         || design.reclaim && failure.is_some_and(is_ahead)
         || design.reclaim && driver.vm.stats().reclaim.reclaimed > 0
         || matches!(last, What::Write { .. }) && failure.is_some_and(shortens);
@@ -130,6 +132,11 @@ fn every_allocation_may_fail() {
     }
     designs.push("format=x86-pae,superpage=eager".into());
     designs.push("format=x86-pae,superpage=reserve".into());
+    let before_folios = designs.len();
+    for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
+        designs.push(format!("{rmap},folio=64k"));
+    }
+    designs.push("format=x86-pae,folio=64k".into());
     for (number, text) in designs.iter().enumerate() {
         let design = Design::parse(text).unwrap();
         let (arena, far) = match design.format {
@@ -138,7 +145,8 @@ fn every_allocation_may_fail() {
         };
         let scenarios = match number < plain_designs {
             true => scenarios(far),
-            false => superpage_scenarios(design.superpages),
+            false if number < before_folios => superpage_scenarios(design.superpages),
+            false => folio_scenarios(),
         };
         for scenario in &scenarios {
             let run = |failure| {

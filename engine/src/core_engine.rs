@@ -179,6 +179,13 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
         })
     }
 
+    fn victim(&self) -> Option<(SpaceSlot, u64)> {
+        let victim = self.machine().last_victim()?;
+        let mut spaces = self.names.spaces.each();
+        let (slot, _) = spaces.find(|&(_, name)| name == victim.space)?;
+        Some((SpaceSlot(slot), victim.pages))
+    }
+
     fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
         if let Ok(id) = self.space(space) {
             self.on(0, || {

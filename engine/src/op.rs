@@ -327,6 +327,12 @@ pub trait Engine: Send + Sync {
         Pages::X86_64
     }
 
+    /// The space whose end would have freed most when an operation ran out of memory last, and
+    /// how many pages, by the rules of the engine.
+    fn victim(&self) -> Option<(SpaceSlot, u64)> {
+        None
+    }
+
     /// Executes `ops` in order. A failing operation is recorded in `outcome`
     /// and does not stop the batch. Allocates nothing unless there are more
     /// divergences or laps than `outcome` has room for.

@@ -6,7 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use vellum::addr::Pfn;
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, WindowSlot,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, TaskToken, Victim,
+    WindowSlot,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -176,6 +177,11 @@ unsafe impl Platform for Machine {
         if self.scheduler.is_none() {
             self.shortage.note(node);
         }
+    }
+
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        self.shortage.choose(victim);
+        Rescue::Fail
     }
 
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {

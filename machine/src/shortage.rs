@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use vellum::platform::NodeId;
+use vellum::platform::{NodeId, Victim};
 
 use crate::machine::Machine;
 
@@ -10,6 +10,7 @@ use crate::machine::Machine;
 struct Short {
     nodes: Vec<NodeId>,
     is_over: bool,
+    victim: Option<Victim>,
 }
 
 /// The nodes that are short, and a bell.
@@ -34,7 +35,20 @@ impl Shortage {
     }
 }
 
+impl Shortage {
+    /// Memory has run out, and `victim` is whose end would free most.
+    pub(crate) fn choose(&self, victim: Option<Victim>) {
+        self.lock().victim = victim;
+    }
+}
+
 impl Machine {
+    /// Whose end would have freed most when memory ran out last. The machine ends nobody: the
+    /// call failed.
+    pub fn last_victim(&self) -> Option<Victim> {
+        self.shortage.lock().victim
+    }
+
     /// Sleeps until a node is short of memory, and names it; `None` when
     /// [`Machine::end_shortages`] was called. For a host thread that reclaims:
     ///

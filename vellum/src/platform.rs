@@ -24,6 +24,26 @@ pub struct CpuId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u16);
 
+/// A space that could end because memory has run out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Victim {
+    /// Its name, from [`SpaceId::to_bits`](crate::SpaceId::to_bits).
+    pub space: u64,
+    /// Pages that its end would free, shared ones among them: private pages in memory and in
+    /// swap, and page tables.
+    pub pages: u64,
+}
+
+/// What a platform has done when memory ran out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rescue {
+    /// Nothing: the call fails.
+    Fail,
+    /// Memory has been freed: the call is tried again. If it runs out as often as a call may
+    /// reclaim (16 times), it fails all the same.
+    Again,
+}
+
 /// Whether the core can reach memory at any time or only through a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Zone {
@@ -396,6 +416,19 @@ pub unsafe trait Platform: Sync {
         let _ = node;
     }
 
+    /// A call is about to fail for want of memory: nothing else could be done, and it has
+    /// changed nothing. `victim` is the space whose end would free most by the rules of
+    /// [`Vm::choose_victim`](crate::Vm::choose_victim), if any would free something. The platform
+    /// may have that space end, or another one, or free memory elsewhere, and then have the call
+    /// tried again; the default has it fail.
+    ///
+    /// Not called pinned. The call may hold ranges of objects: what the platform does here reads,
+    /// writes and cuts no object.
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        let _ = victim;
+        Rescue::Fail
+    }
+
     /// Reads page `index` of the backing store `store` into `frame`. Pages
     /// never written read as the store defines. Not called pinned.
     ///
@@ -538,6 +571,9 @@ macro_rules! forward {
             }
             fn wake_reclaim(&self, node: NodeId) {
                 (**self).wake_reclaim(node);
+            }
+            fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+                (**self).out_of_memory(victim)
             }
             unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 // SAFETY: the caller's promise.

@@ -15,7 +15,8 @@ use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, WindowSlot, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, TaskToken, Victim,
+    WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -110,6 +111,9 @@ struct Cpu {
     windows: [AtomicU64; WindowSlot::COUNT],
 }
 
+/// Answers when memory runs out.
+pub(crate) type Rescuer = dyn FnMut(Option<Victim>) -> Rescue + Send;
+
 /// The machine. Its memory starts out as garbage, not as zeroes.
 pub(crate) struct TestMachine {
     map: Vec<MemoryRange>,
@@ -123,10 +127,14 @@ pub(crate) struct TestMachine {
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
     flushes: Mutex<Vec<(Vec<CpuId>, Flush)>>,
     on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// What is done when memory runs out.
+    pub(crate) rescue: Mutex<Option<Box<Rescuer>>>,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
     /// Pages that the backing store does not take.
     pub(crate) broken_pages: Mutex<BTreeSet<u64>>,
+    /// Pages that the backing store does not give.
+    pub(crate) broken_reads: Mutex<BTreeSet<u64>>,
     /// First index and length of each row of pages that was written, and read.
     written: Mutex<Vec<(u64, usize)>>,
     read: Mutex<Vec<(u64, usize)>>,
@@ -207,8 +215,10 @@ impl TestMachine {
             store: Mutex::default(),
             flushes: Mutex::default(),
             on_flush: Mutex::default(),
+            rescue: Mutex::default(),
             broken_store: AtomicBool::new(false),
             broken_pages: Mutex::default(),
+            broken_reads: Mutex::default(),
             written: Mutex::default(),
             read: Mutex::default(),
             store_flushes: AtomicU64::new(0),
@@ -254,7 +264,8 @@ impl TestMachine {
 
     fn fill_from_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         self.check_unpinned();
-        if self.broken_store.load(Ordering::Relaxed) {
+        let broken = self.broken_reads.lock().unwrap().contains(&index);
+        if broken || self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);
         }
         let pages = self.store.lock().unwrap();
@@ -470,6 +481,13 @@ unsafe impl Platform for TestMachine {
 
     fn wake_reclaim(&self, _node: NodeId) {
         self.reclaim_wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        match &mut *self.rescue.lock().unwrap() {
+            Some(rescue) => rescue(victim),
+            None => Rescue::Fail,
+        }
     }
 
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {

@@ -277,6 +277,10 @@ impl Session {
                     low.min(self.ram) >> 20
                 );
             }
+            if let Some((space, pages)) = engine.victim() {
+                let events = self.trace.events();
+                text += &starved.victim_text(workload, (space, pages), events);
+            }
             return Err(Failure::failed(text));
         }
         let path = args.trace.display().to_string();

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 use std::fs;
 
+use vellum_engine::{Op, SpaceSlot};
 use vellum_terminal::table::grouped;
-use vellum_trace::{Event, TraceError};
+use vellum_trace::{Event, EventKind, TraceError};
 
 use super::workload::{Class, Workload};
 
@@ -86,6 +87,43 @@ impl Starved {
     ) -> String {
         let place = self.place(workload, events);
         too_small(&place, ram, workload.ram_bytes())
+    }
+}
+
+impl Starved {
+    /// Says whose end would have freed most, of a space and its pages, when this happened in a
+    /// replay of `workload`; `events` are those of the trace.
+    pub fn victim_text(
+        self,
+        workload: &Workload,
+        (space, pages): (SpaceSlot, u64),
+        mut events: impl Iterator<Item = Result<Event, TraceError>>,
+    ) -> String {
+        // The space may have been others' before.
+        let begins = |op: &Op| match *op {
+            Op::Create { space: new } | Op::Fork { child: new, .. } | Op::Exec { new, .. } => {
+                new == space
+            }
+            _ => false,
+        };
+        let begun = workload.streams().iter().flat_map(|stream| {
+            let made = stream.ops().iter().zip(stream.origins());
+            made.filter(|(op, _)| begins(op)).map(|(_, &event)| event)
+        });
+        let begun = begun.filter(|&event| event <= self.event).max();
+        let event = begun.and_then(|event| events.nth(event as usize)?.ok());
+        let task = event.map(|event| match event.kind {
+            EventKind::Create { child, .. } => child,
+            _ => event.task,
+        });
+        let whose = match task {
+            Some(task) => format!("the process of task {}", task.0),
+            None => format!("space {}", space.0),
+        };
+        format!(
+            ". To end {whose} would free most: it has {} private pages and page tables",
+            grouped(pages)
+        )
     }
 }
 

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::frame::OutOfMemory;
 use crate::object::CacheError;
 use crate::platform::IoError;
+use crate::swap::SwapOffError;
 
 /// Why a fault could not be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,6 +179,15 @@ impl core::error::Error for MapError {}
 impl From<OutOfMemory> for MapError {
     fn from(_: OutOfMemory) -> Self {
         MapError::OutOfMemory
+    }
+}
+
+impl From<FaultError> for SwapOffError {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::OutOfMemory | FaultError::Full => SwapOffError::OutOfMemory,
+            _ => SwapOffError::Io,
+        }
     }
 }
 

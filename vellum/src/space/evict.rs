@@ -192,11 +192,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frame.kind() == Kind::Anonymous && frame.try_get_mapped()
     }
 
+    /// Has a page leave the swap cache that was read ahead, and that nobody wanted.
+    fn discard_cached(&self, pin: &Pin<'_>, page: Pfn) -> Taken {
+        let frame = self.memory.frame(page);
+        let slot = frame.index();
+        match self.swap() {
+            Some(swap) if swap.discard(&self.memory, pin, slot, page) => Taken::Freed,
+            // It is being read, or somebody is about to map it.
+            _ if frame.counts().refs() > 1 => Taken::Kept,
+            _ => Taken::Gone,
+        }
+    }
+
     /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
     fn evict_to_swap(&self, page: Pfn, forced: bool) -> Taken {
         {
             let pin = self.pin();
             if !self.find_private(page) {
+                let frame = self.memory.frame(page);
+                if frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED) {
+                    return self.discard_cached(&pin, page);
+                }
                 drop(pin);
                 return self.swap_out_shared(page, 0, forced);
             }

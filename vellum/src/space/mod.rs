@@ -50,12 +50,14 @@ mod room;
 mod scan;
 mod superpage;
 mod swap_in;
+mod swap_off;
 mod swap_out;
 mod swap_shared;
 mod topology;
 mod truncate;
 mod unmap;
 mod unshare;
+mod victim;
 mod writeback;
 mod zap;
 

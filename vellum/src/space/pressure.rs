@@ -4,7 +4,8 @@
 //! Nothing that allocates makes room itself: it is pinned, and may hold locks. There are
 //! three ways to make room, tried in this order: entries of reverse mapping are cleared whose
 //! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
-//! pages of files leave memory (`evict.rs`).
+//! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
+//! whose end would free most (`victim.rs`).
 
 use super::error::{FaultError, FileError, MapError};
 use super::io::HeldPages;
@@ -46,6 +47,8 @@ struct Effort {
     nodes: u32,
     tables: u32,
     pages: u32,
+    /// How often the platform was asked for memory.
+    rescues: u32,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -86,7 +89,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         call: &mut dyn FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         let mut effort = Effort::default();
-        let mut make_room = || self.make_room(&mut effort);
+        let mut make_room = || {
+            if self.make_room(&mut effort) {
+                return true;
+            }
+            effort.rescues += 1;
+            effort.rescues <= MOST_TRIES && self.is_rescued()
+        };
         while match held {
             Some(held) => held.lend(&mut make_room),
             None => make_room(),

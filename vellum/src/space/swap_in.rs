@@ -5,6 +5,8 @@
 //! is there is mapped, as a private page that this entry has alone, with all rights of its
 //! region: a store that comes later needs no fault.
 
+use core::ops::Range;
+
 use super::account::Resident;
 use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
@@ -14,7 +16,7 @@ use crate::frame::{Flags, Kind, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
-use crate::swap::{Found, Swap, Taken};
+use crate::swap::{Found, GROUP, Swap, Taken};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
@@ -64,7 +66,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 result
             }
             Found::Stored => {
-                let begun = self.begin_swap_in(fault.pin, swap, swapped.slot)?;
+                let begun = self.begin_swap_in(fault.pin, swap, swapped.slot, true)?;
                 Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
             }
         }
@@ -77,22 +79,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         swap: &Swap,
         slot: u64,
+        is_wanted: bool,
     ) -> Result<Option<Pfn>, OutOfMemory> {
         let page = self.memory.alloc(pin, Request::page(Site::SwapIn))?;
         let frame = self.memory.frame(page);
         frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
         frame.set_index(slot, 0);
-        if swap.begin_in(&self.memory, pin, slot, page) {
+        if swap.begin_in(&self.memory, pin, (slot, page), is_wanted) {
             return Ok(Some(page));
         }
         self.memory.put(pin, page);
         Ok(None)
     }
 
-    /// Reads a page that is in the swap cache, and locked for us, from its area; unlocks it
-    /// and drops the reference that came with the step. An error is that of this fault
-    /// alone: others that want the page try for themselves.
+    /// Reads a page that is in the swap cache, and locked for us, from its area, and with it
+    /// neighbours if there is much memory; unlocks it and drops the reference that came with
+    /// the step. An error is that of this fault alone: others that want the page try for
+    /// themselves.
     #[cold]
     #[inline(never)]
     pub(super) fn read_swapped(&self, page: Pfn) -> Result<(), FaultError> {
@@ -100,17 +104,78 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(swap) = self.swap() else {
             return Err(FaultError::Io);
         };
-        let read = match swap.place(slot) {
-            // SAFETY: nobody uses the page before its slot is no longer busy, which it is
-            // from before others could find it (invariant 14).
-            Some((store, index)) => unsafe { self.memory.platform().read_page(store, index, page) },
-            None => Err(IoError),
+        let (group, own) = swap.group(slot);
+        let mut frames = [Pfn::NONE; GROUP];
+        frames[own] = page;
+        let row = self.begin_ahead(swap, group.clone(), &mut frames, own);
+        let (first, frames) = (group.start + row.start as u64, &frames[row]);
+        let platform = self.memory.platform();
+        let place = swap.place(first);
+        let whole = match place {
+            // SAFETY: nobody uses the pages before their slots are no longer busy, which they
+            // are from before others could find them (invariant 14).
+            Some((store, index)) if frames.len() > 1 => unsafe {
+                platform.read_pages(store, index, frames)
+            },
+            _ => Err(IoError),
         };
+        let mut result = Ok(());
+        for (step, &frame) in (0..).zip(frames) {
+            let read = whole.or_else(|_| match place {
+                // SAFETY: as above.
+                Some((store, index)) => unsafe { platform.read_page(store, index + step, frame) },
+                None => Err(IoError),
+            });
+            let pin = self.pin();
+            swap.end_in(&self.memory, &pin, first + step, read.is_ok());
+            self.objects.locks.unlock(&self.memory, &pin, frame);
+            if frame == page {
+                result = read.map_err(FaultError::from);
+            } else if read.is_ok() {
+                // So that reclaim finds it if nobody wants it.
+                self.note_inserted(&pin, frame, Inserted::Anonymous);
+            }
+            self.memory.put(&pin, frame);
+        }
+        result
+    }
+
+    /// Puts frames into the swap cache for neighbours of a page that is about to be read: slots
+    /// of its group in a row with its own, as far as their pages are in the area only. Returns
+    /// which of `frames`, one for each slot of the group, are to be filled.
+    ///
+    /// None if memory is short, or if nothing would take back what nobody wants.
+    fn begin_ahead(
+        &self,
+        swap: &Swap,
+        group: Range<u64>,
+        frames: &mut [Pfn; GROUP],
+        own: usize,
+    ) -> Range<usize> {
+        let mut row = own..own + 1;
         let pin = self.pin();
-        swap.end_in(&self.memory, &pin, slot, read.is_ok());
-        self.objects.locks.unlock(&self.memory, &pin, page);
-        self.memory.put(&pin, page);
-        read.map_err(FaultError::from)
+        if self.reclaim().is_none() || self.memory.lacking(self.memory.home(&pin)) > 0 {
+            return row;
+        }
+        let begin = |place: usize| {
+            let slot = group.start + place as u64;
+            let begun = self.begin_swap_in(&pin, swap, slot, false);
+            begun.ok().flatten()
+        };
+        let count = (group.end - group.start) as usize;
+        while row.end < count
+            && let Some(frame) = begin(row.end)
+        {
+            frames[row.end] = frame;
+            row.end += 1;
+        }
+        while row.start > 0
+            && let Some(frame) = begin(row.start - 1)
+        {
+            row.start -= 1;
+            frames[row.start] = frame;
+        }
+        row
     }
 
     /// Maps a page of the swap cache, or a copy, in the place of the entry.

@@ -70,7 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     Loading::Again
                 }
             }
-            InSwap::Stored => match self.begin_swap_in(pin, swap, slot)? {
+            InSwap::Stored => match self.begin_swap_in(pin, swap, slot, true)? {
                 Some(page) => Loading::Read(page),
                 None => Loading::Again,
             },

@@ -13,7 +13,9 @@ mod shortage;
 mod stores;
 mod superpages;
 mod swap;
+mod swap_off;
 mod swap_shared;
+mod victims;
 mod writeback;
 
 use std::boxed::Box;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::cluster::{Cluster, SLOTS};
 use crate::addr::set_bits;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Pin, SpinLock};
 
 /// A swap area: a backing store of the platform, all of whose pages are the manager's.
@@ -46,6 +46,8 @@ pub(super) struct Area {
     free: AtomicU64,
     /// Slots that are not used again, because a page could not be written there.
     bad: AtomicU64,
+    /// 1 if no slot is taken any more.
+    off: AtomicU32,
 }
 
 impl Area {
@@ -69,6 +71,7 @@ impl Area {
             }),
             free: AtomicU64::new(about.slots),
             bad: AtomicU64::new(0),
+            off: AtomicU32::new(0),
         }
     }
 
@@ -89,6 +92,26 @@ impl Area {
         self.about.priority
     }
 
+    /// Lets slots be taken, or not any more.
+    pub(super) fn set_off(&self, off: bool) {
+        self.off.store(u32::from(off), Ordering::Relaxed);
+    }
+
+    /// Whether no slot is taken any more.
+    pub(super) fn is_off(&self) -> bool {
+        self.off.load(Ordering::Relaxed) != 0
+    }
+
+    /// Uses an area that is off again, as `about` says. Whether it is one on the same slots.
+    pub(super) fn use_again(&mut self, about: SwapArea) -> bool {
+        let is_same = self.is_off() && (self.store(), self.slots()) == (about.store, about.slots);
+        if is_same {
+            self.about = about;
+            self.set_off(false);
+        }
+        is_same
+    }
+
     /// Free slots. May be of a moment ago.
     pub(super) fn free(&self) -> u64 {
         self.free.load(Ordering::Relaxed)
@@ -106,7 +129,7 @@ impl Area {
 
     /// Takes a free slot, if there is any.
     pub(super) fn take(&self, pin: &Pin<'_>) -> Option<u64> {
-        if self.free() == 0 {
+        if self.free() == 0 || self.is_off() {
             return None;
         }
         let mut slots = self.slots.lock(pin);

@@ -8,6 +8,9 @@ use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::Pin;
 
+/// Most slots whose pages are read together.
+pub(crate) const GROUP: usize = 8;
+
 /// Where a slot's page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
@@ -179,13 +182,14 @@ impl Swap {
     }
 
     /// Puts `page`, a locked private page that nobody knows, into the cache to be filled by
-    /// the caller. `false` if the slot's page is not in the area only, any more.
+    /// the caller, who wants it, or only a neighbour. `false` if the slot's page is not in the
+    /// area only, any more.
     pub(crate) fn begin_in<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        slot: u64,
-        page: Pfn,
+        (slot, page): (u64, Pfn),
+        is_wanted: bool,
     ) -> bool {
         let Some((area, offset)) = self.area_of(slot) else {
             return false;
@@ -197,7 +201,10 @@ impl Swap {
             return false;
         }
         Self::enter(memory, page);
-        state.begin_in(page);
+        state.begin_in(page, is_wanted);
+        if !is_wanted {
+            bump(&self.events.ahead);
+        }
         true
     }
 
@@ -247,6 +254,9 @@ impl Swap {
                 return None;
             }
             if state.is_stored() {
+                if state.take_ahead() {
+                    bump(&self.events.ahead_used);
+                }
                 // The reference passes to the entry.
                 state.take_frame();
                 memory.frame(page).clear(Flags::SWAP_CACHED);
@@ -262,6 +272,49 @@ impl Swap {
             None
         });
         taken
+    }
+
+    /// Takes a page out of the cache that the area has, too, and to which nobody else has a
+    /// reference: its frame is free. Whether it was there; what its frame says of its slot may
+    /// be of an earlier life.
+    pub(crate) fn discard<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        slot: u64,
+        page: Pfn,
+    ) -> bool {
+        let Some((area, offset)) = self.area_of(slot) else {
+            return false;
+        };
+        let (cluster, index) = area.cluster(offset);
+        {
+            let mut slots = cluster.lock(pin);
+            let state = &mut slots[index];
+            let is_idle = state.frame() == Some(page)
+                && !state.is_busy()
+                && state.is_stored()
+                && memory.frame(page).counts().refs() == 1;
+            if !is_idle {
+                return false;
+            }
+            state.take_frame();
+        }
+        memory.frame(page).clear(Flags::SWAP_CACHED);
+        memory.put(pin, page);
+        true
+    }
+
+    /// The slots around one that are read together with it: those of an aligned group of
+    /// [`GROUP`], and which of them it is.
+    pub(crate) fn group(&self, slot: u64) -> (core::ops::Range<u64>, usize) {
+        let Some((area, offset)) = self.area_of(slot) else {
+            return (slot..slot + 1, 0);
+        };
+        let first = offset & !(GROUP as u64 - 1);
+        let end = area.slots().min(first + GROUP as u64);
+        let start = slot - (offset - first);
+        (start..start + (end - first), (offset - first) as usize)
     }
 
     /// The page gets into the cache, which has a reference to it.

@@ -16,6 +16,8 @@ const BUSY: u32 = 1 << 31;
 const STORED: u32 = 1 << 30;
 /// The store did not take the page: the slot is not used again.
 const BAD: u32 = 1 << 29;
+/// The page was read because a neighbour was wanted, and nobody has wanted it since.
+const AHEAD: u32 = 1 << 28;
 const COUNT: u32 = (1 << 24) - 1;
 
 const _: () = assert!(MAX_ENTRIES < COUNT);
@@ -88,10 +90,17 @@ impl Slot {
         self.state -= 1;
     }
 
-    /// A frame is to be filled with the page.
-    pub(super) fn begin_in(&mut self, frame: Pfn) {
+    /// A frame is to be filled with the page, which is wanted, or only a neighbour of one.
+    pub(super) fn begin_in(&mut self, frame: Pfn, is_wanted: bool) {
         self.frame = frame;
-        self.state |= BUSY;
+        self.state |= BUSY | if is_wanted { 0 } else { AHEAD };
+    }
+
+    /// The page is wanted; whether it was read ahead of that.
+    pub(super) fn take_ahead(&mut self) -> bool {
+        let ahead = self.state & AHEAD != 0;
+        self.state &= !AHEAD;
+        ahead
     }
 
     pub(super) fn end(&mut self) {
@@ -110,6 +119,7 @@ impl Slot {
     pub(super) fn take_frame(&mut self) -> Option<Pfn> {
         let frame = self.frame();
         self.frame = Pfn::NONE;
+        self.state &= !AHEAD;
         frame
     }
 

@@ -58,7 +58,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use area::SwapArea;
-pub(crate) use cache::{Found, Taken};
+pub(crate) use cache::{Found, GROUP, Taken};
 pub use cluster::MAX_ENTRIES;
 pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
@@ -67,7 +67,33 @@ use self::area::Area;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Swapped;
 
-/// Most areas that a manager can have.
+/// Why an area could not be taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapOffError {
+    /// No area on this store is in use.
+    NoArea,
+    /// There is not enough memory for what the area holds.
+    OutOfMemory,
+    /// The store did not give a page.
+    Io,
+    /// Somebody kept a page on its way to or from the area.
+    InUse,
+}
+
+impl fmt::Display for SwapOffError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SwapOffError::NoArea => "no swap area on this store is in use",
+            SwapOffError::OutOfMemory => "there is not enough memory for what the swap area holds",
+            SwapOffError::Io => "the swap area did not give a page",
+            SwapOffError::InUse => "a page stayed on its way to or from the swap area",
+        })
+    }
+}
+
+impl core::error::Error for SwapOffError {}
+
+/// Most areas that a manager can have, those among them that are off.
 pub const MAX_AREAS: usize = 32;
 
 /// Bits of a slot's number that say where in its area it is.
@@ -138,6 +164,8 @@ struct Events {
     outs: AtomicU64,
     ins: AtomicU64,
     copies: AtomicU64,
+    ahead: AtomicU64,
+    ahead_used: AtomicU64,
     write_errors: AtomicU64,
     read_errors: AtomicU64,
 }
@@ -164,18 +192,19 @@ impl Swap {
     /// # Errors
     /// [`SwapOnError`].
     pub(crate) fn add_area(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
-        if self.areas.len() == MAX_AREAS {
-            return Err(SwapOnError::TooMany);
+        let again = self.areas.iter_mut().any(|old| old.use_again(area));
+        if !again {
+            if self.areas.len() == MAX_AREAS {
+                return Err(SwapOnError::TooMany);
+            }
+            if area.slots == 0 || area.slots > Self::MAX_SLOTS {
+                return Err(SwapOnError::BadSize);
+            }
+            let last = self.areas.last();
+            let base = last.map_or(0, |last| last.base() + last.slots());
+            self.areas.push(Area::new(area, base));
+            self.order.push(self.areas.len() as u8 - 1);
         }
-        if area.slots == 0 || area.slots > Self::MAX_SLOTS {
-            return Err(SwapOnError::BadSize);
-        }
-        let base = self
-            .areas
-            .last()
-            .map_or(0, |last| last.base() + last.slots());
-        self.areas.push(Area::new(area, base));
-        self.order.push(self.areas.len() as u8 - 1);
         let areas = &self.areas;
         // Stable: of areas alike in priority the first that was added comes first.
         (self.order).sort_by_key(|&number| core::cmp::Reverse(areas[number as usize].priority()));
@@ -184,7 +213,31 @@ impl Swap {
 
     /// Whether there is a free slot. It may be gone at once.
     pub(crate) fn can_swap(&self) -> bool {
-        self.areas.iter().any(|area| area.free() > 0)
+        (self.areas.iter()).any(|area| area.free() > 0 && !area.is_off())
+    }
+
+    /// Has no slot of the area on a store be taken any more. Returns which area it is.
+    pub(crate) fn begin_off(&self, store: u64) -> Option<usize> {
+        let is_it = |area: &Area| area.store() == store && !area.is_off();
+        let area = self.areas.iter().position(is_it)?;
+        self.areas[area].set_off(true);
+        Some(area)
+    }
+
+    /// Uses an area on after [`Swap::begin_off`].
+    pub(crate) fn cancel_off(&self, area: usize) {
+        self.areas[area].set_off(false);
+    }
+
+    /// Whether no slot of an area is in use.
+    pub(crate) fn is_empty(&self, area: usize) -> bool {
+        let area = &self.areas[area];
+        area.free() + area.bad() == area.slots()
+    }
+
+    /// Whether a slot is one of an area.
+    pub(crate) fn is_of(&self, area: usize, slot: u64) -> bool {
+        slot >> OFFSET_BITS == area as u64
     }
 
     /// Where a slot's page lies: the store, and the index there. `None` if a stale entry

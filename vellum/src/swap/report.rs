@@ -20,6 +20,8 @@ pub struct SwapAreaStats {
     pub free: u64,
     /// Those that are not used any more, because a page could not be written there.
     pub bad: u64,
+    /// Whether it takes no page any more.
+    pub is_off: bool,
 }
 
 /// What happened since the first area was added.
@@ -31,6 +33,10 @@ pub struct SwapStats {
     pub ins: u64,
     /// Pages that could not be written and were copied for an entry.
     pub copies: u64,
+    /// Pages read because a neighbour was wanted.
+    pub ahead: u64,
+    /// Those of them that were wanted then.
+    pub ahead_used: u64,
     /// Pages that could not be written.
     pub write_errors: u64,
     /// Pages that could not be read.
@@ -87,6 +93,8 @@ impl Swap {
             outs: self.events.outs.load(Ordering::Relaxed),
             ins: self.events.ins.load(Ordering::Relaxed),
             copies: self.events.copies.load(Ordering::Relaxed),
+            ahead: self.events.ahead.load(Ordering::Relaxed),
+            ahead_used: self.events.ahead_used.load(Ordering::Relaxed),
             write_errors: self.events.write_errors.load(Ordering::Relaxed),
             read_errors: self.events.read_errors.load(Ordering::Relaxed),
             slots: sum(Area::slots),
@@ -107,6 +115,7 @@ impl Swap {
             slots: area.slots(),
             free: area.free(),
             bad: area.bad(),
+            is_off: area.is_off(),
         });
         stats.collect()
     }

@@ -345,17 +345,24 @@ impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
                     count,
                 });
             }
-            let entry = locked.load(first);
-            if F::is_mapped(entry) && !F::is_leaf(entry, level) {
-                continue;
-            }
-            self.next = Vpn((page.0 | (F::pages_at(level) - 1)) + 1);
-            if F::is_mapped(entry) {
-                return Some(Span {
-                    table: locked,
-                    first,
-                    count: 1,
-                });
+            // Empty entries in a row are passed over without a way to each.
+            for index in first..F::ENTRIES {
+                let entry = locked.load(index);
+                let is_mapped = F::is_mapped(entry);
+                if is_mapped && !F::is_leaf(entry, level) {
+                    break;
+                }
+                self.next = Vpn((self.next.0 | (F::pages_at(level) - 1)) + 1);
+                if is_mapped {
+                    return Some(Span {
+                        table: locked,
+                        first: index,
+                        count: 1,
+                    });
+                }
+                if self.next >= self.end {
+                    break;
+                }
             }
         }
         None

@@ -37,7 +37,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 index = self.read_cached(object, index..run_end, &mut each);
             }
             if index < run_end {
-                let frame = self.get_page(id.handle, index)?;
+                let frame = self.with_room(|| self.get_page(id.handle, index))?;
                 let pin = self.pin();
                 each(index, &PageBytes::new(&self.memory, &pin, frame));
                 self.note_touched(&pin, frame);

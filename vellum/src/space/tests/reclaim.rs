@@ -1,5 +1,7 @@
 //! Memory that runs out: pages of files leave for their stores, and nothing is lost.
 
+mod ahead;
+
 use std::sync::atomic::Ordering;
 use std::vec;
 use std::vec::Vec;

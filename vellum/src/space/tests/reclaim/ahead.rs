@@ -1,0 +1,88 @@
+//! Neighbours in swap that are read with a page that is wanted.
+
+use super::*;
+use crate::space::Advice;
+
+#[test]
+fn neighbours_in_swap_are_read_together_and_leave_again_if_nobody_wants_them() {
+    let (vm, space, start) = private_world::<Partial>(64);
+    for index in 0..64 {
+        store(&vm, space, start.offset(index), index as u8);
+    }
+    vm.advise(space, start, 64, Advice::PageOut).unwrap();
+    let look = |index: u64| {
+        let frame = fault(&vm, space, start.offset(index), Access::Read);
+        assert!(vm.platform().peek(frame).iter().all(|&b| b == index as u8));
+    };
+    vm.platform().take_read();
+    look(19);
+    // In one transfer, each to its place.
+    assert_eq!(vm.platform().take_read(), [(16, 8)]);
+    (16..24).for_each(look);
+    assert_eq!(vm.platform().take_read(), []);
+    let counts = |vm: &TestVm<Partial>| {
+        let stats = vm.swap_stats();
+        (stats.ins, stats.ahead, stats.ahead_used)
+    };
+    assert_eq!(counts(&vm), (8, 7, 7));
+    vm.audit().unwrap();
+    // Two neighbours are in memory, and one is nobody's: the row ends there.
+    vm.unmap(space, start.offset(37), 1).unwrap();
+    look(34);
+    assert_eq!(vm.platform().take_read(), [(32, 5)]);
+    vm.audit().unwrap();
+    let before = stats(&vm);
+    let outs = vm.swap_stats().outs;
+    // Nine are mapped and have to be written; four are in swap already.
+    assert_eq!(vm.reclaim_pages(100), 13);
+    assert_eq!(stats(&vm).reclaimed - before.reclaimed, 13);
+    assert_eq!(vm.swap_stats().outs, outs + 9);
+    for index in (0..64).filter(|index| *index != 37) {
+        look(index);
+    }
+    vm.audit().unwrap();
+    vm.exit(space).unwrap();
+    assert_eq!(vm.swap_stats().free, vm.swap_stats().slots);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn neighbours_stay_in_swap_when_memory_is_short() {
+    let (vm, space, start) = private_world::<Partial>(64);
+    for index in 0..64 {
+        store(&vm, space, start.offset(index), index as u8);
+    }
+    vm.advise(space, start, 64, Advice::PageOut).unwrap();
+    let file = vm.create_file(STORE, 0).unwrap();
+    let mut index = 0;
+    while vm.memory.lacking(crate::platform::NodeId(0)) == 0 {
+        write(&vm, file, index, 1);
+        index += 1;
+        assert!(index < 1000, "memory is never short");
+    }
+    fault(&vm, space, start, Access::Read);
+    let stats = vm.swap_stats();
+    assert_eq!((stats.ins, stats.ahead), (1, 0));
+    vm.audit().unwrap();
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_read_is_no_error_of_the_page_that_is_wanted() {
+    let (vm, space, start) = private_world::<Partial>(16);
+    for index in 0..16 {
+        store(&vm, space, start.offset(index), index as u8);
+    }
+    vm.advise(space, start, 16, Advice::PageOut).unwrap();
+    vm.platform().broken_reads.lock().unwrap().insert(5);
+    let frame = fault(&vm, space, start.offset(3), Access::Read);
+    assert_eq!(vm.platform().peek(frame)[0], 3);
+    assert_eq!(vm.swap_stats().read_errors, 1);
+    vm.audit().unwrap();
+    let page = start.offset(5).0 * PAGE;
+    let failed = vm.fault(space, page, Access::Read);
+    assert_eq!(failed, Err(FaultError::Io));
+    vm.platform().broken_reads.lock().unwrap().clear();
+    let frame = fault(&vm, space, start.offset(5), Access::Read);
+    assert_eq!(vm.platform().peek(frame)[0], 5);
+    vm.audit().unwrap();
+}

@@ -1,0 +1,47 @@
+//! Who ends when memory has run out.
+
+use super::manager::{SpaceId, Vm};
+use crate::platform::{Platform, Rescue, Victim};
+use crate::rmap::ReverseMap;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The space whose end would free most: the one with most private pages, in memory and in
+    /// swap, and page tables together; of several with as many the one that stands first among
+    /// spaces. Pages of objects do not count, since the object keeps them. A page that fork
+    /// shared counts for each who has it. `None` if no space has any. These are the rules of
+    /// Linux's `oom_badness` (2.6.36) without its adjustments, which are an embedder's.
+    ///
+    /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
+    /// be missed, and the space that is named may end at any time.
+    pub fn choose_victim(&self) -> Option<Victim> {
+        let mut worst: Option<Victim> = None;
+        self.spaces.each(|handle, space| {
+            if space.users() == 0 {
+                return;
+            }
+            let id: SpaceId = self.live_at(handle.raw()).id();
+            let Some(stats) = self.space_stats(id) else {
+                return;
+            };
+            let tables = stats.table_bytes >> F::FRAME_SHIFT;
+            let pages = stats.rss.anonymous + stats.swapped + tables;
+            if pages > worst.map_or(0, |worst| worst.pages) {
+                let space = id.to_bits();
+                worst = Some(Victim { space, pages });
+            }
+        });
+        worst
+    }
+
+    /// Asks the platform for memory, when nothing else can be done. Whether there may be some.
+    pub(super) fn is_rescued(&self) -> bool {
+        match self.memory.platform().out_of_memory(self.choose_victim()) {
+            Rescue::Fail => false,
+            Rescue::Again => {
+                self.wait_for_frames();
+                true
+            }
+        }
+    }
+}

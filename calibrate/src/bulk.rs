@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use vellum_description::Rate;
+use vellum_description::{Count, Rate};
 
 use crate::Effort;
 use crate::host::{Host, pin};
@@ -80,6 +80,69 @@ pub(crate) fn copy(host: &Host, effort: Effort) -> io::Result<Rate> {
         bytes as f64 / 2.0 / nanoseconds(|| copy_half(mapping.words()))
     });
     Ok(rounds.rate(&format!("one core copies {} MiB page by page", bytes >> 21)))
+}
+
+/// Pages that caches hold.
+pub(crate) struct Cached {
+    pub(crate) zero: Rate,
+    pub(crate) copy: Rate,
+    /// How many KiB of them there may be.
+    pub(crate) cache: Count,
+}
+
+/// Quarters of the last cache that are tried, from what certainly fits.
+const QUARTERS: [usize; 6] = [1, 2, 3, 4, 6, 8];
+
+/// Zeroing and copying what the last cache holds, and how much that is: as much as is still
+/// zeroed at half of that speed. `None` if its size is not known.
+pub(crate) fn cached(host: &Host, effort: Effort) -> io::Result<Option<Cached>> {
+    let quarter = (host.last_cache_bytes() / 4) & !0xffff;
+    if quarter == 0 {
+        return Ok(None);
+    }
+    pin(host.first().cpu)?;
+    let mut mapping = Mapping::touched(quarter * 8)?;
+    let words = mapping.words();
+    let of = |bytes: usize| bytes / size_of::<u64>();
+    // Of a small part many rounds, so that the clock does not count.
+    let times = 4;
+    let mut zeroing = |bytes: usize| {
+        let part = &mut words[..of(bytes)];
+        Rounds::take(effort, 9, || {
+            let all = || (0..times).for_each(|_| zero_all(part));
+            (times * bytes) as f64 / nanoseconds(all)
+        })
+    };
+    let zero = zeroing(quarter);
+    let mut held = quarter;
+    for quarters in QUARTERS {
+        let bytes = quarters * quarter;
+        if zeroing(bytes).median() < zero.median() / 2.0 {
+            break;
+        }
+        held = bytes;
+    }
+    let copy = Rounds::take(effort, 9, || {
+        let part = &mut words[..of(quarter)];
+        let all = || (0..times).for_each(|_| copy_half(part));
+        (times * quarter) as f64 / 2.0 / nanoseconds(all)
+    });
+    let kib = |bytes: usize| bytes >> 10;
+    Ok(Some(Cached {
+        zero: zero.rate(&format!("one core zeroes the same {} KiB", kib(quarter))),
+        copy: copy.rate(&format!(
+            "one core copies the same {} KiB",
+            kib(quarter / 2)
+        )),
+        cache: Count::new(
+            kib(held) as f64,
+            format!(
+                "measured: the most of {} and more KiB that one core zeroes at half of \
+                 bandwidth.zero_cached",
+                kib(quarter)
+            ),
+        ),
+    }))
 }
 
 /// All cores of a node copy at once. A copied byte counts twice, since it is read and

@@ -16,7 +16,7 @@ mod flush;
 mod host;
 mod lines;
 mod memory;
-mod rounds;
+pub mod rounds;
 mod sleep;
 mod threads;
 
@@ -25,7 +25,7 @@ use std::path::Path;
 
 use vellum_description::{
     Bandwidth, Count, Description, Flaw, FlushPrices, Lines, Memory, Processor, Share,
-    SystemPrices, Time,
+    SystemPrices, Time, Work,
 };
 
 pub use host::{Host, HostCpu, HostError};
@@ -102,6 +102,7 @@ pub fn calibrate(
     let zero = bulk::zero(&host, effort).measuring("zeroing")?;
     let copy = bulk::copy(&host, effort).measuring("copying")?;
     let node = bulk::node(&host, effort).measuring("copying on all cores")?;
+    let cached = bulk::cached(&host, effort).measuring("zeroing what caches hold")?;
     step("threads of a core")?;
     let shared_speed = threads::shared_speed(&host, effort).measuring("threads of a core")?;
     step("entering the kernel")?;
@@ -113,6 +114,14 @@ pub fn calibrate(
     let flush = flush::prices(&host, effort).measuring("shootdowns")?;
 
     let topology = host.topology()?;
+    // On a busy machine caches hold nothing for long.
+    let cached = cached.filter(|cached| {
+        cached.zero.gb_per_s >= zero.gb_per_s && cached.copy.gb_per_s >= copy.gb_per_s
+    });
+    let (zero_cached, copy_cached, cache) = match cached {
+        Some(cached) => (Some(cached.zero), Some(cached.copy), Some(cached.cache)),
+        None => (None, None, None),
+    };
     let or_assumed = |time: Option<Time>, ns: f64, why: &str| {
         time.unwrap_or_else(|| Time::new(rounds::shortened(ns), format!("assumed: {why}")))
     };
@@ -150,13 +159,20 @@ pub fn calibrate(
             board: memory.board,
             system: None,
         },
-        bandwidth: Bandwidth { zero, copy, node },
+        bandwidth: Bandwidth {
+            zero,
+            copy,
+            node,
+            zero_cached,
+            copy_cached,
+        },
         processor: Processor {
             work: Time::new(
                 rounds::shortened(8.0 * cycle),
                 "assumed: eight instructions between accesses, one a cycle, and 4.5 cycles to a hit",
             ),
             store_buffer: Count::new(56.0, "assumed: processors of today have 44 to 72 entries"),
+            cache,
             shared_speed: shared_speed.map(|(share, source)| Share::new(share, source)),
         },
         flush: FlushPrices {
@@ -184,6 +200,8 @@ pub fn calibrate(
             wake: sleep.wake,
             wake_latency: sleep.wake_latency,
         },
+        // Needs the core, which is measured by whoever has it.
+        work: Work::default(),
         topology,
     };
     match description.flaws() {

@@ -32,9 +32,10 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         processor,
         flush,
         system,
+        work,
         ..
     } = machine;
-    let all: [(&'static str, Option<&dyn Figure>); 29] = [
+    let all: [(&'static str, Option<&dyn Figure>); 37] = [
         ("lines.hit", Some(&lines.hit)),
         ("lines.update", Some(&lines.update)),
         ("lines.sibling", some(&lines.sibling)),
@@ -50,8 +51,11 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         ("bandwidth.zero", Some(&bandwidth.zero)),
         ("bandwidth.copy", Some(&bandwidth.copy)),
         ("bandwidth.node", Some(&bandwidth.node)),
+        ("bandwidth.zero_cached", some(&bandwidth.zero_cached)),
+        ("bandwidth.copy_cached", some(&bandwidth.copy_cached)),
         ("processor.work", Some(&processor.work)),
         ("processor.store_buffer", Some(&processor.store_buffer)),
+        ("processor.cache", some(&processor.cache)),
         ("processor.shared_speed", some(&processor.shared_speed)),
         ("flush.send", Some(&flush.send)),
         ("flush.arrive", Some(&flush.arrive)),
@@ -64,6 +68,11 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         ("system.sleep", Some(&system.sleep)),
         ("system.wake", Some(&system.wake)),
         ("system.wake_latency", Some(&system.wake_latency)),
+        ("work.fault", some(&work.fault)),
+        ("work.map", some(&work.map)),
+        ("work.fork", some(&work.fork)),
+        ("work.exit", some(&work.exit)),
+        ("work.file", some(&work.file)),
     ];
     all.into_iter()
         .filter_map(|(key, figure)| Some((key, figure?)))
@@ -74,10 +83,13 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
 fn range(key: &str, unit: &str) -> (f64, f64) {
     match (key, unit) {
         ("processor.store_buffer" | "flush.full_from", _) => (1.0, 4096.0),
+        ("processor.cache", _) => (1.0, 1e8),
         (_, "share") => (0.05, 1.0),
         (_, "gb_per_s") => (0.01, 10_000.0),
         // Nothing may be free: time has to pass in every loop.
         ("lines.hit" | "lines.update", _) => (0.1, 1e6),
+        // More is between calls, not between accesses of one.
+        ("work.fault" | "work.map" | "work.fork" | "work.exit" | "work.file", _) => (0.01, 1e4),
         _ => (0.0, 1e9),
     }
 }
@@ -171,6 +183,9 @@ pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
             );
         }
     }
+    for (key, message) in cached(machine) {
+        flaw(key, message);
+    }
     for [near, far] in ascending(machine) {
         if let (Some((near_key, near)), Some((key, far))) = (near, far)
             && near > far
@@ -234,6 +249,55 @@ fn optional(machine: &Description) -> [(&'static str, bool, bool, &'static str);
             processor.shared_speed.is_some(),
         ),
     ]
+}
+
+/// What is wrong with the figures about pages in caches: there are all or none of them, and
+/// none is slower than memory.
+fn cached(machine: &Description) -> Vec<(&'static str, String)> {
+    let Description {
+        bandwidth,
+        processor,
+        ..
+    } = machine;
+    let mut flaws = Vec::new();
+    let there = [
+        ("processor.cache", processor.cache.is_some()),
+        ("bandwidth.zero_cached", bandwidth.zero_cached.is_some()),
+        ("bandwidth.copy_cached", bandwidth.copy_cached.is_some()),
+    ];
+    if let Some((given, _)) = there.iter().find(|(_, is_there)| *is_there) {
+        let missing = there.iter().filter(|(_, is_there)| !is_there);
+        flaws.extend(missing.map(|(key, _)| {
+            let message = format!("missing: expected, because there is {given}");
+            (*key, message)
+        }));
+    }
+    let pairs = [
+        (
+            "bandwidth.zero_cached",
+            &bandwidth.zero_cached,
+            "bandwidth.zero",
+            &bandwidth.zero,
+        ),
+        (
+            "bandwidth.copy_cached",
+            &bandwidth.copy_cached,
+            "bandwidth.copy",
+            &bandwidth.copy,
+        ),
+    ];
+    for (key, cached, other, memory) in pairs {
+        if let Some(cached) = cached
+            && cached.gb_per_s < memory.gb_per_s
+        {
+            let (is, than) = (cached.gb_per_s, memory.gb_per_s);
+            flaws.push((
+                key,
+                format!("{is} GB/s is less than the {than} GB/s of {other}"),
+            ));
+        }
+    }
+    flaws
 }
 
 type Step = Option<(&'static str, f64)>;

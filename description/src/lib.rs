@@ -50,6 +50,10 @@ pub struct Description {
     pub flush: FlushPrices,
     /// What an operating system adds.
     pub system: SystemPrices,
+    /// A reported access to a line that the core has, by what it is at, as far as that has
+    /// been calibrated.
+    #[serde(default)]
+    pub work: Work,
 }
 
 /// Cores from the inside out. Each level has the same number of parts everywhere.
@@ -119,6 +123,10 @@ pub struct Bandwidth {
     pub copy: Rate,
     /// What a node's memory delivers to all cores together.
     pub node: Rate,
+    /// One core zeroes pages that its caches hold ([`Processor::cache`]).
+    pub zero_cached: Option<Rate>,
+    /// One core copies pages that its caches hold.
+    pub copy_cached: Option<Rate>,
 }
 
 /// What a processor does beside moving lines.
@@ -129,6 +137,9 @@ pub struct Processor {
     pub work: Time,
     /// Stores that wait for their lines while the core goes on.
     pub store_buffer: Count,
+    /// KiB of pages that the caches of a cluster hold: of those that were zeroed or copied
+    /// there last. Without it none do.
+    pub cache: Option<Count>,
     /// Speed of a thread while its sibling is busy, as a share of its speed alone.
     pub shared_speed: Option<Share>,
 }
@@ -165,6 +176,88 @@ pub struct SystemPrices {
     pub wake: Time,
     /// From being woken to running.
     pub wake_latency: Time,
+}
+
+/// A reported access to a line that the core has, with the instructions before it, by kind
+/// of operation: in place of [`Processor::work`] and [`Lines::hit`]. It may be less than a hit
+/// alone, since a processor does other things while it waits for a hit.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// Page faults.
+    pub fault: Option<Time>,
+    /// Calls that change mappings.
+    pub map: Option<Time>,
+    /// Making spaces, by fork or from nothing.
+    pub fork: Option<Time>,
+    /// Leaving spaces, at the end of a task or for another program.
+    pub exit: Option<Time>,
+    /// Reading, writing and cutting files.
+    pub file: Option<Time>,
+}
+
+/// Kinds of operation that [`Work`] tells apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum WorkKind {
+    /// Page faults.
+    Fault,
+    /// Calls that change mappings.
+    Map,
+    /// Making spaces.
+    Fork,
+    /// Leaving spaces.
+    Exit,
+    /// Files by pages and bytes.
+    File,
+}
+
+impl WorkKind {
+    /// All, in the order of their numbers and of the keys in a file.
+    pub const ALL: [WorkKind; 5] = [
+        WorkKind::Fault,
+        WorkKind::Map,
+        WorkKind::Fork,
+        WorkKind::Exit,
+        WorkKind::File,
+    ];
+
+    /// Its key in the table `work`.
+    pub const fn key(self) -> &'static str {
+        match self {
+            WorkKind::Fault => "fault",
+            WorkKind::Map => "map",
+            WorkKind::Fork => "fork",
+            WorkKind::Exit => "exit",
+            WorkKind::File => "file",
+        }
+    }
+}
+
+impl Work {
+    /// The figure of a kind, if there is one.
+    pub fn of(&self, kind: WorkKind) -> Option<&Time> {
+        let figure = match kind {
+            WorkKind::Fault => &self.fault,
+            WorkKind::Map => &self.map,
+            WorkKind::Fork => &self.fork,
+            WorkKind::Exit => &self.exit,
+            WorkKind::File => &self.file,
+        };
+        figure.as_ref()
+    }
+
+    /// Sets the figure of a kind.
+    pub fn set(&mut self, kind: WorkKind, time: Time) {
+        let figure = match kind {
+            WorkKind::Fault => &mut self.fault,
+            WorkKind::Map => &mut self.map,
+            WorkKind::Fork => &mut self.fork,
+            WorkKind::Exit => &mut self.exit,
+            WorkKind::File => &mut self.file,
+        };
+        *figure = Some(time);
+    }
 }
 
 /// Why there is no description.

@@ -2,11 +2,29 @@
 
 use std::fmt;
 
-use super::Description;
+use super::{Description, Figure, Work, WorkKind};
 
 /// A string as TOML has it.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
+}
+
+fn line(f: &mut fmt::Formatter<'_>, key: &str, figure: &dyn Figure) -> fmt::Result {
+    let (unit, value) = (figure.unit(), figure.value());
+    let source = quoted(figure.source());
+    writeln!(f, "{key} = {{ {unit} = {value}, source = {source} }}")
+}
+
+impl fmt::Display for Work {
+    /// Its table as a description has it, to be appended to one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "[work]")?;
+        let mut kinds = WorkKind::ALL.into_iter();
+        kinds.try_for_each(|kind| match self.of(kind) {
+            Some(time) => line(f, kind.key(), time),
+            None => Ok(()),
+        })
+    }
 }
 
 impl fmt::Display for Description {
@@ -30,9 +48,7 @@ impl fmt::Display for Description {
                 writeln!(f, "\n[{of}]")?;
                 table = of;
             }
-            let (unit, value) = (figure.unit(), figure.value());
-            let source = quoted(figure.source());
-            writeln!(f, "{key} = {{ {unit} = {value}, source = {source} }}")?;
+            line(f, key, figure)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Machine descriptions: those that come with the program, and what is said of wrong ones.
 
-use vellum_description::{Description, DescriptionError, SHIPPED};
+use vellum_description::{Description, DescriptionError, SHIPPED, Work, WorkKind};
 
 /// A machine of four cores, one cluster, whose every figure is round.
 const ROUND: &str = include_str!("round.toml");
@@ -168,4 +168,98 @@ fn what_a_description_prints_is_that_description() {
     machine.notes = "lines\nof '''text'''\r\n\u{7f}".to_owned();
     let again = Description::parse(&machine.to_string(), "printed.toml");
     assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), machine);
+}
+
+/// A description with a table of work.
+fn with_work(lines: &str) -> Result<Description, DescriptionError> {
+    Description::parse(&format!("{ROUND}\n[work]\n{lines}"), "mine.toml")
+}
+
+#[test]
+fn work_by_kind_may_be_there_or_not_and_what_is_wrong_with_it_is_said() {
+    let plain = Description::parse(ROUND, "mine.toml").expect("it is right");
+    assert_eq!(plain.work, Work::default());
+    let source = "source = \"measured: a test\"";
+    let some = with_work(&format!("fork = {{ ns = 2.5, {source} }}"));
+    let some = some.unwrap_or_else(|error| panic!("{error}"));
+    for kind in WorkKind::ALL {
+        let expected = (kind == WorkKind::Fork).then_some(2.5);
+        assert_eq!(some.work.of(kind).map(|time| time.ns), expected);
+    }
+    let again = Description::parse(&some.to_string(), "printed.toml");
+    assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), some);
+    let appended = format!("{ROUND}\n{}", some.work);
+    let appended = Description::parse(&appended, "appended.toml");
+    assert_eq!(appended.unwrap_or_else(|error| panic!("{error}")), some);
+    let cases = [
+        (
+            "spoon = 1".to_owned(),
+            [
+                "mine.toml",
+                "spoon",
+                "`fault`, `map`, `fork`, `exit`, `file`",
+            ],
+        ),
+        (
+            format!("exit = {{ ns = -1, {source} }}"),
+            ["mine.toml", "work.exit.ns: -1", "expected 0.01 to 10000"],
+        ),
+        (
+            "file = { ns = 1, source = \"guessed\" }".to_owned(),
+            [
+                "mine.toml",
+                "work.file.source: \"guessed\"",
+                "\"measured: \"",
+            ],
+        ),
+        (
+            "map = { ns = 1 }".to_owned(),
+            ["mine.toml", "map", "missing field `source`"],
+        ),
+    ];
+    for (lines, said) in cases {
+        let error = with_work(&lines).expect_err("wrong").to_string();
+        for said in said {
+            assert!(error.contains(said), "{lines}: no {said:?} in\n{error}");
+        }
+    }
+}
+
+#[test]
+fn pages_in_caches_have_all_their_figures_or_none_and_are_not_slower_than_memory() {
+    let source = "source = \"assumed: test\"";
+    let with = |zero: &str, copy: &str, cache: &str| {
+        let bandwidth = format!("[bandwidth]\n{zero}\n{copy}");
+        let processor = format!("[processor]\n{cache}");
+        let text =
+            ROUND
+                .replacen("[bandwidth]", &bandwidth, 1)
+                .replacen("[processor]", &processor, 1);
+        Description::parse(&text, "mine.toml")
+    };
+    let rate = |key: &str, rate: f64| format!("{key} = {{ gb_per_s = {rate}, {source} }}");
+    let (zero, copy) = (rate("zero_cached", 90.0), rate("copy_cached", 60.0));
+    let cache = format!("cache = {{ count = 1024, {source} }}");
+    let whole = with(&zero, &copy, &cache).unwrap_or_else(|error| panic!("{error}"));
+    let again = Description::parse(&whole.to_string(), "printed.toml");
+    assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), whole);
+    let slow = rate("copy_cached", 0.5);
+    let cases = [
+        (
+            with(&zero, "", &cache),
+            "bandwidth.copy_cached: missing: expected, because",
+        ),
+        (
+            with(&zero, &copy, ""),
+            "processor.cache: missing: expected, because",
+        ),
+        (
+            with(&zero, &slow, &cache),
+            "bandwidth.copy_cached: 0.5 GB/s is less than the",
+        ),
+    ];
+    for (found, said) in cases {
+        let error = found.expect_err("wrong").to_string();
+        assert!(error.contains(said), "no {said:?} in\n{error}");
+    }
 }

@@ -20,6 +20,7 @@ pub mod scale;
 mod shipped;
 pub mod simulate;
 pub mod stats;
+pub mod validate;
 pub mod verify;
 
 #[cfg(test)]

@@ -395,79 +395,87 @@ fn superpages(arena: &Arc<Arena>) {
     });
 }
 
-/// First touch of a gigabyte by folios of 64 KiB and by single pages, beside zeroing the same
-/// memory alone. They take turns, so that a machine that wobbles does so for all.
-fn folios<R: ReverseMap>(arena: &Arc<Arena>) {
+/// First touch of a gigabyte by folios of 64 KiB and by single pages, beside zeroing as much in
+/// pieces of 64 KiB. They take turns of 32 MiB, so that a machine that wobbles does so for all.
+fn folios<R: ReverseMap>() {
     const START: u64 = 0x10_0000;
     const ORDER: u32 = 4;
-    const FOLIOS: u64 = PAGES_PER_GIB >> ORDER;
-    const ROUNDS: usize = 7;
-    let request = |order| Request::page(Site::AnonymousPage).order(order).zeroed();
-    let zero = |vm: &Manager<R>, order: u32| {
-        let count = PAGES_PER_GIB >> order;
-        let mut blocks = Vec::with_capacity(count as usize);
-        let time = timed(|| {
-            let pin = vm.pin();
-            let block = |_| vm.memory().alloc(&pin, request(order)).expect("a block");
-            blocks.extend((0..count).map(block));
-        });
-        drop(blocks);
-        time / 1e6
-    };
-    // What a program takes that stores to each page in turn, or to one of each folio.
-    let round = |design: &str, step: u64| {
-        let machine = machine(1, 3 * GIB, arena);
-        machine.run_on(CpuId(0), || {
-            let vm: Manager<R> = manager(&machine, design);
-            let mut exit = 0.0;
-            let mut first_use = || {
-                let space = space_with(&vm, START, PAGES_PER_GIB);
-                let time = timed(|| {
-                    for page in (START..START + PAGES_PER_GIB).step_by(step as usize) {
-                        vm.fault(space, page << 12, Access::Write).expect("a page");
-                    }
-                });
-                assert_eq!(
-                    vm.space_stats(space).expect("it").rss.anonymous,
-                    PAGES_PER_GIB
-                );
-                exit = timed(|| _ = vm.exit(space).expect("the space")) / 1e6;
-                time / 1e6
-            };
-            // The same memory for both, and none of it untouched.
-            first_use();
-            let zeroes = [zero(&vm, 4), zero(&vm, 0)];
-            (zeroes, first_use(), exit)
-        })
-    };
-    let mut figures = [const { Vec::new() }; 6];
+    const TURN: u64 = PAGES_PER_GIB / 32;
+    const ROUNDS: usize = 31;
+    // The first has what is only zeroed, too.
+    let machines = [2 * GIB + GIB / 4, GIB + GIB / 4].map(|ram| {
+        let options = ArenaOptions {
+            huge_pages: true,
+            prefault: true,
+        };
+        let arena = Arena::with_options(ram as usize + (64 << 20), options).expect("memory");
+        machine(1, ram, &arena)
+    });
+    let designs = ["folio=64k", ""];
+    let managers: [Manager<R>; 2] = [0, 1].map(|side| manager(&machines[side], designs[side]));
+    let request = Request::page(Site::AnonymousPage).order(ORDER).zeroed();
+    let (mut figures, mut exits) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
     let mut ratios = [const { Vec::new() }; 2];
-    for _ in 0..ROUNDS {
-        let (zero, folios, folio_exit) = round("folio=64k", 1 << ORDER);
-        let (single_zero, singles, exit) = round("", 1);
-        let all = [zero[0], folios, single_zero[1], singles, folio_exit, exit];
-        for (figure, value) in figures.iter_mut().zip(all) {
-            figure.push(value);
+    for round in 0..=ROUNDS {
+        let mut blocks = Vec::with_capacity((PAGES_PER_GIB >> ORDER) as usize);
+        let spaces = [0, 1].map(|side| {
+            machines[side].run_on(CpuId(0), || {
+                space_with(&managers[side], START, PAGES_PER_GIB)
+            })
+        });
+        let mut times = [0.0; 3];
+        for first in (START..START + PAGES_PER_GIB).step_by(TURN as usize) {
+            times[0] += machines[0].run_on(CpuId(0), || {
+                let pin = managers[0].pin();
+                let memory = managers[0].memory();
+                let block = |_| memory.alloc(&pin, request).expect("64 KiB");
+                timed(|| blocks.extend((0..TURN >> ORDER).map(block)))
+            });
+            // A store to one page of each folio, which is all that faults, and to every page.
+            for (side, step) in [(0, 1 << ORDER), (1, 1)] {
+                let (vm, space) = (&managers[side], spaces[side]);
+                times[1 + side] += machines[side].run_on(CpuId(0), || {
+                    timed(|| {
+                        for page in (first..first + TURN).step_by(step) {
+                            vm.fault(space, page << 12, Access::Write).expect("a page");
+                        }
+                    })
+                });
+            }
         }
-        ratios[0].push(folios / zero[0]);
-        let beyond = (folios - zero[0], singles - single_zero[1]);
-        ratios[1].push(beyond.0 / beyond.1);
+        machines[0].run_on(CpuId(0), || drop(blocks));
+        for side in [0, 1] {
+            let (vm, space) = (&managers[side], spaces[side]);
+            machines[side].run_on(CpuId(0), || {
+                let stats = vm.space_stats(space).expect("the space");
+                assert_eq!(stats.rss.anonymous, PAGES_PER_GIB);
+                let time = timed(|| _ = vm.exit(space).expect("the space")) / 1e6;
+                exits[side].push(time);
+            });
+        }
+        // The first round warms up.
+        if round > 0 {
+            let [zeroed, folios, pages] = times;
+            for (figure, time) in figures.iter_mut().zip(times) {
+                figure.push(time / 1e6);
+            }
+            ratios[0].push(folios / zeroed);
+            ratios[1].push((folios - zeroed) / (pages - zeroed));
+        }
     }
     let names = [
         "zeroing 1 GiB in pieces of 64 KiB",
         "first use of 1 GiB by folios of 64 KiB",
-        "zeroing 1 GiB page by page",
         "first use of 1 GiB page by page",
         "exit of the space with folios",
         "exit of the space with pages",
     ];
-    for (figure, name) in figures.into_iter().zip(names) {
+    for (figure, name) in figures.into_iter().chain(exits).zip(names) {
         Figure(figure).print(&format!("{name}, {}", R::NAME), "ms", None, "");
     }
     let [against, beyond] = ratios;
-    let note = &format!("{FOLIOS} folios");
     let name = format!("first use by folios against zeroing, {}", R::NAME);
-    Figure(against).print(&name, "x", Some(1.1), note);
+    Figure(against).print(&name, "x", Some(1.1), "");
     let name = format!("beyond zeroing, folios against pages, {}", R::NAME);
     Figure(beyond).print(&name, "x", Some(0.25), "");
 }
@@ -539,6 +547,11 @@ fn main() {
         reclaim();
         return;
     }
+    if std::env::args().any(|argument| argument == "folios") {
+        folios::<Family>();
+        folios::<Pv>();
+        return;
+    }
     let options = ArenaOptions {
         huge_pages: true,
         prefault: true,
@@ -550,11 +563,6 @@ fn main() {
         promotions::<Pv>(&arena);
         return;
     }
-    if std::env::args().any(|argument| argument == "folios") {
-        folios::<Family>(&arena);
-        folios::<Pv>(&arena);
-        return;
-    }
     tables(&arena);
     for &rmap in Rmap::ALL {
         with_rmap!(rmap, R => faults::<R>(&arena, &format!("rmap={}", R::NAME)));
@@ -564,5 +572,7 @@ fn main() {
         with_rmap!(rmap, R => gigabyte::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
     superpages(&arena);
+    drop(arena);
+    folios::<Family>();
     reclaim();
 }

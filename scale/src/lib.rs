@@ -8,6 +8,9 @@
 //! [`replay::replay`] runs a workload of tasks instead, which compute, wait for each other and
 //! share the CPUs: how long it takes, and what the CPUs did meanwhile.
 //!
+//! [`hosted::run`] runs what a hosted machine can be timed at, for holding one against the
+//! other.
+//!
 //! The program has to have [`vellum_sim::PlacedHeap`] as its global allocator.
 #![deny(missing_docs)]
 
@@ -16,12 +19,14 @@ mod ceiling;
 mod core_counters;
 #[path = "../../engine/src/executor.rs"]
 mod executor;
+pub mod hosted;
 mod kinds;
 pub mod replay;
 mod run;
 #[path = "../../engine/src/slots.rs"]
 mod slots;
 mod work;
+mod work_kind;
 mod workloads;
 
 use vellum_engine::op;

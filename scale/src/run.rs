@@ -157,6 +157,9 @@ pub enum ScaleError {
     /// The program of tasks is malformed.
     #[error("{0}")]
     Program(#[from] Flaw),
+    /// The lanes of hosted CPUs are malformed, or wait for each other for ever.
+    #[error("{0}")]
+    Lanes(String),
     /// The replay of a program stopped before its end.
     #[error("{0}")]
     Stopped(#[from] Stop),

@@ -6,6 +6,7 @@ use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement, Source, Traits};
 use vellum::table::X86_64;
 use vellum::{ObjectId, SpaceId, Vm};
+use vellum_description::WorkKind;
 use vellum_sim::{Board, Cpu};
 
 use crate::workloads::{Files, Kind, Spaces};
@@ -150,6 +151,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         match self.space {
             Some(space) => Ok(space),
             None => {
+                cpu.begin(Some(WorkKind::Fork));
                 cpu.syscall();
                 Ok(self.vm.create_space()?)
             }
@@ -159,6 +161,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     /// Ends the space, unless others are in it.
     fn leave(&self, cpu: &Cpu<'_>, space: SpaceId) -> Done {
         if self.space.is_none() {
+            cpu.begin(Some(WorkKind::Exit));
             cpu.syscall();
             self.vm.exit(space)?;
         }
@@ -166,6 +169,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     }
 
     fn map(&self, cpu: &Cpu<'_>, space: SpaceId, pages: u64, source: Source) -> Done {
+        cpu.begin(Some(WorkKind::Map));
         cpu.syscall();
         self.map_at(space, place_of(cpu), pages, source)
     }
@@ -190,6 +194,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     }
 
     fn fault(&self, cpu: &Cpu<'_>, space: SpaceId, page: Vpn, access: Access) -> Done {
+        cpu.begin(Some(WorkKind::Fault));
         cpu.trap();
         self.vm.fault(space, page.address::<X86_64>(), access)?;
         Ok(())
@@ -217,6 +222,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
                 self.fault(cpu, space, page, access)?;
                 clock.count();
             }
+            cpu.begin(Some(WorkKind::Map));
             cpu.syscall();
             self.vm.unmap(space, first, MAPPED)?;
             self.map(cpu, space, MAPPED, source)?;
@@ -230,6 +236,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         while !clock.is_over() {
             self.map(cpu, space, 1, Source::Anonymous)?;
             self.fault(cpu, space, first, Access::Write)?;
+            cpu.begin(Some(WorkKind::Map));
             cpu.syscall();
             self.vm.unmap(space, first, 1)?;
             clock.count();
@@ -247,6 +254,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             self.fault(cpu, space, first.offset(page), Access::Write)?;
         }
         while !clock.is_over() {
+            cpu.begin(Some(WorkKind::Fork));
             cpu.syscall();
             // The parent runs when it forks.
             self.vm.load(space).ok_or(MapError::NoSpace)?;
@@ -254,6 +262,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             for page in 0..stores {
                 self.fault(cpu, child, first.offset(page), Access::Write)?;
             }
+            cpu.begin(Some(WorkKind::Exit));
             cpu.syscall();
             self.vm.exit(child)?;
             clock.count();
@@ -267,6 +276,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         let mut random = cpu.random();
         let mut buffer = [0; PAGE];
         while !clock.is_over() {
+            cpu.begin(Some(WorkKind::File));
             cpu.syscall();
             let place = random.below(FILE) * PAGE as u64;
             self.vm.read_at(file, place, &mut [&mut buffer])?;
@@ -284,6 +294,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
                 (file, u64::from(cpu.id().0) * PART)
             }
             Files::Own => {
+                cpu.begin(Some(WorkKind::File));
                 cpu.syscall();
                 (self.vm.create_shared_memory(PART)?, 0)
             }
@@ -294,14 +305,17 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
                 if clock.is_over() {
                     break;
                 }
+                cpu.begin(Some(WorkKind::File));
                 cpu.syscall();
                 self.vm.write_at(file, bytes(page), &[&buffer])?;
                 clock.count();
             }
+            cpu.begin(Some(WorkKind::File));
             cpu.syscall();
             self.vm.punch_hole(file, bytes(first), bytes(PART))?;
         }
         if files == Files::Own {
+            cpu.begin(Some(WorkKind::File));
             cpu.syscall();
             self.vm.release_object(file)?;
         }

@@ -40,6 +40,7 @@ pub struct Board {
     start: NonNull<u8>,
     ranges: Vec<MemoryRange>,
     has_files: bool,
+    is_hosted: bool,
     era: u64,
 }
 
@@ -128,6 +129,7 @@ impl Board {
             start,
             ranges,
             has_files: false,
+            is_hosted: false,
             era: era(),
         })
     }
@@ -151,6 +153,16 @@ impl Board {
     #[must_use]
     pub fn with_files(mut self) -> Board {
         self.has_files = true;
+        self
+    }
+
+    /// As `vellum-machine` is on this machine, for runs that are held against runs of that:
+    /// pages of files are made by the CPU that reads them, in its own time, and nobody is
+    /// interrupted for a shootdown, since nobody has a TLB that could hold anything.
+    #[must_use]
+    pub fn hosted(mut self) -> Board {
+        self.has_files = true;
+        self.is_hosted = true;
         self
     }
 
@@ -258,6 +270,10 @@ unsafe impl Platform for Board {
     }
 
     fn flush(&self, _from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
+        if self.is_hosted {
+            with_cpu(|cpu| cpu.look_at(cpus.iter(self.cpus).count() as u64));
+            return;
+        }
         let pages = request.range.map(|range| range.pages());
         with_cpu(|cpu| cpu.flush(cpus.iter(self.cpus), pages));
     }
@@ -283,6 +299,10 @@ unsafe impl Platform for Board {
         // SAFETY: a frame of the mapping, which nobody else uses until this returns.
         let bytes = unsafe { FrameBytes::new(self.frame(frame), 1 << FRAME_SHIFT) };
         let fill = || bytes.fill(store.rotate_left(u32::BITS) ^ index);
+        if self.is_hosted {
+            fill();
+            return Ok(());
+        }
         // No CPU does this.
         match with_cpu(|cpu| cpu.unreported(fill)) {
             Some(()) => {}
@@ -291,7 +311,15 @@ unsafe impl Platform for Board {
         Ok(())
     }
 
-    fn write_page(&self, _store: u64, _index: u64, _frame: Pfn) -> Result<(), IoError> {
-        self.transfer()
+    fn write_page(&self, _store: u64, _index: u64, frame: Pfn) -> Result<(), IoError> {
+        self.transfer()?;
+        if self.is_hosted {
+            let mut copy = [0; 1 << FRAME_SHIFT];
+            // SAFETY: a frame of the mapping; tasks may store to it meanwhile, of which the
+            // copy may have a part.
+            let bytes = unsafe { FrameBytes::new(self.frame(frame), copy.len()) };
+            bytes.read(0, &mut copy);
+        }
+        Ok(())
     }
 }

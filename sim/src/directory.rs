@@ -98,6 +98,10 @@ pub(crate) struct Directory {
     sharers: SharerSets,
     /// When the memory of each node is free.
     nodes: Vec<u64>,
+    /// Bytes that the caches of a cluster hold of what was moved in bulk.
+    cache: u64,
+    /// Bytes that were moved in bulk, by cluster.
+    moved: Vec<u64>,
     hit: u64,
     update: u64,
     slot: u64,
@@ -116,6 +120,8 @@ impl Directory {
             spots: Vec::new(),
             costs: Vec::new(),
             nodes: vec![0; machine.nodes()],
+            cache: (machine.processor.cache.as_ref()).map_or(0, |kib| (kib.count as u64) << 10),
+            moved: vec![0; machine.cores().div_ceil(machine.topology.cores_per_cluster)],
             hit: machine.lines.hit.ps(),
             update: machine.lines.update.ps(),
             slot: machine.lines.slot.ps(),
@@ -325,6 +331,31 @@ impl Directory {
     pub(crate) fn stream(&mut self, place: u16, offset: usize, start: u64, busy: u64) -> u64 {
         let node = self.places.home(place, offset);
         self.occupy(node, start, busy) + busy
+    }
+
+    /// Bytes of a page are moved in bulk by a core. Returns whether its caches have the page.
+    /// They have it afterwards, unless it goes `around` them.
+    pub(crate) fn is_cached(
+        &mut self,
+        (place, offset): (u16, usize),
+        bytes: u64,
+        core: u32,
+        around: bool,
+    ) -> bool {
+        if self.cache == 0 {
+            return false;
+        }
+        let cluster = self.topology.cluster_of(core);
+        let passed = &mut self.moved[cluster as usize];
+        let now = *passed;
+        let page = self.places.moved(place, offset);
+        let was_here = page.cluster == cluster + 1 && now - page.before < self.cache;
+        page.cluster = if around { 0 } else { cluster + 1 };
+        page.before = now;
+        if !around {
+            *passed += bytes;
+        }
+        was_here && !around
     }
 
     /// Bytes of a place were written in bulk, until `at`. Calls `woken` with each line

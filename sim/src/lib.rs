@@ -57,5 +57,5 @@ pub use state::CpuTotals;
 pub use topology::Level;
 pub use vellum_description::{
     Bandwidth, Basis, Count, Description, DescriptionError, Flaw, FlushPrices, Lines, MOST_CPUS,
-    Memory, Processor, Rate, SHIPPED, Share, Shipped, SystemPrices, Time, Topology,
+    Memory, Processor, Rate, SHIPPED, Share, Shipped, SystemPrices, Time, Topology, Work, WorkKind,
 };

@@ -12,7 +12,7 @@ use vellum::platform::NodeId;
 pub(crate) const LINE: usize = 64;
 /// Lines in a page of the directory.
 pub(crate) const PAGE_LINES: usize = 64;
-const PAGE: usize = LINE * PAGE_LINES;
+pub(crate) const PAGE: usize = LINE * PAGE_LINES;
 /// Pages in a part of a place.
 const PART_PAGES: usize = 512;
 
@@ -80,6 +80,17 @@ struct Place {
     homes: Homes,
     /// For each part the pages of the directory that lines of it are on.
     parts: Vec<Option<Box<[Slot; PART_PAGES]>>>,
+    /// The same for when pages were moved in bulk last.
+    moved: Vec<Option<Box<[Moved; PART_PAGES]>>>,
+}
+
+/// When a page was zeroed or copied last.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Moved {
+    /// The cluster in whose caches it is since then, plus one; 0 if it is in none.
+    pub(crate) cluster: u32,
+    /// Bytes that had been zeroed and copied there before.
+    pub(crate) before: u64,
 }
 
 /// What is known of a page of a place.
@@ -145,6 +156,7 @@ impl Places {
             range,
             homes,
             parts: (0..parts).map(|_| None).collect(),
+            moved: (0..parts).map(|_| None).collect(),
         });
         self.order.push(number);
         let all = &self.all;
@@ -200,6 +212,14 @@ impl Places {
         let page = offset / PAGE;
         let part = &mut self.all[usize::from(place)].parts[page / PART_PAGES];
         let part = part.get_or_insert_with(|| Box::new([Slot::Untouched; PART_PAGES]));
+        &mut part[page % PART_PAGES]
+    }
+
+    /// When the page at `offset` was moved last.
+    pub(crate) fn moved(&mut self, place: u16, offset: usize) -> &mut Moved {
+        let page = offset / PAGE;
+        let part = &mut self.all[usize::from(place)].moved[page / PART_PAGES];
+        let part = part.get_or_insert_with(|| Box::new([Moved::default(); PART_PAGES]));
         &mut part[page % PART_PAGES]
     }
 

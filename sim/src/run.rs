@@ -22,7 +22,7 @@ use crate::places::{Homes, PlaceError, Places};
 use crate::profile::LineProfile;
 use crate::random::Random;
 use crate::state::{Activity, CpuTotals, State};
-use vellum_description::{Description, MOST_CPUS};
+use vellum_description::{Description, MOST_CPUS, WorkKind};
 
 /// Bytes of a CPU's stack.
 const STACK_BYTES: usize = 256 << 10;
@@ -469,6 +469,13 @@ impl Cpu<'_> {
         self.run.wait_for_turn();
     }
 
+    /// What the CPU is at from now on. An access to a line that the core has, with the
+    /// instructions before it, costs what the description says for that kind of operation,
+    /// or else for all.
+    pub fn begin(&self, kind: Option<WorkKind>) {
+        self.run.state.borrow_mut().begin(kind);
+    }
+
     /// Enters the kernel for a page fault and returns from it.
     pub fn trap(&self) {
         let mut state = self.run.state.borrow_mut();
@@ -514,6 +521,12 @@ impl Cpu<'_> {
             .state
             .borrow_mut()
             .flush(targets.into_iter(), pages);
+    }
+
+    /// Looks at a word of each of `others` CPUs after a full fence, and finds nothing.
+    pub(crate) fn look_at(&self, others: u64) {
+        self.run.wait_for_turn();
+        self.run.state.borrow_mut().look_at(others);
     }
 
     /// Does `work`, whose accesses cost nothing and are no part of the simulation. It

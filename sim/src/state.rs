@@ -10,8 +10,8 @@ use vellum::sync::report::{Access, Kind};
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
 use crate::directory::{By, Directory, LineId, NOBODY, Write};
 use crate::locks::Locks;
-use crate::places::LINE;
-use vellum_description::Description;
+use crate::places::{LINE, PAGE};
+use vellum_description::{Description, Rate, Time, WorkKind};
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
 /// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
@@ -42,7 +42,9 @@ pub struct CpuTotals {
     pub accesses: u64,
     /// Those that had to fetch their line.
     pub misses: u64,
-    /// Bytes read, written and zeroed in bulk.
+    /// Reports before which instructions are charged: accesses of any kind, and full fences.
+    pub reports: u64,
+    /// Bytes read, written and zeroed in bulk, as far as memory provided or took them.
     pub bulk_bytes: u64,
     /// Time spent spinning.
     pub spun: u64,
@@ -66,6 +68,10 @@ pub(crate) struct CpuState {
     sibling: Option<u32>,
     rank: u16,
     pub(crate) activity: Activity,
+    /// The instructions before an access, by what the CPU is at, in picoseconds, and what a
+    /// hit costs beside them.
+    work: u64,
+    hit: u64,
     /// The line loaded last, and how often it had been written.
     last_load: Option<(LineId, u32)>,
     /// Stores on their way: when each is done.
@@ -92,11 +98,14 @@ pub(crate) struct Prices {
     hit: u64,
     update: u64,
     work: u64,
+    /// The same by kind of operation, hits included, where it is known.
+    work_of: [Option<u64>; WorkKind::ALL.len()],
     store_buffer: usize,
     /// Time of a thread whose sibling is busy, in thousandths of its time alone.
     shared_time: u64,
-    zero: f64,
-    copy: f64,
+    /// From memory, and from the core's caches.
+    zero: [f64; 2],
+    copy: [f64; 2],
     node: f64,
     send: u64,
     arrive: u64,
@@ -122,14 +131,26 @@ impl Prices {
             ..
         } = machine;
         let shared = processor.shared_speed.as_ref();
+        fn cached<'r>(rate: &'r Option<Rate>, memory: &'r Rate) -> &'r Rate {
+            rate.as_ref().unwrap_or(memory)
+        }
         Prices {
             hit: lines.hit.ps(),
             update: lines.update.ps(),
             work: processor.work.ps(),
+            work_of: WorkKind::ALL.map(|kind| machine.work.of(kind).map(Time::ps)),
             store_buffer: processor.store_buffer.count as usize,
             shared_time: shared.map_or(1000, |speed| (1000.0 / speed.share).round() as u64),
-            zero: bandwidth.zero.gb_per_s,
-            copy: bandwidth.copy.gb_per_s,
+            zero: [
+                &bandwidth.zero,
+                cached(&bandwidth.zero_cached, &bandwidth.zero),
+            ]
+            .map(|rate| rate.gb_per_s),
+            copy: [
+                &bandwidth.copy,
+                cached(&bandwidth.copy_cached, &bandwidth.copy),
+            ]
+            .map(|rate| rate.gb_per_s),
             node: bandwidth.node.gb_per_s,
             send: flush.send.ps(),
             arrive: flush.arrive.ps(),
@@ -202,6 +223,8 @@ impl State {
                 sibling: sibling.filter(|&sibling| (sibling as usize) < count),
                 rank: ranks[number],
                 activity: Activity::Ready,
+                work: machine.processor.work.ps(),
+                hit: machine.lines.hit.ps(),
                 last_load: None,
                 stores: VecDeque::new(),
                 prefetches: VecDeque::new(),
@@ -294,6 +317,15 @@ impl State {
         self.pass(ps);
     }
 
+    /// What the running CPU is at from now on, which decides what lies between accesses.
+    pub(crate) fn begin(&mut self, kind: Option<WorkKind>) {
+        let work = kind.and_then(|kind| self.prices.work_of[kind as usize]);
+        let (general, hit) = (self.prices.work, self.prices.hit);
+        let me = self.me();
+        // What was calibrated has hits in it: a processor goes on meanwhile.
+        (me.work, me.hit) = work.map_or((general, hit), |work| (work, 0));
+    }
+
     /// Something happens to a lock on the running CPU, which costs nothing by itself.
     pub(crate) fn lock(&mut self, access: &Access) {
         let cpu = self.current as usize;
@@ -325,7 +357,9 @@ impl State {
         if kind == Kind::Fence {
             return;
         }
-        self.compute(self.prices.work);
+        let work = self.me().work;
+        self.me().totals.reports += 1;
+        self.compute(work);
         if matches!(kind, Kind::FullFence | Kind::ReadModifyWrite) {
             self.drain();
         }
@@ -343,6 +377,12 @@ impl State {
         if waited > 0 {
             self.directory.costs(line).lost += waited;
         }
+    }
+
+    /// A full fence, and a hit for each of `others`.
+    pub(crate) fn look_at(&mut self, others: u64) {
+        self.drain();
+        self.compute(self.prices.update + others * self.prices.hit);
     }
 
     /// Whether an access can be made without regard to the others' clocks: to lines that
@@ -392,7 +432,10 @@ impl State {
             | (Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased, _) =>
                 {}
             (_, Target::Place(place, offset)) => self.access(access, place, offset),
-            (_, Target::Stack | Target::Nowhere) => self.compute(self.prices.hit),
+            (_, Target::Stack | Target::Nowhere) => {
+                let hit = self.me().hit;
+                self.compute(hit);
+            }
         }
     }
 
@@ -401,14 +444,15 @@ impl State {
         match access.kind {
             Kind::BytesRead => {
                 // The other half is that of the writing.
-                self.stream(place, offset, bytes, self.prices.copy * 2.0, None);
+                let rates = self.prices.copy.map(|rate| rate * 2.0);
+                self.stream(place, offset, bytes, rates, access.kind);
             }
             Kind::BytesWritten => {
-                let rate = self.prices.copy * 2.0;
-                self.stream(place, offset, bytes, rate, Some(access.kind));
+                let rates = self.prices.copy.map(|rate| rate * 2.0);
+                self.stream(place, offset, bytes, rates, access.kind);
             }
             Kind::BytesFilled | Kind::BytesZeroed | Kind::BytesZeroedAround => {
-                self.stream(place, offset, bytes, self.prices.zero, Some(access.kind));
+                self.stream(place, offset, bytes, self.prices.zero, access.kind);
             }
             Kind::Load | Kind::GuardedRead => self.read(access.kind, place, offset, bytes),
             Kind::Store => self.store(place, offset),
@@ -464,7 +508,9 @@ impl State {
     fn finish(&mut self, done: u64) {
         let taken = done.saturating_sub(self.me().clock);
         let inside = taken.min(self.prices.hit);
-        self.me().clock = done - inside;
+        let me = self.me();
+        me.clock = done - inside;
+        let inside = inside.min(me.hit);
         self.compute(inside);
     }
 
@@ -550,26 +596,44 @@ impl State {
         self.finish(done);
     }
 
-    /// Reads or writes bytes in bulk: as fast as the core can and its share of the
-    /// node's memory allows.
+    /// Reads or writes bytes in bulk: as fast as the core can, from memory or from its
+    /// caches, and its share of the node's memory allows.
     fn stream(
         &mut self,
         place: u16,
         offset: usize,
         bytes: usize,
-        gb_per_s: f64,
-        writes: Option<Kind>,
+        [memory, cached]: [f64; 2],
+        kind: Kind,
     ) {
-        let count = bytes as u64;
+        let core = self.me().core;
+        let around = kind == Kind::BytesZeroedAround;
+        let (mut near, mut far) = (0, 0);
+        let mut at = offset;
+        while at < offset + bytes {
+            let next = (offset + bytes).min((at / PAGE + 1) * PAGE);
+            let part = (next - at) as u64;
+            match self.directory.is_cached((place, at), part, core, around) {
+                true => near += part,
+                false => far += part,
+            }
+            at = next;
+        }
         let clock = self.me().clock;
-        let busy = bulk(count, self.prices.node);
-        let node_done = self.directory.stream(place, offset, clock, busy);
-        self.compute(bulk(count, gb_per_s).max(self.prices.hit));
+        let node_done = match far {
+            0 => clock,
+            _ => {
+                let busy = bulk(far, self.prices.node);
+                self.directory.stream(place, offset, clock, busy)
+            }
+        };
+        let time = bulk(far, memory) + bulk(near, cached);
+        self.compute(time.max(self.prices.hit));
         let me = self.me();
         me.clock = me.clock.max(node_done);
-        me.totals.bulk_bytes += count;
+        me.totals.bulk_bytes += far;
         let at = me.clock;
-        if writes.is_some() {
+        if kind != Kind::BytesRead {
             let by = self.by(u8::MAX);
             let mut woken = Vec::new();
             self.directory

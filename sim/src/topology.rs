@@ -97,6 +97,11 @@ impl Topology {
         NodeId((core / self.node) as u16)
     }
 
+    /// The cluster of a core.
+    pub(crate) fn cluster_of(&self, core: u32) -> u32 {
+        core / self.cluster
+    }
+
     /// The first core of a node.
     pub(crate) fn first_core(&self, node: NodeId) -> u32 {
         u32::from(node.0) * self.node

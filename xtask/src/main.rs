@@ -10,6 +10,7 @@ mod site;
 mod slurm;
 mod snapshot_server;
 mod trace;
+mod validate_sim;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,8 @@ enum Chore {
     /// Test `vellum sweep --slurm` on a real cluster on this machine; installs Debian's
     /// packages of Slurm if they are missing (needs root)
     Slurm,
+    /// Describe this machine and hold simulations on it against runs of the core
+    ValidateSim(validate_sim::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Chore::Deb(args) => deb::run(&args),
         Chore::Site(args) => site::run(&args),
         Chore::Slurm => slurm::run(),
+        Chore::ValidateSim(args) => validate_sim::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

@@ -51,6 +51,14 @@ pub struct OutputArgs {
 pub const KEEPING: &str = "Kept results";
 
 impl OutputArgs {
+    /// Tables, and JSON where it is said; `-` prints that instead.
+    pub fn json(json: Option<PathBuf>) -> Self {
+        Self {
+            json,
+            ..Self::default()
+        }
+    }
+
     /// Where results are kept.
     pub fn db(&self) -> &DbArgs {
         &self.db

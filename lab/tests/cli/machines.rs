@@ -67,3 +67,63 @@ fn calibrating_writes_a_description_or_nothing() {
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(text(&nowhere.stderr).contains("/no/such/place"));
 }
+
+#[test]
+fn a_description_is_held_against_this_machine_and_its_work_is_measured() {
+    let scratch = Scratch::new("against");
+    let name = &scratch.path("this.toml");
+    let printed = vellum(&["machines", "epyc-milan-1s", "--toml"]);
+    let printed = text(&printed.stdout);
+    fs::write(name, &printed).expect("written");
+    let measured = vellum(&["calibrate", "--quick", "--quiet", "--work", name]);
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    let work = text(&measured.stdout);
+    for key in [
+        "[work]\n",
+        "fault = { ns = ",
+        "map = ",
+        "fork = ",
+        "exit = ",
+        "file = ",
+    ] {
+        assert!(work.contains(key), "{key} in\n{work}");
+    }
+    fs::write(name, format!("{printed}\n{work}")).expect("written");
+    let json = &scratch.path("truth.json");
+    let against = [
+        "calibrate",
+        "--quick",
+        "--quiet",
+        "--against",
+        name,
+        "--json",
+        json,
+    ];
+    let against = vellum(&against);
+    assert!(against.status.success(), "{}", text(&against.stderr));
+    let table = text(&against.stdout);
+    for part in [
+        "kernel build",
+        "snapshot server",
+        "forkfault",
+        "totals are within",
+    ] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    let found = fs::read_to_string(json).expect("written");
+    let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+    assert_eq!(found["schema"], "vellum-sim-validation/1");
+    let totals = found["totals"].as_array().expect("a list");
+    assert_eq!(totals.len(), 20);
+    for total in totals {
+        let is_within = total["error"].as_f64().expect("a number").abs() <= 0.1;
+        assert_eq!(total["within"], is_within, "{total}");
+        assert!(total["simulated_ns"].as_f64() > Some(0.0), "{total}");
+    }
+    assert_eq!(found["ratios"].as_array().map(Vec::len), Some(8));
+    let both = vellum(&["calibrate", "--work", name, "--against", name]);
+    assert_eq!(both.status.code(), Some(2));
+    let missing = vellum(&["calibrate", "--against", "/no/such/this.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("/no/such/this.toml"));
+}

@@ -251,6 +251,24 @@ fn tables_make_room<R: ReverseMap>() {
     world.finish(&[&[space, fresh], &others[..60]].concat());
 }
 
+/// A fork needs more low memory at once than the first tables that move leave.
+#[test]
+fn tables_make_room_as_often_as_a_call_needs() {
+    let world = World::<Family>::new("auto", 300, 3000);
+    let parent = world.space();
+    // A page in each of the three directories.
+    for table in [1, 513, 1025] {
+        world.access(parent, table, Access::Write).unwrap();
+    }
+    let other = world.space();
+    assert_eq!(world.fill(other, 1..601), 600);
+    let fork = || world.on(|| world.vm.fork(parent));
+    let children: Vec<SpaceId> = (0..25).map(|_| fork().unwrap()).collect();
+    assert!(world.moved() > 0);
+    world.check(other, 1..601);
+    world.finish(&[&[parent, other], &children[..]].concat());
+}
+
 #[test]
 fn tables_do_not_take_the_low_memory_that_they_had_to_give_up() {
     let world = World::<Family>::new("auto", 1000, 5000);

@@ -14,6 +14,7 @@ use super::kernel::{Kernel, Woken};
 use super::program::Program;
 use super::stop::Stop;
 use crate::executor::Executor;
+use crate::work_kind::kind_of;
 
 /// The most that a task computes at once where the speed of a core's threads depends on
 /// what the other is doing, in picoseconds: the simulator looks at that once.
@@ -306,11 +307,13 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
             prices,
             ..
         } = self.machine;
+        self.cpu.begin(kind_of(op));
         self.enter(task, op);
         let how = match executor.execute(op) {
             Ok(how) => how,
             Err(error) => Some(Divergence::Failed(error)),
         };
+        self.cpu.begin(None);
         if let Op::FileRead { pages, .. } = *op {
             self.cpu.compute_ps(pages.saturating_mul(prices.copy));
         }

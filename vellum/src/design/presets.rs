@@ -41,7 +41,8 @@ macro_rules! until_2004 {
         concat!(
             "rmap=",
             $rmap,
-            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,regions=",
+            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,",
+            "folio=off,regions=",
             $regions,
             ",forkcopy=all",
             no_files!()
@@ -55,7 +56,8 @@ macro_rules! ia64 {
         concat!(
             "rmap=anon_vma,ptepage=quicklist,",
             $quick,
-            ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,regions=tree,forkcopy=",
+            ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,",
+            "folio=off,regions=tree,forkcopy=",
             $forkcopy,
             no_files!()
         )
@@ -68,7 +70,8 @@ macro_rules! in_2007 {
         concat!(
             "rmap=anon_vma,",
             $tables,
-            ",format=x86-64,faultaround=1,faultlock=none,superpage=off,regions=tree,forkcopy=needed",
+            ",format=x86-64,faultaround=1,faultlock=none,superpage=off,",
+            "folio=off,regions=tree,forkcopy=needed",
             no_files!()
         )
     };
@@ -79,7 +82,8 @@ macro_rules! in_2007 {
 macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
-            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,faultlock=none,superpage=off,regions=tree,",
+            "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,",
+            "faultlock=none,superpage=off,folio=off,regions=tree,",
             "forkcopy=needed,reclaim=off,fileio=pages,framelists=linked,",
             $changed
         )
@@ -94,7 +98,7 @@ macro_rules! freebsd_13 {
             "rmap=pv,",
             $locks,
             ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
-            "faultlock=none,superpage=reserve,regions=tree,forkcopy=all",
+            "faultlock=none,superpage=reserve,folio=off,regions=tree,forkcopy=all",
             no_files!()
         )
     };
@@ -214,7 +218,7 @@ pub const PRESETS: &[Preset] = &[
         name: "linux-2.6.38",
         settings: concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,\
-             superpage=eager,regions=tree,forkcopy=needed",
+             superpage=eager,folio=off,regions=tree,forkcopy=needed",
             no_files!()
         ),
         source: "transparent huge pages (Arcangeli 2011), `always`",

@@ -7,7 +7,7 @@ mod record;
 pub use record::{Flags, Frame, Kind, MappingsCounted};
 
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::{NodeId, Platform};
 
 /// A memory of one frame.
 pub struct PhysicalMemory<P: Platform> {
@@ -27,6 +27,11 @@ impl<P: Platform> PhysicalMemory<P> {
     /// The platform.
     pub fn platform(&self) -> &P {
         &self.platform
+    }
+
+    /// The only node.
+    pub fn node_of(&self, _: Pfn) -> NodeId {
+        NodeId(0)
     }
 
     /// The record of the one frame.

@@ -4,7 +4,7 @@
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
 //! folder, the caches and depot of `slab`, the lists of free page tables, the
 //! frame record, the page lock, the errors of writing back, the bundles of anonmm, and
-//! the delayed invalidation of pv entries.
+//! the delayed invalidation of pv entries and the order in which their pages are taken back.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
 //! models of the protocol with one step left out that must be seen to fail.
@@ -29,6 +29,20 @@ mod bundle;
 #[path = "../../../vellum/src/slab/cache.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod cache;
+/// What the order of chunks names and the models do not use.
+#[cfg(test)]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod design {
+    pub enum PvLru {
+        Domain,
+        Global,
+        Pmap,
+    }
+}
+#[cfg(test)]
+mod slab {
+    pub struct Arena<T>(pub T);
+}
 #[cfg(test)]
 #[path = "../../../vellum/src/rmap/pv/delayed.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]

@@ -263,7 +263,7 @@ impl Script {
 }
 
 /// The class of an operation that is part of nothing larger.
-fn class_of(op: &Op) -> Class {
+pub fn class_of(op: &Op) -> Class {
     match op {
         Op::Create { .. } | Op::Fork { .. } => Class::Fork,
         Op::Share { .. } => Class::Share,

@@ -2,6 +2,7 @@
 
 mod anon_vma;
 mod bundle;
+mod chunks;
 mod epoch;
 mod files;
 mod handover;

@@ -6,6 +6,7 @@
 
 mod faults;
 mod io;
+mod lifts;
 mod spaces;
 mod visits;
 

@@ -1,0 +1,188 @@
+//! What came out, both sides beside each other.
+
+use serde::Serialize;
+
+use super::Request;
+use super::cases::Case;
+use super::plain::Measured;
+use vellum_calibrate::rounds::shortened;
+
+/// How far a total may be off, as a share of what was measured.
+pub const TOTAL_WITHIN: f64 = 0.10;
+
+/// For how much of the time two CPUs have to be at work at once, or nothing is known.
+const OVERLAP: f64 = 0.8;
+
+/// How far a ratio may be off.
+pub const RATIO_WITHIN: f64 = 0.03;
+
+/// One workload on so many CPUs under one design.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Total {
+    /// The workload.
+    pub workload: String,
+    /// CPUs.
+    pub cpus: usize,
+    /// The design.
+    pub design: String,
+    /// CPU time in the core of all CPUs, of the plain core on this machine, in nanoseconds:
+    /// the median of the passes.
+    pub measured_ns: f64,
+    /// How far the passes lie apart, as a share of the median.
+    pub spread: f64,
+    /// The same in simulation.
+    pub simulated_ns: f64,
+    /// How much more that is than measured, as a share of it.
+    pub error: f64,
+    /// Whether it is as near as was aimed at.
+    pub within: bool,
+    /// Where all CPUs of the measurement should have been at work throughout, for how much
+    /// of the time they were at once. Others' programs make it less.
+    pub overlap: Option<f64>,
+    /// Of a miss, what is known of where it comes from.
+    pub cause: Option<String>,
+}
+
+/// Two designs on one workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Ratio {
+    /// The workload.
+    pub workload: String,
+    /// CPUs.
+    pub cpus: usize,
+    /// The design.
+    pub design: String,
+    /// The one that it is held against.
+    pub base: String,
+    /// Time of the first divided by that of the second, measured.
+    pub measured: f64,
+    /// The same in simulation.
+    pub simulated: f64,
+    /// The second less the first.
+    pub difference: f64,
+    /// Whether it is as near as was aimed at.
+    pub within: bool,
+}
+
+/// Everything.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Validation {
+    /// What the user called the description.
+    pub machine: String,
+    /// What it is.
+    pub title: String,
+    /// How far totals were to be off at the most, as a share, and ratios.
+    pub aims: (f64, f64),
+    /// Workloads.
+    pub totals: Vec<Total>,
+    /// Designs on them.
+    pub ratios: Vec<Ratio>,
+    /// Keys of the table `work` that the description does not have: instructions between
+    /// accesses of these kinds are not calibrated.
+    pub uncalibrated: Vec<&'static str>,
+}
+
+impl Validation {
+    /// How many totals are as near as was aimed at, and how many there are.
+    pub fn totals_within(&self) -> (usize, usize) {
+        let within = self.totals.iter().filter(|total| total.within).count();
+        (within, self.totals.len())
+    }
+
+    /// The same of the ratios.
+    pub fn ratios_within(&self) -> (usize, usize) {
+        let within = self.ratios.iter().filter(|ratio| ratio.within).count();
+        (within, self.ratios.len())
+    }
+}
+
+/// Puts the sides together.
+pub fn found(
+    request: &Request<'_>,
+    cases: &[Case],
+    measured: &[Measured],
+    simulated: impl Fn(usize, usize) -> f64,
+) -> Validation {
+    let mut totals = Vec::new();
+    let mut ratios = Vec::new();
+    for (number, (case, plain)) in cases.iter().zip(measured).enumerate() {
+        for (design, name) in case.designs.iter().enumerate() {
+            let (ns, simulated_ns) = (plain.ns(design), simulated(number, design));
+            let error = simulated_ns / ns.max(1.0) - 1.0;
+            totals.push(Total {
+                workload: case.name.to_owned(),
+                cpus: case.load.cpus(),
+                design: (*name).to_owned(),
+                measured_ns: shortened(ns),
+                spread: shortened(plain.spread(design)),
+                simulated_ns: shortened(simulated_ns),
+                error: shortened(error),
+                within: error.abs() <= TOTAL_WITHIN,
+                overlap: case.is_parallel.then(|| shortened(plain.overlap(design))),
+                cause: None,
+            });
+            if design > 0 {
+                let base = (plain.ns(0).max(1.0), simulated(number, 0).max(1.0));
+                let (was, is) = (ns / base.0, simulated_ns / base.1);
+                ratios.push(Ratio {
+                    workload: case.name.to_owned(),
+                    cpus: case.load.cpus(),
+                    design: (*name).to_owned(),
+                    base: case.designs[0].to_owned(),
+                    measured: was,
+                    simulated: is,
+                    difference: is - was,
+                    within: (is - was).abs() <= RATIO_WITHIN,
+                });
+            }
+        }
+    }
+    let causes: Vec<Option<String>> = totals.iter().map(|total| cause(total, &totals)).collect();
+    for (total, cause) in totals.iter_mut().zip(causes) {
+        total.cause = cause;
+    }
+    let machine = request.machine;
+    let kinds = vellum_description::WorkKind::ALL.into_iter();
+    let missing = kinds.filter(|&kind| machine.work.of(kind).is_none());
+    Validation {
+        machine: request.name.clone(),
+        title: machine.title.clone(),
+        aims: (TOTAL_WITHIN, RATIO_WITHIN),
+        totals,
+        ratios,
+        uncalibrated: missing.map(|kind| kind.key()).collect(),
+    }
+}
+
+/// What the other figures say of a miss.
+fn cause(total: &Total, all: &[Total]) -> Option<String> {
+    if total.within {
+        return None;
+    }
+    if total.spread > total.error.abs() {
+        return Some("the passes of the measurement lie farther apart than that".to_owned());
+    }
+    if let Some(overlap) = total.overlap.filter(|&overlap| overlap < OVERLAP) {
+        return Some(format!(
+            "when it was measured, both CPUs worked at once for {:.0} % of the time only, since \
+             other programs ran",
+            overlap * 100.0
+        ));
+    }
+    let alone = |other: &&Total| {
+        (&*other.workload, other.cpus, &*other.design) == (&*total.workload, 1, &*total.design)
+    };
+    match (total.cpus, all.iter().find(alone)) {
+        (1, _) | (_, None) => None,
+        (_, Some(alone)) if (total.error - alone.error).abs() <= TOTAL_WITHIN => {
+            Some("as on one CPU".to_owned())
+        }
+        (_, Some(alone)) => Some(format!(
+            "{:+.0} % on one CPU, so the rest is from sharing: measured {:.2} times the time of \
+             one, simulated {:.2} times",
+            alone.error * 100.0,
+            total.measured_ns / alone.measured_ns.max(1.0),
+            total.simulated_ns / alone.simulated_ns.max(1.0),
+        )),
+    }
+}

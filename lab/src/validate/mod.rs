@@ -1,0 +1,125 @@
+//! The simulator held against this machine: what lies between the core's accesses is
+//! calibrated by runs of the plain core ([`work`]), and workloads are run by the plain core
+//! and by simulated CPUs, one beside the other ([`validate`]).
+
+mod cases;
+mod found;
+mod plain;
+mod simulated;
+pub mod text;
+pub mod work;
+
+use vellum_description::Description;
+use vellum_terminal::jobs::run_all;
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+
+use crate::failure::Failure;
+use crate::stats::median;
+use cases::Case;
+pub use found::{Ratio, Total, Validation};
+use simulated::simulate;
+
+/// How much to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// So that medians are steady on an idle machine.
+    Full,
+    /// A little of everything, to see that it works. Figures are no good.
+    Quick,
+}
+
+impl Effort {
+    fn passes(self) -> usize {
+        match self {
+            Effort::Full => 5,
+            Effort::Quick => 1,
+        }
+    }
+
+    /// Seeds of a simulation of several CPUs.
+    fn seeds(self) -> u64 {
+        match self {
+            Effort::Full => 3,
+            Effort::Quick => 1,
+        }
+    }
+}
+
+/// What is to be held against this machine.
+#[derive(Debug)]
+pub struct Request<'r> {
+    /// What the user called the description.
+    pub name: String,
+    /// A description of this machine.
+    pub machine: &'r Description,
+    /// How much to measure.
+    pub effort: Effort,
+    /// The first seed.
+    pub seed: u64,
+    /// Simulations at a time.
+    pub jobs: usize,
+    /// How to show progress.
+    pub style: Style,
+}
+
+/// A simulation that is to be run.
+struct Task {
+    case: usize,
+    design: usize,
+    seed: u64,
+}
+
+/// Runs everything on the plain core first, while nothing else runs, and then on simulated
+/// CPUs.
+///
+/// # Errors
+/// A shipped trace is missing, a run failed or diverged, or the user stopped it.
+pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validation, Failure> {
+    let cpus = request.machine.cpus().min(2);
+    let mut cases = cases::all(request.effort)?;
+    cases.retain(|case| case.load.cpus() <= cpus);
+    let mut measured = Vec::with_capacity(cases.len());
+    for case in &cases {
+        measured.push(plain::measure(case, request, interrupt)?);
+    }
+    let mut tasks = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        // One CPU has nobody whom it could meet otherwise.
+        let seeds = if case.load.cpus() == 1 {
+            1
+        } else {
+            request.effort.seeds()
+        };
+        for design in 0..case.designs.len() {
+            tasks.extend((0..seeds).map(|seed| Task {
+                case: number,
+                design,
+                seed: request.seed.wrapping_add(seed),
+            }));
+        }
+    }
+    let label = format!("simulating {}", request.name);
+    let mut progress = Progress::new(request.style, label, tasks.len() as u64, "simulations");
+    let mut done: Vec<Vec<Vec<f64>>> = cases
+        .iter()
+        .map(|case| vec![Vec::new(); case.designs.len()])
+        .collect();
+    let run = |task: &Task| {
+        let case: &Case = &cases[task.case];
+        simulate(request.machine, case, task.design, task.seed).map(|run| run.total_ns)
+    };
+    let wanted = tasks.len();
+    let mut count = 0;
+    run_all(tasks, request.jobs, interrupt, run, |task, ns| {
+        progress.advance(1);
+        count += 1;
+        done[task.case][task.design].push(ns);
+        Ok::<(), Failure>(())
+    })?;
+    progress.finish();
+    if count < wanted {
+        return Err(Failure::interrupted("interrupted; nothing is known yet"));
+    }
+    let simulated = |case: usize, design: usize| median(&done[case][design]).unwrap_or(0.0);
+    Ok(found::found(request, &cases, &measured, simulated))
+}

@@ -1,0 +1,87 @@
+//! Pages in caches: what was zeroed or copied in a cluster lately costs less the next time.
+
+mod common;
+
+use vellum::sync::atomic::AtomicU64;
+
+use common::{flat, parse, text};
+use vellum::platform::NodeId;
+use vellum::sync::bytes::FrameBytes;
+use vellum_sim::{Count, Description, Homes, Rate, Simulation};
+
+const PAGE: usize = 4096;
+/// Picoseconds of a page at 10 GB/s from memory, and at 40 GB/s from caches.
+const FAR: u64 = 409_600;
+const NEAR: u64 = 102_400;
+
+fn cached(mut machine: Description, kib: f64) -> Description {
+    let source = "assumed: test";
+    machine.bandwidth.zero_cached = Some(Rate::new(40.0, source));
+    machine.bandwidth.copy_cached = Some(Rate::new(20.0, source));
+    machine.processor.cache = Some(Count::new(kib, source));
+    machine
+}
+
+/// Memory aligned to pages.
+fn pages(count: usize) -> Vec<AtomicU64> {
+    (0..(count + 1) * PAGE / 8)
+        .map(|_| AtomicU64::new(0))
+        .collect()
+}
+
+/// What zeroing pages one after the other takes on CPU 0, and then on CPU 1.
+fn zeroed(machine: &Description, order: &[usize], others: &[usize]) -> Vec<u64> {
+    let words = pages(16);
+    let skip = words.as_ptr().align_offset(PAGE);
+    let words = &words[skip..];
+    let mut simulation = Simulation::new(machine, 2).expect("there are two");
+    let start = words.as_ptr().cast::<u8>();
+    let homes = Homes::Node(NodeId(0));
+    simulation
+        .place("pages", start, 16 * PAGE, homes)
+        .expect("nothing else is placed");
+    let zero = |cpu: &vellum_sim::Cpu<'_>, page: usize| {
+        let begun = cpu.now();
+        let words = &words[page * PAGE / 8..][..PAGE / 8];
+        FrameBytes::of_words(words).zero();
+        // The report comes before the access.
+        cpu.compute_ps(0);
+        cpu.now() - begun
+    };
+    let outcome = simulation.run(|cpu| match cpu.id().0 {
+        0 => order.iter().map(|&page| zero(cpu, page)).collect(),
+        _ => {
+            cpu.compute_ns(100_000);
+            others
+                .iter()
+                .map(|&page| zero(cpu, page))
+                .collect::<Vec<u64>>()
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    outcome.results.concat()
+}
+
+#[test]
+fn a_page_is_cached_until_as_much_as_fits_was_moved_since() {
+    // Four pages.
+    let machine = cached(flat(2), 16.0);
+    let order = [0, 0, 1, 2, 0, 3, 4, 5, 6, 0];
+    let expected = [FAR, NEAR, FAR, FAR, NEAR, FAR, FAR, FAR, FAR, FAR];
+    assert_eq!(zeroed(&machine, &order, &[]), expected);
+}
+
+#[test]
+fn cores_of_a_cluster_share_its_caches_and_others_do_not() {
+    let found = zeroed(&cached(flat(2), 1024.0), &[0], &[0]);
+    assert_eq!(found, [FAR, NEAR]);
+    let two = parse(&text(1, 1, 2, ""));
+    let found = zeroed(&cached(two, 1024.0), &[0], &[0]);
+    assert_eq!(found[0], FAR);
+    assert!(found[1] >= FAR, "{found:?}");
+}
+
+#[test]
+fn without_the_figures_all_pages_come_from_memory() {
+    assert_eq!(zeroed(&flat(2), &[0, 0], &[0]), [FAR; 3]);
+}

@@ -353,7 +353,7 @@ fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> 
         let starved = Starved::at(workload, *cpu, *index);
         let context = format!("design `{design}`");
         return match TraceReader::open(trace) {
-            Ok(trace) => Failure::failed(starved.message(workload, ram, trace.events())),
+            Ok(trace) => Failure::failed(starved.message(workload, ram, trace.events(), "")),
             Err(error) => Failure::from(error),
         }
         .context(context);

@@ -269,17 +269,18 @@ impl Session {
         });
         progress.finish();
         if let Some(starved) = replayed.divergences.starved {
+            let victim = engine.victim().map(|victim| {
+                let events = self.trace.events();
+                starved.victim_text(workload, victim, events)
+            });
+            let more = victim.unwrap_or_default();
             let events = self.trace.events();
-            let mut text = starved.message(workload, self.ram, events);
+            let mut text = starved.message(workload, self.ram, events, &more);
             if let Some(low) = args.lowmem {
                 text += &format!(
                     ", or more low memory: it has {} MiB (--lowmem)",
                     low.min(self.ram) >> 20
                 );
-            }
-            if let Some((space, pages)) = engine.victim() {
-                let events = self.trace.events();
-                text += &starved.victim_text(workload, (space, pages), events);
             }
             return Err(Failure::failed(text));
         }

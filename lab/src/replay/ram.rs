@@ -78,19 +78,18 @@ impl Starved {
     }
 
     /// What the user is told if it was in a replay of `workload` on a machine of
-    /// `ram` bytes, `events` being those of the trace.
+    /// `ram` bytes, `events` being those of the trace; `more` is said of the place.
     pub fn message(
         self,
         workload: &Workload,
         ram: u64,
         events: impl Iterator<Item = Result<Event, TraceError>>,
+        more: &str,
     ) -> String {
-        let place = self.place(workload, events);
+        let place = self.place(workload, events) + more;
         too_small(&place, ram, workload.ram_bytes())
     }
-}
 
-impl Starved {
     /// Says whose end would have freed most, of a space and its pages, when this happened in a
     /// replay of `workload`; `events` are those of the trace.
     pub fn victim_text(
@@ -121,7 +120,7 @@ impl Starved {
             None => format!("space {}", space.0),
         };
         format!(
-            ". To end {whose} would free most: it has {} private pages and page tables",
+            ", where to end {whose} would free most, {} private pages and page tables",
             grouped(pages)
         )
     }

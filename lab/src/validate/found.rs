@@ -108,7 +108,7 @@ pub fn found(
     for (number, (case, plain)) in cases.iter().zip(measured).enumerate() {
         for (design, name) in case.designs.iter().enumerate() {
             let (ns, simulated_ns) = (plain.ns(design), simulated(number, design));
-            let error = simulated_ns / ns.max(1.0) - 1.0;
+            let (error, within) = judged(simulated_ns / ns.max(1.0) - 1.0);
             totals.push(Total {
                 workload: case.name.to_owned(),
                 cpus: case.load.cpus(),
@@ -116,8 +116,8 @@ pub fn found(
                 measured_ns: shortened(ns),
                 spread: shortened(plain.spread(design)),
                 simulated_ns: shortened(simulated_ns),
-                error: shortened(error),
-                within: error.abs() <= TOTAL_WITHIN,
+                error,
+                within,
                 overlap: case.is_parallel.then(|| shortened(plain.overlap(design))),
                 cause: None,
             });
@@ -154,6 +154,13 @@ pub fn found(
     }
 }
 
+/// An error as it is printed, and whether that is within the aim: what a reader of the figure
+/// would say, too.
+fn judged(error: f64) -> (f64, bool) {
+    let error = shortened(error);
+    (error, error.abs() <= TOTAL_WITHIN)
+}
+
 /// What the other figures say of a miss.
 fn cause(total: &Total, all: &[Total]) -> Option<String> {
     if total.within {
@@ -184,5 +191,17 @@ fn cause(total: &Total, all: &[Total]) -> Option<String> {
             total.measured_ns / alone.measured_ns.max(1.0),
             total.simulated_ns / alone.simulated_ns.max(1.0),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judged;
+
+    #[test]
+    fn an_error_is_judged_as_it_is_printed() {
+        assert_eq!(judged(0.10049), (0.1, true));
+        assert_eq!(judged(-0.1004), (-0.1, true));
+        assert_eq!(judged(0.1009), (0.101, false));
     }
 }

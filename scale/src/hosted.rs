@@ -3,6 +3,8 @@
 //! holding the simulator against runs of the plain core, and for calibrating it by them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::mem;
 
 use vellum::frame::Site;
 use vellum::platform::NodeId;
@@ -90,6 +92,10 @@ pub struct Measured {
     pub by_slice: Vec<u64>,
     /// By kind of operation, in the order of [`WorkKind::ALL`], and then all others.
     pub by_kind: [Spent; KINDS],
+    /// By the phase that each [`Op::Lap`] names: since the one before on the same CPU.
+    pub by_lap: BTreeMap<u16, u64>,
+    /// Table pages that CPUs keep at the end on another node than their own.
+    pub trapped_tables: u64,
     /// Operations that went otherwise than recorded.
     pub divergences: u64,
     /// What the simulator counted, by CPU.
@@ -126,6 +132,14 @@ pub fn run(request: &Request<'_>) -> Result<Measured, ScaleError> {
     check(request)?;
     let design = parse(request.design)?;
     with_rmap!(design.rmap, R => simulate::<R>(request, design))
+}
+
+/// How many nodes the first `cpus` CPUs of a machine are on.
+///
+/// # Errors
+/// It has fewer.
+pub fn nodes_of(machine: &Description, cpus: usize) -> Result<usize, ScaleError> {
+    Ok(Board::nodes_of(machine, cpus)?)
 }
 
 /// Refuses what cannot be run.
@@ -219,6 +233,7 @@ impl Progress {
 struct Found {
     by_slice: Vec<u64>,
     by_kind: [Spent; KINDS],
+    by_lap: BTreeMap<u16, u64>,
     divergences: u64,
 }
 
@@ -251,6 +266,7 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
     vm.platform().place(&mut simulation)?;
     simulation.place("heap", heap.start, heap.bytes, Homes::Node(NodeId(0)))?;
     let outcome = simulation.run(|cpu| lane(request, executor, &progress, cpu))?;
+    let trapped_tables = vm.stats().tables.trapped;
     executor.clear();
     if let Some(why) = progress.stuck.into_inner() {
         return Err(ScaleError::Lanes(why));
@@ -263,6 +279,8 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
     let mut measured = Measured {
         by_slice: vec![0; request.slices.len()],
         by_kind: Default::default(),
+        by_lap: BTreeMap::new(),
+        trapped_tables,
         divergences: 0,
         kinds: FrameKinds::new(&vm, &outcome.profile, &outcome.locks),
         cpus: outcome.cpus,
@@ -276,6 +294,9 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
             sum.ops += spent.ops;
             sum.time += spent.time;
             sum.reports += spent.reports;
+        }
+        for (phase, time) in found.by_lap {
+            *measured.by_lap.entry(phase).or_default() += time;
         }
         measured.divergences += found.divergences;
     }
@@ -296,7 +317,7 @@ fn lane<R: ReverseMap>(
     let lane = &request.lanes[number];
     let mut found = Found::default();
     let mut parts = lane.parts.iter().peekable();
-    let mut done = 0;
+    let (mut done, mut lap) = (0, 0);
     for slice in request.slices {
         let mut spent = 0;
         while done < slice[number] {
@@ -330,6 +351,10 @@ fn lane<R: ReverseMap>(
                 sum.time += time;
                 sum.reports += totals.reports - before.reports;
                 spent += time;
+                lap += time;
+                if let Op::Lap { phase } = *op {
+                    *found.by_lap.entry(phase).or_default() += mem::take(&mut lap);
+                }
             }
             done = end;
             progress.done[number].set(done);

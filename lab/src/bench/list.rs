@@ -290,6 +290,10 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "moved",
                 "forked on one node, the child runs and ends on another",
             ),
+            variant(
+                "after",
+                "a child runs on a node where one has ended that ran on another",
+            ),
             variant("fork-exit", "a child that does nothing (as lat_proc)"),
             variant(
                 "fork-exec",

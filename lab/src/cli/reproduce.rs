@@ -17,6 +17,9 @@ use vellum_terminal::progress::{Interrupt, Style};
 /// The machine of source 0, if none is named: most of its figures are from one of its kind.
 const MACHINE: &str = "numa-q-16";
 
+/// That of source 1, which is about such.
+const MACHINE_OF_SOURCE_1: &str = "altix-512";
+
 const EXAMPLES: &str = "\
 Source 0: reverse mapping, M. J. Bligh, March 2003 (partial against full object-based) and March
 2004 (four schemes): kernbench, SDET, profiles, the share of singletons, rmap-test.
@@ -29,6 +32,7 @@ Sections, for --only:
   0  kernbench, March 2003; kernbench, March 2004; SDET, March 2003; SDET, March 2004; diffprofiles;
      singletons; rmap-test
   1  forkfault; the three problems; cost of a call; whole workloads; the host's kernel
+     (the first two and whole workloads with --on sim)
   2  loopdd; each patch alone; shares of a dd; lat_mmap; the host's kernel
   3  kernbench, February 2010
   4  buildkernel, 16 cores; buildkernel, second machine; superpages; up to 512 CPUs
@@ -37,7 +41,8 @@ Each published table is printed with ours beside it. Where ours has the other si
 twice or less than half, the output says so; docs/reproductions.md explains it.
 
 With --on sim source 0 is made on a simulated machine, numa-q-16 with all its CPUs unless --machine
-and --cpus say otherwise: kernbench and SDET. Passes are seeds then. Source 4 is always made on
+and --cpus say otherwise: kernbench and SDET. Source 1 is made there on two nodes of altix-512:
+tables that were freed on another CPU or another node. Passes are seeds then. Source 4 is always made on
 simulated machines: xeon-e5-2690, xeon-104 and generated-512, or all of it on that of --machine.
 
 Examples:
@@ -45,6 +50,7 @@ Examples:
   vellum reproduce 0 --json source0.json
   vellum reproduce 0 --on sim --machine numa-q-16 --cpus 16 --only kernbench
   vellum reproduce 1 -n 12
+  vellum reproduce 1 --on sim --machine epyc-milan-2s --cpus 128
   vellum reproduce 2 --only loopdd --only lat_mmap
   vellum reproduce 3
   vellum reproduce 4 --only 16 --json source4.json
@@ -69,11 +75,12 @@ pub struct ReproduceArgs {
     /// Directory of the shipped traces [default: traces/ of the source tree]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     traces: Option<PathBuf>,
-    /// Where: `core`, or `sim` for a simulated machine (sources 0 and 4) [default: core, and sim
+    /// Where: `core`, or `sim` for a simulated machine (sources 0, 1 and 4) [default: core, and sim
     /// for source 4]
     #[arg(long, value_name = "WHERE", value_parser = ["core", "sim"])]
     on: Option<String>,
-    /// With --on sim: CPUs [default: all that the machine has]
+    /// With --on sim: CPUs [default: all that the machine has; for source 1 those
+    /// of two nodes]
     #[arg(long, value_name = "N", help_heading = "With --on sim")]
     cpus: Option<usize>,
     #[command(flatten)]
@@ -129,11 +136,19 @@ fn simulated(args: &ReproduceArgs) -> Result<Option<Simulated>, Failure> {
              no interval"
         )));
     }
-    let usual = always.map_or(MACHINE, |(_, machine)| machine);
+    let usual = match (args.source, always) {
+        (_, Some((_, machine))) => machine,
+        (1, None) => MACHINE_OF_SOURCE_1,
+        (_, None) => MACHINE,
+    };
     let machine_name = args.sim.machine().unwrap_or(usual).to_owned();
     let machine = machine_with(&machine_name, args.cpus.as_slice())?;
+    let usual = match args.source {
+        1 => machine.cpus() / machine.nodes() * machine.nodes().min(2),
+        _ => machine.cpus(),
+    };
     Ok(Some(Simulated {
-        cpus: args.cpus.unwrap_or(machine.cpus()),
+        cpus: args.cpus.unwrap_or(usual),
         machine,
         machine_name,
         jobs: args.sim.jobs(),

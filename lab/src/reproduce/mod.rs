@@ -13,6 +13,7 @@ mod four;
 pub mod judge;
 pub mod model;
 mod one;
+mod one_simulated;
 mod profiles;
 pub mod published;
 mod shares;
@@ -82,10 +83,11 @@ pub const ALWAYS_SIMULATED: [(u8, &str); 1] = [(4, four::FIRST_MACHINE)];
 pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Reproduction, Failure> {
     let sections = match (source, &setting.simulated) {
         (0, Some(_)) => simulated::SECTIONS,
+        (1, Some(_)) => one_simulated::SECTIONS,
         (4, Some(_)) => four::SECTIONS,
-        (1..=3, Some(_)) => {
+        (2..=3, Some(_)) => {
             return Err(Failure::usage(
-                "--on sim: only the sources 0 and 4 can be reproduced on a simulated machine",
+                "--on sim: only the sources 0, 1 and 4 can be reproduced on a simulated machine",
             ));
         }
         (4, None) => {
@@ -195,10 +197,11 @@ fn notes(source: u8, setting: &Setting) -> Vec<String> {
         }
     };
     let mut notes = vec![ours.to_owned()];
-    if cfg!(debug_assertions) && setting.simulated.is_none() {
+    if cfg!(debug_assertions) {
         notes.push(
             "This program was built with debug assertions, which check table pages and lists at \
-             every step: none of its times mean anything. Build it with --release."
+             every step, in virtual time, too: none of its times mean anything. Build it with \
+             --release."
                 .to_owned(),
         );
     }

@@ -27,12 +27,13 @@ const GEOMETRIES: [(&str, &str); 2] =
     [("x86-64", "4 KiB tables"), ("aarch64-16k", "16 KiB tables")];
 
 /// Variants of the program and what they stand for.
-const VARIANTS: [(&str, &str); 5] = [
+const VARIANTS: [(&str, &str); 6] = [
     ("read", "one CPU"),
     ("cold", "one CPU, caches emptied"),
     ("cross", "freed on another CPU"),
     ("migrate", "two nodes, freed on the other"),
     ("moved", "two nodes, run on the other"),
+    ("after", "run where others have ended"),
 ];
 
 /// The three problems of 2004, each alone, then together: what it is called, and the
@@ -53,7 +54,7 @@ const WITH_LOWEST: [&str; 2] = ["unified", "separate"];
 
 /// Children of the two runs from which the tables that one migration traps are
 /// counted: those of the last few still wait for their epoch at the end of a run.
-const MIGRATIONS: [u64; 2] = [4, 12];
+pub(super) const MIGRATIONS: [u64; 2] = [4, 12];
 
 /// The sections in order.
 pub const SECTIONS: &[Entry] = &[
@@ -69,7 +70,7 @@ pub const SECTIONS: &[Entry] = &[
 ];
 
 /// `ptepage=` values that this build has, `fresh` first.
-fn sources(section: &mut Section) -> Result<Vec<&'static str>, Failure> {
+pub(super) fn sources(section: &mut Section) -> Result<Vec<&'static str>, Failure> {
     let (there, missing) = bench::available("ptepage", SOURCES);
     for source in missing {
         let why = format!("this build has no ptepage={source}");
@@ -93,7 +94,7 @@ fn has_format(format: &str) -> bool {
     }
 }
 
-fn designs(format: &str, sources: &[&str]) -> Vec<String> {
+pub(super) fn designs(format: &str, sources: &[&str]) -> Vec<String> {
     let kernel = KERNELS.iter().find(|kernel| kernel.0 == format);
     let of_format = |source: &&str| match kernel {
         Some((_, kernel)) => format!("as={kernel},ptepage={source}"),
@@ -138,7 +139,7 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
                 // The claim is of quicklists on a machine with 16 KiB tables.
                 let claimed = format == "aarch64-16k" && *source == "quicklist";
                 section.comparisons.push(
-                    match claimed && !["migrate", "moved"].contains(variant) {
+                    match claimed && !["migrate", "moved", "after"].contains(variant) {
                         true => Comparison::of_times(what, published::FORKFAULT_CLAIM, ours),
                         false => Comparison::beside(
                             what,
@@ -175,7 +176,7 @@ fn times(findings: &Findings, sources: &[&str]) -> Result<String, Failure> {
 }
 
 /// The states of quicklists that the source tells apart, with their designs on `format`.
-fn problems(format: &str) -> Vec<(String, String)> {
+pub(super) fn problems(format: &str) -> Vec<(String, String)> {
     let design = |options: &str| {
         let quick = designs(format, &["quicklist"]).remove(0);
         match options {

@@ -113,7 +113,12 @@ impl<'c> Compared<'c> {
     }
 
     /// What a figure of design `number` is to that of the first.
-    fn ratio(&self, findings: &Findings, number: usize, figure: &str) -> Result<Ratio, Failure> {
+    pub(super) fn ratio(
+        &self,
+        findings: &Findings,
+        number: usize,
+        figure: &str,
+    ) -> Result<Ratio, Failure> {
         let comparison = findings.to_base(number, RESAMPLES);
         let ratio = comparison.and_then(|comparison| comparison.ratio(figure).copied());
         ratio.ok_or_else(|| {

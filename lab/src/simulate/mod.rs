@@ -3,11 +3,12 @@
 //! [`program()`] makes a program of a workload whose streams are by task. [`measure`]
 //! replays it with several seeds under one design or several, several simulations at a time,
 //! and [`Findings`] says how long it took and what the CPUs did meanwhile. [`sweep`] does so
-//! on more and more CPUs.
+//! on more and more CPUs. [`lanes()`] simulates a program of a few CPUs that has no tasks.
 
 mod account;
 pub mod bench;
 mod findings;
+mod lanes;
 mod load;
 mod program;
 mod sweep;
@@ -19,6 +20,7 @@ use vellum_scale::replay::{Program, Request, SLICE_NS, Stop, replay};
 
 pub use account::{Account, Diverged, FIGURES, Figure};
 pub use findings::{CONFIDENCE, Comparison, Control, Findings, Measured, Ratio, Side};
+pub use lanes::{Lanes, lanes};
 pub use load::{Wanted, load};
 pub use program::{About, program};
 pub use sweep::{Sweep, sweep};

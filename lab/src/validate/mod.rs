@@ -5,7 +5,6 @@
 mod cases;
 mod found;
 mod plain;
-mod simulated;
 pub mod text;
 pub mod work;
 
@@ -14,10 +13,10 @@ use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 use crate::failure::Failure;
+use crate::simulate::lanes;
 use crate::stats::median;
 use cases::Case;
 pub use found::{Ratio, Total, Validation};
-use simulated::simulate;
 
 /// How much to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +105,10 @@ pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validati
         .collect();
     let run = |task: &Task| {
         let case: &Case = &cases[task.case];
-        simulate(request.machine, case, task.design, task.seed).map(|run| run.total_ns)
+        let design = (case.designs[task.design], case.ram_bytes);
+        let run = lanes(request.machine, &*case.load, design, task.seed, &case.timed);
+        run.map(|run| run.total_ns)
+            .map_err(|failure| failure.context(case.name))
     };
     let wanted = tasks.len();
     let mut count = 0;

@@ -11,17 +11,20 @@ use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 
 use super::cases::BASE;
-use super::simulated::{Simulated, WHOLE, of_load};
 use super::{Effort, plain};
-use crate::bench::core::script::class_of;
+use crate::bench::core::script::{SETUP, class_of};
 use crate::compare::{Load, Measurement};
 use crate::failure::Failure;
 use crate::replay::{Class, Expectation, Options, Slice, Wait, Workload, prepare_events};
+use crate::simulate::{Lanes, lanes};
 use crate::stats::median;
 
 /// What is measured: short programs that are started, map files, store, fork and end. It is
 /// a part of the program, so that a machine can be calibrated that has nothing else of it.
 const TRACE: &[u8] = include_bytes!("../../../traces/sdet-like.vellum");
+
+/// The only phase of what has no phases.
+const WHOLE: [u16; 1] = [SETUP.0];
 
 /// How often figures are mended by what a simulation with them is off.
 const ROUNDS: usize = 3;
@@ -81,10 +84,10 @@ pub fn calibrate(
             work: work.clone(),
             ..machine.clone()
         };
-        of_load(&machine, &load, (BASE, ram_bytes), 1, &WHOLE)
+        lanes(&machine, &load, (BASE, ram_bytes), 1, &WHOLE)
     };
     let time =
-        |simulated: &Simulated, kind: WorkKind| simulated.by_kind[kind as usize].time as f64 / 1e3;
+        |simulated: &Lanes, kind: WorkKind| simulated.by_kind[kind as usize].time as f64 / 1e3;
     let mut nanoseconds = [LEAST_NS; WorkKind::ALL.len()];
     let bare = simulate(&work_of(&nanoseconds, ""))?;
     let mut found = bare.by_kind;

@@ -309,6 +309,63 @@ fn source_0_is_reproduced_on_a_simulated_machine() {
     }
 }
 
+/// Source 1 on a simulated machine, and how it ended.
+fn source_1_on(machine: &str) -> (String, Option<i32>) {
+    let run = vellum(&[
+        "reproduce",
+        "1",
+        "--quick",
+        "--on",
+        "sim",
+        "--machine",
+        machine,
+        "--seeds",
+        "5",
+        "--only",
+        "forkfault",
+        "--only",
+        "problems",
+        "--quiet",
+    ]);
+    (text(&run.stdout), run.status.code())
+}
+
+#[test]
+fn source_1_is_reproduced_on_two_nodes_of_a_simulated_machine() {
+    let (out, code) = source_1_on("altix-512");
+    assert_eq!(code, Some(0), "{out}");
+    let fresh = |row: &str| -> f64 {
+        let found = out.lines().find_map(|line| line.strip_prefix(row));
+        let first = found.and_then(|rest| rest.split_whitespace().next());
+        first.and_then(|cell| cell.parse().ok()).expect("a figure")
+    };
+    // What another node has had costs more to take back than what another CPU has had.
+    let [own, near, far] = [
+        "one CPU, exit ",
+        "freed on another CPU, exit ",
+        "freed on another node, exit ",
+    ]
+    .map(fresh);
+    assert!(own < near && near < far, "{out}");
+    for part in [
+        "CPUs of altix-512",
+        "run where others have ended: ns per fault",
+        "node: table pages trapped by a migration",
+        "agrees",
+        "virtual times",
+    ] {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+}
+
+#[test]
+fn source_1_needs_two_nodes_and_says_what_one_has_not() {
+    let (out, code) = source_1_on("epyc-milan-1s");
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("freed on another CPU, exit"), "{out}");
+    assert!(out.contains("the CPUs are all on one node"), "{out}");
+}
+
 #[test]
 fn source_4_has_the_builds_of_both_machines_and_curves() {
     let scratch = Scratch::new("reproduce-4");
@@ -385,7 +442,10 @@ fn source_4_has_the_builds_of_both_machines_and_curves() {
 #[test]
 fn what_cannot_be_reproduced_on_a_simulated_machine_is_refused() {
     for (arguments, why) in [
-        (&["1", "--on", "sim"][..], "only the sources 0 and 4"),
+        (&["2", "--on", "sim"][..], "only the sources 0, 1 and 4"),
+        (&["3", "--on", "sim"], "only the sources 0, 1 and 4"),
+        (&["1", "--cpus", "4"], "only with --on sim"),
+        (&["1", "--on", "sim", "--seeds", "4"], "5 seeds"),
         (&["4", "--on", "core"], "on simulated machines only"),
         (&["4", "--machine", "pdp-11"], "pdp-11"),
         (&["0", "--cpus", "4"], "only with --on sim"),

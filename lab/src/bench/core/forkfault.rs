@@ -39,10 +39,17 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     for variant in &request.variants {
         let (cpus, nodes) = match variant.name {
             "cross" => (2, 1),
-            "migrate" | "moved" => (2, 2),
+            "migrate" | "moved" | "after" => (2, 2),
             _ => (1, 1),
         };
-        let script = Program { request, stride }.script(variant, cpus);
+        let sizes = &request.sizes;
+        let program = Program {
+            forks: sizes.get("forks"),
+            faults: sizes.get("faults"),
+            resident: sizes.get("resident"),
+            stride,
+        };
+        let script = program.script(variant.name, cpus);
         let machine = Machine {
             nodes,
             ..Machine::PLAIN
@@ -119,37 +126,46 @@ fn entries(page_shift: u32) -> u64 {
 }
 
 /// The program with its numbers.
-struct Program<'r> {
-    request: &'r Request,
-    stride: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Children, one after the other.
+    pub forks: u64,
+    /// Faults of each.
+    pub faults: u64,
+    /// Pages of the parent in `fork-exit` and `fork-exec`.
+    pub resident: u64,
+    /// Pages from one fault to the next.
+    pub stride: u64,
 }
 
-impl Program<'_> {
-    fn script(&self, variant: &Variant, cpus: usize) -> Script {
+impl Program {
+    /// The variant of that name for so many CPUs. Where there are two sides, one is the first
+    /// CPU and the other the last.
+    pub fn script(&self, variant: &str, cpus: usize) -> Script {
         let mut writer = Writer::new(cpus);
         let fork = writer.phase("fork", "fork", Timing::Laps);
-        match variant.name {
+        match variant {
             "fork-exit" => self.processes(&mut writer, fork, false),
             "fork-exec" => self.processes(&mut writer, fork, true),
-            name => self.faults(&mut writer, fork, name),
+            name => self.faults(&mut writer, fork, name, cpus - 1),
         }
         writer.finish()
     }
 
-    /// The published program, or a variant of it.
-    fn faults(&self, writer: &mut Writer, fork: Phase, variant: &str) {
-        let sizes = &self.request.sizes;
-        let (forks, faults) = (sizes.get("forks"), sizes.get("faults"));
+    /// The published program, or a variant of it with `other` as its second CPU.
+    fn faults(&self, writer: &mut Writer, fork: Phase, variant: &str, other: usize) {
+        let Self { forks, faults, .. } = *self;
         let writes = variant == "write";
         let access = if writes { Access::Write } else { Access::Read };
         let fault = writer.phase("fault", "fault", Timing::Laps);
         let exit = writer.phase("exit", "exit", Timing::Laps);
-        // Who runs the child, and who ends it.
-        let (runs, ends) = match variant {
-            "cross" => (1, 0),
-            "migrate" => (0, 1),
-            "moved" => (1, 1),
-            _ => (0, 0),
+        // Who forks the child, who runs it, and who ends it.
+        let (forks_it, runs, ends) = match variant {
+            "cross" => (0, other, 0),
+            "migrate" => (0, 0, other),
+            "moved" => (0, other, other),
+            "after" => (other, other, other),
+            _ => (0, 0, 0),
         };
         let (parent, child) = (SpaceSlot(0), SpaceSlot(1));
         writer.op(Op::Create { space: parent });
@@ -160,20 +176,22 @@ impl Program<'_> {
             if variant == "cold" {
                 writer.op(Op::EmptyCaches);
             }
+            if variant == "after" {
+                // One that leaves its tables there, and is not timed.
+                writer.op(Op::Fork { parent, child });
+                self.touch(writer, child, access);
+                writer.on(other);
+                writer.op(Op::Exit { space: child });
+            }
+            writer.on(forks_it);
             writer.lap();
             writer.op(Op::Fork { parent, child });
             writer.lapped(fork, 1);
-            if runs != 0 {
+            if runs != forks_it {
                 writer.on(runs);
                 writer.lap();
             }
-            for place in 0..faults {
-                writer.op(Op::Touch {
-                    space: child,
-                    page: START + place * self.stride,
-                    access,
-                });
-            }
+            self.touch(writer, child, access);
             writer.lapped(fault, faults);
             if ends != runs {
                 writer.on(ends);
@@ -185,9 +203,19 @@ impl Program<'_> {
         }
     }
 
+    fn touch(&self, writer: &mut Writer, space: SpaceSlot, access: Access) {
+        for place in 0..self.faults {
+            writer.op(Op::Touch {
+                space,
+                page: START + place * self.stride,
+                access,
+            });
+        }
+    }
+
     /// Processes that begin and end, with or without a program of their own.
     fn processes(&self, writer: &mut Writer, fork: Phase, executes: bool) {
-        let resident = self.request.sizes.get("resident");
+        let resident = self.resident;
         let exec = writer.phase("exec", "exec", Timing::Laps);
         let exit = writer.phase("exit", "exit", Timing::Laps);
         let mut slots = Slots::default();
@@ -198,7 +226,7 @@ impl Program<'_> {
             touch_all(writer, parent, START, resident);
         }
         writer.cut(SETUP);
-        for _ in 0..self.request.sizes.get("forks") {
+        for _ in 0..self.forks {
             writer.lap();
             writer.op(Op::Fork { parent, child });
             writer.lapped(fork, 1);

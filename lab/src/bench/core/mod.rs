@@ -4,7 +4,7 @@ mod buildkernel;
 mod descent;
 mod families;
 mod files;
-mod forkfault;
+pub mod forkfault;
 mod frames;
 mod io;
 pub mod lat_mmap;

@@ -29,6 +29,21 @@ struct Leaf {
     is_large: bool,
 }
 
+/// Leaf entries of a space by page, ascending.
+struct Leaves(Vec<(u64, Leaf)>);
+
+impl Leaves {
+    fn contains(&self, page: u64) -> bool {
+        self.0
+            .binary_search_by_key(&page, |(page, _)| *page)
+            .is_ok()
+    }
+
+    fn pages(&self) -> impl Iterator<Item = u64> + Clone {
+        self.0.iter().map(|(page, _)| *page)
+    }
+}
+
 fn named<T>(what: &str, core: T, model: T) -> Check
 where
     T: PartialEq + std::fmt::Debug,
@@ -77,8 +92,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         Ok(entries)
     }
 
-    fn leaves(&self, slot: u32) -> Result<BTreeMap<u64, Leaf>, String> {
-        let mut leaves = BTreeMap::new();
+    fn leaves(&self, slot: u32) -> Result<Leaves, String> {
+        let mut leaves = Vec::new();
         self.vm
             .for_each_leaf(self.ids[&slot], |page, frame, pages, prot| {
                 for step in 0..pages {
@@ -87,11 +102,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                         prot,
                         is_large: pages > 1,
                     };
-                    leaves.insert(page.0 + step, leaf);
+                    leaves.push((page.0 + step, leaf));
                 }
             })
             .map_err(|error| error.to_string())?;
-        Ok(leaves)
+        match leaves.is_sorted_by_key(|(page, _)| *page) {
+            true => Ok(Leaves(leaves)),
+            false => Err(format!("leaves out of order: {leaves:?}")),
+        }
     }
 
     fn key_of(&self, bits: u64) -> Option<Key> {
@@ -140,7 +158,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn adopt_lazy_fork(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
         let space = self.model.spaces.get_mut(&slot).expect("live");
-        space.clean.retain(|page, _| leaves.contains_key(page));
+        space.clean.retain(|page, _| leaves.contains(*page));
         Ok(())
     }
 
@@ -163,7 +181,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     /// Takes over entries that the core made beside those asked for.
     fn adopt_clean(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
-        for &page in leaves.keys() {
+        for page in leaves.pages() {
             let space = self.model.spaces.get_mut(&slot).expect("live");
             if space.private.contains_key(&page) || space.clean.contains_key(&page) {
                 continue;
@@ -201,7 +219,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         let leaves = self.leaves(slot)?;
         if self.has_folios {
-            for &page in leaves.keys() {
+            for page in leaves.pages() {
                 self.adopt_folios(slot, page..page + 1);
             }
         }
@@ -209,15 +227,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let space = self.model.spaces.get_mut(&slot).expect("live");
             space
                 .clean
-                .retain(|page, entry| *entry != Clean::Cached || leaves.contains_key(page));
+                .retain(|page, entry| *entry != Clean::Cached || leaves.contains(*page));
         }
-        for (&page, leaf) in &leaves {
+        for &(page, ref leaf) in &leaves.0 {
             self.check_leaf(slot, page, leaf)
                 .map_err(|error| format!("page {page:#x}: {error}"))?;
         }
         let space = &self.model.spaces[&slot];
         for page in space.clean.keys() {
-            if !leaves.contains_key(page) {
+            if !leaves.contains(*page) {
                 return Err(format!("page {page:#x} is not resident, but should be"));
             }
         }
@@ -227,7 +245,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     /// Pages of objects that were mapped around a fault.
     fn adopt_around(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
-        for &page in leaves.keys() {
+        for page in leaves.pages() {
             let space = self.model.spaces.get_mut(&slot).expect("live");
             let known = space.private.contains_key(&page) || space.clean.contains_key(&page);
             let cell = space.cells.get(&page);
@@ -240,7 +258,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     /// Pages that came with the first use of another in the same superpage.
     fn adopt_superpages(&mut self, slot: u32) -> Check {
-        for (page, leaf) in self.leaves(slot)? {
+        for (page, leaf) in self.leaves(slot)?.0 {
             // It may have been split since.
             let kind = self.vm.memory().frame(leaf.frame).kind();
             if leaf.is_large || kind == Kind::Anonymous {
@@ -310,14 +328,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         Ok(())
     }
 
-    fn check_stats(&self, slot: u32, regions: u32, leaves: &BTreeMap<u64, Leaf>) -> Check {
+    fn check_stats(&self, slot: u32, regions: u32, leaves: &Leaves) -> Check {
         let stats = self
             .vm
             .space_stats(self.ids[&slot])
             .ok_or("a live space has no statistics")?;
         let space = &self.model.spaces[&slot];
         // A private page is resident or in swap.
-        let absent = |page: &&u64| !leaves.contains_key(*page);
+        let absent = |page: &&u64| !leaves.contains(**page);
         let swapped: Vec<u64> = space.private.keys().filter(absent).copied().collect();
         named("pages in swap", stats.swapped, swapped.len() as u64)?;
         named(
@@ -348,7 +366,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .heap(self.ids[&slot])
             .ok_or("a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
-        let needed = leaves.keys().chain(&swapped).copied();
+        let needed = leaves.pages().chain(swapped.iter().copied());
         let needed = self.shape.table_bytes(needed);
         // No more than lead to entries (invariant 5).
         named("bytes of page tables", stats.table_bytes, needed)
@@ -372,9 +390,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let leaves = self.leaves(*slot)?;
             let space = &self.model.spaces[slot];
             let absent = space.private.iter();
-            let absent = absent.filter(|(page, _)| !leaves.contains_key(page));
+            let absent = absent.filter(|(page, _)| !leaves.contains(**page));
             swapped.extend(absent.map(|(_, own)| own.number));
-            for (page, leaf) in &leaves {
+            for (page, leaf) in &leaves.0 {
                 if let Some(own) = space.private.get(page) {
                     private.insert(own.number, leaf.frame);
                 } else if let Some(key) = space.cells[page].object {
@@ -409,13 +427,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let space = &self.model.spaces[&slot];
             let absent = space.private.keys();
             let absent: Vec<u64> = absent
-                .filter(|page| !leaves.contains_key(page))
+                .filter(|page| !leaves.contains(**page))
                 .filter(|page| space.cells[page].allows(Access::Read))
                 .copied()
                 .collect();
             for page in absent {
                 self.touch(CpuId(0), slot, page, Access::Read, 7, 0)?;
-                if !self.tight && !self.leaves(slot)?.contains_key(&page) {
+                if !self.tight && !self.leaves(slot)?.contains(page) {
                     return Err(format!("page {page:#x} did not come back from swap"));
                 }
             }

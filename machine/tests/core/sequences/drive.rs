@@ -54,6 +54,8 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub zero_page: Option<Pfn>,
     /// Operations that ran out of memory.
     pub shortages: u32,
+    /// The space of a call for which memory ran out in this operation.
+    short_of: Option<u32>,
     /// Whether calls that fail are checked to have changed nothing.
     pub watches: bool,
     /// What was to be seen before the call at work, if it is checked.
@@ -150,6 +152,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             tight,
             zero_page: None,
             shortages: 0,
+            short_of: None,
             watches: tight,
             before: None,
             most: 6,
@@ -163,6 +166,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let cpu = CpuId(u16::from(op.cpu) % self.cpus);
         let _guard = vm.platform().enter(cpu);
         self.carry_out(cpu, op.what)?;
+        // Once for all pages of an operation that had to do without memory.
+        if let Some(slot) = self.short_of.take()
+            && self.ids.contains_key(&slot)
+        {
+            self.check_space(slot)?;
+        }
         for key in self.model.end_unused_objects() {
             self.objects.remove(&key);
         }
@@ -264,17 +273,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
     }
 
-    /// Notes that memory ran out, which must be possible and have changed nothing.
+    /// Notes that memory ran out, which must be possible and have changed nothing, in the
+    /// space least of all.
     pub fn short(&mut self, slot: Option<u32>) -> Check {
         if !self.tight {
             return Err("out of memory, with plenty of it".into());
         }
         self.shortages += 1;
-        self.check_unchanged()?;
-        match slot {
-            Some(slot) => self.check_space(slot),
-            None => Ok(()),
-        }
+        self.short_of = slot.or(self.short_of);
+        self.check_unchanged()
     }
 
     pub fn name_space(&mut self, id: SpaceId) -> u32 {

@@ -1,6 +1,7 @@
 //! A call that fails has changed nothing that its caller can see (invariant 12).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vellum::ObjectId;
 use vellum::addr::{PageRange, Prot, Vpn};
@@ -39,9 +40,51 @@ pub struct Sight {
 struct Shown {
     /// As they are, with every boundary between them.
     regions: Vec<MapEntry>,
-    leaves: BTreeMap<u64, Prot>,
+    leaves: Leaves,
     stats: Option<SpaceStats>,
     heap: Option<PageRange>,
+}
+
+/// Pages with entries, as runs in which all have the same rights: a superpage that a call has
+/// split shows what it did.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Leaves(Vec<(Range<u64>, Prot)>);
+
+impl Leaves {
+    /// Adds pages after all that there are.
+    fn push(&mut self, pages: Range<u64>, prot: Prot) {
+        match self.0.last_mut() {
+            Some((last, known)) if last.end == pages.start && *known == prot => {
+                last.end = pages.end;
+            }
+            _ => self.0.push((pages, prot)),
+        }
+    }
+
+    fn contains(&self, page: u64) -> bool {
+        let after = self.0.partition_point(|(pages, _)| pages.end <= page);
+        self.0
+            .get(after)
+            .is_some_and(|(pages, _)| pages.contains(&page))
+    }
+
+    fn retain(&mut self, keeps: impl Fn(u64) -> bool) {
+        let mut kept = Leaves::default();
+        for (pages, prot) in self.0.drain(..) {
+            let pages = pages.filter(|&page| keeps(page));
+            pages.for_each(|page| kept.push(page..page + 1, prot));
+        }
+        *self = kept;
+    }
+
+    /// As they are without the right to store.
+    fn read_only(&self) -> Leaves {
+        let mut leaves = Leaves::default();
+        for (pages, prot) in &self.0 {
+            leaves.push(pages.clone(), prot.read_only());
+        }
+        leaves
+    }
 }
 
 impl Shown {
@@ -77,7 +120,7 @@ impl Sight {
             };
             space
                 .leaves
-                .retain(|&page, _| now.leaves.contains_key(&page) || !is_of_object(page));
+                .retain(|page| now.leaves.contains(page) || !is_of_object(page));
             (space.stats, now.stats) = (None, None);
         }
     }
@@ -96,13 +139,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let mut spaces = BTreeMap::new();
         for (&slot, &id) in &self.ids {
             let mut regions = Vec::new();
-            let mut leaves = BTreeMap::new();
+            let mut leaves = Leaves::default();
             self.vm
                 .for_each_region(id, |entry| regions.push(*entry))
                 .and_then(|()| {
                     self.vm.for_each_leaf(id, |page, _, pages, prot| {
-                        // A superpage that a call has split shows what it did.
-                        leaves.extend((0..pages).map(|step| (page.0 + step, prot)));
+                        leaves.push(page.0..page.0 + pages, prot);
                     })
                 })
                 .map_err(|error| error.to_string())?;
@@ -144,11 +186,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             Allows::Nothing => {}
             Allows::WriteProtection => {
                 for sight in [&mut before, &mut now] {
-                    let leaves = sight
-                        .spaces
-                        .values_mut()
-                        .flat_map(|space| &mut space.leaves);
-                    leaves.for_each(|(_, prot)| *prot = prot.read_only());
+                    for space in sight.spaces.values_mut() {
+                        space.leaves = space.leaves.read_only();
+                    }
                 }
             }
             Allows::Growth | Allows::FaultedIn => {
@@ -156,7 +196,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     for space in sight.spaces.values_mut() {
                         space.forget_stacks();
                         if allows == Allows::FaultedIn {
-                            space.leaves.clear();
+                            space.leaves = Leaves::default();
                             space.stats = None;
                         }
                     }

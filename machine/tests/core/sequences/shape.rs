@@ -54,15 +54,20 @@ impl Shape {
     }
 
     /// Bytes of the tables that lead to single pages, the root included.
-    pub fn table_bytes(self, pages: impl Iterator<Item = u64>) -> u64 {
+    pub fn table_bytes(self, pages: impl Iterator<Item = u64> + Clone) -> u64 {
         let mut tables = std::collections::BTreeSet::from([(self.levels, 0)]);
         if self.fixed_root {
             let covered = self.table_pages(self.levels - 1);
             let below = (0..self.user_end.div_ceil(covered)).map(|part| (self.levels - 1, part));
             tables.extend(below);
         }
-        for page in pages {
-            tables.extend((1..self.levels).map(|level| (level, page / self.table_pages(level))));
+        for level in 1..self.levels {
+            let mut parts: Vec<u64> = pages
+                .clone()
+                .map(|page| page / self.table_pages(level))
+                .collect();
+            parts.dedup();
+            tables.extend(parts.into_iter().map(|part| (level, part)));
         }
         (tables.len() as u64) << self.page_shift
     }

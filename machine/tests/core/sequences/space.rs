@@ -81,10 +81,14 @@ impl Space {
 
     pub fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
+        let mut before: Option<&Cell> = None;
         for (&page, cell) in &self.cells {
+            let follows = before
+                .replace(cell)
+                .is_some_and(|before| before.is_followed_by(cell));
             if let Some(run) = runs.last_mut()
                 && run.end == page
-                && self.cells[&(page - 1)].is_followed_by(cell)
+                && follows
             {
                 run.end += 1;
                 continue;

@@ -107,48 +107,19 @@ fn fail_one<F: Format, R: ReverseMap>(
     Ok(counts)
 }
 
-#[test]
-fn every_allocation_may_fail() {
+/// Has each allocation fail that the scenarios of each design reach. Returns the sites of
+/// those.
+fn fail_each(designs: &[(String, Vec<Scenario>)]) -> BTreeSet<u16> {
     let (plain, shared) = (arena(), arena_for(&X86_PAE));
     let mut reached = BTreeSet::new();
     let mut wrong = Vec::new();
-    // Every design, with the other options' other values in turn; and every source.
-    let mut designs = Vec::new();
-    for (number, rmap) in variants("rmap").into_iter().enumerate() {
-        designs.push(format!("{rmap},{}", other_options(number)));
-    }
-    for source in variants("ptepage") {
-        designs.push(format!("rmap=partial,{source}"));
-    }
-    designs.extend(variants_on_pae());
-    let plain_designs = designs.len();
-    // Each reverse mapping once.
-    for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
-        designs.push(format!("{rmap},superpage=eager"));
-    }
-    // Those that keep something for each entry, and that keep nothing.
-    for rmap in ["chains", "family", "pv"] {
-        designs.push(format!("rmap={rmap},superpage=reserve"));
-    }
-    designs.push("format=x86-pae,superpage=eager".into());
-    designs.push("format=x86-pae,superpage=reserve".into());
-    let before_folios = designs.len();
-    for rmap in variants("rmap").iter().filter(|rmap| !rmap.contains(',')) {
-        designs.push(format!("{rmap},folio=64k"));
-    }
-    designs.push("format=x86-pae,folio=64k".into());
-    for (number, text) in designs.iter().enumerate() {
+    for (text, scenarios) in designs {
         let design = Design::parse(text).unwrap();
-        let (arena, far) = match design.format {
-            TableFormat::X86Pae => (&shared, 2 << 18),
-            _ => (&plain, 1 << 27),
+        let arena = match design.format {
+            TableFormat::X86Pae => &shared,
+            _ => &plain,
         };
-        let scenarios = match number < plain_designs {
-            true => scenarios(far),
-            false if number < before_folios => superpage_scenarios(design.superpages),
-            false => folio_scenarios(),
-        };
-        for scenario in &scenarios {
+        for scenario in scenarios {
             let run = |failure| {
                 let run = || with_instance!(design, F, R => fail_one::<F, R>(design, arena, scenario, failure));
                 catch(run).map_err(|error| format!("{text}: {}: {failure:?}: {error}", scenario.0))
@@ -183,13 +154,80 @@ fn every_allocation_may_fail() {
         wrong.len(),
         wrong.join("\n")
     );
-    // No operation of a scenario makes mounts; the core's own tests do.
-    let missed = Site::ALL
-        .iter()
-        .filter(|&&site| site != Site::Mount && !reached.contains(&(site as u16)));
-    assert_eq!(
-        missed.collect::<Vec<_>>(),
-        [] as [&Site; 0],
-        "sites that no scenario reaches"
+    reached
+}
+
+/// Reverse mappings without what changes how they work.
+fn rmaps() -> impl Iterator<Item = String> {
+    let rmaps = variants("rmap").into_iter();
+    rmaps.filter(|rmap| !rmap.contains(','))
+}
+
+/// Far enough for tables of their own at all levels but the root, in pages.
+const FAR: u64 = 1 << 27;
+const FAR_ON_PAE: u64 = 2 << 18;
+
+/// Sites that only these options have.
+const OF_SUPERPAGES: [Site; 2] = [Site::Superpage, Site::Reservation];
+const OF_FOLIOS: [Site; 1] = [Site::Folio];
+
+fn assert_reached<'s>(reached: &BTreeSet<u16>, sites: impl IntoIterator<Item = &'s Site>) {
+    let missed = sites
+        .into_iter()
+        .filter(|&&site| !reached.contains(&(site as u16)));
+    let missed: Vec<&Site> = missed.collect();
+    assert!(
+        missed.is_empty(),
+        "sites that no scenario reaches: {missed:?}"
     );
+}
+
+#[test]
+fn every_allocation_may_fail() {
+    // Every design, with the other options' other values in turn; and every source.
+    let rmaps = variants("rmap").into_iter().enumerate();
+    let rmaps = rmaps.map(|(number, rmap)| format!("{rmap},{}", other_options(number)));
+    let sources = variants("ptepage").into_iter();
+    let sources = sources.map(|source| format!("rmap=partial,{source}"));
+    let designs = rmaps.chain(sources);
+    let designs: Vec<_> = designs.map(|design| (design, scenarios(FAR))).collect();
+    // No operation of a scenario makes mounts; the core's own tests do. The options of the
+    // tests below have sites of their own.
+    let elsewhere = [&[Site::Mount][..], &OF_SUPERPAGES, &OF_FOLIOS].concat();
+    let sites = Site::ALL.iter().filter(|site| !elsewhere.contains(site));
+    assert_reached(&fail_each(&designs), sites);
+}
+
+#[test]
+fn every_allocation_may_fail_where_tables_are_reached_through_windows() {
+    let designs = variants_on_pae();
+    let designs: Vec<_> = designs
+        .map(|design| (design, scenarios(FAR_ON_PAE)))
+        .collect();
+    fail_each(&designs);
+}
+
+#[test]
+fn every_allocation_may_fail_with_superpages() {
+    // Each reverse mapping once; and those that keep something for each entry, and that keep
+    // nothing.
+    let designs = rmaps().map(|rmap| format!("{rmap},superpage=eager"));
+    let reserving = ["rmap=chains", "rmap=family", "rmap=pv"];
+    let designs = designs.chain(reserving.map(|rmap| format!("{rmap},superpage=reserve")));
+    let on_pae = ["eager", "reserve"].map(|how| format!("format=x86-pae,superpage={how}"));
+    let designs = designs.chain(on_pae).map(|design| {
+        let how = Design::parse(&design).unwrap().superpages;
+        (design, superpage_scenarios(how))
+    });
+    let reached = fail_each(&designs.collect::<Vec<_>>());
+    assert_reached(&reached, &OF_SUPERPAGES);
+}
+
+#[test]
+fn every_allocation_may_fail_with_folios() {
+    let designs = rmaps().map(|rmap| format!("{rmap},folio=64k"));
+    let designs = designs.chain(["format=x86-pae,folio=64k".into()]);
+    let designs = designs.map(|design| (design, folio_scenarios()));
+    let reached = fail_each(&designs.collect::<Vec<_>>());
+    assert_reached(&reached, &OF_FOLIOS);
 }

@@ -45,6 +45,35 @@ pub struct File {
     pub changed: Option<Place>,
     /// From this page on nothing is left of the original file.
     holes_from: u64,
+    /// Every value that a watched word of a page ever got, by page.
+    past: HashMap<u64, [Vec<u64>; 2]>,
+    /// What the store holds of pages that a truncation cut off, if it was asked.
+    left: HashMap<u64, [u64; 2]>,
+}
+
+impl File {
+    /// A watched word of `page` gets `value`.
+    fn note(&mut self, page: u64, index: usize, value: u64) {
+        let values = &mut self.past.entry(page).or_default()[index];
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+
+    /// A page that lies where the file was cut, or beyond its first end, and was not written
+    /// since. A cut does not tell the store, so it may hold anything that was written back
+    /// before; or the page is a hole.
+    fn page_past_cut(&self, page: u64, pristine: u64) -> Page {
+        let word = |index: usize| match (self.left.get(&page), self.past.get(&page)) {
+            (Some(left), _) => Word::initial(left[index], true),
+            (None, Some(past)) => Word::one_of(pristine, &past[index]),
+            (None, None) => Word::initial(pristine, true),
+        };
+        Page {
+            words: [word(0), word(1)],
+            counted: false,
+        }
+    }
 }
 
 /// The whole model.
@@ -128,7 +157,8 @@ impl Model {
         match self.files.get(file.0 as usize) {
             Some(Some(known)) => match known.written.get(&page) {
                 Some(content) => content.clone(),
-                None => Page::initial(pristine, page >= known.holes_from),
+                None if page >= known.holes_from => known.page_past_cut(page, pristine),
+                None => Page::initial(pristine, false),
             },
             _ => Page::initial(pristine, true),
         }
@@ -180,11 +210,11 @@ impl Model {
                 space.private.entry(page).or_insert_with(copy)
             }),
             (true, Source::File { file, page: first }) => match &mut self.files[file.0 as usize] {
-                Some(file) => Some(
-                    file.written
-                        .entry(first + (page - region.start))
-                        .or_insert(source),
-                ),
+                Some(file) => {
+                    let page = first + (page - region.start);
+                    file.note(page, index, value);
+                    Some(file.written.entry(page).or_insert(source))
+                }
                 None => None,
             },
             (
@@ -402,6 +432,8 @@ impl Model {
                 written: HashMap::new(),
                 changed: None,
                 holes_from: pages,
+                past: HashMap::new(),
+                left: HashMap::new(),
             });
         }
     }
@@ -417,8 +449,27 @@ impl Model {
                     words: [Word::replaced(value, by), Word::replaced(value, by)],
                     counted: true,
                 };
+                file.note(page, 0, value);
+                file.note(page, 1, value);
                 file.written.insert(page, content);
             }
+        }
+    }
+
+    /// Pages of `file` from `first` on that were ever written, with all that each of their
+    /// watched words has held.
+    pub fn written_past(&self, file: FileSlot, first: u64) -> Vec<(u64, [Vec<u64>; 2])> {
+        let known = self.files.get(file.0 as usize).and_then(Option::as_ref);
+        let past = known.iter().flat_map(|file| &file.past);
+        past.filter(|(page, _)| **page >= first)
+            .map(|(page, values)| (*page, values.clone()))
+            .collect()
+    }
+
+    /// The store holds `words` of `page`, which was cut off.
+    pub fn left_in_store(&mut self, file: FileSlot, page: u64, words: [u64; 2]) {
+        if let Some(Some(file)) = self.files.get_mut(file.0 as usize) {
+            file.left.insert(page, words);
         }
     }
 

@@ -32,6 +32,15 @@ impl Word {
         }
     }
 
+    /// A word that holds `value`, one of `others` or zero before every operation.
+    pub fn one_of(value: u64, others: &[u64]) -> Self {
+        let initial = |&value: &u64| Write { value, by: None };
+        Self {
+            others: others.iter().map(initial).collect(),
+            ..Self::initial(value, true)
+        }
+    }
+
     /// A word that `by` has put there in the place of everything before.
     pub fn replaced(value: u64, by: Place) -> Self {
         Self {
@@ -54,6 +63,7 @@ impl Word {
         let before = std::mem::replace(&mut self.last, new);
         let or_zero = std::mem::replace(&mut self.or_zero, false);
         if barrier.len() == 1 {
+            self.others.clear();
             return;
         }
         self.others.push(before);

@@ -5,6 +5,7 @@ mod defects;
 mod formats;
 mod prepare;
 mod random;
+mod reclaim;
 mod sampled;
 #[path = "../support/mod.rs"]
 mod support;

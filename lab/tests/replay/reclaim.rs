@@ -1,0 +1,91 @@
+//! Verified replays on machines that have less memory than the workload uses.
+
+use std::path::Path;
+
+use vellum_engine::{Arena, Config, Engine, build};
+use vellum_lab::replay::{Options, Streams, Workload, prepare_events};
+use vellum_lab::verify::verify;
+use vellum_testing::generate::Recording;
+use vellum_trace::{EventKind, FileId, TraceReader};
+
+const PAGE: u64 = 4096;
+
+fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
+    let config = Config {
+        design: design.to_owned(),
+        cpus: 1,
+        nodes: 1,
+        ram_bytes,
+        low_bytes: None,
+    };
+    let arena = Arena::new(ram_bytes as usize).expect("memory");
+    build(&config, arena).expect("a design")
+}
+
+fn reclaimed(engine: &dyn Engine) -> u64 {
+    let counters = engine.counters();
+    let mut found = counters
+        .iter()
+        .filter(|counter| counter.0 == "reclaim: pages reclaimed");
+    found.next().expect("it is counted").1
+}
+
+fn held(workload: &Workload, engine: &dyn Engine, what: &str) {
+    match verify(workload, engine, |_| true) {
+        Ok(verified) => assert!(verified.is_some(), "{what}: not interrupted"),
+        Err(refutation) => panic!("{what}: {refutation}"),
+    }
+    assert!(reclaimed(engine) > 0, "{what}: there was no pressure");
+}
+
+/// A cut does not tell the store, which has pages of before that reclaim wrote back.
+#[test]
+fn pages_written_back_before_a_cut_may_show_when_the_file_is_lengthened() {
+    const PAGES: u64 = 4096;
+    let file = FileId(0);
+    let write = |page: u64, pages: u64| EventKind::FileWrite {
+        file,
+        offset: page * PAGE,
+        length: pages * PAGE,
+    };
+    let mut events = Vec::new();
+    events.extend((0..PAGES).step_by(64).map(|page| (0, write(page, 64))));
+    events.push((0, EventKind::Truncate { file, size: 0 }));
+    events.push((0, write(PAGES - 1, 1)));
+    events.extend((0..PAGES).step_by(64).map(|page| {
+        let read = EventKind::FileRead {
+            file,
+            offset: page * PAGE,
+            length: 64 * PAGE,
+        };
+        (0, read)
+    }));
+    let recording = Recording::of(&[None], &[0], &events);
+    let options = Options {
+        streams: Streams::ByCpu(1),
+        ..Options::default()
+    };
+    let events = || recording.events();
+    let workload = prepare_events(&recording.header, events, &options).expect("a recording");
+    held(&workload, core("reclaim=on", 8 << 20).as_ref(), "a cut");
+}
+
+/// `verify` audits on the way, at the end, and after the end of all spaces.
+#[test]
+fn shipped_traces_are_verified_with_a_part_of_their_peak() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
+    let trace = TraceReader::open(&trace).expect("it is shipped");
+    let options = Options {
+        streams: Streams::ByCpu(1),
+        ..Options::default()
+    };
+    let events = || trace.events();
+    let workload = prepare_events(trace.header(), events, &options).expect("a recording");
+    for design in ["reclaim=on", "reclaim=on,rmap=chains"] {
+        // A quarter, half and three quarters of what it has at its peak.
+        for kib in [1952, 3904, 5856] {
+            let what = format!("{design} with {kib} KiB");
+            held(&workload, core(design, kib << 10).as_ref(), &what);
+        }
+    }
+}

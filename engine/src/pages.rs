@@ -22,6 +22,14 @@ pub fn fault_around_of(design: &str) -> Result<u64, EngineError> {
     Ok(u64::from(parse(design)?.fault_around))
 }
 
+/// Whether pages may leave under `design` when memory runs out.
+///
+/// # Errors
+/// [`EngineError::Design`] if it is not a design.
+pub fn reclaims(design: &str) -> Result<bool, EngineError> {
+    Ok(parse(design)?.reclaim)
+}
+
 fn parse(design: &str) -> Result<Design, EngineError> {
     Design::parse(design).map_err(|error| EngineError::Design(error.to_string()))
 }

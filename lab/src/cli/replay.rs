@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::ValueHint;
-use vellum_engine::{Engine, EngineError};
+use vellum_engine::{Engine, EngineError, reclaims};
 
 use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, On, SimArgs, refuse};
@@ -288,7 +288,9 @@ impl Session {
         let mut report = Report::new(path, workload, engine.as_ref(), self.ram, &replayed);
         let end_state = verify::end_state(workload, engine.as_ref());
         // What is read back is used, so with reclaim other pages may have left at the end.
-        let same_end = workload.cpus() == 1 && !report.design.contains("reclaim=on");
+        let reclaims =
+            reclaims(&report.design).map_err(|error| Failure::usage(error.to_string()))?;
+        let same_end = workload.cpus() == 1 && !reclaims;
         if args.audit {
             match audit(engine.as_ref()) {
                 Ok(()) => report.audited = true,

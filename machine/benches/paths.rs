@@ -5,7 +5,10 @@
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
 //! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim` for
-//! those alone
+//! those alone; `-- huge` for shared memory in superpages, which is measured only then
+
+#[path = "paths/huge.rs"]
+mod huge;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use vellum::platform::{CpuId, CpuSet, SpaceTag};
 use vellum::rmap::{Family, Partial, Pv, ReverseMap};
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
-use vellum::{SpaceId, Vm, with_rmap};
+use vellum::{ObjectId, SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 
 const GIB: u64 = 1 << 30;
@@ -561,6 +564,11 @@ fn main() {
         superpages(&arena);
         promotions::<Family>(&arena);
         promotions::<Pv>(&arena);
+        return;
+    }
+    if std::env::args().any(|argument| argument == "huge") {
+        huge::shared_memory::<Family>(&arena);
+        huge::shared_memory::<Pv>(&arena);
         return;
     }
     tables(&arena);

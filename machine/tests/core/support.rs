@@ -129,8 +129,8 @@ pub fn other_options(number: usize) -> String {
     for info in OPTIONS.iter().filter(|info| info.only_with.is_none()) {
         let values = info.values;
         match info.name {
-            // Folios have cases of their own.
-            "rmap" | "ptepage" | "format" | "folio" => {}
+            // Folios and superpages of shared memory have cases of their own.
+            "rmap" | "ptepage" | "format" | "folio" | "huge" => {}
             "faultaround" if number.is_multiple_of(2) => {}
             "faultaround" => text += &format!(",faultaround={}", values[number / 2 % values.len()]),
             name => {

@@ -13,9 +13,9 @@ mod tests;
 pub use presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileIo, FlagUpdates, Folio,
-    ForkCopy, FrameLists, MarkChecks, OPTIONS, PageAging, PageLocking, PvAlloc, PvLock, PvLru,
-    QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages, TableFormat, TableSource,
-    UserTables, ZoneCache,
+    ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PvAlloc, PvLock,
+    PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages, TableFormat,
+    TableSource, UserTables, ZoneCache,
 };
 
 use alloc::format;
@@ -142,13 +142,18 @@ impl Design {
     /// The options of this design that need a part of the core that `parts` leaves out.
     pub(crate) fn without_its_part(&self, parts: Parts) -> Option<&'static str> {
         let published = self.frame_lists == FrameLists::Linked || self.file_io == FileIo::Pages;
-        let superpages = self.superpages != Superpages::Off || self.folio != Folio::Off;
+        let superpages = self.superpages != Superpages::Off
+            || self.huge != HugePages::Never
+            || self.folio != Folio::Off;
         [
             (
                 published && !parts.published,
                 "framelists=linked or fileio=pages",
             ),
-            (superpages && !parts.superpages, "superpage= or folio="),
+            (
+                superpages && !parts.superpages,
+                "superpage=, huge= or folio=",
+            ),
             (self.reclaim && !parts.reclaim, "reclaim=on"),
         ]
         .into_iter()

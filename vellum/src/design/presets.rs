@@ -41,7 +41,7 @@ macro_rules! until_2004 {
         concat!(
             "rmap=",
             $rmap,
-            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,",
+            ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,huge=never,",
             "folio=off,regions=",
             $regions,
             ",forkcopy=all",
@@ -56,7 +56,7 @@ macro_rules! ia64 {
         concat!(
             "rmap=anon_vma,ptepage=quicklist,",
             $quick,
-            ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,",
+            ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,huge=never,",
             "folio=off,regions=tree,forkcopy=",
             $forkcopy,
             no_files!()
@@ -70,7 +70,7 @@ macro_rules! in_2007 {
         concat!(
             "rmap=anon_vma,",
             $tables,
-            ",format=x86-64,faultaround=1,faultlock=none,superpage=off,",
+            ",format=x86-64,faultaround=1,faultlock=none,superpage=off,huge=never,",
             "folio=off,regions=tree,forkcopy=needed",
             no_files!()
         )
@@ -83,7 +83,7 @@ macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,",
-            "faultlock=none,superpage=off,folio=off,regions=tree,",
+            "faultlock=none,superpage=off,huge=never,folio=off,regions=tree,",
             "forkcopy=needed,reclaim=off,fileio=pages,framelists=linked,",
             $changed
         )
@@ -98,7 +98,7 @@ macro_rules! freebsd_13 {
             "rmap=pv,",
             $locks,
             ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
-            "faultlock=none,superpage=reserve,folio=off,regions=tree,forkcopy=all",
+            "faultlock=none,superpage=reserve,huge=never,folio=off,regions=tree,forkcopy=all",
             no_files!()
         )
     };
@@ -218,7 +218,7 @@ pub const PRESETS: &[Preset] = &[
         name: "linux-2.6.38",
         settings: concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,\
-             superpage=eager,folio=off,regions=tree,forkcopy=needed",
+             superpage=eager,huge=never,folio=off,regions=tree,forkcopy=needed",
             no_files!()
         ),
         source: "transparent huge pages (Arcangeli 2011), `always`",

@@ -296,6 +296,18 @@ choices! {
 }
 
 choices! {
+    /// Which objects of shared memory are kept and mapped in superpages: `huge=`.
+    #[non_exhaustive]
+    HugePages;
+    /// None, whatever they were told by [`Vm::set_huge`](crate::space::Vm::set_huge).
+    Never "never";
+    /// Those that were told so.
+    Advise "advise";
+    /// All that were not told otherwise.
+    Always "always";
+}
+
+choices! {
     /// The largest folio, a run of frames for pages around the one that is stored to, that a
     /// fault maps page by page: `folio=`.
     #[non_exhaustive]
@@ -576,6 +588,9 @@ options! {
     "superpage" superpages: Superpages = "off";
         "whether private memory is mapped in superpages: whole at the first use, or when full";
         "transparent huge pages (Arcangeli 2011) against reservations (Navarro 2002)";
+    "huge" huge: HugePages = "never";
+        "whether shared memory and tmpfs are kept and mapped in superpages: not, where told, or everywhere";
+        "huge= of tmpfs mounts (Shutemov 2016), Linux 4.8";
     "folio" folio: Folio = "off";
         "the most private memory that a first store maps at once, page by page, from one run of frames";
         "large folios for anonymous memory (Roberts 2023), Linux 6.8; page clusters";

@@ -95,6 +95,23 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// Makes single frames, which the caller has like any that it was handed out, of a block
+    /// that it was handed out.
+    pub(crate) fn split_block(&self, first: Pfn, order: u32) {
+        let zone = self.frame(first).zone() as u16;
+        let frames = 1 << order;
+        for step in 0..frames {
+            let frame = self.frame(first.offset(step));
+            let word = frame.rmap();
+            frame.set_part(zone);
+            frame.set_kind(Kind::Allocated);
+            frame.set_index(0, 0);
+            // The word of a tail is what its frame's last use left.
+            word.store(0, Ordering::Relaxed);
+            frame.init_counts(1, 0);
+        }
+    }
+
     /// Takes the count of every frame of a divided run but the first, if each has one mapping
     /// and no other reference; otherwise changes nothing. Whoever would take a reference to
     /// one of them without a lock finds none from then on.

@@ -170,6 +170,9 @@ impl ObjectId {
 }
 
 const STORE_BIT: u64 = 1 << 63;
+/// Instead of a store's number: whether the pages of shared memory are to come in superpages.
+const HUGE: u64 = 2;
+const NOT_HUGE: u64 = 1;
 
 /// An object.
 ///
@@ -182,7 +185,8 @@ pub struct Object<S> {
     generation: AtomicU32,
     /// Users: whoever opened it, and each region that maps it. 0: vacant.
     users: AtomicU32,
-    /// [`STORE_BIT`] and the store's number, or 0.
+    /// [`STORE_BIT`] and the store's number, or what shared memory was told of superpages
+    /// ([`HUGE`], [`NOT_HUGE`]), or 0.
     store: AtomicU64,
     /// Root of the radix tree.
     cache: AtomicU64,
@@ -276,7 +280,7 @@ impl<S> Object<S> {
     /// What the pages are made of.
     pub fn kind(&self) -> ObjectKind {
         match self.store.load(Ordering::Relaxed) {
-            0 => ObjectKind::SharedMemory,
+            word if word & STORE_BIT == 0 => ObjectKind::SharedMemory,
             word => ObjectKind::File {
                 store: word & !STORE_BIT,
             },
@@ -298,7 +302,24 @@ impl<S> Object<S> {
     /// Whether its pages come from a backing store.
     #[inline]
     pub fn is_file(&self) -> bool {
-        self.store.load(Ordering::Relaxed) != 0
+        self.store.load(Ordering::Relaxed) & STORE_BIT != 0
+    }
+
+    /// Whether pages of shared memory are to come in superpages, if it was told.
+    pub(crate) fn huge(&self) -> Option<bool> {
+        match self.store.load(Ordering::Relaxed) {
+            HUGE => Some(true),
+            NOT_HUGE => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Tells shared memory. Files do not listen.
+    pub(crate) fn set_huge(&self, huge: Option<bool>) {
+        if !self.is_file() {
+            let word = huge.map_or(0, |huge| if huge { HUGE } else { NOT_HUGE });
+            self.store.store(word, Ordering::Relaxed);
+        }
     }
 
     /// Pages that were written through the page cache since the backing store took

@@ -202,9 +202,18 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
+    /// The same for all of them or none. Returns whether it allows them.
+    pub(crate) fn charge_all(&self, object: &Object<S>, pages: u64) -> bool {
+        let granted = self.charge(object, pages);
+        if granted < pages {
+            self.uncharge(object, granted);
+        }
+        granted == pages
+    }
+
     /// Pages left the cache, or did not enter it.
     #[inline]
-    pub(super) fn uncharge(&self, object: &Object<S>, pages: u64) {
+    pub(crate) fn uncharge(&self, object: &Object<S>, pages: u64) {
         let mount = object.mount.load(Ordering::Relaxed);
         if mount != 0 && pages != 0 {
             self.mount(mount).used.fetch_sub(pages, Ordering::Relaxed);

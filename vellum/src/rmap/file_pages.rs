@@ -202,7 +202,8 @@ impl<P: Platform, F: Format> FileSearch<'_, '_, P, F> {
         let first = candidate.at as usize;
         let pages = &self.pages[first..first + candidate.pages as usize];
         for (nth, &page) in pages.iter().enumerate() {
-            if nth > 0 {
+            // A large leaf is the entry of all.
+            if nth > 0 && !slot.is_large() {
                 slot.advance();
             }
             if slot.maps(page) {

@@ -89,9 +89,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     zap.range(part, &mut gather);
                 }
                 Advice::Free => {
-                    // Those that cannot be demoted are not marked, as if they were in use.
-                    let region = self.region(handle);
-                    let _ = self.demote_range(pin, space, region, part);
+                    if view.object == 0 {
+                        // Those that cannot be demoted are not marked, as if they were in use.
+                        let region = self.region(handle);
+                        let _ = self.demote_range(pin, space, region, part);
+                    }
                     self.mark_free(pin, space, part, &mut gather);
                 }
                 Advice::PageOut | Advice::Folio(_) => {}

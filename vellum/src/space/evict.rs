@@ -66,10 +66,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut entries = 0;
         if frame.counts().maps() > 0 {
             let env = self.env(pin);
+            let mut is_large = false;
             self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                if slot.is_large() && frame.kind() == Kind::Object {
+                    // Its mark is about 512 pages.
+                    is_large = true;
+                    return Verdict::Keep;
+                }
                 entries += u32::from(slot.take_accessed());
                 Verdict::Keep
             });
+            if is_large {
+                // From here on each page is judged by itself; those of one that was used
+                // begin as pages that were.
+                self.clear_huge_of(pin, page);
+            }
         }
         let twice = frame.has(Flags::ACTIVE) && frame.clear(Flags::ACTIVE);
         let once = frame.has(Flags::REFERENCED) && frame.clear(Flags::REFERENCED);

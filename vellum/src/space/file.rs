@@ -79,6 +79,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         fault: &Fault<'_, P, F, R>,
     ) -> Result<FaultStep, FaultError> {
+        if fault.lowest.1 > 1
+            && self.has_huge()
+            && let Some(step) = self.map_huge(fault)
+        {
+            return Ok(step);
+        }
         let frame = match self.object_page(fault)? {
             Ok(frame) => frame,
             Err(step) => return Ok(step),

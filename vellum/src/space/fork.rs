@@ -205,6 +205,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let mut spans = from.spans(self.view.range);
         while let Some(span) = spans.next() {
             if span.table.level() > 1 {
+                if self.view.object != 0 {
+                    // A superpage of an object: a fault finds it again.
+                    continue;
+                }
                 let page = span.table.page(span.first);
                 let copied = self.large(&span, gather);
                 drop(span);

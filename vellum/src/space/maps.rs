@@ -108,10 +108,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether `page` shows memory that was mapped by a superpage, which may have been split
-    /// since. Pages whose frames were taken one by one say no, even if one larger leaf maps
+    /// since; of an object's pages, whether it is mapped so now. Private pages whose frames were
+    /// taken one by one say no, even if one larger leaf maps
     /// them now ([`Superpages::Reserve`], [`Vm::collapse`]).
     pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
-        if self.superpages() != Superpages::Eager || page >= F::USER_END {
+        let is_eager = self.superpages() == Superpages::Eager;
+        if !is_eager && !self.has_huge() || page >= F::USER_END {
             return false;
         }
         let pin = self.pin();
@@ -123,7 +125,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return false;
         }
         let record = self.memory.frame(F::frame(entry, level));
-        level > 1 || record.kind() == Kind::Anonymous && record.came_in_run()
+        match record.kind() {
+            Kind::Anonymous => is_eager && (level > 1 || record.came_in_run()),
+            _ => level > 1,
+        }
     }
 
     /// Whether `page` shows private memory that was mapped because another page of its folio

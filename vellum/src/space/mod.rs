@@ -28,6 +28,7 @@ mod flush;
 mod folio;
 mod fork;
 mod heap;
+mod huge;
 mod inspect;
 mod io;
 mod life;

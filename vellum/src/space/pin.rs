@@ -90,16 +90,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let Some(table) = self.tables(&pin, space).lock(page) else {
                 continue;
             };
-            if table.level() > 1 {
-                // Pins are of single pages.
+            let level = table.level();
+            let entry = table.load(F::index(page, level));
+            let is_private = || self.memory.frame(F::frame(entry, level)).kind() != Kind::Object;
+            if level > 1 && is_private() {
+                // Pins are of single pages, which have records of their own if they are an
+                // object's.
                 drop(table);
                 drop(pin);
                 self.demote_page(id, page).map_err(PinError::Fault)?;
                 continue;
             }
-            let entry = table.load(F::index(page, 1));
-            if F::is_mapped(entry) && F::prot(entry, 1).allows(access) {
-                let pfn = F::frame(entry, 1);
+            if F::is_mapped(entry) && F::prot(entry, level).allows(access) {
+                let within = page.0 & (F::pages_at(level) - 1);
+                let pfn = F::frame(entry, level).offset(within as u32);
                 let read_only_zero = pfn == self.zero_page && spins > 1;
                 if pfn != self.zero_page || read_only_zero {
                     let frame = self.memory.frame(pfn);

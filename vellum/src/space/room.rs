@@ -49,7 +49,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let report = self
                 .rmap
                 .visit::<P, F>(&self.env(pin), self, pfn, &mut |slot| {
-                    if slot.space() != space || slot.page() != page {
+                    if slot.space() != space || slot.page() != page || slot.is_large() {
                         return Verdict::Keep;
                     }
                     dirty = slot.clear().dirty;

@@ -1,4 +1,5 @@
-//! Superpages: private memory mapped by leaves of level 2 (`superpage=`).
+//! Superpages: private memory mapped by leaves of level 2 (`superpage=`). Those of shared
+//! memory are in [`super::huge`].
 //!
 //! The first fault in a range of that size which has no table yet and lies in one region
 //! zeroes a run of frames and maps it whole. Calls treat a superpage whole where their range
@@ -21,7 +22,7 @@ use super::manager::{Live, Vm};
 use super::region::Region;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
-use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
+use crate::frame::{Kind, MAX_ORDER, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Run};
@@ -40,9 +41,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether there may be superpages.
     #[inline]
     pub(super) fn has_superpages(&self) -> bool {
-        self.superpages() != Superpages::Off
-            && Self::ORDER <= MAX_ORDER
-            && F::MAX_LEAF_LEVEL >= LEVEL
+        self.superpages() != Superpages::Off && Self::COULD_HAVE_SUPERPAGES
+    }
+
+    /// Whether format and allocator allow for superpages.
+    pub(super) const COULD_HAVE_SUPERPAGES: bool =
+        Self::ORDER <= MAX_ORDER && F::MAX_LEAF_LEVEL >= LEVEL;
+
+    /// Whether large leaves may be there, of private memory or of objects.
+    #[inline]
+    pub(super) fn has_large_leaves(&self) -> bool {
+        self.has_superpages() || self.has_huge()
     }
 
     /// The leaf at `index` of a table at level 2, as reverse mapping is told of it.
@@ -156,7 +165,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let run = Self::large_run(&table, index, F::frame(now, LEVEL));
         let writes = fault.access == Access::Write;
-        if writes && !F::is_writable(now) && !self.is_exclusive_run(fault.pin, &run) {
+        let copies = writes && fault.entered.region.object() == 0;
+        if copies && !F::is_writable(now) && !self.is_exclusive_run(fault.pin, &run) {
             drop(table);
             self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
             return Ok(FaultStep::Again);
@@ -177,7 +187,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         let env = self.env(fault.pin);
         let mut ctx = R::Ctx::default();
-        if writes {
+        if copies {
             let locked = self.memory.lock_run(fault.pin, run.frame, run.order);
             for part in run.told(locked.is_whole() || R::LISTS_LEAVES) {
                 self.rmap.turn(&env, &mut ctx, &part, fault.place());
@@ -217,7 +227,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Replaces the large leaf that covers `page` by single pages, if there is one. The
+    /// Replaces the large leaf that covers `page` by single pages, if there is one; one that
+    /// maps pages of an object is cleared, and faults find them again. The
     /// caller keeps the region from changing and holds no table lock.
     ///
     /// # Errors
@@ -235,6 +246,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let index = F::index(page, LEVEL);
         let run = Self::large_run(&table, index, F::frame(table.load(index), LEVEL));
+        if self.memory.frame(run.frame).kind() == Kind::Object {
+            self.clear_huge(pin, space, region, (table, index));
+            return Ok(());
+        }
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let place = region.place(space);
@@ -272,7 +287,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         page: Vpn,
     ) -> Result<(), OutOfMemory> {
-        if !self.has_superpages() || page.0 & (Self::SUPERPAGE - 1) == 0 {
+        if !self.has_large_leaves() || page.0 & (Self::SUPERPAGE - 1) == 0 {
             return Ok(());
         }
         self.demote(pin, space, region, page)
@@ -289,7 +304,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         range: PageRange,
     ) -> Result<(), OutOfMemory> {
-        if !self.has_superpages() {
+        if !self.has_large_leaves() {
             return Ok(());
         }
         let tables = self.tables(pin, space);
@@ -353,6 +368,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The frame of a large leaf, whose table is locked, to look its entries up by: the
     /// run's first, if that is whole, with a reference to the run. Otherwise nothing.
     pub(super) fn hold_whole_run(&self, pin: &Pin<'_>, run: &Run) -> bool {
+        if self.memory.frame(run.frame).kind() == Kind::Object {
+            return false;
+        }
         let locked = self.memory.lock_run(pin, run.frame, run.order);
         if locked.is_whole() {
             locked.head().get();

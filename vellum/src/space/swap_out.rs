@@ -165,8 +165,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_locked(id, |pin, space| {
             let _ = self.for_regions::<()>(space, range, |handle, view| {
                 let part = view.range.intersection(range);
-                // Superpages that cannot be demoted stay.
-                let _ = self.demote_range(pin, space, self.region(handle), part);
+                if view.object == 0 {
+                    // Superpages that cannot be demoted stay.
+                    let _ = self.demote_range(pin, space, self.region(handle), part);
+                }
                 Ok(())
             });
             Ok(())

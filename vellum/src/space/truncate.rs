@@ -92,7 +92,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has the whole space flushed if one of its moves is under way.
-    fn note_move(space: Live<'_, R>, gather: &mut Gather<'_, P>) {
+    pub(super) fn note_move(space: Live<'_, R>, gather: &mut Gather<'_, P>) {
         if Self::is_moving(space) {
             gather.stale(Vpn(0));
             gather.stale(Vpn(F::USER_END.0 - 1));
@@ -141,8 +141,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut stale = Stale::new();
         let mut spins = 0;
         while frame.maps_after_lock() > 0 {
+            let mut is_large = false;
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
-                if stale.is_full() {
+                is_large = slot.is_large();
+                if stale.is_full() || is_large {
                     return Verdict::Stop;
                 }
                 let dirty = slot.clear().dirty;
@@ -162,8 +164,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);
             }
-            if report.unmapped == 0 {
-                // Somebody counted a mapping and has not made the entry yet.
+            let cleared = is_large && self.clear_huge_of(pin, page);
+            if !cleared && report.unmapped == 0 {
+                // Somebody counted a mapping and has not made the entry yet, or is clearing it.
                 pin.relax(spins);
                 spins += 1;
             }

@@ -109,7 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     /// Clears the large leaf at `index`. Returns its page if the gather is full.
     #[cold]
     #[inline(never)]
-    fn large(
+    pub(super) fn large(
         &self,
         table: &LockedTable<'_, F>,
         index: usize,
@@ -124,6 +124,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         let entry = table.clear(index, self.users);
         let run = Vm::<P, F, R>::large_run(table, index, F::frame(entry, table.level()));
         gather.stale_leaf(page, 1 << run.order);
+        if P::PARTS.superpages && vm.memory.frame(run.frame).kind() == Kind::Object {
+            self.huge(table, &run, entry, gather);
+            return None;
+        }
         let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
         let is_whole = vm.unmap_run(&env, &mut ctx, self.region, space, &run);

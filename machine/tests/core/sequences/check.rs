@@ -211,7 +211,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             entries.iter().map(|entry| self.run_of(entry)).collect();
         let model = self.model.spaces[&slot].runs();
         named("regions", joined(runs?), joined(model))?;
-        if !self.exact {
+        if !self.exact || self.has_huge {
             self.adopt_around(slot)?;
         }
         if self.has_superpages {
@@ -242,7 +242,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         self.check_stats(slot, entries.len() as u32, &leaves)
     }
 
-    /// Pages of objects that were mapped around a fault.
+    /// Pages of objects that were mapped around a fault, or with it by a superpage.
     fn adopt_around(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
         for page in leaves.pages() {
@@ -261,7 +261,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         for (page, leaf) in self.leaves(slot)?.0 {
             // It may have been split since.
             let kind = self.vm.memory().frame(leaf.frame).kind();
-            if leaf.is_large || kind == Kind::Anonymous {
+            if kind != Kind::Object && (leaf.is_large || kind == Kind::Anonymous) {
                 self.model.adopt_private(slot, page);
             }
         }
@@ -366,8 +366,18 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .heap(self.ids[&slot])
             .ok_or("a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
-        let needed = leaves.pages().chain(swapped.iter().copied());
-        let needed = self.shape.table_bytes(needed);
+        // A superpage of private memory keeps a table, one of an object does not.
+        let keeps_none = |leaf: &Leaf| {
+            let kind = || self.vm.memory().frame(leaf.frame).kind();
+            self.has_huge && leaf.is_large && kind() == Kind::Object
+        };
+        let of = |large: bool| {
+            let leaves = leaves.0.iter();
+            let leaves = leaves.filter(move |(_, leaf)| keeps_none(leaf) == large);
+            leaves.map(|(page, _)| *page)
+        };
+        let needed = of(false).chain(swapped.iter().copied());
+        let needed = self.shape.table_bytes(needed, of(true));
         // No more than lead to entries (invariant 5).
         named("bytes of page tables", stats.table_bytes, needed)
     }

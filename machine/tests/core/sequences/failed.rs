@@ -127,12 +127,16 @@ impl Sight {
 }
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
-    /// Changes whenever reverse mapping, reclaim or swap may have taken back entries of pages of
-    /// objects.
+    /// Changes whenever reverse mapping, reclaim, swap or a call about a part of a superpage may
+    /// have taken back entries of pages of objects.
     pub fn taken_back(&self) -> u64 {
         let stats = self.vm.stats();
         let swap = self.vm.swap_stats();
-        stats.rmap.reclaimed + stats.reclaim.scanned + swap.outs + swap.write_errors
+        let split = match self.has_huge {
+            true => stats.events.superpage_demotions,
+            false => 0,
+        };
+        stats.rmap.reclaimed + stats.reclaim.scanned + swap.outs + swap.write_errors + split
     }
 
     fn sight(&self) -> Result<Sight, String> {

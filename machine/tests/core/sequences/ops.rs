@@ -217,6 +217,8 @@ pub struct Lengths {
     pub longest: u64,
     /// Whether many are long enough for superpages.
     pub large: bool,
+    /// Whether shared memory may be mapped in superpages.
+    pub huge: bool,
     /// Whether pages are written to swap.
     pub swaps: bool,
     /// Whether folios are advised.
@@ -246,7 +248,18 @@ fn access(rng: &mut Rng) -> Access {
 
 /// Maps memory that is large enough for superpages, uses a page of it, or makes superpages
 /// of single pages.
-fn of_superpages(rng: &mut Rng, shape: Shape, (space, longest): (u8, u64), value: u64) -> What {
+fn of_superpages(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), value: u64) -> What {
+    let longest = lengths.longest;
+    if lengths.huge && rng.one_in(5) {
+        return What::MapAnonymous {
+            space,
+            aim: Aim::Fixed(Place::At(shape.table_pages(1) * (1 + rng.below(4)))),
+            pages: 600 + rng.below(longest),
+            prot: READ | WRITE,
+            shared: true,
+            grows: false,
+        };
+    }
     if rng.one_in(4) {
         let aim = match rng.one_in(3) {
             true => Aim::Anywhere,
@@ -308,7 +321,7 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
         };
     }
     if lengths.large && rng.one_in(3) {
-        return of_superpages(rng, shape, (space, lengths.longest), value);
+        return of_superpages(rng, shape, (space, lengths), value);
     }
     match rng.below(100) {
         0 | 1 => What::Create,

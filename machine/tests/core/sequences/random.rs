@@ -8,7 +8,9 @@
 
 use vellum::design::{Rmap, TableFormat};
 
-use super::run::{run_cases, run_cases_of, run_folio_cases, run_superpage_cases, run_swap_cases};
+use super::run::{
+    run_cases, run_cases_of, run_folio_cases, run_huge_cases, run_superpage_cases, run_swap_cases,
+};
 use crate::support::number;
 
 #[test]
@@ -40,6 +42,22 @@ fn random_sequences_with_superpages_match_the_model() {
         cases < 44 || counts.iter().all(|&count| count > 0),
         "superpages mapped, not to be had, split, made of single pages; \
          runs set aside, broken, promoted: {counts:?}"
+    );
+}
+
+/// With every reverse-mapping design, and shared memory that is large enough.
+#[test]
+fn random_sequences_with_shared_superpages_match_the_model() {
+    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(44),
+    };
+    let cases = seeds.end - seeds.start;
+    let counts = run_huge_cases(seeds, length);
+    assert!(
+        cases < 44 || counts.iter().all(|&count| count > 0),
+        "superpages mapped, not to be had, split: {counts:?}"
     );
 }
 

@@ -86,6 +86,9 @@ pub const PLATFORMS: [Platform; 5] = [
 /// Ways to have superpages.
 const SUPERPAGES: [&str; 2] = ["superpage=eager", "superpage=reserve"];
 
+/// The same for shared memory.
+const HUGE: &str = "huge=always";
+
 /// Pages of platforms where superpages are used: of those whose memory runs out, and of the
 /// others.
 const TIGHT_PAGES: u64 = 1800;
@@ -217,6 +220,9 @@ impl Case {
         if round % 2 == 1 {
             design += &format!(",{}", FOLIOS[round / 2 % FOLIOS.len()]);
         }
+        if round % 4 == 2 {
+            design += &format!(",{HUGE}");
+        }
         Case::on(format, design, (round, swaps), seed, length)
     }
 
@@ -230,7 +236,8 @@ impl Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let shape = with_format!(format, F => Shape::of::<F>());
         // In other formats they are larger than the largest block of frames.
-        let large = SUPERPAGES.iter().any(|value| design.contains(value)) && shape.page_shift == 12;
+        let mut values = SUPERPAGES.iter().chain([&HUGE]);
+        let large = values.any(|value| design.contains(value)) && shape.page_shift == 12;
         if large {
             platform.pages = if platform.tight {
                 TIGHT_PAGES
@@ -242,6 +249,7 @@ impl Case {
         let lengths = Lengths {
             longest,
             large,
+            huge: large && design.contains(HUGE),
             swaps,
             folios: design.contains("folio=") && !design.contains("folio=off"),
         };
@@ -270,6 +278,23 @@ impl Case {
             seed,
             length,
         )
+    }
+
+    /// The case of a number with superpages of shared memory, and with swap areas or private
+    /// superpages now and then.
+    fn nth_with_huge(seed: u64, length: usize) -> Case {
+        let (rmap, round) = (
+            &RMAPS[seed as usize % RMAPS.len()],
+            seed as usize / RMAPS.len(),
+        );
+        let mut design = format!("{rmap},{},{}", other_options(round), tables(seed));
+        let reclaim = ["on", "off"][round % 2];
+        design += &format!(",{HUGE},superpage=off,reclaim={reclaim}");
+        if seed % 3 == 1 {
+            design += &format!(",{}", SUPERPAGES[seed as usize / 3 % SUPERPAGES.len()]);
+        }
+        let (round, swaps) = (round + seed as usize, seed % 3 == 2);
+        Case::on(TableFormat::X86_64, design, (round, swaps), seed, length)
     }
 
     /// The case of a number with folios.
@@ -464,6 +489,14 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
 pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 7] {
     let case = |seed| (seed, Case::nth_with_superpages(seed, length));
     run_all(seeds.map(case), &arena()).superpages
+}
+
+/// Runs cases with superpages of shared memory; returns how many superpages were mapped, not to
+/// be had, and split.
+pub fn run_huge_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
+    let case = |seed| (seed, Case::nth_with_huge(seed, length));
+    let [mapped, lacking, split, ..] = run_all(seeds.map(case), &arena()).superpages;
+    [mapped, lacking, split]
 }
 
 /// Runs cases with folios; returns how many were mapped, of how many pages, and how many were

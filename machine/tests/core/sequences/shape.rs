@@ -53,8 +53,13 @@ impl Shape {
         1 << (self.page_shift - 3)
     }
 
-    /// Bytes of the tables that lead to single pages, the root included.
-    pub fn table_bytes(self, pages: impl Iterator<Item = u64> + Clone) -> u64 {
+    /// Bytes of the tables that lead to `pages`, the root included; those in `large` are mapped by
+    /// leaves one level up that keep no table to be split into.
+    pub fn table_bytes(
+        self,
+        pages: impl Iterator<Item = u64> + Clone,
+        large: impl Iterator<Item = u64> + Clone,
+    ) -> u64 {
         let mut tables = std::collections::BTreeSet::from([(self.levels, 0)]);
         if self.fixed_root {
             let covered = self.table_pages(self.levels - 1);
@@ -62,8 +67,10 @@ impl Shape {
             tables.extend(below);
         }
         for level in 1..self.levels {
+            let skipped = if level == 1 { usize::MAX } else { 0 };
             let mut parts: Vec<u64> = pages
                 .clone()
+                .chain(large.clone().skip(skipped))
                 .map(|page| page / self.table_pages(level))
                 .collect();
             parts.dedup();

@@ -221,6 +221,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<RunStep, FileError> {
         let first = self.page_of(rest.bytes.start);
+        if self.has_huge() {
+            self.make_huge_around(pin, handle, first);
+        }
         let pages = run_length(first, self.pages_for(rest.bytes.end) - first);
         // Clearing room for a whole run would be felt in a call that writes one page.
         let (mut one, mut many);

@@ -145,7 +145,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Self::audit_links(table, level, live)
     }
 
-    /// Checks that a table keeps a spare one for each large leaf in it.
+    /// Checks that a table keeps a spare one for each large leaf of private memory in it.
     fn audit_spares(
         &self,
         space: u32,
@@ -173,7 +173,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         entries.tables += spares;
         let pin = self.pin();
-        let is_large = |entry: u64| F::is_mapped(entry) && F::is_leaf(entry, level);
+        let is_large = |entry: u64| {
+            F::is_mapped(entry)
+                && F::is_leaf(entry, level)
+                && self.memory.frame(F::frame(entry, level)).kind() != Kind::Object
+        };
         let large = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
             let entries = words.iter().map(|word| word.load(Ordering::Relaxed));
             // The kernel half of a root is the platform's.

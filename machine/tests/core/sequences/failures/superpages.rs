@@ -102,3 +102,57 @@ pub fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
     }
     scenarios
 }
+
+/// With superpages of shared memory: the one of pages 512 to 1023.
+pub fn huge_scenarios() -> Vec<Scenario> {
+    use Access::{Read, Write};
+    let place = Place::At;
+    let fresh = vec![What::Create, map(512, 800, RW, true)];
+    let mut used = fresh.clone();
+    used.extend([
+        touch(600, Write),
+        map(3000, 20, RW, false),
+        sweep(3000, 20, Write),
+    ]);
+    let mut shared = used.clone();
+    shared.extend([FORK, touch(510, Write)]);
+    let mut scenarios = vec![
+        (FIRST_USE, fresh.clone(), touch(600, Write)),
+        (FIRST_USE, fresh, touch(600, Read)),
+    ];
+    let remap = |from, to| What::Remap {
+        space: 0,
+        place: place(from),
+        pages: 9,
+        new_pages: 9,
+        aim: Aim::Fixed(place(to)),
+    };
+    let part = What::Unmap {
+        space: 0,
+        place: place(700),
+        pages: 20,
+    };
+    let protect = What::Protect {
+        space: 0,
+        place: place(512),
+        pages: 3,
+        prot: READ,
+    };
+    let page_out = What::PageOut {
+        space: 0,
+        place: place(520),
+        pages: 4,
+    };
+    let operations = [
+        ("unmapping a part of a shared superpage", part),
+        ("fork with a superpage of shared memory", FORK),
+        ("moving a part of a shared superpage", remap(700, 5000)),
+        ("moving into a shared superpage", remap(3000, 700)),
+        ("protecting a part of a shared superpage", protect),
+        ("paging out a part of a shared superpage", page_out),
+    ];
+    for before in [used, shared] {
+        scenarios.extend(operations.map(|(name, last)| (name, before.clone(), last)));
+    }
+    scenarios
+}

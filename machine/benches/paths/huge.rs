@@ -1,0 +1,82 @@
+//! Shared memory in superpages beside single pages (`huge=`).
+
+use super::*;
+
+const START: u64 = 0x10_0000;
+const SUPERPAGE: u64 = 512;
+const ROUNDS: usize = 9;
+
+/// What a gigabyte of shared memory costs, its faults taken one after another.
+#[derive(Default)]
+struct Costs {
+    first_use: Vec<f64>,
+    second_use: Vec<f64>,
+    exit: Vec<f64>,
+    writes: Vec<f64>,
+    tables: u64,
+}
+
+/// Maps the object in a new space, stores to every page that is not mapped by then, and returns
+/// the space.
+fn use_all<R: ReverseMap>(vm: &Manager<R>, object: ObjectId, step: u64) -> SpaceId {
+    let space = vm.create_space().expect("a space");
+    let request = MapRequest::object(object, 0, PAGES_PER_GIB, Prot::READ_WRITE).shared();
+    let request = request.at(Placement::Fixed(Vpn(START)));
+    vm.map(space, &request).expect("a region");
+    for page in (0..PAGES_PER_GIB).step_by(step as usize) {
+        vm.fault(space, (START + page) << 12, Access::Write)
+            .expect("a page");
+    }
+    let resident = vm.space_stats(space).expect("a space").rss.shared_memory;
+    assert_eq!(resident, PAGES_PER_GIB, "pages that no fault mapped");
+    space
+}
+
+fn costs<R: ReverseMap>(machine: &Arc<Machine>, huge: &str, step: u64) -> Costs {
+    let design = format!("rmap={},huge={huge}", R::NAME);
+    let mut costs = Costs::default();
+    machine.run_on(CpuId(0), || {
+        let vm: Manager<R> = manager(machine, &design);
+        for _ in 0..ROUNDS {
+            let object = vm.create_shared_memory(PAGES_PER_GIB).expect("an object");
+            let mut spaces = Vec::new();
+            for uses in [&mut costs.first_use, &mut costs.second_use] {
+                uses.push(timed(|| spaces.push(use_all(&vm, object, step))) / 1e6);
+            }
+            costs.tables = vm.space_stats(spaces[1]).expect("a space").table_bytes;
+            let exit = timed(|| _ = vm.exit(spaces[1]).expect("the space"));
+            costs.exit.push(exit / 1e6);
+            vm.exit(spaces[0]).expect("the space");
+            vm.release_object(object).expect("the object");
+            let written = vm.create_shared_memory(PAGES_PER_GIB).expect("an object");
+            let block = vec![7; 1 << 20];
+            let write = || {
+                for at in (0..GIB).step_by(block.len()) {
+                    let written = vm.write_at(written, at, &[&block]);
+                    assert_eq!(written, Ok(block.len()));
+                }
+            };
+            costs.writes.push(timed(write) / 1e6);
+            vm.release_object(written).expect("the object");
+        }
+        assert_eq!(vm.stats().events.superpage_failures, 0);
+    });
+    costs
+}
+
+pub fn shared_memory<R: ReverseMap>(arena: &Arc<Arena>) {
+    let machine = machine(1, 3 * GIB, arena);
+    for (huge, step) in [("never", 1), ("always", SUPERPAGE)] {
+        let costs = costs::<R>(&machine, huge, step);
+        let print = |what: &str, figures, note: &str| {
+            let name = format!("1 GiB of shared memory, huge={huge}, {}: {what}", R::NAME);
+            Figure(figures).print(&name, "ms", None, note);
+        };
+        let faults = format!("{} faults", PAGES_PER_GIB / step);
+        print("first use", costs.first_use, &faults);
+        let tables = format!("{faults}, {} KiB of tables", costs.tables >> 10);
+        print("second space", costs.second_use, &tables);
+        print("its exit", costs.exit, "");
+        print("written", costs.writes, "calls of 1 MiB into a hole");
+    }
+}

@@ -1,0 +1,407 @@
+//! Superpages of shared memory: what calls do to one of which they have all pages or a part,
+//! and what becomes of the object's pages.
+
+use super::*;
+use crate::addr::Geometry;
+use crate::design::variants;
+use crate::frame::{FailAt, Site};
+use crate::rmap::{Family, ReverseMap};
+use crate::swap::SwapArea;
+
+const BASE: u64 = 0x10000;
+const PAGES: u64 = 512;
+const PAGE: u64 = 4096;
+
+/// Calls a test of one design for each.
+macro_rules! with_each_design {
+    ($($name:ident => $check:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            for text in variants("rmap") {
+                let design = Design::parse(&text).unwrap();
+                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
+            }
+        }
+    )*};
+}
+
+with_each_design! {
+    a_part_of_a_range_loses_the_leaf_and_no_page => parts;
+    pages_that_leave_the_object_leave_every_mapping => cuts;
+    children_and_private_copies_have_single_pages => copies;
+    a_page_goes_to_swap_and_the_others_stay => swaps;
+}
+
+/// Shared memory of two superpages and some pages, of which a space maps all.
+struct World<R: ReverseMap> {
+    vm: TestVm<R>,
+    object: ObjectId,
+    space: SpaceId,
+}
+
+fn world<R: ReverseMap>(design: &str) -> World<R> {
+    let mut vm = vm_with::<R>(&std::format!("huge=always,{design}"), 8192);
+    let area = SwapArea {
+        store: 77,
+        slots: 100,
+        priority: 0,
+    };
+    vm.swap_on(area).unwrap();
+    let object = vm.create_shared_memory(2 * PAGES + 9).unwrap();
+    let space = vm.create_space().unwrap();
+    let request = MapRequest::object(object, 0, 2 * PAGES + 9, RW).shared();
+    map(&vm, space, BASE, request);
+    World { vm, object, space }
+}
+
+impl<R: ReverseMap> World<R> {
+    /// The first pages of the large leaves of the space.
+    fn large(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut note = |page: Vpn, _, pages, _| {
+            if pages == PAGES {
+                found.push(page.0);
+            }
+        };
+        self.vm.for_each_leaf(self.space, &mut note).unwrap();
+        found
+    }
+
+    fn resident(&self) -> u64 {
+        self.vm.space_stats(self.space).unwrap().rss.shared_memory
+    }
+
+    fn use_all(&self) {
+        for page in [3, PAGES + 100] {
+            touch(&self.vm, self.space, BASE + page, Access::Write);
+        }
+        assert_eq!(self.large(), [BASE, BASE + PAGES]);
+        assert_eq!(self.resident(), 2 * PAGES);
+        self.vm.audit().unwrap();
+    }
+
+    fn byte(&self, page: u64) -> u8 {
+        let mut byte = [0];
+        let read = self.vm.read_at(self.object, page * PAGE, &mut [&mut byte]);
+        assert_eq!(read, Ok(1));
+        byte[0]
+    }
+
+    fn set_byte(&self, page: u64, byte: u8) {
+        let written = self.vm.write_at(self.object, page * PAGE, &[&[byte]]);
+        assert_eq!(written, Ok(1));
+    }
+
+    fn end(self) {
+        self.vm.audit().unwrap();
+        self.vm.exit(self.space).unwrap();
+        self.vm.release_object(self.object).unwrap();
+        let report = self.vm.audit().unwrap();
+        assert_eq!(report.frames.of(Kind::Object), 0);
+    }
+}
+
+#[test]
+fn the_first_use_makes_and_maps_a_range_whole() {
+    let world = world::<Family>("");
+    world.use_all();
+    let (first, _) = world.vm.translate(world.space, Vpn(BASE)).unwrap();
+    assert_eq!(u64::from(first.0) % PAGES, 0);
+    for step in 0..PAGES as u32 {
+        assert_eq!(world.vm.platform().peek(first.offset(step)), [0; 4096]);
+    }
+    assert_eq!(world.vm.stats().events.superpage_maps, 2);
+    assert!(world.vm.came_in_superpage(world.space, Vpn(BASE + 9)));
+    // The end of the object is no superpage.
+    touch(&world.vm, world.space, BASE + 2 * PAGES, Access::Write);
+    assert_eq!(world.resident(), 2 * PAGES + 1);
+    assert!(
+        !world
+            .vm
+            .came_in_superpage(world.space, Vpn(BASE + 2 * PAGES))
+    );
+    world.end();
+}
+
+#[test]
+fn objects_say_for_themselves_what_the_design_lets_them() {
+    for (design, told, expected) in [
+        ("never", Some(true), false),
+        ("advise", None, false),
+        ("advise", Some(true), true),
+        ("always", Some(false), false),
+        ("always", None, true),
+    ] {
+        let vm = vm_with::<Family>(&std::format!("huge={design}"), 8192);
+        let object = vm.create_shared_memory(PAGES).unwrap();
+        vm.set_huge(object, told).unwrap();
+        assert!(!vm.objects.find(object).unwrap().is_file());
+        let space = vm.create_space().unwrap();
+        let request = MapRequest::object(object, 0, PAGES, RW).shared();
+        map(&vm, space, BASE, request);
+        touch(&vm, space, BASE, Access::Read);
+        let resident = vm.space_stats(space).unwrap().rss.shared_memory;
+        assert_eq!(resident == PAGES, expected, "huge={design}, told {told:?}");
+        vm.audit().unwrap();
+        vm.release_object(object).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_lie_as_a_superpage_is_mapped_page_by_page() {
+    let vm = vm_with::<Family>("huge=always", 8192);
+    let object = vm.create_shared_memory(2 * PAGES).unwrap();
+    let space = vm.create_space().unwrap();
+    // Shifted by a page, private, and a part of a range.
+    let whole = MapRequest::object(object, 0, 2 * PAGES, RW);
+    map(&vm, space, BASE + 1, whole.shared());
+    map(&vm, space, BASE + 4 * PAGES, whole);
+    let part = MapRequest::object(object, 0, PAGES - 1, RW).shared();
+    map(&vm, space, BASE + 8 * PAGES, part);
+    for at in [BASE + 1, BASE + 4 * PAGES, BASE + 8 * PAGES] {
+        touch(&vm, space, at + 17, Access::Read);
+    }
+    assert_eq!(vm.stats().events.superpage_maps, 0);
+    // A file has no superpages.
+    let file = vm.create_file(5, PAGES).unwrap();
+    vm.set_huge(file, Some(true)).unwrap();
+    let request = MapRequest::object(file, 0, PAGES, RW).shared();
+    map(&vm, space, BASE + 12 * PAGES, request);
+    touch(&vm, space, BASE + 12 * PAGES, Access::Read);
+    assert_eq!(vm.stats().events.superpage_maps, 0);
+    vm.audit().unwrap();
+}
+
+#[test]
+fn pages_that_lie_right_are_mapped_whole_whoever_made_them() {
+    let world = world::<Family>("");
+    // A write into the middle of a hole makes the range.
+    world.set_byte(PAGES + 7, 9);
+    assert_eq!(world.resident(), 0);
+    let (cached, record) = (PAGES, world.vm.objects.find(world.object).unwrap().cached());
+    assert_eq!(record, cached);
+    touch(&world.vm, world.space, BASE + PAGES + 7, Access::Read);
+    assert_eq!(world.large(), [BASE + PAGES]);
+    assert_eq!(world.byte(PAGES + 7), 9);
+    assert_eq!(world.byte(PAGES + 8), 0);
+    world.end();
+}
+
+#[test]
+fn a_read_maps_without_the_right_to_store_and_a_store_gets_it() {
+    let world = world::<Family>("");
+    touch(&world.vm, world.space, BASE + 5, Access::Read);
+    let prot = |page| world.vm.translate(world.space, Vpn(page)).unwrap().1;
+    assert_eq!(prot(BASE + 400), Prot::READ);
+    touch(&world.vm, world.space, BASE + 6, Access::Write);
+    assert_eq!(prot(BASE + 400), RW);
+    assert_eq!(world.large(), [BASE]);
+    // Rights of all pages change and the leaf stays.
+    world
+        .vm
+        .protect(world.space, Vpn(BASE), PAGES, Prot::READ)
+        .unwrap();
+    assert_eq!(prot(BASE + 400), Prot::READ);
+    assert_eq!(world.large(), [BASE]);
+    world.end();
+}
+
+#[test]
+fn a_pin_holds_one_page_and_the_leaf_stays() {
+    let world = world::<Family>("");
+    world.use_all();
+    let mut frames = [Pfn::NONE; 2];
+    let (vm, space) = (&world.vm, world.space);
+    vm.pin_pages(space, Vpn(BASE + 40), Access::Write, &mut frames)
+        .unwrap();
+    assert_eq!(frames[1], frames[0].offset(1));
+    assert_eq!(
+        Some(frames[0]),
+        vm.translate(space, Vpn(BASE + 40)).map(|(frame, _)| frame)
+    );
+    assert_eq!(world.large(), [BASE, BASE + PAGES]);
+    vm.audit().unwrap();
+    // SAFETY: pinned above.
+    unsafe { vm.unpin(&frames) };
+    world.end();
+}
+
+#[test]
+fn single_pages_do_where_something_is_lacking() {
+    // No block, no node, no table: each in turn.
+    for site in [Site::Superpage, Site::RadixNode, Site::TablePage] {
+        for after in 0..12 {
+            let world = world::<Chains>("");
+            let plan = FailAt { site, after };
+            world.vm.memory().inject(Some(plan));
+            let result = world.vm.fault(world.space, (BASE + 3) << 12, Access::Write);
+            world.vm.memory().inject(None);
+            world.vm.audit().unwrap();
+            if result.is_err() {
+                touch(&world.vm, world.space, BASE + 3, Access::Write);
+            }
+            world.end();
+        }
+    }
+    // A mount that allows for less.
+    let vm = vm_with::<Family>("huge=always", 8192);
+    let mount = vm.create_mount(PAGES - 1).unwrap();
+    let object = vm.create_in(mount).unwrap();
+    vm.set_size(object, 2 * PAGES * PAGE).unwrap();
+    let space = vm.create_space().unwrap();
+    let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
+    map(&vm, space, BASE, request);
+    touch(&vm, space, BASE, Access::Write);
+    assert_eq!(vm.mount_stats(mount).unwrap().used, 1);
+    assert_eq!(vm.stats().events.superpage_failures, 1);
+    vm.audit().unwrap();
+}
+
+fn parts<R: ReverseMap>(text: &str) {
+    let world = world::<R>(text);
+    let (vm, space) = (&world.vm, world.space);
+    world.use_all();
+    world.set_byte(40, 7);
+    // The tail of one is unmapped, and some pages of the other.
+    vm.unmap(space, Vpn(BASE + 100), 20).unwrap();
+    assert_eq!(world.large(), [BASE + PAGES], "{text}");
+    vm.protect(space, Vpn(BASE + PAGES + 1), 3, Prot::READ)
+        .unwrap();
+    assert!(world.large().is_empty());
+    assert_eq!(world.resident(), 0);
+    for page in [40, 200, PAGES, PAGES + 2, PAGES + 300] {
+        touch(vm, space, BASE + page, Access::Read);
+    }
+    assert_eq!(world.byte(40), 7);
+    assert!(vm.fault(space, (BASE + 110) << 12, Access::Read).is_err());
+    assert!(
+        vm.fault(space, (BASE + PAGES + 2) << 12, Access::Write)
+            .is_err()
+    );
+    vm.audit().unwrap();
+    // Advice and moves about parts.
+    let other = vm.create_space().unwrap();
+    let request = MapRequest::object(world.object, 0, 2 * PAGES, RW).shared();
+    map(vm, other, BASE, request);
+    touch(vm, other, BASE, Access::Write);
+    touch(vm, other, BASE + PAGES, Access::Write);
+    let resident = || vm.space_stats(other).unwrap().rss.shared_memory;
+    assert_eq!(resident(), 2 * PAGES, "{text}");
+    vm.audit().unwrap();
+    vm.advise(other, Vpn(BASE + 10), 3, Advice::DontNeed)
+        .unwrap();
+    assert_eq!(resident(), PAGES);
+    let to = Placement::Fixed(Vpn(BASE + 8 * PAGES + 4));
+    vm.remap(other, Vpn(BASE + PAGES), 30, 30, to).unwrap();
+    assert_eq!(resident(), 0);
+    touch(vm, other, BASE + 8 * PAGES + 4, Access::Read);
+    vm.exit(other).unwrap();
+    world.end();
+}
+
+fn cuts<R: ReverseMap>(text: &str) {
+    let world = world::<R>(text);
+    let (vm, space, object) = (&world.vm, world.space, world.object);
+    world.use_all();
+    let other = vm.create_space().unwrap();
+    let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
+    map(vm, other, BASE + 4 * PAGES, request);
+    touch(vm, other, BASE + 4 * PAGES + 1, Access::Write);
+    for page in [30, 31, 32] {
+        world.set_byte(page, 5);
+    }
+    vm.punch_hole(object, 31 * PAGE, PAGE).unwrap();
+    assert_eq!(world.large(), [BASE + PAGES], "{text}");
+    assert_eq!(vm.translate(other, Vpn(BASE + 4 * PAGES + 31)), None);
+    vm.audit().unwrap();
+    let bytes = [30, 31, 32].map(|page| world.byte(page));
+    assert_eq!(bytes, [5, 0, 5]);
+    // The hole is filled from elsewhere, and single pages are what there is.
+    touch(vm, space, BASE + 31, Access::Write);
+    assert_eq!(world.large(), [BASE + PAGES]);
+    // In the middle of the second.
+    vm.truncate(object, PAGES + 50).unwrap();
+    assert!(world.large().is_empty());
+    let past = vm.fault(space, (BASE + PAGES + 50) << 12, Access::Read);
+    assert_eq!(past, Err(FaultError::PastEnd));
+    touch(vm, space, BASE + PAGES + 49, Access::Read);
+    vm.audit().unwrap();
+    vm.exit(other).unwrap();
+    world.end();
+}
+
+fn copies<R: ReverseMap>(text: &str) {
+    for forkcopy in ["needed", "all"] {
+        let world = world::<R>(&std::format!("{text},forkcopy={forkcopy}"));
+        let (vm, space, object) = (&world.vm, world.space, world.object);
+        world.use_all();
+        world.set_byte(60, 3);
+        let request = MapRequest::object(object, 0, PAGES, RW);
+        map(vm, space, BASE + 4 * PAGES, request);
+        touch(vm, space, BASE + 4 * PAGES + 60, Access::Write);
+        let child = vm.fork(space).unwrap();
+        assert_eq!(world.large(), [BASE, BASE + PAGES], "{text}");
+        vm.audit().unwrap();
+        let frame_of = |id, page| vm.translate(id, Vpn(page)).map(|(frame, _)| frame);
+        touch(vm, child, BASE + 60, Access::Write);
+        assert_eq!(frame_of(child, BASE + 60), frame_of(space, BASE + 60));
+        touch(vm, child, BASE + 4 * PAGES + 60, Access::Write);
+        let copy = frame_of(space, BASE + 4 * PAGES + 60).unwrap();
+        assert_ne!(frame_of(child, BASE + 4 * PAGES + 60), Some(copy));
+        vm.platform().scribble(copy, 8);
+        assert_eq!(world.byte(60), 3);
+        vm.audit().unwrap();
+        vm.exit(child).unwrap();
+        world.end();
+    }
+}
+
+fn swaps<R: ReverseMap>(text: &str) {
+    let world = world::<R>(text);
+    let (vm, space) = (&world.vm, world.space);
+    world.use_all();
+    world.set_byte(70, 6);
+    vm.advise(space, Vpn(BASE + 70), 2, Advice::PageOut)
+        .unwrap();
+    assert_eq!(world.large(), [BASE + PAGES], "{text}");
+    let swapped = || vm.objects.find(world.object).unwrap().swapped();
+    assert_eq!(swapped(), 2);
+    vm.audit().unwrap();
+    // Nothing is made around a page that is in swap.
+    touch(vm, space, BASE + 300, Access::Write);
+    assert_eq!(swapped(), 2);
+    touch(vm, space, BASE + 70, Access::Write);
+    assert_eq!((world.byte(70), swapped()), (6, 1));
+    world.end();
+}
+
+#[test]
+fn reclaim_judges_pages_of_a_superpage_one_by_one() {
+    let world = world::<Family>("reclaim=on");
+    world.use_all();
+    let gone = world.vm.reclaim_pages(64);
+    assert!(gone > 0, "nothing left memory");
+    world.vm.audit().unwrap();
+    for page in 0..2 * PAGES {
+        touch(&world.vm, world.space, BASE + page, Access::Write);
+    }
+    world.end();
+}
+
+#[test]
+fn formats_without_such_leaves_have_none() {
+    use crate::table::Aarch64_16K;
+    run_on(0);
+    let machine = TestMachine::with_frames(2, 4096, 14);
+    let design = Design::parse("huge=always").unwrap();
+    let vm: Vm<_, Aarch64_16K, Family> = Vm::new(machine, design).unwrap();
+    let object = vm.create_shared_memory(4096).unwrap();
+    let space = vm.create_space().unwrap();
+    let request = MapRequest::object(object, 0, 4096, RW).shared();
+    let request = request.at(Placement::Fixed(Vpn(4096)));
+    vm.map(space, &request).unwrap();
+    vm.fault(space, 5000 << Aarch64_16K::FRAME_SHIFT, Access::Write)
+        .unwrap();
+    assert_eq!(vm.space_stats(space).unwrap().rss.shared_memory, 1);
+    vm.audit().unwrap();
+}

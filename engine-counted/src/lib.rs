@@ -55,6 +55,7 @@ pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
         nodes: config.nodes,
         ram_bytes: config.ram_bytes,
         low_bytes: config.low_bytes,
+        device: None,
     };
     build::build(&config, arena)
 }

@@ -24,6 +24,7 @@ fn config(design: &str) -> Config {
         nodes: 1,
         ram_bytes: 64 << 20,
         low_bytes: None,
+        device: None,
     }
 }
 
@@ -162,6 +163,7 @@ fn what_cannot_be_built_is_refused_by_name() {
     let vast = Config {
         ram_bytes: u64::MAX,
         low_bytes: None,
+        device: None,
         ..config("rmap=chains")
     };
     let refused = build_counting(&vast).err();

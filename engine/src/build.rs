@@ -7,7 +7,8 @@ use vellum::rmap::{AnonVma, Chains, Family, ReverseMap};
 use vellum::table::{Aarch64_16K, Format, X86_64, X86Pae};
 use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
-use vellum_machine::{Arena, Machine, MachineConfig, PatternStore};
+use vellum_machine::store::{DeviceModel, TimedStore};
+use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore};
 
 use crate::core_engine::CoreEngine;
 use crate::op::{Engine, EngineError, pristine_word};
@@ -26,6 +27,9 @@ pub struct Config {
     /// How much of it is low memory; the rest is reached through windows. All that
     /// the format can have, if it is not said.
     pub low_bytes: Option<u64>,
+    /// The device that files and swap are on, if its time is to be counted
+    /// ([`Engine::counters`]).
+    pub device: Option<DeviceModel>,
 }
 
 /// The hosted machine that engines run on, with the pages and the MMU of the
@@ -47,7 +51,12 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
     }
     machine.cpus = config.cpus;
     machine.nodes = config.nodes;
-    machine.store = Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));
+    let store: Arc<dyn BackingStore> =
+        Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));
+    machine.store = match config.device {
+        Some(model) => Arc::new(TimedStore::new(store, model)),
+        None => store,
+    };
     Machine::new(machine, arena).map_err(|error| EngineError::Machine(error.to_string()))
 }
 

@@ -44,6 +44,16 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             ("TLB hits", machine.tlb_hits),
             ("TLB misses", machine.tlb_misses),
         ]);
+        if let Some(used) = self.machine().store().used() {
+            counters.extend([
+                ("device: pages read", used.pages_read),
+                ("device: read requests", used.reads),
+                ("device: pages written", used.pages_written),
+                ("device: write requests", used.writes),
+                ("device: ns of reads", used.read_ns),
+                ("device: ns of writes", used.write_ns),
+            ]);
+        }
         counters
     }
 

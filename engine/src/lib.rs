@@ -37,6 +37,7 @@ pub use op::{
 };
 pub use pages::{fault_around_of, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};
+pub use vellum_machine::store::DeviceModel;
 pub use vellum_machine::{Arena, ArenaOptions};
 
 /// The published kernels that `as=` names, for help texts and lists.

@@ -28,6 +28,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
             nodes: 1,
             ram_bytes: 64 << 20,
             low_bytes: None,
+            device: None,
         };
         build(&config, Arena::new(96 << 20).unwrap()).unwrap()
     })
@@ -133,6 +134,7 @@ fn tables_that_spaces_have_from_their_beginning_are_reported() {
             nodes: 1,
             ram_bytes: 64 << 20,
             low_bytes: None,
+            device: None,
         };
         let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
         let engine = engine.as_ref();
@@ -433,6 +435,7 @@ fn roomy(design: &str) -> Box<dyn Engine> {
         nodes: 1,
         ram_bytes: 64 << 20,
         low_bytes: None,
+        device: None,
     };
     build(&config, Arena::new(96 << 20).unwrap()).unwrap()
 }

@@ -66,6 +66,7 @@ fn pages_of_every_kind_open_without_a_complaint_and_fit_every_width() {
         "simulated" => ("svg.cell .interval", 3),
         "sweep" => (".xy .mark", 6),
         "plan" => (".xy .mark", 15),
+        "memory" => (".xy .mark", 20),
         "linux" | "saved" => (".bar", 5),
         "against-core" => (".bar", 10),
         "saved-against-saved" => (".bar", 10),
@@ -115,7 +116,7 @@ fn marks_and_lines_lie_inside_their_pictures() {
         return;
     };
     page.browser.show(1280, Look::Light);
-    for name in ["compare", "bench", "scale", "plan"] {
+    for name in ["compare", "bench", "scale", "plan", "memory"] {
         page.open(&[read(name)]);
         let outside = page.number(
             "[...document.querySelectorAll('.area .mark, .cell .mark')].filter((mark) => {

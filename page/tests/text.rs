@@ -160,7 +160,7 @@ fn figures_that_are_not_defined_are_left_out() {
 
 #[test]
 fn a_picture_of_its_own_has_the_answer_and_its_marks() {
-    for name in ["compare", "scale", "sweep", "plan"] {
+    for name in ["compare", "scale", "sweep", "plan", "memory"] {
         let picture = vellum_page::picture(&read(name)).expect("it has one");
         assert!(picture.starts_with("<svg xmlns="), "{name}");
         assert!(picture.ends_with("</svg>\n"), "{name}");

@@ -1,11 +1,13 @@
 //! `vellum plan`: questions that have to be answered before a machine is bought or
 //! configured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::ValueHint;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use vellum_description::Description;
+use vellum_engine::DeviceModel;
 use vellum_output::PartialFile;
 
 use super::results::{self, OutputArgs, Results};
@@ -13,12 +15,17 @@ use super::{Failure, OrFail, size};
 use crate::designs;
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
-use crate::plan::{Plan, Question, plan, text};
+use crate::plan::{Plan, Question, memory, memory_text, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
 use crate::reproduce::window::Price;
 use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\
+`plan memory` asks how much memory a workload needs. It replays the workload on machines with less
+and less memory, down from what is in use at the peak, whose pages leave for a device of a stated
+speed, and prints what that takes: CPU time in the core, and time waited for the device.
+docs/reclaim.md says how pages are chosen.
+
 `plan userpte` asks where page tables should lie on a machine with high memory.
 Without a trace it prints what the published text of 2010 counts. With one it replays the workload
 on format=x86-pae, takes from it what low memory has to hold, and says at which size of memory
@@ -27,6 +34,8 @@ little low memory, and charges every window to a page table its price. docs/high
 what windows are.
 
 Examples:
+  vellum plan memory traces/snapshot-server.vellum
+  vellum plan memory traces/kernel-build.vellum --device disk --parts 1,0.5,0.25 --svg memory.svg
   vellum plan userpte
   vellum plan userpte --lowmem 896M --ram 2G..64G
   vellum plan userpte traces/kernel-build.vellum --copies 4
@@ -45,7 +54,48 @@ pub struct PlanArgs {
 
 #[derive(Subcommand, Debug)]
 enum Asked {
+    Memory(MemoryArgs),
     Userpte(UserpteArgs),
+}
+
+/// How much memory does a workload need?
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct MemoryArgs {
+    /// A workload
+    #[arg(value_hint = ValueHint::FilePath)]
+    trace: PathBuf,
+    /// Copies of the recorded process family that run at once
+    #[arg(long, value_name = "K", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COPIES)))]
+    copies: u32,
+    /// Sizes of memory to replay with, in parts of what is in use at the peak
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',',
+          default_values_t = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2])]
+    parts: Vec<f64>,
+    /// What pages leave for: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us,
+    /// 60 us, 500 MB/s) or `disk` (12 ms, 12 ms, 150 MB/s)
+    #[arg(long, value_name = "DEVICE", default_value = "nvme",
+          value_parser = clap::builder::PossibleValuesParser::new(DeviceModel::NAMES))]
+    device: String,
+    /// Options of the design; `reclaim=on` is added
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    design: String,
+    /// Memory of the machine that the peak is measured on [default: what the trace and its
+    /// copies need, as far as the host has it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    ram: Option<u64>,
+    /// Seed of the shifts between copies
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Draw it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 /// Where should page tables lie on a machine with high memory?
@@ -113,26 +163,91 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 /// Answers the question.
 pub fn run(args: PlanArgs) -> Result<(), Failure> {
     match args.question {
+        Asked::Memory(args) => needed(&args),
         Asked::Userpte(args) => userpte(&args),
     }
+}
+
+fn needed(args: &MemoryArgs) -> Result<(), Failure> {
+    let mut parts = args.parts.clone();
+    if let Some(part) = parts.iter().find(|part| !(0.01..=10.0).contains(*part)) {
+        return Err(Failure::usage(format!(
+            "--parts {part}: expected 0.01 to 10"
+        )));
+    }
+    parts.sort_by(|one, other| other.total_cmp(one));
+    parts.dedup();
+    let (results, drawing) = open(
+        &args.output,
+        args.svg.as_deref(),
+        std::slice::from_ref(&args.trace),
+    )?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(args.quiet);
+    let options = Options {
+        streams: Streams::ByCpu(1),
+        copies: args.copies,
+        seed: args.seed,
+        ..Options::default()
+    };
+    let workload = prepare(&args.trace, &args.design, options, style)?;
+    let question = memory::Question {
+        trace: args.trace.display().to_string(),
+        design: args.design.clone(),
+        parts,
+        device: args.device.clone(),
+        ram_bytes: ram::choose(args.ram, workload.ram_bytes(), 1),
+    };
+    let answer = memory::plan(&question, &workload, style, &interrupt)?;
+    finish(
+        results,
+        drawing,
+        &answer,
+        || memory_text::render(&answer),
+        answer.interrupted,
+    )
 }
 
 fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
     let question = question(args)?;
     let price = price(args)?;
-    let mut results = Results::open(&args.output)?;
-    results.read_from(args.trace.as_slice());
-    let drawing = args
-        .svg
-        .as_deref()
-        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
-    let drawing = drawing.transpose()?;
+    let (results, drawing) = open(&args.output, args.svg.as_deref(), args.trace.as_slice())?;
     let answer = answer(args, &question, &price)?;
+    finish(
+        results,
+        drawing,
+        &answer,
+        || text::render(&answer),
+        answer.interrupted,
+    )
+}
+
+/// Where results go, and the picture.
+fn open(
+    output: &OutputArgs,
+    svg: Option<&Path>,
+    traces: &[PathBuf],
+) -> Result<(Results, Option<PartialFile>), Failure> {
+    let mut results = Results::open(output)?;
+    results.read_from(traces);
+    let drawing =
+        svg.map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    Ok((results, drawing.transpose()?))
+}
+
+/// Draws and prints the answer.
+fn finish(
+    results: Results,
+    drawing: Option<PartialFile>,
+    answer: &impl Serialize,
+    text: impl FnOnce() -> String,
+    interrupted: bool,
+) -> Result<(), Failure> {
     if let Some(file) = drawing {
-        file.commit(&results::picture(&answer)?)?;
+        file.commit(&results::picture(answer)?)?;
     }
-    results.print(|| text::render(&answer), &answer)?;
-    match answer.interrupted {
+    results.print(text, answer)?;
+    match interrupted {
         true => Err(Failure::interrupted("")),
         false => Ok(()),
     }
@@ -151,7 +266,7 @@ fn answer(args: &UserpteArgs, question: &Question, price: &Price) -> Result<Plan
 }
 
 /// The trace, ready for the format.
-fn load(args: &UserpteArgs, path: &std::path::Path, style: Style) -> Result<Workload, Failure> {
+fn load(args: &UserpteArgs, path: &Path, style: Style) -> Result<Workload, Failure> {
     let taken = ["format", "userpte"];
     let names = args.design.split(',').filter_map(|o| o.split_once('='));
     if let Some((name, _)) = names.into_iter().find(|(name, _)| taken.contains(name)) {
@@ -166,7 +281,13 @@ fn load(args: &UserpteArgs, path: &std::path::Path, style: Style) -> Result<Work
         seed: args.seed,
         ..Options::default()
     };
-    let (_, workload) = designs::load(&[path.to_owned()], &designs, options, style)?;
+    prepare(path, &designs[0], options, style)
+}
+
+/// A trace with something in it, ready for a design.
+fn prepare(path: &Path, design: &str, options: Options, style: Style) -> Result<Workload, Failure> {
+    let design = [design.to_owned()];
+    let (_, workload) = designs::load(&[path.to_owned()], &design, options, style)?;
     match workload.ops() {
         0 => Err(Failure::usage(format!(
             "{}: the trace has no operations; there is nothing to measure",

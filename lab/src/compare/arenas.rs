@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use vellum_engine::{Arena, ArenaOptions, Config, Engine, EngineError};
+use vellum_engine::{Arena, ArenaOptions, Config, DeviceModel, Engine, EngineError};
 
 use super::Builder;
 
@@ -18,6 +18,7 @@ pub struct Arenas {
     nodes: usize,
     ram_bytes: u64,
     low_bytes: Option<u64>,
+    device: Option<DeviceModel>,
     count_atomics: bool,
     prefault: bool,
     arenas: Vec<OnceCell<Arc<Arena>>>,
@@ -32,6 +33,7 @@ impl Arenas {
             nodes: 1,
             ram_bytes,
             low_bytes: None,
+            device: None,
             count_atomics: false,
             prefault: false,
             arenas: vec![OnceCell::new(); arms],
@@ -46,6 +48,11 @@ impl Arenas {
     /// The same with so much low memory, if it is said; the rest is high memory.
     pub fn with_low(self, low_bytes: Option<u64>) -> Self {
         Self { low_bytes, ..self }
+    }
+
+    /// The same with files and swap on a device whose time is counted, if one is named.
+    pub fn with_device(self, device: Option<DeviceModel>) -> Self {
+        Self { device, ..self }
     }
 
     /// Whether there are to be engines that count atomic operations, too.
@@ -73,6 +80,7 @@ impl Arenas {
             nodes: self.nodes,
             ram_bytes: self.ram_bytes,
             low_bytes: self.low_bytes,
+            device: self.device,
         }
     }
 

@@ -6,13 +6,10 @@ use super::session::Session;
 use crate::failure::Failure;
 use crate::replay::ram::too_small;
 
-/// Share of the operations that may diverge without explanation, as in a replay.
-const UNEXPLAINED_LIMIT: f64 = 0.01;
-
 /// What the engine calls page tables, and all frames in use. The rest of its list is what
 /// else lies in low memory.
 const TABLES: &str = "page tables";
-const FRAMES: &str = "all frames";
+pub(super) const FRAMES: &str = "all frames";
 
 /// Bytes of something at their peak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -80,14 +77,7 @@ pub fn measure(session: &mut Session<'_>) -> Result<Demand, Failure> {
         let text = too_small(&place, session.ram_bytes(), workload.ram_bytes());
         return Err(Failure::failed(text.replace("--ram", "--machine-ram")));
     }
-    let unexplained = replay.replayed.divergences.unexplained() as f64;
-    if unexplained > UNEXPLAINED_LIMIT * replay.replayed.ops as f64 {
-        return Err(Failure::refuted(format!(
-            "{unexplained} of {} operations went otherwise than recorded and nothing in the trace \
-             explains it; `vellum replay` shows them",
-            replay.replayed.ops
-        )));
-    }
+    replay.trusted()?;
     let peaks = replay.peaks();
     let peak = |wanted: &str| {
         let mut found = peaks.iter().filter(|peak| peak.0 == wanted);

@@ -1,5 +1,6 @@
-//! Where the page tables of a machine with high memory should lie:
-//! `vellum plan userpte`.
+//! Questions that have to be answered before a machine is bought or configured: how much
+//! memory a workload needs ([`memory`], `vellum plan memory`), and where the page tables of a
+//! machine with high memory should lie (`vellum plan userpte`).
 //!
 //! [`arithmetic`] is what the published text of 2010 counts, for any machine.
 //! [`demand`] measures what a recorded workload needs of low memory. [`sizes`]
@@ -10,6 +11,8 @@
 
 pub mod arithmetic;
 pub mod demand;
+pub mod memory;
+pub mod memory_text;
 pub mod session;
 pub mod sizes;
 pub mod sweep;

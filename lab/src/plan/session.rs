@@ -1,5 +1,5 @@
-//! Replays of one workload with several values of `userpte=` and sizes of low
-//! memory.
+//! Replays of one workload: one on a machine that may be too small for it ([`once`]), and
+//! those with several values of `userpte=` and sizes of low memory ([`Session`]).
 
 use vellum_engine::{Engine, EngineError};
 
@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::replay::ram::Starved;
 use crate::replay::{Replayed, Workload, run_slice};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
+
+/// Share of the operations that may diverge without explanation, as in a replay.
+const UNEXPLAINED_LIMIT: f64 = 0.01;
 
 /// Operations between two looks at the use of memory.
 const SLICE_OPS: usize = 1 << 12;
@@ -34,6 +37,8 @@ pub struct Replay {
     pub starved: Option<Starved>,
     /// The engine as it was left; none if not even an empty one fits.
     engine: Option<Box<dyn Engine>>,
+    /// Why there is none.
+    refused: Option<String>,
 }
 
 impl Replay {
@@ -55,6 +60,33 @@ impl Replay {
         self.engine
             .as_ref()
             .map_or_else(String::new, |engine| engine.design())
+    }
+
+    /// Where it had no memory, in words, if it failed.
+    pub fn failed(&self, workload: &Workload) -> Option<String> {
+        match (&self.engine, self.starved) {
+            (None, _) => Some("the beginning".to_owned()),
+            (_, Some(starved)) => Some(starved.place(workload, std::iter::empty())),
+            _ => None,
+        }
+    }
+
+    /// Refuses what was another workload than the recorded one.
+    ///
+    /// # Errors
+    /// Too much went otherwise than recorded without an explanation.
+    pub fn trusted(&self) -> Result<(), Failure> {
+        let Replayed {
+            ops, divergences, ..
+        } = &self.replayed;
+        let unexplained = divergences.unexplained() as f64;
+        match unexplained > UNEXPLAINED_LIMIT * *ops as f64 {
+            false => Ok(()),
+            true => Err(Failure::refuted(format!(
+                "{unexplained} of {ops} operations went otherwise than recorded and nothing in \
+                 the trace explains it; `vellum replay` shows them"
+            ))),
+        }
     }
 
     /// Whether it had all the memory that it needed.
@@ -106,33 +138,61 @@ impl<'w> Session<'w> {
     pub fn replay(&mut self, userpte: &str, low_bytes: u64) -> Result<Replay, Failure> {
         let arenas = std::mem::replace(&mut self.arenas, Arenas::new(0, 1, 0));
         self.arenas = arenas.with_low(Some(low_bytes));
-        let mut replay = Replay {
-            replayed: Replayed::default(),
-            starved: None,
-            engine: None,
-        };
-        let engine = match self.arenas.build(&design(userpte, &self.options), 0) {
-            Ok(engine) => engine,
-            Err(EngineError::Design(text)) => return Err(Failure::usage(text)),
-            // The manager's own first frames do not fit.
-            Err(EngineError::Machine(_)) if low_bytes < self.ram_bytes => return Ok(replay),
-            Err(EngineError::Machine(text)) => return Err(Failure::failed(text)),
-        };
         let label = format!("{userpte}, {} KiB of low memory", low_bytes >> 10);
-        let mut progress = Progress::new(self.style, label, self.workload.ops(), "operations");
-        for slice in self.workload.slices(SLICE_OPS) {
-            run_slice(self.workload, engine.as_ref(), &slice, &mut replay.replayed);
-            progress.advance(slice.len() as u64);
-            if self.interrupt.requested() {
-                return Err(Failure::interrupted("interrupted"));
-            }
-            replay.starved = replay.replayed.divergences.starved;
-            if replay.starved.is_some() {
-                break;
-            }
+        let replay = once(
+            self.workload,
+            &self.arenas,
+            &design(userpte, &self.options),
+            label,
+            (self.style, self.interrupt),
+        )?;
+        match &replay.refused {
+            Some(text) if low_bytes >= self.ram_bytes => Err(Failure::failed(text.clone())),
+            _ => Ok(replay),
         }
-        progress.finish();
-        replay.engine = Some(engine);
-        Ok(replay)
     }
+}
+
+/// Replays `workload` once in the first of `arenas`. A machine that runs out of memory, or is
+/// too small for a manager, is a result.
+///
+/// # Errors
+/// The design is refused, or the user interrupted.
+pub fn once(
+    workload: &Workload,
+    arenas: &Arenas,
+    design: &str,
+    label: String,
+    (style, interrupt): (Style, &Interrupt),
+) -> Result<Replay, Failure> {
+    let mut replay = Replay {
+        replayed: Replayed::default(),
+        starved: None,
+        engine: None,
+        refused: None,
+    };
+    let engine = match arenas.build(design, 0) {
+        Ok(engine) => engine,
+        Err(EngineError::Design(text)) => return Err(Failure::usage(text)),
+        // The manager's own first frames do not fit.
+        Err(EngineError::Machine(text)) => {
+            replay.refused = Some(text);
+            return Ok(replay);
+        }
+    };
+    let mut progress = Progress::new(style, label, workload.ops(), "operations");
+    for slice in workload.slices(SLICE_OPS) {
+        run_slice(workload, engine.as_ref(), &slice, &mut replay.replayed);
+        progress.advance(slice.len() as u64);
+        if interrupt.requested() {
+            return Err(Failure::interrupted("interrupted"));
+        }
+        replay.starved = replay.replayed.divergences.starved;
+        if replay.starved.is_some() {
+            break;
+        }
+    }
+    progress.finish();
+    replay.engine = Some(engine);
+    Ok(replay)
 }

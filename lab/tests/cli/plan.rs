@@ -1,5 +1,5 @@
 //! Where page tables should lie: the published arithmetic, what a workload needs, and
-//! replays with little low memory.
+//! replays with little low memory. How much memory a workload needs.
 
 use std::fs;
 
@@ -164,4 +164,122 @@ fn sizes_that_no_such_machine_has_are_refused() {
         assert!(refused.stdout.is_empty(), "{arguments:?}");
         assert!(scratch.files().is_empty(), "{arguments:?}");
     }
+}
+
+/// A shipped trace.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/sdet-like.vellum");
+
+/// What `plan memory` says of `trace`, as JSON.
+fn needed(trace: &str, more: &[&str]) -> Value {
+    let mut arguments = vec!["plan", "memory", trace, "-q", "--json", "-"];
+    arguments.extend(more);
+    let output = vellum(&arguments);
+    assert!(output.status.success(), "{}", printed(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn number(value: &Value, field: &str) -> u64 {
+    let found = value[field].as_u64();
+    found.unwrap_or_else(|| panic!("{field} in {value}"))
+}
+
+#[test]
+fn less_memory_has_more_pages_leave_and_the_device_is_charged_for_them() {
+    let trace = SCRIPT;
+    let plan = needed(trace, &["--parts", "0.5,1,0.25", "--device", "ssd"]);
+    assert_eq!(plan["schema"], "vellum-plan-memory/1");
+    assert_eq!(plan["first_touches_only"], true);
+    let rows = plan["rows"].as_array().expect("rows");
+    let peak = number(&plan, "peak_bytes");
+    let sizes: Vec<u64> = rows.iter().map(|row| number(row, "ram_bytes")).collect();
+    for (size, part) in sizes.iter().zip([1.0, 0.5, 0.25]) {
+        let wanted = (peak as f64 * part) as u64;
+        assert!(
+            (wanted..wanted + (64 << 10)).contains(size),
+            "{sizes:?} of {peak}"
+        );
+    }
+    let of = |field: &str| {
+        rows.iter()
+            .map(|row| number(row, field))
+            .collect::<Vec<u64>>()
+    };
+    for field in ["reclaimed", "scanned", "pages_written"] {
+        assert!(of(field).is_sorted(), "{field}: {:?}", of(field));
+    }
+    assert!(of("refaults").iter().all(|&count| count > 0));
+    for row in rows {
+        // At least its bytes, and at most a request for each page.
+        let (read, written) = (number(row, "pages_read"), number(row, "pages_written"));
+        let device = number(&row["cost"], "device_ns");
+        let bytes = (read + written) * (4096 * 1_000_000_000 / 500_000_000);
+        assert!(device >= bytes, "{row}");
+        assert!(device <= bytes + read * 120_000 + written * 60_000, "{row}");
+    }
+}
+
+/// A size of the plan is a machine like any other.
+#[test]
+fn a_size_of_memory_is_what_a_replay_with_so_much_has() {
+    let trace = SCRIPT;
+    let plan = needed(trace, &["--parts", "0.5"]);
+    let row = &plan["rows"][0];
+    let ram = number(row, "ram_bytes").to_string();
+    let design = "reclaim=on";
+    let output = vellum(&[
+        "replay", trace, "--design", design, "--ram", &ram, "-q", "--json", "-",
+    ]);
+    assert!(output.status.success(), "{}", printed(&output));
+    let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let counters = replay["counters"].as_array().expect("counters");
+    for (field, name) in [
+        ("scanned", "reclaim: pages scanned"),
+        ("reclaimed", "reclaim: pages reclaimed"),
+        ("refaults", "reclaim: refaults"),
+    ] {
+        let counter = counters.iter().find(|counter| counter["name"] == name);
+        let counter = counter.unwrap_or_else(|| panic!("{name} in {replay}"));
+        assert_eq!(number(row, field), number(counter, "count"), "{name}");
+    }
+}
+
+#[test]
+fn memory_in_which_not_even_tables_fit_is_a_row_that_says_where_it_failed() {
+    let scratch = Scratch::new("plan-too-little");
+    let trace = scratch.path("sparse.vellum");
+    sparse(&trace);
+    let plan = needed(&trace, &["--parts", "1,0.3"]);
+    assert_eq!(plan["rows"][0]["failed"], Value::Null);
+    let failed = plan["rows"][1]["failed"].as_str().expect("a place");
+    assert!(failed.starts_with("event "), "{failed}");
+    let output = vellum(&["plan", "memory", &trace, "-q", "--parts", "1,0.3"]);
+    let said = text(&output.stdout).replace('\n', " ");
+    for part in ["fails", "memory runs out at event", "First touches only"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
+#[test]
+fn unusable_questions_about_memory_are_refused_and_nothing_is_left() {
+    let scratch = Scratch::new("plan-memory-refused");
+    let trace = scratch.path("sparse.vellum");
+    sparse(&trace);
+    let damaged = scratch.write("damaged.vellum", "no trace");
+    let svg = scratch.path("picture.svg");
+    for (arguments, why) in [
+        (&["--parts", "0"][..], "expected 0.01 to 10"),
+        (&["--device", "tape"], "nvme"),
+        (&["--design", "reclaim=off"], "nothing can leave"),
+        (&["--design", "rmap=nothing"], "rmap"),
+    ] {
+        let all = [&["plan", "memory", &trace, "--svg", &svg, "-q"], arguments].concat();
+        let output = vellum(&all);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+    let output = vellum(&["plan", "memory", &damaged, "--svg", &svg, "-q"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("damaged.vellum"));
+    assert!(!std::path::Path::new(&svg).exists());
 }

@@ -29,6 +29,7 @@ fn core(cpus: usize) -> Box<dyn Engine> {
         nodes: 1,
         ram_bytes,
         low_bytes: None,
+        device: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("the host has it");
     build(&config, arena).expect("the design exists")

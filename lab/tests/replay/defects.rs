@@ -405,6 +405,7 @@ fn engine<F: Format, R: ReverseMap>(
         nodes: 1,
         ram_bytes: RAM,
         low_bytes: None,
+        device: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     let machine = machine(&config, arena).expect("a machine");

@@ -15,6 +15,7 @@ fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
         nodes: 1,
         ram_bytes: RAM,
         low_bytes: None,
+        device: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     build(&config, arena).expect("the design exists")

@@ -17,6 +17,7 @@ fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
         nodes: 1,
         ram_bytes,
         low_bytes: None,
+        device: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("memory");
     build(&config, arena).expect("a design")

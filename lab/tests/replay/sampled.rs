@@ -60,6 +60,7 @@ fn a_profile_of_the_core_names_its_functions() {
             nodes: 1,
             ram_bytes: 64 << 20,
             low_bytes: None,
+            device: None,
         };
         let arena = Arena::new(64 << 20).expect("memory");
         let engine = vellum_engine::build(&config, arena).expect("a design");

@@ -3,12 +3,14 @@
 //! A [`BackingStore`] holds pages by store number and page index. Two are
 //! provided: [`PatternStore`], which makes up the contents of pages that were
 //! never written, and [`DeviceStore`], which keeps written pages on a
-//! [`BlockDevice`]. Both do as told by a [`FaultPlan`].
+//! [`BlockDevice`]. Both do as told by a [`FaultPlan`]. A [`TimedStore`] says of either what its
+//! requests would take on a device.
 
 mod device;
 mod fault;
 mod holes;
 mod pattern;
+mod timed;
 
 use std::ops::Range;
 
@@ -18,6 +20,7 @@ use vellum::sync::bytes::FrameBytes;
 pub use device::{BlockDevice, DeviceStore};
 pub use fault::{FaultPlan, Transfer};
 pub use pattern::{Pattern, PatternStore};
+pub use timed::{DeviceModel, DeviceUse, TimedStore};
 
 /// A backing store. All methods may be called from many threads at a time.
 pub trait BackingStore: Send + Sync {
@@ -61,6 +64,11 @@ pub trait BackingStore: Send + Sync {
 
     /// Forgets everything written to `store`: it reads as never written.
     fn discard(&self, store: u64);
+
+    /// What a device was asked for, if the store stands for one whose time is counted.
+    fn used(&self) -> Option<DeviceUse> {
+        None
+    }
 }
 
 /// Spreads a page's identity over `shards` (a power of two).

@@ -9,6 +9,7 @@ mod compare;
 mod flame;
 mod kolivas;
 mod linux;
+mod memory;
 mod plan;
 mod replay;
 mod reproduce;
@@ -113,6 +114,7 @@ pub fn picture(result: &Loaded) -> Option<Picture> {
         Content::Compare(compare) => Some(compare::picture(compare)),
         Content::Scale(scale) => Some(of_charts(scale::charts(scale).to_vec())),
         Content::SimSweep(sweep) => Some(of_charts(sim::charts(sweep).to_vec())),
+        Content::Memory(plan) => Some(of_charts(memory::charts(plan).to_vec())),
         Content::Plan(plan) => Some(of_charts(plan::charts(plan))),
         _ => None,
     }
@@ -133,6 +135,7 @@ pub fn show(result: &Loaded) -> Shown {
         Content::Sim(findings) => sim::show(findings),
         Content::SimSweep(sweep) => sim::show_sweep(sweep),
         Content::SimBench(bench) => sim::show_bench(bench),
+        Content::Memory(plan) => memory::show(plan),
         Content::Plan(plan) => plan::show(plan),
         Content::Sweep(sweep) => sweep::show(sweep),
     }

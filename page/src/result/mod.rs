@@ -10,6 +10,7 @@ pub mod bench;
 pub mod compare;
 pub mod kolivas;
 pub mod linux;
+pub mod memory;
 pub mod plan;
 pub mod profile;
 pub mod replay;
@@ -121,6 +122,8 @@ pub enum Content {
     SimSweep(sim::Sweep),
     /// `vellum bench --on sim`.
     SimBench(sim::Bench),
+    /// `vellum plan memory`.
+    Memory(memory::MemoryPlan),
     /// `vellum plan userpte`.
     Plan(plan::Plan),
     /// `vellum sweep`.
@@ -181,7 +184,7 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 16] = [
+pub const KNOWN: [&str; 17] = [
     "vellum-compare/1",
     "vellum-bench/1",
     "vellum-kolivas/1",
@@ -195,6 +198,7 @@ pub const KNOWN: [&str; 16] = [
     "vellum-sim/1",
     "vellum-sim-sweep/1",
     "vellum-sim-bench/1",
+    "vellum-plan-memory/1",
     "vellum-plan-userpte/1",
     "vellum-sweep/1",
     CELL,
@@ -261,6 +265,7 @@ fn content(name: &str, schema: &str, mut value: Value) -> Result<Content, ReadEr
         "vellum-sim/1" => Content::Sim(read(name, schema, value)?),
         "vellum-sim-sweep/1" => Content::SimSweep(read(name, schema, value)?),
         "vellum-sim-bench/1" => Content::SimBench(read(name, schema, value)?),
+        "vellum-plan-memory/1" => Content::Memory(read(name, schema, value)?),
         "vellum-plan-userpte/1" => Content::Plan(read(name, schema, value)?),
         "vellum-sweep/1" => Content::Sweep(read(name, schema, value)?),
         _ => {

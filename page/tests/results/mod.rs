@@ -5,7 +5,7 @@ use serde_json::Value;
 use vellum_page::Loaded;
 
 /// All of them.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 14] = [
     "compare",
     "bench",
     "reproduce",
@@ -14,6 +14,7 @@ pub const ALL: [&str; 13] = [
     "sweep",
     "grid",
     "plan",
+    "memory",
     "linux",
     "saved",
     "against-core",

@@ -1,0 +1,297 @@
+//! How much memory a workload needs: `vellum plan memory`.
+//!
+//! The workload is replayed on machines with less and less memory, whose pages leave for a
+//! device of a stated speed ([`DeviceModel`]). What it takes is the CPU time in the core and
+//! the time for which it waits for the device.
+
+use serde::Serialize;
+use vellum_engine::{DeviceModel, EngineError, reclaims};
+
+use super::demand::FRAMES;
+use super::session::{Replay, once};
+use crate::compare::Arenas;
+use crate::failure::Failure;
+use crate::replay::Workload;
+use crate::replay::ram::too_small;
+use vellum_terminal::progress::{Interrupt, Style};
+
+/// Name and version of the JSON schema.
+pub const SCHEMA: &str = "vellum-plan-memory/1";
+
+/// Bytes that memory is a multiple of.
+const UNIT: u64 = 64 << 10;
+
+/// Elapsed time up to which memory is called enough, by that with all memory.
+const ENOUGH: f64 = 1.1;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Path of the trace.
+    pub trace: String,
+    /// Options of the design; `reclaim=on` is added.
+    pub design: String,
+    /// Sizes of memory, in parts of the peak, from the largest.
+    pub parts: Vec<f64>,
+    /// What the device is called.
+    pub device: String,
+    /// Memory of the machine that the peak is measured on.
+    pub ram_bytes: u64,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MemoryPlan {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Path of the trace.
+    pub trace: String,
+    /// Copies of the recorded processes.
+    pub copies: u32,
+    /// The design in option syntax; what it does not name is the default.
+    pub design: String,
+    /// The device that pages leave for and come from.
+    pub device: Device,
+    /// Memory in use at the peak, in bytes, where there is more than enough.
+    pub peak_bytes: u64,
+    /// What it takes with that memory: CPU time in the core and time of the device in
+    /// nanoseconds, without reclaim.
+    pub unlimited: Cost,
+    /// Whether pages are used again as the recording has it. A trace of faults has the first
+    /// use of each page only.
+    pub first_touches_only: bool,
+    /// From the most memory to the least.
+    pub rows: Vec<Row>,
+    /// The least memory with which it takes at most a tenth longer than with all memory, in
+    /// bytes.
+    pub enough_bytes: Option<u64>,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+}
+
+/// A device, as it is modelled.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Device {
+    /// What it is called.
+    pub name: String,
+    /// From asking to the first byte of a read, in nanoseconds.
+    pub read_ns: u64,
+    /// From asking until a write is taken, bytes aside, in nanoseconds.
+    pub write_ns: u64,
+    /// Bytes in a second.
+    pub bytes_per_s: u64,
+}
+
+/// What a replay takes.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+pub struct Cost {
+    /// CPU time in the core, in nanoseconds.
+    pub core_ns: u64,
+    /// Time that the device takes for reads and writes, in nanoseconds.
+    pub device_ns: u64,
+}
+
+impl Cost {
+    /// Both, one after the other.
+    pub fn elapsed_ns(self) -> u64 {
+        self.core_ns + self.device_ns
+    }
+}
+
+/// One size of memory.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// In bytes.
+    pub ram_bytes: u64,
+    /// In parts of the peak.
+    pub part: f64,
+    /// Where it had no memory, if it failed.
+    pub failed: Option<String>,
+    /// What it took.
+    pub cost: Cost,
+    /// The sum by that with all memory.
+    pub slowdown: f64,
+    /// Pages that reclaim looked at.
+    pub scanned: u64,
+    /// Pages that left.
+    pub reclaimed: u64,
+    /// Pages of files that came back.
+    pub refaults: u64,
+    /// Pages read from the device.
+    pub pages_read: u64,
+    /// Pages written to it.
+    pub pages_written: u64,
+}
+
+/// Answers `question` by replays of `workload`.
+///
+/// # Errors
+/// The design is refused, a replay went otherwise than recorded, or the user interrupted before
+/// the peak was known.
+pub fn plan(
+    question: &Question,
+    workload: &Workload,
+    style: Style,
+    interrupt: &Interrupt,
+) -> Result<MemoryPlan, Failure> {
+    let refused = |error: EngineError| Failure::usage(error.to_string());
+    let model = DeviceModel::named(&question.device)
+        .ok_or_else(|| Failure::usage(format!("{}: no such device", question.device)))?;
+    let replay = |design: &str, ram_bytes: u64| {
+        // Each is replayed once: what the host does at the first touch would show.
+        let arenas = Arenas::new(1, workload.cpus(), ram_bytes).prefaulted();
+        let arenas = arenas.with_device(Some(model));
+        let label = format!("{} KiB", ram_bytes >> 10);
+        once(workload, &arenas, design, label, (style, interrupt))
+    };
+    let design = with_reclaim(&question.design);
+    if !reclaims(&design).map_err(refused)? {
+        return Err(Failure::usage(
+            "--design: nothing can leave with reclaim=off; leave it out",
+        ));
+    }
+    // Memory at its peak is asked of a machine on which nothing leaves.
+    let plain = replay(&question.design, question.ram_bytes)?;
+    if let Some(place) = plain.failed(workload) {
+        let text = too_small(&place, question.ram_bytes, workload.ram_bytes());
+        return Err(Failure::failed(text));
+    }
+    plain.trusted()?;
+    let unlimited = cost(&plain);
+    let mut answer = MemoryPlan {
+        schema: SCHEMA,
+        trace: question.trace.clone(),
+        copies: workload.copies(),
+        design,
+        device: Device {
+            name: question.device.clone(),
+            read_ns: model.read_ns,
+            write_ns: model.write_ns,
+            bytes_per_s: model.bytes_per_s,
+        },
+        peak_bytes: peak(&plain),
+        unlimited,
+        first_touches_only: true,
+        rows: Vec::new(),
+        enough_bytes: None,
+        interrupted: false,
+    };
+    drop(plain);
+    for &part in &question.parts {
+        let ram_bytes = (answer.peak_bytes as f64 * part) as u64;
+        let ram_bytes = ram_bytes.next_multiple_of(UNIT);
+        match replay(&answer.design, ram_bytes) {
+            Ok(replay) => {
+                let row = row(&replay, workload, (ram_bytes, part), unlimited)?;
+                answer.rows.push(row);
+            }
+            Err(failure) if failure.code() == Failure::INTERRUPTED => {
+                answer.interrupted = true;
+                break;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    answer.enough_bytes = enough(&answer.rows);
+    Ok(answer)
+}
+
+/// The design with pages that may leave, unless it says otherwise.
+fn with_reclaim(design: &str) -> String {
+    match design {
+        "" => "reclaim=on".to_owned(),
+        design
+            if design
+                .split(',')
+                .any(|option| option.starts_with("reclaim=")) =>
+        {
+            design.to_owned()
+        }
+        design => format!("{design},reclaim=on"),
+    }
+}
+
+/// The least memory from which on all rows are fast enough.
+fn enough(rows: &[Row]) -> Option<u64> {
+    let is_enough = |row: &&Row| row.failed.is_none() && row.slowdown <= ENOUGH;
+    let last = rows.iter().take_while(is_enough).last();
+    last.map(|row| row.ram_bytes)
+}
+
+fn row(
+    replay: &Replay,
+    workload: &Workload,
+    (ram_bytes, part): (u64, f64),
+    unlimited: Cost,
+) -> Result<Row, Failure> {
+    let failed = replay.failed(workload);
+    if failed.is_none() {
+        replay.trusted()?;
+    }
+    let cost = cost(replay);
+    Ok(Row {
+        ram_bytes,
+        part,
+        failed,
+        cost,
+        slowdown: cost.elapsed_ns() as f64 / unlimited.elapsed_ns().max(1) as f64,
+        scanned: replay.counter("reclaim: pages scanned"),
+        reclaimed: replay.counter("reclaim: pages reclaimed"),
+        refaults: replay.counter("reclaim: refaults"),
+        pages_read: replay.counter("device: pages read"),
+        pages_written: replay.counter("device: pages written"),
+    })
+}
+
+fn peak(replay: &Replay) -> u64 {
+    let peaks = replay.peaks();
+    let mut frames = peaks.iter().filter(|peak| peak.0 == FRAMES);
+    frames.next().map_or(0, |peak| peak.1)
+}
+
+fn cost(replay: &Replay) -> Cost {
+    Cost {
+        core_ns: replay.replayed.core_ns,
+        device_ns: replay.counter("device: ns of reads") + replay.counter("device: ns of writes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ram_bytes: u64, slowdown: f64, fails: bool) -> Row {
+        Row {
+            ram_bytes,
+            part: 1.0,
+            failed: fails.then(|| "event 1".to_owned()),
+            cost: Cost::default(),
+            slowdown,
+            scanned: 0,
+            reclaimed: 0,
+            refaults: 0,
+            pages_read: 0,
+            pages_written: 0,
+        }
+    }
+
+    #[test]
+    fn enough_is_the_least_from_which_on_nothing_is_slow() {
+        let rows = [
+            row(4, 1.0, false),
+            row(3, 1.09, false),
+            row(2, 1.2, false),
+            row(1, 1.0, false),
+        ];
+        assert_eq!(enough(&rows), Some(3));
+        assert_eq!(enough(&[row(4, 1.0, true)]), None);
+        assert_eq!(enough(&[]), None);
+    }
+
+    #[test]
+    fn reclaim_is_added_to_a_design_that_does_not_name_it() {
+        assert_eq!(with_reclaim(""), "reclaim=on");
+        assert_eq!(with_reclaim("rmap=pv"), "rmap=pv,reclaim=on");
+        assert_eq!(with_reclaim("reclaim=off"), "reclaim=off");
+    }
+}

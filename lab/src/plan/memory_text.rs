@@ -1,0 +1,110 @@
+//! The answer of [`super::memory`] for a terminal.
+
+use super::memory::{MemoryPlan, Row};
+use super::text::size;
+use crate::report::text::{plural, wrapped};
+use vellum_terminal::table::{Table, grouped};
+
+/// The answer as a table and sentences.
+pub fn render(plan: &MemoryPlan) -> String {
+    let unlimited = plan.unlimited;
+    let mut text = wrapped(&format!(
+        "{}, {}, {}: {} are in use at the peak. With more than that it takes {} s: {} in the core \
+         and {} for the device.",
+        plan.trace,
+        plural(plan.copies as usize, "copy", "copies"),
+        plan.design,
+        size(plan.peak_bytes as f64),
+        seconds(unlimited.elapsed_ns()),
+        seconds(unlimited.core_ns),
+        seconds(unlimited.device_ns),
+    ));
+    let device = &plan.device;
+    text += &wrapped(&format!(
+        "Pages leave for and come from a device called {}: {} us for a read, {} us for a write, \
+         {} MB/s, one request at a time. Whoever asks waits for it.",
+        device.name,
+        device.read_ns as f64 / 1e3,
+        device.write_ns as f64 / 1e3,
+        device.bytes_per_s / 1_000_000,
+    ));
+    let mut table = Table::new(&[
+        "memory",
+        "of the peak",
+        "elapsed s",
+        "times",
+        "core s",
+        "device s",
+        "scanned",
+        "left",
+        "scanned each",
+        "refaults",
+        "read",
+        "written",
+    ]);
+    for row in &plan.rows {
+        table.row(cells(row));
+    }
+    text.push('\n');
+    text += &table.render(0);
+    text.push('\n');
+    for row in plan.rows.iter().filter(|row| row.failed.is_some()) {
+        let place = row.failed.as_deref().unwrap_or_default();
+        text += &wrapped(&format!(
+            "With {} memory runs out at {place}: what cannot leave is too much.",
+            size(row.ram_bytes as f64)
+        ));
+    }
+    text += &wrapped(&match plan.enough_bytes {
+        Some(bytes) => format!(
+            "With {} it takes at most a tenth longer than with all memory.",
+            size(bytes as f64)
+        ),
+        None => "With none of these sizes it takes at most a tenth longer than with all memory."
+            .to_owned(),
+    });
+    if plan.first_touches_only {
+        text += &wrapped(
+            "First touches only: the recording has the first use of each page and not the later \
+             ones, so pages that have left come back more seldom than they would. This is no need \
+             of the workload, but the least that it would cost.",
+        );
+    }
+    if plan.interrupted {
+        text += "INTERRUPTED: the rows above are complete, others are missing\n";
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let mut cells = vec![
+        size(row.ram_bytes as f64),
+        format!("{:.0} %", 100.0 * row.part),
+    ];
+    if row.failed.is_some() {
+        cells.push("fails".to_owned());
+        cells.resize(12, "-".to_owned());
+        return cells;
+    }
+    let each = row.scanned as f64 / row.reclaimed as f64;
+    cells.extend([
+        seconds(row.cost.elapsed_ns()),
+        format!("{:.2}", row.slowdown),
+        seconds(row.cost.core_ns),
+        seconds(row.cost.device_ns),
+        grouped(row.scanned),
+        grouped(row.reclaimed),
+        match row.reclaimed {
+            0 => "-".to_owned(),
+            _ => format!("{each:.2}"),
+        },
+        grouped(row.refaults),
+        grouped(row.pages_read),
+        grouped(row.pages_written),
+    ]);
+    cells
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e9)
+}

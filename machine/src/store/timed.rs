@@ -1,0 +1,208 @@
+//! What the requests to a store would take on a real device.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vellum::platform::IoError;
+use vellum::sync::bytes::FrameBytes;
+
+use super::BackingStore;
+
+/// A device with one queue: a request takes its latency and then its bytes, and whoever asked
+/// waits for it. A page that follows the page before in the same direction belongs to the same
+/// request, as block layers merge them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DeviceModel {
+    /// From asking to the first byte of a read, in nanoseconds.
+    pub read_ns: u64,
+    /// From asking until a write is taken, in nanoseconds, bytes aside.
+    pub write_ns: u64,
+    /// Bytes that it moves in a second.
+    pub bytes_per_s: u64,
+}
+
+impl DeviceModel {
+    /// Of that name: `nvme`, `ssd` or `disk`.
+    ///
+    /// Rounded figures of the kind, assumed, not of one product: flash behind NVMe, 80 us, 20
+    /// us and 3 GB/s; behind SATA, 120 us, 60 us and 500 MB/s; a disk of 7,200 rotations a
+    /// minute, half a rotation and a mean seek, 12 ms, and 150 MB/s.
+    pub fn named(name: &str) -> Option<DeviceModel> {
+        let (read_ns, write_ns, bytes_per_s) = match name {
+            "nvme" => (80_000, 20_000, 3_000_000_000),
+            "ssd" => (120_000, 60_000, 500_000_000),
+            "disk" => (12_000_000, 12_000_000, 150_000_000),
+            _ => return None,
+        };
+        Some(DeviceModel {
+            read_ns,
+            write_ns,
+            bytes_per_s,
+        })
+    }
+
+    /// The names that there are.
+    pub const NAMES: [&str; 3] = ["nvme", "ssd", "disk"];
+}
+
+/// What a device was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DeviceUse {
+    /// Pages read.
+    pub pages_read: u64,
+    /// Requests in which they were.
+    pub reads: u64,
+    /// Pages written.
+    pub pages_written: u64,
+    /// Requests in which they were.
+    pub writes: u64,
+    /// Time of the reads in nanoseconds.
+    pub read_ns: u64,
+    /// Time of the writes.
+    pub write_ns: u64,
+}
+
+#[derive(Default)]
+struct State {
+    used: DeviceUse,
+    /// Store, page after the last, and whether it was a write.
+    next: Option<(u64, u64, bool)>,
+}
+
+/// A store whose requests are counted and timed by a model. They take no time of the host's.
+pub struct TimedStore {
+    inner: Arc<dyn BackingStore>,
+    model: DeviceModel,
+    state: Mutex<State>,
+}
+
+impl TimedStore {
+    /// `inner` on such a device.
+    pub fn new(inner: Arc<dyn BackingStore>, model: DeviceModel) -> TimedStore {
+        TimedStore {
+            inner,
+            model,
+            state: Mutex::default(),
+        }
+    }
+
+    fn charge(&self, store: u64, index: u64, is_write: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let follows = state.next == Some((store, index, is_write));
+        state.next = Some((store, index.saturating_add(1), is_write));
+        let used = &mut state.used;
+        let (pages, requests, time, latency) = match is_write {
+            false => (
+                &mut used.pages_read,
+                &mut used.reads,
+                &mut used.read_ns,
+                self.model.read_ns,
+            ),
+            true => (
+                &mut used.pages_written,
+                &mut used.writes,
+                &mut used.write_ns,
+                self.model.write_ns,
+            ),
+        };
+        let bytes = self.inner.page_bytes() as u64;
+        *pages += 1;
+        *time += bytes * 1_000_000_000 / self.model.bytes_per_s.max(1);
+        if !follows {
+            *requests += 1;
+            *time += latency;
+        }
+    }
+}
+
+impl BackingStore for TimedStore {
+    fn page_bytes(&self) -> usize {
+        self.inner.page_bytes()
+    }
+
+    fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError> {
+        self.charge(store, index, false);
+        self.inner.read_page(store, index, bytes)
+    }
+
+    fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.charge(store, index, true);
+        self.inner.write_page(store, index, bytes)
+    }
+
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        self.inner.discard_pages(store, pages)
+    }
+
+    fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
+        self.inner.find_page(store, index, stored)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        self.inner.flush()
+    }
+
+    fn stored_word(&self, store: u64, offset: u64) -> Option<u64> {
+        self.inner.stored_word(store, offset)
+    }
+
+    fn discard(&self, store: u64) {
+        self.inner.discard(store);
+    }
+
+    fn used(&self) -> Option<DeviceUse> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(state.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::store::PatternStore;
+
+    #[test]
+    fn pages_that_follow_each_other_are_one_request() {
+        let model = DeviceModel {
+            read_ns: 1000,
+            write_ns: 300,
+            bytes_per_s: 4_096_000_000,
+        };
+        let store = TimedStore::new(Arc::new(PatternStore::new(4096, |_, _| 7)), model);
+        let words: Vec<AtomicU64> = (0..512).map(AtomicU64::new).collect();
+        let read = |file, page| {
+            let read = store.read_page(file, page, FrameBytes::of_words(&words));
+            read.expect("nothing fails");
+        };
+        // A run of three, one elsewhere, one of another file, and the next of that.
+        for (file, page) in [(1, 4), (1, 5), (1, 6), (1, 4), (2, 5), (2, 6)] {
+            read(file, page);
+        }
+        assert_eq!(words[0].load(std::sync::atomic::Ordering::Relaxed), 7);
+        // A write does not go on where a read was.
+        for page in [7, 8] {
+            store
+                .write_page(2, page, &[0; 4096])
+                .expect("nothing fails");
+        }
+        let expected = DeviceUse {
+            pages_read: 6,
+            reads: 3,
+            pages_written: 2,
+            writes: 1,
+            read_ns: 3 * 1000 + 6 * 1000,
+            write_ns: 300 + 2 * 1000,
+        };
+        assert_eq!(store.used(), Some(expected));
+    }
+
+    #[test]
+    fn every_name_has_a_model() {
+        for name in DeviceModel::NAMES {
+            assert!(DeviceModel::named(name).is_some(), "{name}");
+        }
+        assert_eq!(DeviceModel::named("tape"), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! How much memory a workload needs: `vellum plan memory`.
+
+use maud::{Markup, html};
+use vellum_terminal::table::grouped;
+
+use super::{Answer, Section, Shown};
+use crate::draw::Axis;
+use crate::draw::chart::{Chart, Series, Style};
+use crate::draw::marks::Arm;
+use crate::grid::{Cell, Grid};
+use crate::result::memory::{MemoryPlan, Row};
+use crate::words;
+
+const MIB: f64 = 1_048_576.0;
+const SECOND: f64 = 1e9;
+
+/// Shows a plan.
+pub fn show(plan: &MemoryPlan) -> Shown {
+    let [times, moved] = charts(plan);
+    let curves = html! {
+        (times.figure(&html! { "What the workload takes with so much memory." }))
+        (moved.figure(&html! { "Pages that the device reads and writes." }))
+    };
+    let device = &plan.device;
+    Shown {
+        title: format!("Less memory for {}", words::file_name(&plan.trace)),
+        answer: answer(plan),
+        sections: vec![
+            Section::new("With less and less memory", curves),
+            Section::new("By size of memory", table(plan)),
+        ],
+        facts: vec![
+            ("Design".to_owned(), plan.design.clone()),
+            (
+                "Workload".to_owned(),
+                format!(
+                    "{}, {}",
+                    plan.trace,
+                    words::plural(u64::from(plan.copies), "copy", "copies")
+                ),
+            ),
+            (
+                "Device".to_owned(),
+                format!(
+                    "{}: {} \u{b5}s for a read, {} \u{b5}s for a write, {} MB/s, one request at a \
+                     time",
+                    device.name,
+                    words::number(device.read_ns as f64 / 1e3),
+                    words::number(device.write_ns as f64 / 1e3),
+                    words::number(device.bytes_per_s as f64 / 1e6),
+                ),
+            ),
+        ],
+    }
+}
+
+fn answer(plan: &MemoryPlan) -> Answer {
+    let enough = match plan.enough_bytes {
+        Some(bytes) => format!(
+            "With {} it takes at most a tenth longer than with all memory.",
+            words::bytes(bytes)
+        ),
+        None => "With none of these sizes it takes at most a tenth longer than with all memory."
+            .to_owned(),
+    };
+    let touches = match plan.first_touches_only {
+        true => {
+            " The recording has the first use of each page only: this is the least that less \
+             memory would cost, and no need of the workload."
+        }
+        false => "",
+    };
+    Answer {
+        sentence: format!(
+            "{} are in use at the peak. {enough}{touches}",
+            words::bytes(plan.peak_bytes)
+        ),
+        warning: plan
+            .interrupted
+            .then(|| "Interrupted: complete rows are shown.".to_owned()),
+        ..Answer::default()
+    }
+}
+
+/// The charts of a plan: time, and pages that the device moves.
+pub fn charts(plan: &MemoryPlan) -> [Chart; 2] {
+    let line = |name: &str, number: usize, value: fn(&Row) -> f64| Series {
+        name: name.to_owned(),
+        arm: Arm::Number(number),
+        points: plan
+            .rows
+            .iter()
+            .filter(|row| row.failed.is_none())
+            .map(|row| (row.ram_bytes as f64 / MIB, value(row)))
+            .collect(),
+        style: Style::Marks,
+    };
+    let chart = |told: &str, y: &str, series: Vec<Series>| {
+        let sizes = plan.rows.iter().map(|row| row.ram_bytes as f64 / MIB);
+        let all = series.iter().flat_map(|series| &series.points);
+        Chart {
+            told: told.to_owned(),
+            x: (Axis::from_zero(sizes), "MiB of memory".to_owned()),
+            y: (Axis::from_zero(all.map(|point| point.1)), y.to_owned()),
+            height: 260,
+            reference: None,
+            series,
+            zooms: false,
+        }
+    };
+    [
+        chart(
+            "Elapsed time and CPU time in the core by size of memory",
+            "seconds",
+            vec![
+                line("elapsed", 0, |row| row.cost.elapsed_ns() as f64 / SECOND),
+                line("in the core", 1, |row| row.cost.core_ns as f64 / SECOND),
+            ],
+        ),
+        chart(
+            "Pages read and written by size of memory",
+            "thousands of pages",
+            vec![
+                line("read", 2, |row| row.pages_read as f64 / 1e3),
+                line("written", 3, |row| row.pages_written as f64 / 1e3),
+            ],
+        ),
+    ]
+}
+
+fn table(plan: &MemoryPlan) -> Markup {
+    let mut grid = Grid::new("replays on machines with less and less memory")
+        .number("memory, MiB")
+        .number("of the peak, %")
+        .number("elapsed, s")
+        .number("times")
+        .number("in the core, s")
+        .number("device, s")
+        .number("pages scanned")
+        .number("pages that left")
+        .number("refaults")
+        .number("pages read")
+        .number("pages written");
+    for row in &plan.rows {
+        let mib = row.ram_bytes as f64 / MIB;
+        let mut cells = vec![
+            Cell::number(mib, words::number(mib)),
+            Cell::number(row.part, format!("{:.0}", 100.0 * row.part)),
+        ];
+        match &row.failed {
+            Some(place) => {
+                cells.push(Cell::text(format!("fails at {place}")));
+                cells.resize_with(11, Cell::empty);
+            }
+            None => {
+                let seconds =
+                    |ns: u64| Cell::number(ns as f64, format!("{:.3}", ns as f64 / SECOND));
+                let count = |count: u64| Cell::number(count as f64, grouped(count));
+                cells.extend([
+                    seconds(row.cost.elapsed_ns()),
+                    Cell::number(row.slowdown, format!("{:.2}", row.slowdown)),
+                    seconds(row.cost.core_ns),
+                    seconds(row.cost.device_ns),
+                    count(row.scanned),
+                    count(row.reclaimed),
+                    count(row.refaults),
+                    count(row.pages_read),
+                    count(row.pages_written),
+                ]);
+            }
+        }
+        grid.row("", cells);
+    }
+    grid.render()
+}

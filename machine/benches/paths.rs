@@ -483,23 +483,22 @@ fn folios<R: ReverseMap>() {
     Figure(beyond).print(&name, "x", Some(0.25), "");
 }
 
-/// Pages that leave memory and come back, and what a fault pays for being ready for it. Both
-/// managers take turns, so that a machine that wobbles does so for both.
+/// Pages that leave memory and come back, and what a fault pays for being ready for it. The
+/// managers take turns, so that a machine that wobbles does so for all.
 fn reclaim() {
     const SET: u64 = 1024;
     const START: u64 = 0x10000;
     const ROUNDS: usize = 401;
-    const PAGES: u64 = 32 << 10;
+    const DESIGNS: [&str; 3] = ["", "reclaim=on", "reclaim=on,aging=generations"];
     let half = GIB / 2;
     let machines =
-        [(); 2].map(|()| machine(1, half, &Arena::new(half as usize * 2).expect("memory")));
-    let designs = ["", "reclaim=on"];
-    let managers = [0, 1].map(|index| manager::<Family>(&machines[index], designs[index]));
-    let mut times = [Vec::new(), Vec::new()];
-    let spaces = [0, 1]
+        DESIGNS.map(|_| machine(1, half, &Arena::new(half as usize * 2).expect("memory")));
+    let managers = [0, 1, 2].map(|index| manager::<Family>(&machines[index], DESIGNS[index]));
+    let mut times = DESIGNS.map(|_| Vec::new());
+    let spaces = [0, 1, 2]
         .map(|index| machines[index].run_on(CpuId(0), || space_with(&managers[index], START, SET)));
-    for round in 0..2 * ROUNDS {
-        let index = round % 2;
+    for round in 0..DESIGNS.len() * ROUNDS {
+        let index = round % DESIGNS.len();
         let vm = &managers[index];
         machines[index].run_on(CpuId(0), || {
             let time = timed(|| touch(vm, spaces[index], START, SET));
@@ -508,11 +507,22 @@ fn reclaim() {
                 .expect("a mapped range");
         });
     }
-    for (times, design) in times.into_iter().zip(["off", "on"]) {
-        let name = format!("write fault, 4 MiB set reused, reclaim={design}");
+    for (times, design) in times
+        .into_iter()
+        .zip(["reclaim=off", DESIGNS[1], DESIGNS[2]])
+    {
+        let name = format!("write fault, 4 MiB set reused, {design}");
         Figure(times).print(&name, "ns", None, "");
     }
-    let (machine, vm) = (&machines[1], &managers[1]);
+    for index in [1, 2] {
+        clean_pages_leave(&machines[index], &managers[index], DESIGNS[index]);
+    }
+}
+
+/// Clean pages of a file, of which all that there are leave.
+fn clean_pages_leave(machine: &Arc<Machine>, vm: &Manager<Family>, design: &str) {
+    const START: u64 = 0x10000;
+    const PAGES: u64 = 32 << 10;
     machine.run_on(CpuId(0), || {
         let file = vm.create_file(1, PAGES).expect("a file");
         let pages = PAGES as f64;
@@ -535,12 +545,13 @@ fn reclaim() {
             time
         };
         for is_mapped in [false, true] {
-            let name = match is_mapped {
-                false => "clean pages of a file leave, not mapped",
-                true => "clean pages of a file leave, mapped once",
+            let how = match is_mapped {
+                false => "not mapped",
+                true => "mapped once",
             };
+            let name = format!("clean pages of a file leave, {how}, {design}");
             let figure = Figure::take(9, pages, || clean(is_mapped));
-            figure.print(name, "ns/page", Some(1000.0), "");
+            figure.print(&name, "ns/page", Some(1000.0), "");
         }
     });
 }

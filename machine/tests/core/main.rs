@@ -8,6 +8,7 @@ use vellum_engine as _;
 
 mod conformance;
 mod flush;
+mod generations;
 mod high;
 mod power;
 mod ptepage;

@@ -49,7 +49,7 @@ fn count<R: ReverseMap>(vm: &Vm<Machine, X86_64, R>, cpu: CpuId, space: SpaceId,
     });
 }
 
-fn counters_agree<R: ReverseMap>() {
+fn counters_agree<R: ReverseMap>(aging: &str) {
     let rounds = number("VELLUM_ROUNDS").unwrap_or(6);
     // Half of what the pages need.
     let config = MachineConfig {
@@ -63,7 +63,8 @@ fn counters_agree<R: ReverseMap>() {
     };
     let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
     let machine = Machine::new(config, arena).unwrap();
-    let design = Design::parse(&format!("rmap={},reclaim=on", R::NAME)).unwrap();
+    let design = format!("rmap={},reclaim=on,aging={aging}", R::NAME);
+    let design = Design::parse(&design).unwrap();
     let mut vm: Vm<_, X86_64, R> = Vm::new(machine, design).unwrap();
     let area = SwapArea {
         store: 1 << 40,
@@ -128,7 +129,9 @@ macro_rules! one_test_each {
         mod counters_in_pages_that_leave_and_come_back_agree {
             $(#[test]
             fn $name() {
-                super::counters_agree::<vellum::rmap::$design>();
+                for aging in vellum::design::PageAging::ALL {
+                    super::counters_agree::<vellum::rmap::$design>(aging.name());
+                }
             })*
         }
     };

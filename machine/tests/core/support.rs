@@ -1,7 +1,7 @@
 //! What tests of the core on the machine have in common.
 
 use vellum::addr::Access;
-use vellum::design::{OPTIONS, variants};
+use vellum::design::{OPTIONS, PageAging, variants};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::FaultError;
@@ -134,8 +134,13 @@ pub fn other_options(number: usize) -> String {
             "faultaround" if number.is_multiple_of(2) => {}
             "faultaround" => text += &format!(",faultaround={}", values[number / 2 % values.len()]),
             name => {
-                text += &format!(",{name}={}", values[digits % values.len()]);
+                let value = values[digits % values.len()];
+                text += &format!(",{name}={value}");
                 digits /= values.len();
+                if (name, value) == ("reclaim", "on") {
+                    let aging = PageAging::ALL[number / 3 % PageAging::ALL.len()];
+                    text += &format!(",aging={}", aging.name());
+                }
             }
         }
     }

@@ -147,9 +147,12 @@ every_format! { [choices]
 
 choices! {
     /// How pages are found that have not been used for long: `aging=`.
+    #[non_exhaustive]
     PageAging;
     /// An active and an inactive list for each node, with a second chance.
     Lru "lru";
+    /// Generations by the time of the last use, which walks of page tables find.
+    Generations "generations";
 }
 
 choices! {
@@ -605,7 +608,7 @@ options! {
         "kswapd and try_to_free_pages (Torvalds 1994); without, memory that is full is an error";
     "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"];
         "reclaim: how pages that have not been used for long are found";
-        "split active and inactive lists (van Riel 2008), refault distance (Weiner 2014)";
+        "split lists (van Riel 2008), refault distance (Weiner 2014); multi-gen LRU (Yu Zhao 2022)";
     "fileio" file_io: FileIo = "runs";
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";

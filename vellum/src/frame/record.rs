@@ -82,6 +82,9 @@ impl Flags {
     /// Of a page table, which reclaim does not look at: its entries are in another table
     /// now ([`Frame::moved_to`]). Set together with [`Flags::DEAD`].
     pub const MOVED: Flags = Flags(1 << 6);
+    /// Of a page table: how often walks found no entry of it used, in two bits
+    /// ([`Frame::idle`]). They change under the table's lock.
+    pub(super) const IDLE: Flags = Flags(3 << 7);
     /// The page was used since reclaim looked last.
     pub const REFERENCED: Flags = Flags(1 << 6);
     /// The page is among those that are used often.
@@ -344,6 +347,18 @@ impl Frame {
             Ordering::Relaxed,
         );
         self.rmap.store(u64::from(live), Ordering::Release);
+    }
+
+    /// How many walks in a row found no entry of the table used: 3 at most.
+    pub(crate) fn idle(&self) -> u32 {
+        let flags = self.flags.load(Ordering::Relaxed);
+        (flags & Flags::IDLE.0) >> Flags::IDLE.bit()
+    }
+
+    /// Changes what [`Frame::idle`] says. The table is locked.
+    pub(crate) fn set_idle(&self, times: u32) {
+        self.clear(Flags::IDLE);
+        self.set(Flags(times.min(3) << Flags::IDLE.bit()));
     }
 
     /// The table's level.

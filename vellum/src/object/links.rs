@@ -132,9 +132,13 @@ impl List {
 
 /// Makes a frame, which is on no list, the youngest of one.
 pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [List], frame: u32, to: usize) {
-    let list = &mut lists[to];
+    join(records, &mut lists[to], frame, to);
+}
+
+/// The same for a caller who knows the list. The record keeps two bits of its number.
+pub(crate) fn join<T: Linked>(records: &[T], list: &mut List, frame: u32, number: usize) {
     let links = records[frame as usize].links();
-    let (low, high) = ((to as u32 & 1) << 31, (to as u32 >> 1) << 31);
+    let (low, high) = ((number as u32 & 1) << 31, (number as u32 >> 1 & 1) << 31);
     links.next.store(list.youngest | low, Ordering::Relaxed);
     links.previous.store(END | high, Ordering::Relaxed);
     match list.youngest {
@@ -147,10 +151,15 @@ pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [List], frame: u32, to:
 
 /// Takes a frame off its list, if it is on one. It does not wait for one, either.
 pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [List], frame: u32) {
+    let list = records[frame as usize].links().list();
+    leave(records, &mut lists[list], frame);
+}
+
+/// The same for a caller who knows the list.
+pub(crate) fn leave<T: Linked>(records: &[T], list: &mut List, frame: u32) {
     let links = records[frame as usize].links();
     if links.is_listed() {
         let (next, previous) = (links.next(), links.previous());
-        let list = &mut lists[links.list()];
         match previous {
             END => list.youngest = next,
             previous => records[previous as usize].links().set_next(next),
@@ -165,30 +174,37 @@ pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [List], frame: u32) {
     links.previous.store(OUT, Ordering::Relaxed);
 }
 
-/// Checks the links of all frames while nobody changes them. Returns how many are on each of
-/// four lists.
+/// Checks the links of all frames while nobody changes them. Counts in `counts` how many are
+/// on each list; `list_of` says on which a listed frame is.
 ///
 /// # Errors
 /// What is wrong, with the frame.
-pub(crate) fn check<T: Linked>(records: &[T]) -> Result<[u64; 4], (&'static str, u32)> {
-    let mut counts = [0; 4];
+pub(crate) fn check<T: Linked>(
+    records: &[T],
+    list_of: impl Fn(u32) -> usize,
+    counts: &mut [u64],
+) -> Result<(), (&'static str, u32)> {
     for (frame, record) in (0..).zip(records) {
         let links = record.links();
         if !links.is_listed() {
             continue;
         }
-        counts[links.list()] += 1;
+        let list = list_of(frame);
+        let Some(count) = counts.get_mut(list) else {
+            return Err(("a list of aging that does not exist, at", frame));
+        };
+        *count += 1;
         let (next, previous) = (links.next(), links.previous());
         let fits = |other: u32, back: fn(&Links) -> u32| {
             other == END
-                || records.get(other as usize).is_some_and(|other| {
-                    let other = other.links();
-                    other.is_listed() && other.list() == links.list() && back(other) == frame
+                || records.get(other as usize).is_some_and(|record| {
+                    let links = record.links();
+                    links.is_listed() && list_of(other) == list && back(links) == frame
                 })
         };
         if !fits(next, Links::previous) || !fits(previous, Links::next) {
             return Err(("links of a list of aging do not fit, at", frame));
         }
     }
-    Ok(counts)
+    Ok(())
 }

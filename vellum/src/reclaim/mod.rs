@@ -17,9 +17,12 @@
 //! **Refaults.** An evicted page of a file leaves a shadow: when it went, counted in pages
 //! that went. If it comes back after no more have gone than there are active pages, it
 //! would have stayed if it had been active, and becomes so at once (Johannes Weiner's
-//! refault distance, Linux 3.15). Shadows lie in a table with one place for each frame, in the
+//! refault distance, Linux 3.15). With `aging=generations` there are more lists and other rules
+//! (`generations.rs`). Shadows lie in a table with one place for each frame, in the
 //! records beside the links; a younger one takes the place of an older.
 
+mod ages;
+mod generations;
 mod lists;
 mod policy;
 mod shadows;
@@ -27,12 +30,13 @@ mod shrink;
 mod stats;
 
 pub(crate) use lists::Lists;
-pub(crate) use policy::{Judgement, Used, judge};
+pub(crate) use policy::{Judgement, Rule, Used, judge};
 pub use stats::ReclaimStats;
 
 use alloc::boxed::Box;
 
 use crate::addr::Pfn;
+use crate::design::PageAging;
 use crate::frame::{AuditError, Flags, MemoryView};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
@@ -44,6 +48,8 @@ use stats::Counts;
 const ALL: u32 = 200;
 /// Swappiness at first: Linux's.
 const SWAPPINESS: u32 = 60;
+/// Instead of an object: private pages, which go by the numbers of their slots.
+const IN_SWAP: u32 = u32::MAX;
 
 /// What kind of page a list has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +58,31 @@ pub(crate) enum PageKind {
     File,
     /// Pages that only swap could hold.
     SwapBacked,
+}
+
+impl PageKind {
+    /// Both.
+    const ALL: [PageKind; 2] = [PageKind::File, PageKind::SwapBacked];
+}
+
+/// Where a page goes that was looked at and stays.
+#[derive(Clone, Copy)]
+enum To {
+    /// To the list of a number.
+    List(usize),
+    /// To the generation of its kind that has pages used last in an interval.
+    Generation(PageKind, u32),
+}
+
+/// What a walk of page tables met.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Walked {
+    /// Tables of the lowest level looked at.
+    pub(crate) tables: u64,
+    /// Such tables that were passed by.
+    pub(crate) skipped: u64,
+    /// Entries that were used.
+    pub(crate) used: u64,
 }
 
 /// What became of an inactive page that was to leave.
@@ -86,12 +117,15 @@ pub(crate) trait Evictor {
     /// Binds the caller to its CPU.
     fn pin(&self) -> Pin<'_>;
 
-    /// Has a page that came to the old end of an inactive list leave, if it may: used or
-    /// not, if `forced`.
-    fn take(&self, page: Pfn, kind: PageKind, forced: bool) -> Taken;
+    /// Has a page that came to the old end of its list leave, if it may and the rule lets it.
+    fn take(&self, page: Pfn, kind: PageKind, rule: Rule) -> Taken;
 
     /// Takes the accessed marks of the entries that map an active page.
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled;
+
+    /// Takes the accessed marks of the entries of all spaces, and tells which frames they map.
+    /// `number` is that of the walk.
+    fn walk(&self, number: u32, used: &mut dyn FnMut(Pfn)) -> Walked;
 
     /// Whether pages that only swap could hold can leave.
     fn can_swap(&self) -> bool;
@@ -110,9 +144,13 @@ pub(crate) struct Reclaim {
 
 impl Reclaim {
     /// Empty lists for a memory.
-    pub(crate) fn new<P: Platform>(memory: MemoryView<'_, P>, platform: &P) -> Reclaim {
+    pub(crate) fn new<P: Platform>(
+        memory: MemoryView<'_, P>,
+        platform: &P,
+        aging: PageAging,
+    ) -> Reclaim {
         Reclaim {
-            lists: Lists::new(memory, platform),
+            lists: Lists::new(memory, platform, aging),
             counts: Counts::default(),
             swappiness: AtomicU32::new(SWAPPINESS),
         }
@@ -136,14 +174,60 @@ impl Reclaim {
     }
 
     /// A page of an object is about to leave memory for its store.
-    pub(crate) fn evicted(&self, owner: u32, index: u64) {
-        self.lists.leave_shadow(owner, index);
+    pub(crate) fn evicted(&self, owner: u32, index: u64, page: Pfn) {
+        self.lists.leave_shadow((owner, index), page);
+    }
+
+    /// A private page has left for a swap slot.
+    pub(crate) fn swapped_out(&self, slot: u64, page: Pfn) {
+        if self.lists.ages().is_some() {
+            self.lists.leave_shadow((IN_SWAP, slot), page);
+        }
+    }
+
+    /// A page of shared memory has left for swap.
+    pub(crate) fn swapped_out_of(&self, owner: u32, index: u64, page: Pfn) {
+        if self.lists.ages().is_some() {
+            self.lists.leave_shadow((owner, index), page);
+        }
+    }
+
+    /// A private page is back from a swap slot.
+    pub(crate) fn swapped_in(&self, pin: &Pin<'_>, page: AgedPage<'_>, slot: u64) {
+        let is_kept = self.lists.ages().is_some()
+            && self.is_kept((IN_SWAP, slot), page, PageKind::SwapBacked);
+        self.lists.add(pin, page, PageKind::SwapBacked, is_kept);
+    }
+
+    /// An entry that maps a page was found used.
+    pub(crate) fn note_use(&self, page: Pfn) {
+        if let Some(ages) = self.lists.ages() {
+            ages.note_use(self.lists.number(page));
+        }
+    }
+
+    /// Whether uses are to be noted ([`Reclaim::note_use`]).
+    pub(crate) fn has_generations(&self) -> bool {
+        self.lists.ages().is_some()
+    }
+
+    /// Whether a page with a name is back that should stay.
+    fn is_kept(&self, name: (u32, u64), page: AgedPage<'_>, kind: PageKind) -> bool {
+        let is_back = self.lists.returns(name, page, kind);
+        if is_back.is_some() {
+            self.counts.refaults.add(1);
+        }
+        let is_kept = is_back == Some(true);
+        if is_kept {
+            self.counts.restored.add(1);
+        }
+        is_kept
     }
 
     /// Checks the lists while nothing else runs. Returns a bit for each frame that is on one, or
     /// waits to be.
-    pub(crate) fn audit(&self) -> Result<Box<[bool]>, AuditError> {
-        self.lists.audit()
+    pub(crate) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
+        self.lists.audit(pin)
     }
 }
 
@@ -153,21 +237,17 @@ impl Aging for Reclaim {
             Inserted::Anonymous => self.lists.add(pin, page, PageKind::SwapBacked, false),
             Inserted::Cache => {
                 let frame = page.record();
-                let is_back = self.lists.returns(frame.owner(), frame.index());
-                if is_back.is_some() {
-                    self.counts.refaults.add(1);
-                }
-                let active = is_back == Some(true);
-                if active {
-                    self.counts.restored.add(1);
-                }
+                let name = (frame.owner(), frame.index());
+                let active = self.is_kept(name, page, PageKind::File);
                 self.lists.add(pin, page, PageKind::File, active);
             }
         }
     }
 
     fn touched(&self, _pin: &Pin<'_>, page: AgedPage<'_>) {
-        if !page.has(Flags::REFERENCED) {
+        if let Some(ages) = self.lists.ages() {
+            ages.note_use(self.lists.number(page.frame()));
+        } else if !page.has(Flags::REFERENCED) {
             page.set(Flags::REFERENCED);
         } else if !page.has(Flags::ACTIVE) {
             page.set(Flags::ACTIVE);

@@ -22,11 +22,38 @@ pub(crate) enum Judgement {
     Activate,
 }
 
-/// What becomes of an inactive page that was used so. A page of a file that entries used for the
+/// By what a page is judged that has come to the old end of its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rule {
+    /// `aging=lru`: it was inactive.
+    Inactive,
+    /// `aging=generations`: it came, and the use that brought it was not seen yet.
+    Newcomer,
+    /// `aging=generations`: any use that is found now is a further one.
+    Aged,
+    /// It is to leave, used or not.
+    Forced,
+}
+
+/// What becomes of a page that was used so.
+pub(crate) fn judge(used: Used, is_file: bool, rule: Rule) -> Judgement {
+    let is_used = match rule {
+        Rule::Inactive => return judge_inactive(used, is_file),
+        Rule::Newcomer => used.entries > 1,
+        Rule::Aged => used.entries > 0,
+        Rule::Forced => false,
+    };
+    match is_used {
+        true => Judgement::Activate,
+        false => Judgement::Leave,
+    }
+}
+
+/// What becomes of an inactive page (`aging=lru`). A page of a file that entries used for the
 /// first time gets a second chance, and becomes active when they use it again: most mappings of
 /// files are read once (Linux's `page_check_references`, 2.6.33). What only calls used once
 /// leaves. Pages that only swap can hold are active after one use.
-pub(crate) fn judge(used: Used, is_file: bool) -> Judgement {
+fn judge_inactive(used: Used, is_file: bool) -> Judgement {
     match used {
         Used { twice: true, .. } => Judgement::Activate,
         Used { entries: 0, .. } => Judgement::Leave,

@@ -7,6 +7,14 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 #[derive(Default)]
 pub(super) struct Clock(AtomicU32);
 
+/// What is known of a page that left: one of the two, as [`Clock::leave`] was told.
+pub(super) struct Shadow {
+    /// Pages that have left since.
+    pub(super) distance: u32,
+    /// The interval in which it was used last.
+    pub(super) last_use: u32,
+}
+
 /// A page of an object as the table knows it: a place, and what tells it from others there.
 /// An object that takes the place of another in its arena may be taken for that one, which
 /// makes a page active too early and nothing worse.
@@ -21,17 +29,28 @@ fn place_of(owner: u32, index: u64, places: usize) -> (usize, u32) {
 }
 
 impl Clock {
-    /// A page leaves.
-    pub(super) fn leave(&self, table: &[SideRecord], owner: u32, index: u64) {
+    /// A page leaves. What is remembered is when, or else the interval in which it was used
+    /// last.
+    pub(super) fn leave(
+        &self,
+        table: &[SideRecord],
+        (owner, index): (u32, u64),
+        last_use: Option<u32>,
+    ) {
         let now = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let (place, tag) = place_of(owner, index, table.len());
-        let word = u64::from(tag) << 32 | u64::from(now.max(1));
+        let what = last_use.map_or(now, |interval| interval.wrapping_add(1));
+        let word = u64::from(tag) << 32 | u64::from(what.max(1));
         table[place].shadow.store(word, Ordering::Relaxed);
     }
 
-    /// How many pages have left since this one did, which is back; `None` if nobody knows that
-    /// it ever left.
-    pub(super) fn returns(&self, table: &[SideRecord], owner: u32, index: u64) -> Option<u32> {
+    /// A page is back: what is remembered of when it left; `None` if nobody knows that it ever
+    /// did.
+    pub(super) fn returns(
+        &self,
+        table: &[SideRecord],
+        (owner, index): (u32, u64),
+    ) -> Option<Shadow> {
         let now = self.0.load(Ordering::Relaxed);
         if now == 0 {
             return None;
@@ -44,6 +63,9 @@ impl Clock {
         }
         // Two that return at once are both told, at worst.
         shadow.store(0, Ordering::Relaxed);
-        Some(now.wrapping_sub(word as u32))
+        Some(Shadow {
+            distance: now.wrapping_sub(word as u32),
+            last_use: (word as u32).wrapping_sub(1),
+        })
     }
 }

@@ -1,11 +1,11 @@
 //! Scanning the lists of a node.
 
 use super::lists::list_of;
-use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Taken};
+use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Rule, Taken, To};
 use crate::addr::Pfn;
 
 /// Pages taken off a list at once.
-const LOT: usize = 32;
+pub(super) const LOT: usize = 32;
 /// The first pass looks at one in `1 << PASSES` pages, each pass at twice as many as the one
 /// before, and the last at all of them.
 const PASSES: u32 = 12;
@@ -15,12 +15,13 @@ const PATIENCE: u32 = 64;
 
 /// What a pass over a list did.
 #[derive(Default)]
-struct Lot {
-    scanned: u64,
-    freed: u64,
-    activated: u64,
-    kept: u64,
-    stale: u64,
+pub(super) struct Lot {
+    pub(super) scanned: u64,
+    pub(super) freed: u64,
+    pub(super) activated: u64,
+    pub(super) kept: u64,
+    pub(super) stale: u64,
+    pub(super) sorted: u64,
 }
 
 impl Reclaim {
@@ -29,14 +30,15 @@ impl Reclaim {
     /// nobody else has taken it, this is not 0.
     pub(crate) fn shrink(&self, evictor: &dyn Evictor, node: usize, want: u64) -> u64 {
         self.lists.settle(&evictor.pin());
+        self.walk_if_due(evictor);
+        let has_ages = self.lists.ages().is_some();
         let mut freed = 0;
         for shift in (0..=PASSES).rev() {
             for (kind, share) in self.shares(evictor) {
                 if share == 0 {
                     continue;
                 }
-                let listed =
-                    self.lists.length(node, kind, false) + self.lists.length(node, kind, true);
+                let listed = self.lists.listed(node, kind);
                 if listed == 0 {
                     continue;
                 }
@@ -45,7 +47,11 @@ impl Reclaim {
                     0 => want - freed,
                     _ => ((want - freed) * share).div_ceil(u64::from(ALL)),
                 };
-                freed += self.scan(evictor, (node, kind), count, most, shift == 0);
+                let forced = shift == 0;
+                freed += match has_ages {
+                    false => self.scan(evictor, (node, kind), count, most, forced),
+                    true => self.scan_generations(evictor, (node, kind), count, most, forced),
+                };
                 if freed >= want {
                     return freed;
                 }
@@ -99,12 +105,18 @@ impl Reclaim {
                 break;
             }
         }
+        self.count_lot(&done);
+        done.freed
+    }
+
+    /// Counts what was done.
+    pub(super) fn count_lot(&self, done: &Lot) {
         self.counts.scanned.add(done.scanned);
         self.counts.reclaimed.add(done.freed);
         self.counts.activated.add(done.activated);
         self.counts.kept.add(done.kept);
         self.counts.stale.add(done.stale);
-        done.freed
+        self.counts.sorted.add(done.sorted);
     }
 
     /// Looks at the oldest `most` inactive pages. False if there was none.
@@ -121,11 +133,15 @@ impl Reclaim {
         let count = self
             .lists
             .take_oldest(&evictor.pin(), node, list, &mut pages[..most]);
-        let mut back = [(Pfn::NONE, 0); LOT];
+        let rule = match forced {
+            true => Rule::Forced,
+            false => Rule::Inactive,
+        };
+        let mut back = [(Pfn::NONE, To::List(0)); LOT];
         let mut stay = 0;
         for &page in &pages[..count] {
             done.scanned += 1;
-            let to = match evictor.take(page, kind, forced) {
+            let to = match evictor.take(page, kind, rule) {
                 Taken::Freed => {
                     done.freed += 1;
                     continue;
@@ -144,7 +160,7 @@ impl Reclaim {
                 }
                 Taken::SwapBacked => list_of(PageKind::SwapBacked, false),
             };
-            back[stay] = (page, to);
+            back[stay] = (page, To::List(to));
             stay += 1;
         }
         self.lists
@@ -159,7 +175,7 @@ impl Reclaim {
         let count = self
             .lists
             .take_oldest(&evictor.pin(), node, active, &mut pages);
-        let mut back = [(Pfn::NONE, 0); LOT];
+        let mut back = [(Pfn::NONE, To::List(0)); LOT];
         let mut stay = 0;
         let mut deactivated = 0;
         for &page in &pages[..count] {
@@ -171,7 +187,7 @@ impl Reclaim {
                 }
                 Cooled::Gone => continue,
             };
-            back[stay] = (page, to);
+            back[stay] = (page, To::List(to));
             stay += 1;
         }
         self.counts.deactivated.add(deactivated);

@@ -42,14 +42,28 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Inactive pages looked at.
+    /// Pages looked at that could leave: inactive ones, newcomers, those of the oldest generation.
     scanned;
     /// Of these, pages that left memory.
     reclaimed;
-    /// Pages that were used, or could not leave, and became active.
+    /// Pages that were used, or could not leave, and became active, or of the youngest generation.
     activated;
     /// Active pages that became inactive.
     deactivated;
+    /// Pages that a walk or a call was known to have used, and that only changed their
+    /// generation (`aging=generations`).
+    sorted;
+    /// Walks of the page tables of all spaces that looked for used pages.
+    walks;
+    /// Tables of the lowest level that they looked at.
+    tables_walked;
+    /// Tables that they passed by: those of few entries, and those in which walks had found
+    /// nothing.
+    tables_skipped;
+    /// Entries that they found used.
+    uses_walked;
+    /// Entries that were found used beside one that reverse mapping led to.
+    uses_around;
     /// Pages that stayed inactive: used once, locked, held, or stored to meanwhile.
     kept;
     /// Places of pages that were there no more.
@@ -60,9 +74,11 @@ counts! {
     swapped;
     /// Pages that a store or swap area refused.
     refused;
-    /// Pages of files read again after they had left.
+    /// Pages of files read again after they had left; with `aging=generations`, also private
+    /// ones and those of shared memory.
     refaults;
-    /// Of these, pages that would have stayed if they had been active, and are so now.
+    /// Of these, pages that would have stayed if they had been active, and are so now, or of the
+    /// youngest generation.
     restored;
     /// Times that a call that ran out of memory reclaimed.
     direct;

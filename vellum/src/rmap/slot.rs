@@ -201,6 +201,12 @@ impl<'a, F: Format> Slot<'a, F> {
         F::marks(old).dirty
     }
 
+    /// Clears the accessed marks of the entries around this one in its table, and tells what they
+    /// map. Returns how many were set.
+    pub(crate) fn take_used_around(&self, used: &mut dyn FnMut(Pfn)) -> u64 {
+        self.table.take_used_around(self.index, used)
+    }
+
     /// Clears the accessed mark; returns whether it was set.
     pub fn take_accessed(&self) -> bool {
         // Most entries have not been used since the last time, and an atomic

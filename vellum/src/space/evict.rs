@@ -19,7 +19,7 @@ use crate::design::Superpages;
 use crate::frame::{Flags, Kind};
 use crate::object::Object;
 use crate::platform::Platform;
-use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Taken, Used, judge};
+use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::swap::SwapOutError;
 use crate::sync::Pin;
@@ -66,6 +66,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut entries = 0;
         if frame.counts().maps() > 0 {
             let env = self.env(pin);
+            let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
             let mut is_large = false;
             self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 if slot.is_large() && frame.kind() == Kind::Object {
@@ -73,7 +74,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     is_large = true;
                     return Verdict::Keep;
                 }
-                entries += u32::from(slot.take_accessed());
+                if slot.take_accessed() {
+                    entries += 1;
+                    if let Some(reclaim) = ages {
+                        self.look_around(reclaim, slot);
+                    }
+                }
                 Verdict::Keep
             });
             if is_large {
@@ -91,8 +97,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Has a page of a file leave, if nobody needs it. `forced`: although it was used.
-    fn attempt_eviction(&self, page: Pfn, forced: bool) -> Attempt {
+    /// Has a page of a file leave, if nobody needs it.
+    fn attempt_eviction(&self, page: Pfn, rule: Rule) -> Attempt {
         let pin = self.pin();
         let Some(found) = self.find_cached(&pin, page) else {
             return Attempt::Done(Taken::Gone);
@@ -101,7 +107,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.memory.put(&pin, page);
             return Attempt::Done(Taken::Kept);
         }
-        let attempt = self.evict_locked(&pin, &found, forced);
+        let attempt = self.evict_locked(&pin, &found, rule);
         self.objects.locks.unlock(&self.memory, &pin, page);
         self.memory.put(&pin, page);
         if matches!(attempt, Attempt::Done(Taken::Freed)) {
@@ -113,7 +119,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The same of a page whose lock is ours, with a reference. If it leaves, the cache's
     /// reference passes to the caller.
-    fn evict_locked(&self, pin: &Pin<'_>, found: &Found<'_, R::Object>, forced: bool) -> Attempt {
+    fn evict_locked(&self, pin: &Pin<'_>, found: &Found<'_, R::Object>, rule: Rule) -> Attempt {
         let &Found {
             page,
             object,
@@ -134,8 +140,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Attempt::Done(Taken::Active);
         }
         let used = self.take_marks(pin, page);
-        match judge(used, true) {
-            _ if forced => {}
+        match judge(used, true, rule) {
             Judgement::Activate => return Attempt::Done(Taken::Active),
             Judgement::Stay => {
                 frame.set(Flags::REFERENCED);
@@ -160,7 +165,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             object.cuts.count_one();
             self.objects.detach(&self.memory, pin, object, index, page);
             if let Some(reclaim) = self.reclaim() {
-                reclaim.evicted(handle, index);
+                reclaim.evicted(handle, index, page);
             }
             Attempt::Done(Taken::Freed)
         };
@@ -175,8 +180,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has a page of a file leave, written to its store first if it has to be.
-    fn evict_file_page(&self, page: Pfn, forced: bool) -> Taken {
-        let (handle, index) = match self.attempt_eviction(page, forced) {
+    fn evict_file_page(&self, page: Pfn, rule: Rule) -> Taken {
+        let (handle, index) = match self.attempt_eviction(page, rule) {
             Attempt::Done(taken) => return taken,
             Attempt::Dirty(handle, index) => (handle, index),
         };
@@ -189,7 +194,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Taken::Active;
         }
         // Whoever uses it meanwhile keeps it.
-        match self.attempt_eviction(page, forced) {
+        match self.attempt_eviction(page, rule) {
             Attempt::Done(taken) => taken,
             Attempt::Dirty(..) => Taken::Kept,
         }
@@ -216,7 +221,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
-    fn evict_to_swap(&self, page: Pfn, forced: bool) -> Taken {
+    fn evict_to_swap(&self, page: Pfn, rule: Rule) -> Taken {
         {
             let pin = self.pin();
             if !self.find_private(page) {
@@ -225,18 +230,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     return self.discard_cached(&pin, page);
                 }
                 drop(pin);
-                return self.swap_out_shared(page, 0, forced);
+                return self.swap_out_shared(page, 0, rule);
             }
             let used = self.take_marks(&pin, page);
-            if !forced && judge(used, false) != Judgement::Leave {
+            if judge(used, false, rule) != Judgement::Leave {
                 self.memory.put(&pin, page);
                 return Taken::Active;
             }
         }
         let swapped = self.swap_out_page(page);
+        if let (Ok(slot), Some(reclaim)) = (swapped, self.reclaim()) {
+            reclaim.swapped_out(slot, page);
+        }
         self.memory.put(&self.pin(), page);
         match swapped {
-            Ok(()) => {
+            Ok(_) => {
                 if let Some(reclaim) = self.reclaim() {
                     reclaim.counts.swapped.add(1);
                 }
@@ -259,11 +267,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         self.memory.pin()
     }
 
-    fn take(&self, page: Pfn, kind: PageKind, forced: bool) -> Taken {
+    fn take(&self, page: Pfn, kind: PageKind, rule: Rule) -> Taken {
         match kind {
-            PageKind::File => self.evict_file_page(page, forced),
-            PageKind::SwapBacked => self.evict_to_swap(page, forced),
+            PageKind::File => self.evict_file_page(page, rule),
+            PageKind::SwapBacked => self.evict_to_swap(page, rule),
         }
+    }
+
+    fn walk(&self, number: u32, used: &mut dyn FnMut(Pfn)) -> Walked {
+        self.walk_tables(number, used)
     }
 
     fn can_swap(&self) -> bool {

@@ -494,7 +494,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         aging.removed(pin, self.aged(frame));
     }
 
-    fn aged(&self, frame: Pfn) -> AgedPage<'_> {
+    pub(super) fn aged(&self, frame: Pfn) -> AgedPage<'_> {
         AgedPage::new(frame, self.memory.frame(frame))
     }
 

@@ -378,6 +378,9 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
         if !F::is_mapped(entry) {
+            // Whoever has the page leave may not have flushed yet: what the parent stores
+            // after the fork must not reach the page that the child will have.
+            gather.stale(source.page(index));
             if !vm.fork_swapped(pin, source, target, index) {
                 return Err(OutOfMemory);
             }

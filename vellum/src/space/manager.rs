@@ -345,7 +345,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let mut reclaim = None;
         if P::PARTS.reclaim && design.reclaim {
-            let lists = Arc::new(Reclaim::new(memory.view(), memory.platform()));
+            let lists = Arc::new(Reclaim::new(
+                memory.view(),
+                memory.platform(),
+                design.page_aging,
+            ));
             aging = Some(Box::new(Arc::clone(&lists)));
             reclaim = Some(lists);
             memory.tell_of_shortage();

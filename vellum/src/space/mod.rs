@@ -15,6 +15,7 @@
 
 mod account;
 mod advise;
+mod age;
 mod change;
 mod collapse;
 mod cow;

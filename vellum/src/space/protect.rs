@@ -68,6 +68,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             for index in span.first..span.first + span.count {
                 let entry = span.table.load(index);
                 if !F::is_mapped(entry) {
+                    // Whoever has a page leave for swap may not have flushed yet.
+                    if entry != 0 {
+                        gather.stale(span.table.page(index));
+                    }
                     continue;
                 }
                 let keeps = prot.can_write() && F::is_writable(entry);

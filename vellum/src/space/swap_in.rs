@@ -202,7 +202,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault.count_resident(Resident::Anonymous, 1);
         fault.count_resident(Resident::Swap, u64::MAX);
         fault.entered.region.note_private();
-        self.note_inserted(fault.pin, frame, Inserted::Anonymous);
+        match self.reclaim() {
+            Some(reclaim) => reclaim.swapped_in(fault.pin, self.aged(frame), cached.slot),
+            None => self.note_inserted(fault.pin, frame, Inserted::Anonymous),
+        }
         fault.cpu.events.swap_ins.bump();
         Ok(FaultStep::Done(Resolved::Mapped))
     }

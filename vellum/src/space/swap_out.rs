@@ -16,6 +16,7 @@ use super::truncate::{Stale, StaleEntry};
 use crate::addr::{PageRange, Pfn};
 use crate::frame::Kind;
 use crate::platform::{IoError, Platform};
+use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
 use crate::sync::Pin;
@@ -62,11 +63,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Unmaps a private page everywhere and writes it to swap. The caller has one reference to
-    /// the frame, no pin and no lock. After `Ok`, that reference is the last.
+    /// the frame, no pin and no lock. After `Ok`, that reference is the last, and the slot with
+    /// this number has the page.
     ///
     /// # Errors
     /// [`SwapOutError`].
-    pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<(), SwapOutError> {
+    pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<u64, SwapOutError> {
         let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
         let slot = self.unmap_to_swap(swap, page)?;
         let written = match swap.place(slot) {
@@ -80,7 +82,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match written {
             Err(IoError) => Err(SwapOutError::Io),
             Ok(()) if is_mapped => Err(SwapOutError::InUse),
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(slot),
         }
     }
 
@@ -175,7 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })?;
         self.each_mapped(id, range, |page| match self.memory.frame(page).kind() {
             Kind::Object => {
-                let _ = self.swap_out_shared(page, 1, true);
+                let _ = self.swap_out_shared(page, 1, Rule::Forced);
             }
             _ => {
                 let _ = self.swap_out_page(page);

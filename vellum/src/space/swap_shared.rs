@@ -16,7 +16,7 @@ use crate::addr::Pfn;
 use crate::frame::OutOfMemory;
 use crate::object::{Inserted, SLOTS_END};
 use crate::platform::{IoError, Platform};
-use crate::reclaim::{Judgement, Taken, judge};
+use crate::reclaim::{Judgement, Rule, Taken, judge};
 use crate::rmap::ReverseMap;
 use crate::swap::{Found as InSwap, Swap, Taken as FromSwap};
 use crate::sync::{HeldRange, Pin};
@@ -109,7 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Has a page of shared memory go to swap, if nobody needs it. The caller has `others`
     /// references to it, no pin, and no lock.
-    pub(super) fn swap_out_shared(&self, page: Pfn, others: u32, forced: bool) -> Taken {
+    pub(super) fn swap_out_shared(&self, page: Pfn, others: u32, rule: Rule) -> Taken {
         let Some(swap) = self.swap() else {
             return Taken::Kept;
         };
@@ -118,7 +118,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let Some(found) = self.find_cached(&pin, page) else {
                 return Taken::Gone;
             };
-            match self.begin_shared_out(&pin, swap, &found, others, forced) {
+            match self.begin_shared_out(&pin, swap, &found, others, rule) {
                 Ok(leaving) => (found, leaving),
                 Err(taken) => {
                     self.memory.put(&pin, page);
@@ -140,12 +140,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         swap: &Swap,
         found: &Found<'_, R::Object>,
         others: u32,
-        forced: bool,
+        rule: Rule,
     ) -> Result<Leaving, Taken> {
         if !self.objects.locks.try_lock(&self.memory, found.page) {
             return Err(Taken::Kept);
         }
-        self.unmap_shared(pin, swap, found, others, forced)
+        self.unmap_shared(pin, swap, found, others, rule)
             .inspect_err(|_| self.objects.locks.unlock(&self.memory, pin, found.page))
     }
 
@@ -156,7 +156,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         swap: &Swap,
         found: &Found<'_, R::Object>,
         others: u32,
-        forced: bool,
+        rule: Rule,
     ) -> Result<Leaving, Taken> {
         let &Found {
             page,
@@ -174,7 +174,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if frame.counts().pins() > 0 {
             return Err(Taken::Active);
         }
-        if !forced && judge(self.take_marks(pin, page), false) != Judgement::Leave {
+        if rule != Rule::Forced
+            && judge(self.take_marks(pin, page), false, rule) != Judgement::Leave
+        {
             return Err(Taken::Active);
         }
         let range = index..index + 1;
@@ -217,6 +219,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // after somebody has brought this one back and written to both.
             object.cuts.count_one();
             let place = (object, index);
+            if let Some(reclaim) = self.reclaim() {
+                reclaim.swapped_out_of(found.handle, index, page);
+            }
             (self.objects).move_to_slot(&self.memory, &pin, place, page, short);
             self.note_removed(&pin, page);
         }

@@ -161,14 +161,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     ) {
         let Zap { vm, pin, .. } = *self;
         let old = table.clear(index, self.users);
+        let page = table.page(index);
+        // Those of swapped pages, too: whoever had the page leave may not have flushed yet.
+        gather.stale(page);
         if !F::is_mapped(old) {
-            // No processor knows it.
             zapped.swapped += 1;
             vm.drop_swapped(pin, self.space, old);
             return;
         }
-        let page = table.page(index);
-        gather.stale(page);
         let pfn = F::frame(old, table.level());
         if pfn == vm.zero_page {
             zapped.zero += 1;

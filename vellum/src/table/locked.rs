@@ -294,6 +294,16 @@ impl<'a, F: Format> LockedTable<'a, F> {
         }
     }
 
+    /// How many walks in a row found no entry of the table used, as far as that matters.
+    pub(super) fn idle(&self) -> u32 {
+        self.frame.idle()
+    }
+
+    /// Says how many walks in a row found no entry of the table used.
+    pub(super) fn set_idle(&self, times: u32) {
+        self.frame.set_idle(times);
+    }
+
     /// Keeps the table linked even if it is empty, until [`LockedTable::release`]:
     /// the caller is about to move entries there. One caller at a time, under the
     /// lock of the space.

@@ -13,6 +13,7 @@
 //! of live entries and not by a scan.
 
 mod aarch64;
+mod aging;
 mod cursor;
 mod flush;
 mod format;
@@ -45,6 +46,7 @@ pub use walk::{Span, Spans, Tables};
 pub use x86_64::{X86, X86_64, X86_64La57};
 pub use x86_pae::X86Pae;
 
+pub(crate) use aging::Step;
 pub(crate) use lift::MovedEntry;
 pub(crate) use locked::LINE_ENTRIES;
 pub(crate) use reach::{table_words, uses_windows, with_table_words};

@@ -155,7 +155,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(reclaim) = self.reclaim() else {
             return Ok(());
         };
-        let listed = reclaim.audit();
+        let listed = reclaim.audit(&self.pin());
         let listed = listed.map_err(inner("lists of reclaim"))?;
         let (first, _) = self.memory.view().span();
         let mut result = Ok(());

@@ -1,6 +1,7 @@
 //! Memory that runs out: pages of files leave for their stores, and nothing is lost.
 
 mod ahead;
+mod generations;
 
 use std::sync::atomic::Ordering;
 use std::vec;
@@ -35,6 +36,12 @@ fn vm_of<R: ReverseMap>(options: &str, frames: u32) -> TestVm<R> {
 
 fn vm(frames: u32) -> TestVm<Partial> {
     vm_of("reclaim=on", frames)
+}
+
+/// Designs that take memory back, each with its way to age pages.
+fn aging() -> impl Iterator<Item = std::string::String> {
+    let values = crate::design::PageAging::ALL.iter();
+    values.map(|aging| std::format!("reclaim=on,aging={}", aging.name()))
 }
 
 fn stats<R: ReverseMap>(vm: &TestVm<R>) -> ReclaimStats {
@@ -89,9 +96,8 @@ fn is_cached<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) -> bool 
     vm.platform().take_read().is_empty()
 }
 
-#[test]
-fn a_file_of_ten_times_memory_is_written_and_read() {
-    let vm = vm(200);
+fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 200);
     let file = vm.create_file(STORE, 0).unwrap();
     for turn in 0..2 {
         for index in 0..2000 {
@@ -121,9 +127,8 @@ fn without_reclaim_a_full_memory_is_an_error() {
     assert_eq!(stats(&vm), ReclaimStats::default());
 }
 
-#[test]
-fn what_mappings_stored_is_in_the_store_before_the_page_leaves() {
-    let vm = vm(200);
+fn what_mappings_stored_is_in_the_store_before_the_page_leaves(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 200);
     let file = vm.create_file(STORE, 50).unwrap();
     let (space, start) = map_file(&vm, file, 50);
     for index in 0..50 {
@@ -142,9 +147,8 @@ fn what_mappings_stored_is_in_the_store_before_the_page_leaves() {
     vm.audit().unwrap();
 }
 
-#[test]
-fn a_pinned_page_stays() {
-    let vm = vm(200);
+fn a_pinned_page_stays(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 200);
     let file = vm.create_file(STORE, 2).unwrap();
     let (space, start) = map_file(&vm, file, 2);
     let mut frames = [Pfn::NONE];
@@ -162,9 +166,8 @@ fn a_pinned_page_stays() {
     vm.audit().unwrap();
 }
 
-#[test]
-fn a_page_that_its_store_refuses_stays_and_leaves_later() {
-    let vm = vm(200);
+fn a_page_that_its_store_refuses_stays_and_leaves_later(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 200);
     let file = vm.create_file(STORE, 3).unwrap();
     for index in 0..3 {
         write(&vm, file, index, 0);
@@ -181,9 +184,8 @@ fn a_page_that_its_store_refuses_stays_and_leaves_later() {
     vm.audit().unwrap();
 }
 
-#[test]
-fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards() {
-    let vm = vm(200);
+fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 200);
     let file = vm.create_file(STORE, 100).unwrap();
     for index in 0..100 {
         write(&vm, file, index, 0);
@@ -207,9 +209,8 @@ fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards() {
     vm.audit().unwrap();
 }
 
-#[test]
-fn a_stream_leaves_the_working_set_alone() {
-    let vm = vm(400);
+fn a_stream_leaves_the_working_set_alone(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 400);
     let set = vm.create_file(STORE, 100).unwrap();
     let stream = vm.create_file(STORE + 1, 4000).unwrap();
     let mut buffer = vec![0; PAGE as usize];
@@ -260,9 +261,8 @@ fn check_zero<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) {
     assert_eq!(byte, [0]);
 }
 
-#[test]
-fn the_task_of_a_node_reclaims_up_to_the_high_watermark() {
-    let vm = vm(4000);
+fn the_task_of_a_node_reclaims_up_to_the_high_watermark(options: &str) {
+    let vm: TestVm<Partial> = vm_of(options, 4000);
     let file = vm.create_file(STORE, 8000).unwrap();
     let mut index = 0;
     while vm.platform().reclaim_wakes.load(Ordering::Relaxed) == 0 {
@@ -285,6 +285,32 @@ fn the_task_of_a_node_reclaims_up_to_the_high_watermark() {
     let stats = stats(&vm);
     assert!(stats.direct == 0 && stats.background > 5, "{stats:?}");
     vm.audit().unwrap();
+}
+
+macro_rules! whatever_aging {
+    ($($name:ident;)*) => {
+        mod with_lists {
+            $(#[test]
+            fn $name() {
+                super::$name("reclaim=on");
+            })*
+        }
+        mod with_generations {
+            $(#[test]
+            fn $name() {
+                super::$name("reclaim=on,aging=generations");
+            })*
+        }
+    };
+}
+whatever_aging! {
+    a_file_of_ten_times_memory_is_written_and_read;
+    what_mappings_stored_is_in_the_store_before_the_page_leaves;
+    a_pinned_page_stays;
+    a_page_that_its_store_refuses_stays_and_leaves_later;
+    memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards;
+    a_stream_leaves_the_working_set_alone;
+    the_task_of_a_node_reclaims_up_to_the_high_watermark;
 }
 
 /// A file of four times memory, or shared memory of that size, mapped by several spaces, that
@@ -376,15 +402,18 @@ macro_rules! random_sequences {
         mod random {
             $(#[test]
             fn $name() {
-                super::pages_come_back_as_they_were::<crate::rmap::$design>("reclaim=on", true);
+                for options in super::aging() {
+                    super::pages_come_back_as_they_were::<crate::rmap::$design>(&options, true);
+                }
             })*
 
             mod shared_memory {
                 $(#[test]
                 fn $name() {
-                    crate::space::tests::reclaim::pages_come_back_as_they_were::<
-                        crate::rmap::$design,
-                    >("reclaim=on", false);
+                    use crate::space::tests::reclaim::{aging, pages_come_back_as_they_were};
+                    for options in aging() {
+                        pages_come_back_as_they_were::<crate::rmap::$design>(&options, false);
+                    }
                 })*
             }
 
@@ -404,10 +433,11 @@ crate::every_rmap! { [random_sequences] }
 
 /// Memory for 300 pages, swap for many, and a space with private pages.
 fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
-    run_on(0);
-    let machine = TestMachine::with_frames(1, 300, 12);
-    let design = Design::parse("reclaim=on").unwrap();
-    let mut vm: TestVm<R> = Vm::new(machine, design).unwrap();
+    private_world_of("reclaim=on", pages)
+}
+
+fn private_world_of<R: ReverseMap>(options: &str, pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
+    let mut vm: TestVm<R> = vm_of(options, 300);
     vm.swap_on(SWAP).unwrap();
     let space = vm.create_space().unwrap();
     let start = Vpn(0x4000);
@@ -418,9 +448,9 @@ fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
 
 /// Private memory of four times what there is, beside a file, with forks: every page that is
 /// read is as its space wrote it last.
-fn private_pages_come_back_as_they_were<R: ReverseMap>() {
+fn private_pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
     const PAGES: u64 = 1200;
-    let (vm, first, start) = private_world::<R>(PAGES);
+    let (vm, first, start) = private_world_of::<R>(options, PAGES);
     let file = vm.create_file(STORE, 0).unwrap();
     let mut rng = Rng::new(21);
     let mut spaces = vec![(first, vec![0u8; PAGES as usize])];
@@ -474,7 +504,9 @@ macro_rules! random_private_sequences {
         mod random_private {
             $(#[test]
             fn $name() {
-                super::private_pages_come_back_as_they_were::<crate::rmap::$design>();
+                for options in super::aging() {
+                    super::private_pages_come_back_as_they_were::<crate::rmap::$design>(&options);
+                }
             })*
         }
     };

@@ -386,7 +386,7 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
         }
         let swapped = vm.swap_out_page(page);
         match others {
-            0 => assert_eq!(swapped, Ok(())),
+            0 => assert!(swapped.is_ok()),
             _ => assert_eq!(swapped, Err(SwapOutError::InUse)),
         }
         for _ in 0..=others {

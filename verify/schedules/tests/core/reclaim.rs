@@ -4,14 +4,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::{World, at};
-use vellum::addr::{Access, Pfn, Vpn};
+use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
+use vellum::space::{Advice, FaultError, Placement};
+use vellum::swap::SwapArea;
 use vellum::sync::bytes::FrameBytes;
 use vellum::{ObjectId, SpaceId};
 
 const PAGE: u64 = 4096;
 const SHARED: u64 = 0x1000;
+const PRIVATE: u64 = 0x1800;
 const PAGES: u64 = 3;
 const STORE: u64 = 3;
 
@@ -23,7 +26,19 @@ explored! {
     what_a_sync_took_beside_reclaim_is_in_the_store: 60 => sync;
     private_copies_of_pages_that_leave_are_whole: 60 => copies;
     memory_for_a_part_of_what_is_used_is_enough: 24 => shortage;
+    what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 100 => stores_after_fork;
+    discarded_and_protected_pages_are_so_at_once_beside_reclaim: 100 => discarded;
+    counters_lose_nothing_beside_walks: 40 => counters_beside_walks;
+    what_a_device_stores_stays_beside_walks: 30 => pinned_beside_walks;
+    truncations_beside_walks_lose_nothing: 30 => truncate_beside_walks;
+    private_copies_beside_walks_are_whole: 30 => copies_beside_walks;
+    generations_of_a_part_of_what_is_used_are_enough: 12 => shortage_of_generations;
+    spaces_that_fork_move_unmap_and_end_beside_walks_keep_their_pages: 60 => walks;
 }
+
+/// The designs.
+const LISTS: &str = "reclaim=on";
+const GENERATIONS: &str = "reclaim=on,aging=generations";
 
 struct Mapped<R: ReverseMap> {
     world: World<R>,
@@ -32,8 +47,8 @@ struct Mapped<R: ReverseMap> {
 }
 
 /// A file of three pages that are mapped.
-fn mapped<R: ReverseMap>(cpus: usize) -> Mapped<R> {
-    let world = World::<R>::new(cpus, 256, "reclaim=on");
+fn mapped<R: ReverseMap>(cpus: usize, design: &str) -> Mapped<R> {
+    let world = World::<R>::new(cpus, 256, design);
     let (space, file) = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         let file = world.vm.create_file(STORE, PAGES).unwrap();
@@ -80,8 +95,16 @@ fn read<R: ReverseMap>(world: &World<R>, file: ObjectId, pages: usize) -> Vec<u6
 /// Two CPUs count in words of their own in each page, in opposite order, while a third has the
 /// pages leave: the oracle that found Linux's swap cache losing stores (2024).
 fn counters<R: ReverseMap>() {
+    counters_of::<R>(LISTS);
+}
+
+fn counters_beside_walks<R: ReverseMap>() {
+    counters_of::<R>(GENERATIONS);
+}
+
+fn counters_of<R: ReverseMap>(design: &str) {
     const ROUNDS: u64 = 6;
-    let mapped = mapped::<R>(3);
+    let mapped = mapped::<R>(3, design);
     let world = &mapped.world;
     let count = |cpu: CpuId| {
         for round in 0..ROUNDS {
@@ -113,7 +136,15 @@ fn counters<R: ReverseMap>() {
 
 /// A device stores to a page for as long as it is pinned.
 fn pinned<R: ReverseMap>() {
-    let mapped = mapped::<R>(3);
+    pinned_of::<R>(LISTS);
+}
+
+fn pinned_beside_walks<R: ReverseMap>() {
+    pinned_of::<R>(GENERATIONS);
+}
+
+fn pinned_of<R: ReverseMap>(design: &str) {
+    let mapped = mapped::<R>(3, design);
     let world = &mapped.world;
     let device = |cpu: CpuId| {
         for round in 1..5 {
@@ -144,7 +175,7 @@ fn pinned<R: ReverseMap>() {
 
 /// The second page is always written before the first.
 fn ordered_reads<R: ReverseMap>() {
-    let mapped = mapped::<R>(3);
+    let mapped = mapped::<R>(3, LISTS);
     let (world, file) = (&mapped.world, mapped.file);
     world.alone(|| {
         write(world, file, 1, 1, 1);
@@ -168,7 +199,15 @@ fn ordered_reads<R: ReverseMap>() {
 }
 
 fn truncate<R: ReverseMap>() {
-    let mapped = mapped::<R>(3);
+    truncate_of::<R>(LISTS);
+}
+
+fn truncate_beside_walks<R: ReverseMap>() {
+    truncate_of::<R>(GENERATIONS);
+}
+
+fn truncate_of<R: ReverseMap>(design: &str) {
+    let mapped = mapped::<R>(3, design);
     let (world, file) = (&mapped.world, mapped.file);
     let change = |cpu: CpuId| {
         for round in 1..5 {
@@ -190,7 +229,7 @@ fn truncate<R: ReverseMap>() {
 }
 
 fn sync<R: ReverseMap>() {
-    let mapped = mapped::<R>(3);
+    let mapped = mapped::<R>(3, LISTS);
     let (world, file) = (&mapped.world, mapped.file);
     let done = AtomicU64::new(0);
     let change = |cpu: CpuId| {
@@ -220,8 +259,16 @@ fn sync<R: ReverseMap>() {
 
 /// A private copy is made of a page that may leave at any time, while the file is written.
 fn copies<R: ReverseMap>() {
+    copies_of::<R>(LISTS);
+}
+
+fn copies_beside_walks<R: ReverseMap>() {
+    copies_of::<R>(GENERATIONS);
+}
+
+fn copies_of<R: ReverseMap>(design: &str) {
     const PRIVATE: u64 = 0x1010;
-    let mapped = mapped::<R>(3);
+    let mapped = mapped::<R>(3, design);
     let (world, file) = (&mapped.world, mapped.file);
     world.alone(|| {
         world.object(mapped.space, file, 0, PRIVATE, PAGES, false);
@@ -251,8 +298,16 @@ fn copies<R: ReverseMap>() {
 
 /// Two CPUs use files that are several times as large as memory.
 fn shortage<R: ReverseMap>() {
+    shortage_of::<R>(LISTS);
+}
+
+fn shortage_of_generations<R: ReverseMap>() {
+    shortage_of::<R>(GENERATIONS);
+}
+
+fn shortage_of<R: ReverseMap>(design: &str) {
     const LARGE: u64 = 160;
-    let world = World::<R>::new(2, 72, "reclaim=on");
+    let world = World::<R>::new(2, 72, design);
     let files = world.alone(|| [3, 4].map(|store| world.vm.create_file(store, LARGE).unwrap()));
     let work = |cpu: CpuId| {
         let file = files[usize::from(cpu.0)];
@@ -268,4 +323,154 @@ fn shortage<R: ReverseMap>() {
     };
     world.run(&[&work, &work]);
     world.finish(&[], &files);
+}
+
+fn swapping<R: ReverseMap>(cpus: usize, design: &str) -> World<R> {
+    let mut world = World::<R>::new(cpus, 320, design);
+    let area = SwapArea {
+        store: 9,
+        slots: 200,
+        priority: 0,
+    };
+    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world
+}
+
+/// A world with a space that has private pages, whose numbers are in their first words.
+fn private<R: ReverseMap>() -> (World<R>, SpaceId) {
+    let world = swapping::<R>(2, LISTS);
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, PRIVATE, PAGES);
+        space
+    });
+    (world, space)
+}
+
+fn store_all<R: ReverseMap>(world: &World<R>, cpu: CpuId, space: SpaceId, value: u64) {
+    for page in 0..PAGES {
+        let stored = world.store(cpu, space, at(PRIVATE + page, 0), value);
+        stored.unwrap();
+    }
+}
+
+/// Entries name swap slots already, and the CPU of the parent has not been flushed.
+fn stores_after_fork<R: ReverseMap>() {
+    let (world, space) = private::<R>();
+    let work = |cpu: CpuId| {
+        for round in 0..4 {
+            store_all(&world, cpu, space, round);
+            let child = world.vm.fork(space).unwrap();
+            store_all(&world, cpu, space, 100);
+            for page in 0..PAGES {
+                let word = world.load(cpu, child, at(PRIVATE + page, 0));
+                assert_eq!(word, Ok(round), "page {page}");
+            }
+            world.vm.load(space).unwrap();
+            world.vm.exit(child).unwrap();
+        }
+    };
+    world.run(&[&work, &|_| reclaim_private(&world)]);
+    world.finish(&[space], &[]);
+}
+
+fn reclaim_private<R: ReverseMap>(world: &World<R>) {
+    for _ in 0..8 {
+        world.vm.reclaim_pages(PAGES);
+    }
+}
+
+/// The same, and the space itself has the pages go or takes the right to store to them.
+fn discarded<R: ReverseMap>() {
+    let (world, space) = private::<R>();
+    let all = Vpn(PRIVATE);
+    let work = |cpu: CpuId| {
+        for _ in 0..3 {
+            store_all(&world, cpu, space, 1);
+            world.vm.protect(space, all, PAGES, Prot::READ).unwrap();
+            for page in 0..PAGES {
+                let stored = world.store(cpu, space, at(PRIVATE + page, 0), 2);
+                assert_eq!(stored, Err(FaultError::Protection), "page {page}");
+            }
+            let all_rights = Prot::READ_WRITE;
+            world.vm.protect(space, all, PAGES, all_rights).unwrap();
+            store_all(&world, cpu, space, 3);
+            let discarded = world.vm.advise(space, all, PAGES, Advice::DontNeed);
+            discarded.unwrap();
+            for page in 0..PAGES {
+                let word = world.load(cpu, space, at(PRIVATE + page, 0));
+                assert_eq!(word, Ok(0), "page {page}");
+            }
+        }
+    };
+    world.run(&[&work, &|_| reclaim_private(&world)]);
+    world.finish(&[space], &[]);
+}
+
+/// Private pages, their copies in a child, and pages that move, while two others have pages leave
+/// and walk over all tables.
+fn walks<R: ReverseMap>() {
+    const PRIVATE: [u64; 2] = [0x2000, 0x2200];
+    const COUNT: u64 = 10;
+    let world = swapping::<R>(3, GENERATIONS);
+    let (space, file) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let file = world.vm.create_file(STORE, PAGES).unwrap();
+        world.object(space, file, 0, SHARED, PAGES, true);
+        world.anonymous(space, PRIVATE[0], COUNT);
+        // So many pages have come that whoever reclaims walks first.
+        for page in 0..COUNT {
+            let stored = world.store(CpuId(0), space, at(PRIVATE[0] + page, 0), 0);
+            stored.unwrap();
+        }
+        (space, file)
+    });
+    let check = |cpu: CpuId, space: SpaceId, start: u64, round: u64| {
+        for page in 0..COUNT {
+            let word = world.load(cpu, space, at(start + page, 0));
+            assert_eq!(word, Ok(round + page), "page {page}");
+        }
+    };
+    let store = |cpu: CpuId, space: SpaceId, start: u64, round: u64| {
+        for page in 0..COUNT {
+            let stored = world.store(cpu, space, at(start + page, 0), round + page);
+            stored.unwrap();
+        }
+    };
+    let change = |cpu: CpuId| {
+        for round in 1..3 {
+            let [here, there] = [
+                PRIVATE[(round as usize + 1) % 2],
+                PRIVATE[round as usize % 2],
+            ];
+            store(cpu, space, here, 100 * round);
+            let child = world.vm.fork(space).unwrap();
+            store(cpu, space, here, 100 * round + 50);
+            check(cpu, child, here, 100 * round);
+            store(cpu, child, here, 7);
+            world.vm.unmap(child, Vpn(here), 3).unwrap();
+            world.vm.load(space).unwrap();
+            world.vm.exit(child).unwrap();
+            let to = Placement::Fixed(Vpn(there));
+            (world.vm)
+                .remap(space, Vpn(here), COUNT, COUNT, to)
+                .unwrap();
+            check(cpu, space, there, 100 * round + 50);
+            world.store(cpu, space, at(SHARED + 1, 0), round).unwrap();
+        }
+    };
+    let reclaim = |_| {
+        for _ in 0..8 {
+            world.vm.reclaim_pages(3);
+        }
+    };
+    world.run(&[&change, &reclaim, &reclaim]);
+    world.alone(|| {
+        let stats = world.vm.stats().reclaim;
+        assert!(stats.walks > 0, "{stats:?}");
+        world.vm.sync(file).unwrap();
+        let stored = world.machine().store();
+        assert_eq!(stored.stored_word(STORE, PAGE), Some(2));
+    });
+    world.finish(&[space], &[file]);
 }

@@ -158,7 +158,7 @@ impl BackingStore for TimedStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use vellum::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
     use crate::store::PatternStore;
@@ -180,7 +180,7 @@ mod tests {
         for (file, page) in [(1, 4), (1, 5), (1, 6), (1, 4), (2, 5), (2, 6)] {
             read(file, page);
         }
-        assert_eq!(words[0].load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(words[0].load(Ordering::Relaxed), 7);
         // A write does not go on where a read was.
         for page in [7, 8] {
             store

@@ -1,13 +1,66 @@
 //! Whom to flush when entries of a space change, and with what.
+//!
+//! Truncation and reclaim take entries away without the space's lock, and flush afterwards.
+//! Until then a CPU may use what an entry was, though the entry itself is empty or names a swap
+//! slot. A call that unmaps, moves, protects or copies entries promises that no CPU goes on
+//! with what they allowed. So each space counts the entries that are between the two steps
+//! ([`Vm::take_away`]), and such a call flushes its range while there are any
+//! ([`Vm::note_unflushed`]): it need not wait for the other.
 
 use super::manager::{Live, Space, Vm};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::ReverseMap;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{ActiveSet, CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Gather};
 
+/// Entries of a space that are being taken away without its lock, and whose CPUs are flushed
+/// before this is dropped.
+pub(super) struct TakenAway<'a>(&'a AtomicU32);
+
+/// What such entries led to. It is flushed when it is dropped, and then nothing is taken away
+/// any more.
+pub(super) type Lost<'a, P> = (Gather<'a, P>, TakenAway<'a>);
+
+impl Drop for TakenAway<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Says that entries of the space are about to be taken away by a caller who does not hold
+    /// its lock. Called before the first of them changes: who sees the change sees this.
+    #[inline]
+    pub(super) fn take_away<'a>(&'a self, space: Live<'a, R>) -> TakenAway<'a> {
+        space.unflushed.fetch_add(1, Ordering::Relaxed);
+        TakenAway(&space.get().unflushed)
+    }
+
+    /// What a space is about to lose, for a caller who does not hold its lock.
+    pub(super) fn lose<'a>(&'a self, pin: &'a Pin<'a>, space: Live<'a, R>) -> Lost<'a, P> {
+        let taken = self.take_away(space);
+        (self.gather(pin, space), taken)
+    }
+
+    /// Whether CPUs may know entries of the space that are gone. Asked after the entries were
+    /// read.
+    #[inline]
+    pub(super) fn has_unflushed(space: Live<'_, R>) -> bool {
+        space.unflushed.load(Ordering::Acquire) != 0
+    }
+
+    /// Has the whole of a range flushed if some CPU may know entries that were gone already when
+    /// the caller went through it.
+    #[inline]
+    pub(super) fn note_unflushed(space: Live<'_, R>, range: PageRange, gather: &mut Gather<'_, P>) {
+        if Self::has_unflushed(space) {
+            gather.stale_leaf(range.start, range.pages());
+        }
+    }
+
     /// Who must be flushed when translations of `space` go.
     pub(super) fn flush_target<'r>(
         &self,

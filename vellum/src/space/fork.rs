@@ -266,6 +266,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             vm.rmap.finish(&env, ctx);
             result?;
         }
+        // What the parent stores after the fork must not reach a page that leaves for swap,
+        // which the child will have.
+        Vm::<P, F, R>::note_unflushed(parent, self.view.range, gather);
         Ok(())
     }
 
@@ -378,9 +381,6 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
         if !F::is_mapped(entry) {
-            // Whoever has the page leave may not have flushed yet: what the parent stores
-            // after the fork must not reach the page that the child will have.
-            gather.stale(source.page(index));
             if !vm.fork_swapped(pin, source, target, index) {
                 return Err(OutOfMemory);
             }

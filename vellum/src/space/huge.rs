@@ -21,6 +21,7 @@ use core::ops::ControlFlow;
 use super::account::Resident;
 use super::error::MapError;
 use super::fault::{Fault, FaultStep, Resolved};
+use super::flush::Lost;
 use super::manager::{Live, Vm};
 use super::region::Region;
 use super::superpage::LEVEL;
@@ -382,7 +383,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &'p Pin<'p>,
         region: &Region<R>,
         (page, index): (Pfn, u64),
-        lost: &mut Option<Gather<'p, P>>,
+        lost: &mut Option<Lost<'p, P>>,
     ) -> ControlFlow<()> {
         let space = self.live_at(region.space());
         let at = region.range().start.offset(index - region.first_index());
@@ -401,7 +402,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         {
             return ControlFlow::Continue(());
         }
-        let gather = lost.insert(self.gather(pin, space));
+        let gather = &mut lost.insert(self.lose(pin, space)).0;
         self.take_huge(pin, space, region, (table, place), gather);
         Self::note_move(space, gather);
         ControlFlow::Break(())

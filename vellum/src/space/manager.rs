@@ -89,6 +89,9 @@ pub struct Space<R: ReverseMap> {
     /// the CPUs have forgotten the old ones: whoever takes an entry away flushes
     /// the whole space then, since its page may be known by the old place too.
     pub(super) moving: AtomicU32,
+    /// Entries that were taken away by who holds no lock of the space, and whose CPUs are
+    /// still to be flushed (`flush.rs`).
+    pub(super) unflushed: AtomicU32,
     /// 1 if a region that grows down was ever mapped in the space.
     pub(super) has_stack: AtomicU32,
     link: AtomicU32,
@@ -129,6 +132,7 @@ impl<R: ReverseMap> Item for Space<R> {
             heap_start: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
             moving: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
             fault_lock: CoarseLock::default(),

@@ -68,10 +68,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             for index in span.first..span.first + span.count {
                 let entry = span.table.load(index);
                 if !F::is_mapped(entry) {
-                    // Whoever has a page leave for swap may not have flushed yet.
-                    if entry != 0 {
-                        gather.stale(span.table.page(index));
-                    }
                     continue;
                 }
                 let keeps = prot.can_write() && F::is_writable(entry);
@@ -85,6 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 gather.stale_leaf(span.table.page(index), F::pages_at(level));
             }
         }
+        Self::note_unflushed(space, range, gather);
     }
 
     /// Merges what can be merged at the edges and inside of a range.

@@ -211,6 +211,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, space);
         self.relocate(handle, room, &mut gather);
+        Vm::<P, F, R>::note_unflushed(space, self.kept, &mut gather);
         drop(gather);
         drop(delayed);
         space.moving.store(0, Ordering::Release);

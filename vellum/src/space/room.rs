@@ -16,10 +16,10 @@ use crate::table::Format;
 const BATCH: usize = 32;
 
 /// Pages whose entries were cleared and that still have the entries' references.
-struct Lost {
+struct Lost<'a> {
     pages: [(Pfn, bool); BATCH],
     count: usize,
-    stale: Stale,
+    stale: Stale<'a>,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -31,8 +31,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Clears the entry at `page` of a space if it maps a page of an object that nobody
     /// has pinned. Its reference to the page goes to `lost`.
-    fn clear_entry(&self, pin: &Pin<'_>, space: u32, page: Vpn, lost: &mut Lost) {
-        let Some(tables) = self.tables_if_any(pin, self.live_at(space)) else {
+    fn clear_entry<'a>(&'a self, pin: &Pin<'_>, handle: u32, page: Vpn, lost: &mut Lost<'a>) {
+        let space = self.live_at(handle);
+        let Some(tables) = self.tables_if_any(pin, space) else {
             return;
         };
         let (entry, (_, level)) = tables.find(page);
@@ -49,9 +50,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let report = self
                 .rmap
                 .visit::<P, F>(&self.env(pin), self, pfn, &mut |slot| {
-                    if slot.space() != space || slot.page() != page || slot.is_large() {
+                    if slot.space() != handle || slot.page() != page || slot.is_large() {
                         return Verdict::Keep;
                     }
+                    let taken = self.take_away(space);
                     dirty = slot.clear().dirty;
                     if dirty {
                         // Before the entry leaves the reverse mapping: a sync finds the mark
@@ -59,15 +61,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         frame.set_if_clear(Flags::DIRTY);
                     }
                     lost.stale.push(StaleEntry {
-                        space,
+                        space: handle,
                         page,
                         emptied: slot.emptied(),
+                        taken,
                     });
                     let kind = match self.objects.get(frame.owner()).kind() {
                         ObjectKind::File { .. } => Resident::File,
                         ObjectKind::SharedMemory => Resident::SharedMemory,
                     };
-                    self.count_resident(pin, self.live_at(space), kind, u64::MAX);
+                    self.count_resident(pin, space, kind, u64::MAX);
                     Verdict::Unmapped
                 });
             if report.unmapped > 0 {
@@ -79,7 +82,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Flushes what was cleared and lets go of the pages.
-    fn let_go_of(&self, pin: &Pin<'_>, lost: &mut Lost) {
+    fn let_go_of(&self, pin: &Pin<'_>, lost: &mut Lost<'_>) {
         self.flush_stale(pin, &mut lost.stale);
         for &(pfn, dirty) in &lost.pages[..lost.count] {
             if dirty {

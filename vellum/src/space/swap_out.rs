@@ -135,6 +135,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if is_full || is_refused || !swap.add_entry(pin, slot) {
                     return Verdict::Stop;
                 }
+                let space = self.live_at(entry.space());
+                let taken = self.take_away(space);
                 entry.swap_out(Swapped {
                     slot,
                     // This entry's was the only mapping, and nobody can fork it meanwhile.
@@ -145,8 +147,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     space: entry.space(),
                     page: entry.page(),
                     emptied: None,
+                    taken,
                 });
-                let space = self.live_at(entry.space());
                 self.count_resident(pin, space, Resident::Anonymous, u64::MAX);
                 self.count_resident(pin, space, Resident::Swap, 1);
                 Verdict::Unmapped

@@ -17,6 +17,7 @@ use core::ops::{ControlFlow, Range};
 
 use super::account::Resident;
 use super::error::{FileError, MapError};
+use super::flush::{Lost, TakenAway};
 use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use super::zap::Zap;
@@ -34,29 +35,26 @@ use crate::tree::IntervalItem;
 const BATCH: usize = 64;
 
 /// An entry that was changed.
-#[derive(Clone, Copy)]
-pub(super) struct StaleEntry {
+pub(super) struct StaleEntry<'a> {
     /// Handle of its space.
     pub(super) space: u32,
     pub(super) page: Vpn,
     /// Its table, if no entry of it was live any more.
     pub(super) emptied: Option<Pfn>,
+    /// From before the change.
+    pub(super) taken: TakenAway<'a>,
 }
 
 /// Entries whose old translations are still to be flushed.
-pub(super) struct Stale {
-    entries: [StaleEntry; BATCH],
+pub(super) struct Stale<'a> {
+    entries: [Option<StaleEntry<'a>>; BATCH],
     used: usize,
 }
 
-impl Stale {
+impl<'a> Stale<'a> {
     pub(super) fn new() -> Self {
         Stale {
-            entries: [StaleEntry {
-                space: 0,
-                page: Vpn(0),
-                emptied: None,
-            }; BATCH],
+            entries: [const { None }; BATCH],
             used: 0,
         }
     }
@@ -65,8 +63,8 @@ impl Stale {
         self.used == BATCH
     }
 
-    pub(super) fn push(&mut self, entry: StaleEntry) {
-        self.entries[self.used] = entry;
+    pub(super) fn push(&mut self, entry: StaleEntry<'a>) {
+        self.entries[self.used] = Some(entry);
         self.used += 1;
     }
 }
@@ -101,14 +99,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Flushes and forgets stale entries, and unlinks the tables that they left
     /// empty. The caller is pinned since before the entries were found.
-    pub(super) fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale) {
-        for entry in &stale.entries[..stale.used] {
+    pub(super) fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale<'_>) {
+        let entries = stale.entries[..stale.used].iter_mut();
+        for entry in entries.filter_map(Option::take) {
             let space = self.live_at(entry.space);
             match entry.emptied {
                 None if Self::is_moving(space) => self.flush_range(pin, space, None),
                 None => self.flush_page(pin, space, entry.page),
                 Some(table) => self.unlink_emptied(pin, space, entry.page, table),
             }
+            drop(entry.taken);
         }
         stale.used = 0;
     }
@@ -147,6 +147,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if stale.is_full() || is_large {
                     return Verdict::Stop;
                 }
+                let space = self.live_at(slot.space());
+                let taken = self.take_away(space);
                 let dirty = slot.clear().dirty;
                 if content_stays && dirty {
                     frame.set_if_clear(Flags::DIRTY);
@@ -155,8 +157,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     space: slot.space(),
                     page: slot.page(),
                     emptied: slot.emptied(),
+                    taken,
                 });
-                let space = self.live_at(slot.space());
                 self.count_resident(pin, space, kind, u64::MAX);
                 Verdict::Unmapped
             });
@@ -325,7 +327,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // What one region lost. It is dropped, and so flushed and freed,
             // when the lock of the regions has been let go of.
             let delayed = self.delay_flush(&pin);
-            let mut lost = None;
+            let mut lost: Option<Lost<'_, P>> = None;
             let done = regions.pass_by_age(&pin, (first, u64::MAX), &mut pass, |_, region| {
                 self.zap_copies_in(&pin, region, first, &mut lost)
             });
@@ -345,7 +347,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &'p Pin<'p>,
         region: &Region<R>,
         first: u64,
-        lost: &mut Option<Gather<'p, P>>,
+        lost: &mut Option<Lost<'p, P>>,
     ) -> ControlFlow<()> {
         let view = region.view();
         if view.is_shared() {
@@ -374,14 +376,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let tables = self.tables(pin, space);
         for span in tables.spans(range) {
-            let gather = lost.get_or_insert_with(|| self.gather(pin, space));
+            let (gather, _) = lost.get_or_insert_with(|| self.lose(pin, space));
             let rest = zap.span(&span, gather, is_copy);
             tables.unlink_if_empty(span.table, gather);
             if rest.is_some() {
                 break;
             }
         }
-        let Some(gather) = lost else {
+        let Some((gather, _)) = lost else {
             return ControlFlow::Continue(());
         };
         if gather.is_empty() {
@@ -415,12 +417,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     more = true;
                     return Verdict::Stop;
                 }
+                let taken = self.take_away(self.live_at(slot.space()));
                 if slot.take_dirty() {
                     frame.set_if_clear(Flags::DIRTY);
                     stale.push(StaleEntry {
                         space: slot.space(),
                         page: slot.page(),
                         emptied: None,
+                        taken,
                     });
                 }
                 Verdict::Keep

@@ -65,7 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
         vm.wait_out_region(pin, space, region.handle().raw());
         // Nobody fills an entry of the region any more. If none is filled, there is
         // nothing to clear, to flush or to free.
-        if vm.tables(pin, space).has_leaves(range) {
+        if vm.has_something_to_clear(pin, space, range) {
             self.closed(dead, link);
             return Ok(());
         }
@@ -191,13 +191,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Whether a range has entries, or had some that CPUs may still know.
+    #[inline]
+    fn has_something_to_clear(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) -> bool {
+        self.tables(pin, space).has_leaves(range) || Self::has_unflushed(space)
+    }
+
     /// The rest of it, without the lock until the region leaves the tree.
     fn unmap_unlocked(&self, space: Live<'_, R>, handle: RegionHandle<R>, dead: &mut DeadObjects) {
         let pin = self.pin();
         self.wait_out_region(&pin, space, handle.raw());
         let region = self.region(handle);
         let range = region.range();
-        if self.tables(&pin, space).has_leaves(range) {
+        if self.has_something_to_clear(&pin, space, range) {
             let zap = Zap {
                 vm: self,
                 pin: &pin,

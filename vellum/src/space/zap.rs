@@ -55,6 +55,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
                 spans.rewind(page);
             }
         }
+        Vm::<P, F, R>::note_unflushed(self.space, range, gather);
         let freed = gather.tables_freed() - freed_before;
         self.vm.count_tables(self.pin, self.space, 0, freed);
     }
@@ -162,13 +163,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         let Zap { vm, pin, .. } = *self;
         let old = table.clear(index, self.users);
         let page = table.page(index);
-        // Those of swapped pages, too: whoever had the page leave may not have flushed yet.
-        gather.stale(page);
         if !F::is_mapped(old) {
             zapped.swapped += 1;
             vm.drop_swapped(pin, self.space, old);
             return;
         }
+        gather.stale(page);
         let pfn = F::frame(old, table.level());
         if pfn == vm.zero_page {
             zapped.zero += 1;

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use super::Family;
 use super::kin::{Families, Kin, NOBODY, Nodes, found};
 use crate::addr::{Access, Prot, Vpn};
-use crate::frame::PhysicalMemory;
+use crate::frame::{Kind, PhysicalMemory, Request, Site};
 use crate::rmap::{ReverseMap, Slot, Verdict};
 use crate::space::{MapRequest, Placement, SpaceId, Vm};
 use crate::sync::Pin;
@@ -407,6 +407,38 @@ fn an_entry_that_a_visit_unmapped_is_no_hint_any_more() {
         assert_eq!(report.unmapped, 1);
         assert_eq!(super::entry_of(frame), None);
     }
+}
+
+/// A frame becomes a private page before it is told whose: reclaim, which knows it from an
+/// earlier life, may look for its entries in between.
+#[test]
+fn a_page_that_names_no_node_yet_is_found_nowhere() {
+    let vm = family_vm();
+    let space = vm.create_space().unwrap();
+    store_anew(&vm, space, 100);
+    let pin = vm.pin();
+    let page = vm.memory.alloc(&pin, Request::page(Site::AnonymousPage));
+    let page = page.unwrap();
+    let frame = vm.memory.frame(page);
+    for owner in [0, 0x11, u32::MAX] {
+        frame.set_kind(Kind::Anonymous);
+        frame.set_owner(owner);
+        frame.set_index(100, 0);
+        frame.init_counts(1, 1);
+        let env = crate::rmap::Env {
+            memory: &vm.memory,
+            pin: &pin,
+        };
+        let mut seen = 0;
+        vm.rmap
+            .visit::<_, X86_64>(&env, &vm, page, &mut |_: &Slot<'_, X86_64>| {
+                seen += 1;
+                Verdict::Keep
+            });
+        assert_eq!(seen, 0, "owner {owner}");
+    }
+    frame.init_counts(1, 0);
+    vm.memory.put(&pin, page);
 }
 
 /// Two of a line live at a time, so that no generation is ever alone.

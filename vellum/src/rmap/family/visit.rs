@@ -6,6 +6,7 @@ use crate::addr::Pfn;
 use crate::frame::{Frame, Kind};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Slot, Topology, Verdict, VisitReport};
+use crate::slab::Handle;
 use crate::table::{Format, PteRef};
 
 /// One visit of a frame.
@@ -85,6 +86,10 @@ impl Family {
         name: Name,
         seen: Option<PteRef>,
     ) {
+        // A frame that is just becoming a private page names its space first.
+        if self.nodes.try_get(Handle::from_raw(name.owner)).is_none() {
+            return;
+        }
         let pin = visit.env.pin;
         let cpu = self.cpus.get(pin);
         cpu.locks.bump();

@@ -23,6 +23,7 @@ mod swept;
 mod sync;
 mod tables;
 mod truncation;
+mod unflushed;
 
 // Its instances of the core serve these tests too.
 use vellum_engine_counted as _;

@@ -361,7 +361,8 @@ impl Swap {
         let unused = state.give_up();
         if let Some(slot) = &unused {
             if slot.is_stored() {
-                // Before the slot can be taken again: the next page in it must not be lost.
+                // Whoever takes the slot next needs the lock of the cluster before a page is
+                // written there, which must not be lost.
                 memory.platform().slot_freed(area.store(), offset);
             }
             area.give(pin, offset, slot.is_bad());

@@ -128,7 +128,7 @@ impl core::error::Error for SwapOutError {}
 /// Why an area could not be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOnError {
-    /// The platform leaves swap out ([`Platform::PARTS`](crate::platform::Platform::PARTS)).
+    /// The platform leaves swap out ([`Platform::PARTS`]).
     LeftOut,
     /// There are [`MAX_AREAS`] areas.
     TooMany,

@@ -56,6 +56,7 @@ pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
         ram_bytes: config.ram_bytes,
         low_bytes: config.low_bytes,
         device: None,
+        compressed: config.compressed,
     };
     build::build(&config, arena)
 }

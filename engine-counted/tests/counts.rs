@@ -25,6 +25,7 @@ fn config(design: &str) -> Config {
         ram_bytes: 64 << 20,
         low_bytes: None,
         device: None,
+        compressed: None,
     }
 }
 
@@ -164,6 +165,7 @@ fn what_cannot_be_built_is_refused_by_name() {
         ram_bytes: u64::MAX,
         low_bytes: None,
         device: None,
+        compressed: None,
         ..config("rmap=chains")
     };
     let refused = build_counting(&vast).err();

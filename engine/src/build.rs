@@ -1,5 +1,6 @@
 //! The instances there are.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use vellum::design::{Rmap, TableFormat};
@@ -7,10 +8,10 @@ use vellum::rmap::{AnonVma, Chains, Family, ReverseMap};
 use vellum::table::{Aarch64_16K, Format, X86_64, X86Pae};
 use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
-use vellum_machine::store::{DeviceModel, TimedStore};
+use vellum_machine::store::{CompressedArea, CompressedStore, Contents, DeviceModel, TimedStore};
 use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore};
 
-use crate::core_engine::CoreEngine;
+use crate::core_engine::{CoreEngine, SWAP_PER_FRAME, SWAP_STORE};
 use crate::op::{Engine, EngineError, pristine_word};
 
 /// What to build.
@@ -30,6 +31,9 @@ pub struct Config {
     /// The device that files and swap are on, if its time is to be counted
     /// ([`Engine::counters`]).
     pub device: Option<DeviceModel>,
+    /// How much of the RAM is set aside for a compressed store in front of swap, in percent, if
+    /// there is to be one.
+    pub compressed: Option<u8>,
 }
 
 /// The hosted machine that engines run on, with the pages and the MMU of the
@@ -44,7 +48,13 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
     let walker = walker(format).ok_or_else(|| {
         EngineError::Machine(format!("the simulated MMU cannot walk {format} tables"))
     })?;
-    let mut machine = MachineConfig::new(config.ram_bytes).with_walker(walker);
+    let refused = |error: &dyn Display| EngineError::Machine(error.to_string());
+    let frame_mask = (1 << walker.frame_shift()) - 1;
+    let percent = u64::from(config.compressed.unwrap_or(0));
+    // Memory that the store has, the manager has not.
+    let set_aside = (config.ram_bytes / 100 * percent) & !frame_mask;
+    let ram_bytes = config.ram_bytes.saturating_sub(set_aside);
+    let mut machine = MachineConfig::new(ram_bytes).with_walker(walker);
     if let Some(low) = config.low_bytes {
         let low = machine.low_memory(low);
         machine.high_from = Some(machine.high_from.map_or(low, |most| most.min(low)));
@@ -57,7 +67,19 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
         Some(model) => Arc::new(TimedStore::new(store, model)),
         None => store,
     };
-    Machine::new(machine, arena).map_err(|error| EngineError::Machine(error.to_string()))
+    if config.compressed.is_some() {
+        let about = CompressedArea {
+            area: SWAP_STORE,
+            slots: (ram_bytes >> walker.frame_shift()) * SWAP_PER_FRAME,
+            bytes: usize::try_from(set_aside).map_err(|error| refused(&error))?,
+            writes_back: true,
+        };
+        let store = CompressedStore::new(Arc::clone(&machine.store), about);
+        let contents = Contents::new(1 << walker.frame_shift());
+        let store = store.map_err(|error| refused(&error))?;
+        machine.store = Arc::new(store.with_contents(contents));
+    }
+    Machine::new(machine, arena).map_err(|error| refused(&error))
 }
 
 fn parse(config: &Config) -> Result<Design, EngineError> {

@@ -37,9 +37,9 @@ pub(crate) struct Peaks {
 }
 
 /// The backing store of swap. Files have those from 0 on.
-const SWAP_STORE: u64 = u32::MAX as u64 + 1;
+pub(crate) const SWAP_STORE: u64 = u32::MAX as u64 + 1;
 /// Swap slots for each frame of memory, with `reclaim=on`.
-const SWAP_PER_FRAME: u64 = 8;
+pub(crate) const SWAP_PER_FRAME: u64 = 8;
 
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// An engine on a machine of its own.

@@ -44,6 +44,21 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             ("TLB hits", machine.tlb_hits),
             ("TLB misses", machine.tlb_misses),
         ]);
+        if let Some(stats) = self.machine().store().compressed() {
+            counters.extend([
+                ("compressed: pages taken", stats.taken),
+                ("compressed: same-filled pages", stats.taken_same),
+                ("compressed: bytes for each other page", stats.bytes_each()),
+                (
+                    "compressed: pages that do not compress",
+                    stats.incompressible,
+                ),
+                ("compressed: pages written back", stats.written_back),
+                ("compressed: pages at the end", stats.pages),
+                ("compressed: bytes used at the peak", stats.used_peak),
+                ("compressed: bytes set aside", stats.limit),
+            ]);
+        }
         if let Some(used) = self.machine().store().used() {
             counters.extend([
                 ("device: pages read", used.pages_read),

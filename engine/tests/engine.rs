@@ -29,6 +29,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
             ram_bytes: 64 << 20,
             low_bytes: None,
             device: None,
+            compressed: None,
         };
         build(&config, Arena::new(96 << 20).unwrap()).unwrap()
     })
@@ -135,6 +136,7 @@ fn tables_that_spaces_have_from_their_beginning_are_reported() {
             ram_bytes: 64 << 20,
             low_bytes: None,
             device: None,
+            compressed: None,
         };
         let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
         let engine = engine.as_ref();
@@ -436,6 +438,7 @@ fn roomy(design: &str) -> Box<dyn Engine> {
         ram_bytes: 64 << 20,
         low_bytes: None,
         device: None,
+        compressed: None,
     };
     build(&config, Arena::new(96 << 20).unwrap()).unwrap()
 }

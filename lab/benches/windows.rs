@@ -192,6 +192,7 @@ fn engine<W: Reach + Send + Sync + 'static>(
         ram_bytes: workload.ram_bytes() + LOW,
         low_bytes: Some(LOW),
         device: None,
+        compressed: None,
     };
     let arena = Arena::new(config.ram_bytes as usize).map_err(text)?;
     let design = Design::parse(DESIGN).map_err(text)?;

@@ -6,8 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use vellum::addr::Pfn;
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, TaskToken, Victim,
-    WindowSlot,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, TaskToken,
+    Victim, WindowSlot,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -195,6 +195,26 @@ unsafe impl Platform for Machine {
         let mut bytes = vec![0; page.size()];
         page.read(0, &mut bytes);
         self.count_io(true, self.store.write_page(store, index, &bytes))
+    }
+
+    fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
+        let page = self.bytes_to_transfer(frame);
+        let mut bytes = vec![0; page.size()];
+        page.read(0, &mut bytes);
+        let written = self.store.write_slot(store, slot, &bytes);
+        if written != Err(SlotError::NoRoom) {
+            let counted = written.map_err(|_| IoError);
+            let _ = self.count_io(true, counted);
+        }
+        written
+    }
+
+    fn has_swap_room(&self, store: u64) -> bool {
+        self.store.has_swap_room(store)
+    }
+
+    fn slot_freed(&self, store: u64, slot: u64) {
+        self.store.slot_freed(store, slot);
     }
 
     fn flush_store(&self, _store: u64) -> Result<(), IoError> {

@@ -178,6 +178,24 @@ fn a_picture_of_its_own_has_the_answer_and_its_marks() {
 }
 
 #[test]
+fn a_plan_of_memory_says_what_a_compressed_store_did() {
+    let without = of(value("memory"));
+    assert!(!without.contains("compressed store"));
+    let mut with = value("memory");
+    with["compressed_percent"] = json!(20);
+    with["rows"][3]["compressed"] = json!({
+        "taken": 61446, "same": 12968, "bytes_each": 1330, "incompressible": 3181,
+        "written_back": 26077, "set_aside": 10380800,
+    });
+    let page = of(with);
+    let (_, section) =
+        (page.split_once("20 % are set aside for a compressed store")).expect("what is set aside");
+    for cell in ["9.900", "61,446", "12,968", "1,330", "3,181", "26,077"] {
+        assert!(section.contains(&format!(">{cell}<")), "{cell}");
+    }
+}
+
+#[test]
 fn elements_of_pictures_are_closed() {
     for name in ALL {
         let page = page(&[read(name)]);

@@ -284,6 +284,33 @@ impl fmt::Display for IoError {
     }
 }
 
+/// Why a page was not taken by the store of a swap area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotError {
+    /// The store failed: the slot is not used again.
+    Io,
+    /// The store has no room for the page, as one in memory that is at its limit: nothing is
+    /// wrong with the slot.
+    NoRoom,
+}
+
+impl From<IoError> for SlotError {
+    fn from(IoError: IoError) -> Self {
+        SlotError::Io
+    }
+}
+
+impl fmt::Display for SlotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SlotError::Io => "the store of the swap area failed",
+            SlotError::NoRoom => "the store of the swap area has no room for the page",
+        })
+    }
+}
+
+impl core::error::Error for SlotError {}
+
 /// A task that can sleep, as the embedder's scheduler names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskToken(pub u64);
@@ -473,6 +500,32 @@ pub unsafe trait Platform: Sync {
             .try_for_each(|(index, &frame)| self.write_page(store, index, frame))
     }
 
+    /// [`Platform::write_page`] to a slot of a swap area. The default is for stores that have
+    /// room for a page in each slot.
+    ///
+    /// # Errors
+    /// [`SlotError`] if the store did not take it; the page stays in memory.
+    fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
+        self.write_page(store, slot, frame).map_err(SlotError::from)
+    }
+
+    /// Whether the store of a swap area has room for a page now, whatever it holds. If not, pages
+    /// go to the area that comes next, and to none if there is no other. The answer may be out
+    /// of date at once. May be called pinned. The default is for stores that have room for a
+    /// page in each slot.
+    fn has_swap_room(&self, store: u64) -> bool {
+        let _ = store;
+        true
+    }
+
+    /// A slot of a swap area whose page was written is free: nobody wants the page any more, and
+    /// the next that is written there is another. A store in memory gives back what the page
+    /// took. Called pinned, perhaps with locks held: it waits for no device, and does nothing
+    /// else. The default is for stores to which it makes no difference.
+    fn slot_freed(&self, store: u64, slot: u64) {
+        let _ = (store, slot);
+    }
+
     /// Makes everything that the backing store took before the call survive a loss of
     /// power. Not called pinned. The default is for stores to which every write does.
     ///
@@ -593,6 +646,15 @@ macro_rules! forward {
             }
             fn write_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
                 (**self).write_pages(store, first, frames)
+            }
+            fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
+                (**self).write_slot(store, slot, frame)
+            }
+            fn has_swap_room(&self, store: u64) -> bool {
+                (**self).has_swap_room(store)
+            }
+            fn slot_freed(&self, store: u64, slot: u64) {
+                (**self).slot_freed(store, slot);
             }
             fn flush_store(&self, store: u64) -> Result<(), IoError> {
                 (**self).flush_store(store)

@@ -15,8 +15,8 @@ use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, TaskToken, Victim,
-    WindowSlot, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, TaskToken,
+    Victim, WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -135,6 +135,10 @@ pub(crate) struct TestMachine {
     pub(crate) broken_pages: Mutex<BTreeSet<u64>>,
     /// Pages that the backing store does not give.
     pub(crate) broken_reads: Mutex<BTreeSet<u64>>,
+    /// Most pages that the store of a swap area has room for.
+    pub(crate) swap_limit: AtomicU64,
+    /// Whether it says so before it is asked to take one.
+    pub(crate) tells_room: AtomicBool,
     /// First index and length of each row of pages that was written, and read.
     written: Mutex<Vec<(u64, usize)>>,
     read: Mutex<Vec<(u64, usize)>>,
@@ -219,6 +223,8 @@ impl TestMachine {
             broken_store: AtomicBool::new(false),
             broken_pages: Mutex::default(),
             broken_reads: Mutex::default(),
+            swap_limit: AtomicU64::new(u64::MAX),
+            tells_room: AtomicBool::new(false),
             written: Mutex::default(),
             read: Mutex::default(),
             store_flushes: AtomicU64::new(0),
@@ -290,6 +296,12 @@ impl TestMachine {
             self.store.lock().unwrap().insert((store, index), page);
         });
         Ok(())
+    }
+
+    /// Pages that a store has.
+    pub(crate) fn stored_pages(&self, store: u64) -> u64 {
+        let pages = self.store.lock().unwrap();
+        pages.keys().filter(|(owner, _)| *owner == store).count() as u64
     }
 
     /// Has `look` called in each flush from now on, while CPUs may still use
@@ -512,6 +524,23 @@ unsafe impl Platform for TestMachine {
         (first..)
             .zip(frames)
             .try_for_each(|(index, &frame)| self.take_to_store(store, index, frame))
+    }
+
+    fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
+        if self.stored_pages(store) >= self.swap_limit.load(Ordering::Relaxed) {
+            return Err(SlotError::NoRoom);
+        }
+        Ok(self.write_page(store, slot, frame)?)
+    }
+
+    fn has_swap_room(&self, store: u64) -> bool {
+        !self.tells_room.load(Ordering::Relaxed)
+            || self.stored_pages(store) < self.swap_limit.load(Ordering::Relaxed)
+    }
+
+    fn slot_freed(&self, store: u64, slot: u64) {
+        let had = unwatched(|| self.store.lock().unwrap().remove(&(store, slot)).is_some());
+        assert!(had, "slot {slot} is free, and had no page");
     }
 
     fn flush_store(&self, _store: u64) -> Result<(), IoError> {

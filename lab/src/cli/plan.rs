@@ -36,6 +36,7 @@ what windows are.
 Examples:
   vellum plan memory traces/snapshot-server.vellum
   vellum plan memory traces/kernel-build.vellum --device disk --parts 1,0.5,0.25 --svg memory.svg
+  vellum plan memory traces/snapshot-server.vellum --parts 1,0.75,0.5 --compressed 20
   vellum plan userpte
   vellum plan userpte --lowmem 896M --ram 2G..64G
   vellum plan userpte traces/kernel-build.vellum --copies 4
@@ -81,6 +82,10 @@ struct MemoryArgs {
     /// Options of the design; `reclaim=on` is added
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     design: String,
+    /// Set so much of each size of memory aside for a compressed store in front of swap, in
+    /// percent (docs/compressed.md). What pages hold is assumed, as the trace does not have it
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
+    compressed: Option<u8>,
     /// Memory of the machine that the peak is measured on [default: what the trace and its
     /// copies need, as far as the host has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -197,6 +202,7 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
         parts,
         device: args.device.clone(),
         ram_bytes: ram::choose(args.ram, workload.ram_bytes(), 1),
+        compressed: args.compressed,
     };
     let answer = memory::plan(&question, &workload, style, &interrupt)?;
     finish(

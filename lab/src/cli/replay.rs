@@ -32,6 +32,7 @@ Examples:
   vellum replay traces/kernel-build.vellum --verify          check every page against a model
   vellum replay traces/kernel-build.vellum --cpus 4 --copies 8
   vellum replay traces/snapshot-server.vellum --design ptepage=zeroaware --idle 1000
+  vellum replay traces/snapshot-server.vellum --ram 64M --design reclaim=on --compressed 20
   vellum replay build.vellum --json - | jq .divergences
   vellum replay build.vellum --on linux                      real processes on this machine's kernel
   vellum replay build.vellum --on linux -n 6 --save 6.18.json
@@ -81,6 +82,10 @@ pub struct ReplayArgs {
     /// reached through windows [default: all of it, up to what the format can have]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     lowmem: Option<u64>,
+    /// Set so much of that memory aside for a compressed store in front of swap, in percent
+    /// (docs/compressed.md). What pages hold is assumed, as the trace does not have it
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
+    compressed: Option<u8>,
     /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
     /// recording
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -137,6 +142,7 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     let session = Session {
         arenas: Arenas::new(1, usize::from(args.cpus), ram)
             .with_low(args.lowmem)
+            .with_compressed(args.compressed)
             .prefaulted(),
         ram,
         style,
@@ -162,6 +168,7 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
     if let Err(EngineError::Design(text)) = smallest.build(&args.design, 0) {
         return Err(Failure::usage(text));
     }
+    compressed_needs_reclaim(args.compressed, &args.design)?;
     let options = Options {
         streams: Streams::ByCpu(usize::from(args.cpus)),
         copies: args.copies,
@@ -178,6 +185,20 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
     Ok(workload)
 }
 
+/// Refuses a compressed store that nothing would go to.
+pub(super) fn compressed_needs_reclaim(
+    compressed: Option<u8>,
+    design: &str,
+) -> Result<(), Failure> {
+    let reclaims = reclaims(design).map_err(|error| Failure::usage(error.to_string()))?;
+    match compressed.is_some() && !reclaims {
+        true => Err(Failure::usage(
+            "--compressed: no page goes to swap with reclaim=off; add --design reclaim=on",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Replays on a simulated machine.
 fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
     let others = [
@@ -187,6 +208,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         (args.verify, "--verify"),
         (args.audit, "--audit"),
         (args.lowmem.is_some(), "--lowmem"),
+        (args.compressed.is_some(), "--compressed"),
         (args.idle.is_some(), "--idle"),
     ];
     refuse(
@@ -223,6 +245,7 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         (args.audit, "--audit"),
         (args.ram.is_some(), "--ram"),
         (args.lowmem.is_some(), "--lowmem"),
+        (args.compressed.is_some(), "--compressed"),
         (args.idle.is_some(), "--idle"),
     ];
     refuse(

@@ -19,6 +19,7 @@ pub struct Arenas {
     ram_bytes: u64,
     low_bytes: Option<u64>,
     device: Option<DeviceModel>,
+    compressed: Option<u8>,
     count_atomics: bool,
     prefault: bool,
     arenas: Vec<OnceCell<Arc<Arena>>>,
@@ -34,6 +35,7 @@ impl Arenas {
             ram_bytes,
             low_bytes: None,
             device: None,
+            compressed: None,
             count_atomics: false,
             prefault: false,
             arenas: vec![OnceCell::new(); arms],
@@ -53,6 +55,12 @@ impl Arenas {
     /// The same with files and swap on a device whose time is counted, if one is named.
     pub fn with_device(self, device: Option<DeviceModel>) -> Self {
         Self { device, ..self }
+    }
+
+    /// The same with so many percent of the memory set aside for a compressed store in front of
+    /// swap, if it is said.
+    pub fn with_compressed(self, compressed: Option<u8>) -> Self {
+        Self { compressed, ..self }
     }
 
     /// Whether there are to be engines that count atomic operations, too.
@@ -81,6 +89,7 @@ impl Arenas {
             ram_bytes: self.ram_bytes,
             low_bytes: self.low_bytes,
             device: self.device,
+            compressed: self.compressed,
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Question {
     pub device: String,
     /// Memory of the machine that the peak is measured on.
     pub ram_bytes: u64,
+    /// How much of the memory is set aside for a compressed store in front of swap, in percent.
+    pub compressed: Option<u8>,
 }
 
 /// The answer.
@@ -52,6 +54,9 @@ pub struct MemoryPlan {
     pub design: String,
     /// The device that pages leave for and come from.
     pub device: Device,
+    /// How much of the memory of each size is set aside for a compressed store in front of swap,
+    /// in percent, if any is.
+    pub compressed_percent: Option<u8>,
     /// Memory in use at the peak, in bytes, where there is more than enough.
     pub peak_bytes: u64,
     /// What it takes with that memory: CPU time in the core and time of the device in
@@ -121,6 +126,25 @@ pub struct Row {
     pub pages_read: u64,
     /// Pages written to it.
     pub pages_written: u64,
+    /// What the compressed store did, if there is one.
+    pub compressed: Option<Compressed>,
+}
+
+/// What a compressed store did.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Compressed {
+    /// Pages that it took.
+    pub taken: u64,
+    /// Those of them that are one repeated word.
+    pub same: u64,
+    /// Bytes that each of the others took on average.
+    pub bytes_each: u64,
+    /// Pages that do not compress, and went to the device.
+    pub incompressible: u64,
+    /// Pages that were written back to the device, the oldest first.
+    pub written_back: u64,
+    /// Its memory, in bytes.
+    pub set_aside: u64,
 }
 
 /// Answers `question` by replays of `workload`.
@@ -137,10 +161,10 @@ pub fn plan(
     let refused = |error: EngineError| Failure::usage(error.to_string());
     let model = DeviceModel::named(&question.device)
         .ok_or_else(|| Failure::usage(format!("{}: no such device", question.device)))?;
-    let replay = |design: &str, ram_bytes: u64| {
+    let replay = |design: &str, ram_bytes: u64, compressed: Option<u8>| {
         // Each is replayed once: what the host does at the first touch would show.
         let arenas = Arenas::new(1, workload.cpus(), ram_bytes).prefaulted();
-        let arenas = arenas.with_device(Some(model));
+        let arenas = arenas.with_device(Some(model)).with_compressed(compressed);
         let label = format!("{} KiB", ram_bytes >> 10);
         once(workload, &arenas, design, label, (style, interrupt))
     };
@@ -151,7 +175,7 @@ pub fn plan(
         ));
     }
     // Memory at its peak is asked of a machine on which nothing leaves.
-    let plain = replay(&question.design, question.ram_bytes)?;
+    let plain = replay(&question.design, question.ram_bytes, None)?;
     if let Some(place) = plain.failed(workload) {
         let text = too_small(&place, question.ram_bytes, workload.ram_bytes());
         return Err(Failure::failed(text));
@@ -169,6 +193,7 @@ pub fn plan(
             write_ns: model.write_ns,
             bytes_per_s: model.bytes_per_s,
         },
+        compressed_percent: question.compressed,
         peak_bytes: peak(&plain),
         unlimited,
         first_touches_only: true,
@@ -180,9 +205,10 @@ pub fn plan(
     for &part in &question.parts {
         let ram_bytes = (answer.peak_bytes as f64 * part) as u64;
         let ram_bytes = ram_bytes.next_multiple_of(UNIT);
-        match replay(&answer.design, ram_bytes) {
+        match replay(&answer.design, ram_bytes, question.compressed) {
             Ok(replay) => {
-                let row = row(&replay, workload, (ram_bytes, part), unlimited)?;
+                let mut row = row(&replay, workload, (ram_bytes, part), unlimited)?;
+                row.compressed = question.compressed.map(|_| compressed(&replay));
                 answer.rows.push(row);
             }
             Err(failure) if failure.code() == Failure::INTERRUPTED => {
@@ -240,7 +266,19 @@ fn row(
         refaults: replay.counter("reclaim: refaults"),
         pages_read: replay.counter("device: pages read"),
         pages_written: replay.counter("device: pages written"),
+        compressed: None,
     })
+}
+
+fn compressed(replay: &Replay) -> Compressed {
+    Compressed {
+        taken: replay.counter("compressed: pages taken"),
+        same: replay.counter("compressed: same-filled pages"),
+        bytes_each: replay.counter("compressed: bytes for each other page"),
+        incompressible: replay.counter("compressed: pages that do not compress"),
+        written_back: replay.counter("compressed: pages written back"),
+        set_aside: replay.counter("compressed: bytes set aside"),
+    }
 }
 
 fn peak(replay: &Replay) -> u64 {
@@ -272,6 +310,7 @@ mod tests {
             refaults: 0,
             pages_read: 0,
             pages_written: 0,
+            compressed: None,
         }
     }
 

@@ -48,6 +48,7 @@ pub fn render(plan: &MemoryPlan) -> String {
     text.push('\n');
     text += &table.render(0);
     text.push('\n');
+    text += &compressed(plan);
     for row in plan.rows.iter().filter(|row| row.failed.is_some()) {
         let place = row.failed.as_deref().unwrap_or_default();
         text += &wrapped(&format!(
@@ -73,6 +74,44 @@ pub fn render(plan: &MemoryPlan) -> String {
     if plan.interrupted {
         text += "INTERRUPTED: the rows above are complete, others are missing\n";
     }
+    text
+}
+
+/// What the compressed store did, if there is one.
+fn compressed(plan: &MemoryPlan) -> String {
+    let Some(percent) = plan.compressed_percent else {
+        return String::new();
+    };
+    let mut text = wrapped(&format!(
+        "Of each size of memory {percent} % are set aside for a compressed store in front of swap. \
+         The recording does not have what pages hold; they are taken to compress as those of Cargo \
+         and Python do (docs/compressed.md).",
+    ));
+    let mut table = Table::new(&[
+        "memory",
+        "set aside",
+        "pages taken",
+        "one word",
+        "bytes each",
+        "do not compress",
+        "written back",
+    ]);
+    for row in &plan.rows {
+        if let Some(done) = row.compressed {
+            table.row(vec![
+                size(row.ram_bytes as f64),
+                size(done.set_aside as f64),
+                grouped(done.taken),
+                grouped(done.same),
+                grouped(done.bytes_each),
+                grouped(done.incompressible),
+                grouped(done.written_back),
+            ]);
+        }
+    }
+    text.push('\n');
+    text += &table.render(0);
+    text.push('\n');
     text
 }
 

@@ -244,6 +244,56 @@ fn a_size_of_memory_is_what_a_replay_with_so_much_has() {
 }
 
 #[test]
+fn memory_set_aside_for_a_compressed_store_spares_the_device() {
+    let without = needed(SCRIPT, &["--parts", "0.25"]);
+    let with = needed(SCRIPT, &["--parts", "0.25", "--compressed", "20"]);
+    assert_eq!(without["compressed_percent"], Value::Null);
+    assert_eq!(without["rows"][0]["compressed"], Value::Null);
+    assert_eq!(with["compressed_percent"], 20);
+    let (without, with) = (&without["rows"][0], &with["rows"][0]);
+    assert_eq!(with["ram_bytes"], without["ram_bytes"]);
+    let done = &with["compressed"];
+    let (taken, same) = (number(done, "taken"), number(done, "same"));
+    assert!(taken > same && same > 0, "{done}");
+    let set_aside = number(done, "set_aside");
+    let fifth = number(with, "ram_bytes") / 5;
+    assert!(
+        set_aside <= fifth && set_aside + 8192 > fifth,
+        "{set_aside} of {fifth}"
+    );
+    assert!(number(with, "pages_written") < number(without, "pages_written"));
+    let said = vellum(&[
+        "plan",
+        "memory",
+        SCRIPT,
+        "-q",
+        "--parts",
+        "0.25",
+        "--compressed",
+        "20",
+    ]);
+    let said = text(&said.stdout);
+    for part in ["20 % are set aside", "bytes each", "written back"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
+#[test]
+fn a_compressed_store_that_nothing_goes_to_is_refused() {
+    for (arguments, why) in [
+        (&["--compressed", "20"][..], "reclaim=on"),
+        (&["--compressed", "0", "--design", "reclaim=on"], "1..=90"),
+        (&["--compressed", "20", "--on", "sim"], "leave it out"),
+        (&["--compressed", "20", "--on", "linux"], "leave it out"),
+    ] {
+        let output = vellum(&[&["replay", SCRIPT, "-q"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn memory_in_which_not_even_tables_fit_is_a_row_that_says_where_it_failed() {
     let scratch = Scratch::new("plan-too-little");
     let trace = scratch.path("sparse.vellum");

@@ -30,6 +30,7 @@ fn core(cpus: usize) -> Box<dyn Engine> {
         ram_bytes,
         low_bytes: None,
         device: None,
+        compressed: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("the host has it");
     build(&config, arena).expect("the design exists")

@@ -406,6 +406,7 @@ fn engine<F: Format, R: ReverseMap>(
         ram_bytes: RAM,
         low_bytes: None,
         device: None,
+        compressed: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     let machine = machine(&config, arena).expect("a machine");

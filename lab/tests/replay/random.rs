@@ -16,6 +16,7 @@ fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
         ram_bytes: RAM,
         low_bytes: None,
         device: None,
+        compressed: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     build(&config, arena).expect("the design exists")

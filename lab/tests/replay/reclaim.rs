@@ -11,6 +11,10 @@ use vellum_trace::{EventKind, FileId, TraceReader};
 const PAGE: u64 = 4096;
 
 fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
+    core_with(design, ram_bytes, None)
+}
+
+fn core_with(design: &str, ram_bytes: u64, compressed: Option<u8>) -> Box<dyn Engine> {
     let config = Config {
         design: design.to_owned(),
         cpus: 1,
@@ -18,17 +22,20 @@ fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
         ram_bytes,
         low_bytes: None,
         device: None,
+        compressed,
     };
     let arena = Arena::new(ram_bytes as usize).expect("memory");
     build(&config, arena).expect("a design")
 }
 
-fn reclaimed(engine: &dyn Engine) -> u64 {
+fn counter(engine: &dyn Engine, name: &str) -> u64 {
     let counters = engine.counters();
-    let mut found = counters
-        .iter()
-        .filter(|counter| counter.0 == "reclaim: pages reclaimed");
+    let mut found = counters.iter().filter(|counter| counter.0 == name);
     found.next().expect("it is counted").1
+}
+
+fn reclaimed(engine: &dyn Engine) -> u64 {
+    counter(engine, "reclaim: pages reclaimed")
 }
 
 fn held(workload: &Workload, engine: &dyn Engine, what: &str) {
@@ -69,6 +76,42 @@ fn pages_written_back_before_a_cut_may_show_when_the_file_is_lengthened() {
     let events = || recording.events();
     let workload = prepare_events(&recording.header, events, &options).expect("a recording");
     held(&workload, core("reclaim=on", 8 << 20).as_ref(), "a cut");
+}
+
+/// With a compressed store in front of swap that is set aside from the same memory: one that has
+/// room, and one that soon writes back.
+#[test]
+fn a_shipped_trace_is_verified_with_a_compressed_store() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
+    let trace = TraceReader::open(&trace).expect("it is shipped");
+    let options = Options {
+        streams: Streams::ByCpu(1),
+        ..Options::default()
+    };
+    let events = || trace.events();
+    let workload = prepare_events(trace.header(), events, &options).expect("a recording");
+    for (kib, percent, writes_back) in [(4400, 45, false), (2600, 5, true)] {
+        let what = format!("{percent} % of {kib} KiB");
+        let engine = core_with("reclaim=on", kib << 10, Some(percent));
+        held(&workload, engine.as_ref(), &what);
+        let of = |name| counter(engine.as_ref(), name);
+        let taken = of("compressed: pages taken");
+        assert!(taken > 500, "{what}: {taken}");
+        // The verifier puts a word of its own into every page.
+        assert!(of("compressed: same-filled pages") < taken / 4, "{what}");
+        let each = of("compressed: bytes for each other page");
+        assert!((1000..1800).contains(&each), "{what}: {each}");
+        let back = of("compressed: pages written back");
+        assert_eq!(back > 0, writes_back, "{what}: {back}");
+        assert!(of("compressed: pages that do not compress") > 0, "{what}");
+        let (peak, all) = (
+            of("compressed: bytes used at the peak"),
+            of("compressed: bytes set aside"),
+        );
+        assert!(peak > 0 && peak <= all, "{what}: {peak} of {all}");
+        assert!(all <= (kib << 10) * u64::from(percent) / 100, "{what}");
+        assert_eq!(of("compressed: pages at the end"), 0, "{what}");
+    }
 }
 
 /// `verify` audits on the way, at the end, and after the end of all spaces.

@@ -61,6 +61,7 @@ fn a_profile_of_the_core_names_its_functions() {
             ram_bytes: 64 << 20,
             low_bytes: None,
             device: None,
+            compressed: None,
         };
         let arena = Arena::new(64 << 20).expect("memory");
         let engine = vellum_engine::build(&config, arena).expect("a design");

@@ -4,8 +4,11 @@
 //! provided: [`PatternStore`], which makes up the contents of pages that were
 //! never written, and [`DeviceStore`], which keeps written pages on a
 //! [`BlockDevice`]. Both do as told by a [`FaultPlan`]. A [`TimedStore`] says of either what its
-//! requests would take on a device.
+//! requests would take on a device, and a [`CompressedStore`] keeps the pages of a swap area in
+//! memory, compressed.
 
+mod compressed;
+mod contents;
 mod device;
 mod fault;
 mod holes;
@@ -14,13 +17,16 @@ mod timed;
 
 use std::ops::Range;
 
-use vellum::platform::IoError;
+use vellum::platform::{IoError, SlotError};
 use vellum::sync::bytes::FrameBytes;
 
+pub use compressed::{CompressedArea, CompressedStore};
+pub use contents::Contents;
 pub use device::{BlockDevice, DeviceStore};
 pub use fault::{FaultPlan, Transfer};
 pub use pattern::{Pattern, PatternStore};
 pub use timed::{DeviceModel, DeviceUse, TimedStore};
+pub use vellum_compressed::Stats as CompressedStats;
 
 /// A backing store. All methods may be called from many threads at a time.
 pub trait BackingStore: Send + Sync {
@@ -39,6 +45,25 @@ pub trait BackingStore: Send + Sync {
     /// # Errors
     /// [`IoError`] if the page was not taken; the old contents stay.
     fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError>;
+
+    /// [`BackingStore::write_page`] to a slot of a swap area.
+    ///
+    /// # Errors
+    /// [`SlotError`] if the page was not taken.
+    fn write_slot(&self, store: u64, slot: u64, bytes: &[u8]) -> Result<(), SlotError> {
+        Ok(self.write_page(store, slot, bytes)?)
+    }
+
+    /// Whether a swap area has room for a page now.
+    fn has_swap_room(&self, store: u64) -> bool {
+        let _ = store;
+        true
+    }
+
+    /// The page in a slot of a swap area is not wanted any more.
+    fn slot_freed(&self, store: u64, slot: u64) {
+        let _ = (store, slot);
+    }
 
     /// Makes pages read as zeroes until they are written. The range may go on far
     /// beyond the last page that was ever written. Survives a loss of power.
@@ -67,6 +92,11 @@ pub trait BackingStore: Send + Sync {
 
     /// What a device was asked for, if the store stands for one whose time is counted.
     fn used(&self) -> Option<DeviceUse> {
+        None
+    }
+
+    /// What a compressed store in front of the swap area holds and has done, if there is one.
+    fn compressed(&self) -> Option<CompressedStats> {
         None
     }
 }

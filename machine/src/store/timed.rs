@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vellum::platform::IoError;
+use vellum::platform::{IoError, SlotError};
 use vellum::sync::bytes::FrameBytes;
 
 use super::BackingStore;
@@ -128,6 +128,19 @@ impl BackingStore for TimedStore {
     fn write_page(&self, store: u64, index: u64, bytes: &[u8]) -> Result<(), IoError> {
         self.charge(store, index, true);
         self.inner.write_page(store, index, bytes)
+    }
+
+    fn write_slot(&self, store: u64, slot: u64, bytes: &[u8]) -> Result<(), SlotError> {
+        self.charge(store, slot, true);
+        self.inner.write_slot(store, slot, bytes)
+    }
+
+    fn has_swap_room(&self, store: u64) -> bool {
+        self.inner.has_swap_room(store)
+    }
+
+    fn slot_freed(&self, store: u64, slot: u64) {
+        self.inner.slot_freed(store, slot);
     }
 
     fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {

@@ -7,6 +7,7 @@
 use vellum_engine as _;
 
 mod conformance;
+mod devices;
 mod flush;
 mod generations;
 mod high;

@@ -11,6 +11,7 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::Family;
 use vellum::space::{FileError, MapRequest, OpenFile, Placement};
+use vellum::swap::SwapArea;
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::store::{BlockDevice, DeviceStore};
@@ -18,28 +19,43 @@ use vellum_machine::{Arena, BackingStore, Machine, MachineConfig};
 
 use crate::support::{self, Rng};
 
-const PAGE: u64 = 4096;
-const PAGES: u64 = 24;
+pub const PAGE: u64 = 4096;
+pub const PAGES: u64 = 24;
 const STORE: u64 = 5;
 const START: Vpn = Vpn(1000);
 const OPERATIONS: usize = 60;
 
 type Page = Vec<u8>;
 
-struct World {
-    vm: Vm<Machine, X86_64, Family>,
+pub struct World {
+    pub vm: Vm<Machine, X86_64, Family>,
     id: ObjectId,
-    file: OpenFile,
-    space: SpaceId,
+    pub file: OpenFile,
+    pub space: SpaceId,
 }
 
 /// A manager that finds a file of `size` bytes on the device.
 fn world(store: &Arc<DeviceStore>, size: u64) -> World {
-    let mut config = MachineConfig::new(4 << 20);
-    config.store = Arc::clone(store) as Arc<dyn BackingStore>;
+    let store = Arc::clone(store) as Arc<dyn BackingStore>;
+    world_with(store, size, 4 << 20, "", None)
+}
+
+/// The same with other memory, another design, and a swap area.
+pub fn world_with(
+    store: Arc<dyn BackingStore>,
+    size: u64,
+    ram_bytes: u64,
+    design: &str,
+    area: Option<SwapArea>,
+) -> World {
+    let mut config = MachineConfig::new(ram_bytes);
+    config.store = store;
     let arena = Arena::new(config.arena_bytes().unwrap()).unwrap();
     let machine = Machine::new(config, arena).unwrap();
-    let vm = Vm::new(machine, Design::default()).unwrap();
+    let mut vm = Vm::new(machine, Design::parse(design).unwrap()).unwrap();
+    if let Some(area) = area {
+        vm.swap_on(area).unwrap();
+    }
     let (id, file, space) = vm.platform().run_on(CpuId(0), || {
         let id = vm.create_file_of(STORE, size).unwrap();
         let space = vm.create_space().unwrap();
@@ -57,8 +73,8 @@ fn world(store: &Arc<DeviceStore>, size: u64) -> World {
 
 /// What the file is, and what each page may be on the device.
 #[derive(Default)]
-struct Model {
-    bytes: Vec<u8>,
+pub struct Model {
+    pub bytes: Vec<u8>,
     may_be: BTreeMap<u64, Vec<Page>>,
 }
 
@@ -100,7 +116,7 @@ impl Model {
         self.changed(old.min(size), 1);
     }
 
-    fn synced(&mut self, pages: std::ops::Range<u64>) {
+    pub fn synced(&mut self, pages: std::ops::Range<u64>) {
         for index in pages {
             let page = self.page(index);
             if let Some(may_be) = self.may_be.get_mut(&index) {
@@ -111,12 +127,12 @@ impl Model {
 }
 
 impl World {
-    fn on<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn on<T>(&self, work: impl FnOnce() -> T) -> T {
         self.vm.platform().run_on(CpuId(0), work)
     }
 
     /// One operation; what it has changed is in the model even if it then fails.
-    fn step(&self, rng: &mut Rng, model: &mut Model) -> Result<(), FileError> {
+    pub fn step(&self, rng: &mut Rng, model: &mut Model) -> Result<(), FileError> {
         let place = rng.below((PAGES - 4) * PAGE);
         match rng.below(12) {
             0..=4 => {
@@ -184,7 +200,7 @@ fn store() -> (Arc<BlockDevice>, Arc<DeviceStore>) {
 }
 
 /// Reads the whole file by a manager that has just begun.
-fn check(store: &Arc<DeviceStore>, model: &Model, what: &str) {
+pub fn check(store: &Arc<DeviceStore>, model: &Model, what: &str) {
     let world = world(store, model.bytes.len() as u64);
     for (&index, may_be) in &model.may_be {
         let mut page = vec![1; PAGE as usize];

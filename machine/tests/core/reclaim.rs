@@ -6,19 +6,22 @@ use std::sync::Arc;
 
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
-use vellum::rmap::ReverseMap;
+use vellum::rmap::{Family, ReverseMap};
 use vellum::space::{MapRequest, Placement, SpaceId};
 use vellum::swap::SwapArea;
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
 use vellum_machine::mmu::AccessError;
-use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
+use vellum_machine::store::{CompressedArea, CompressedStore};
+use vellum_machine::{Arena, ArenaOptions, BackingStore, Machine, MachineConfig, PatternStore};
 
 use crate::support::{self, number};
 
 const FILE: u64 = 0x1000;
 const PRIVATE: u64 = 0x2000;
 const PAGES: u64 = 200;
+const SWAP: u64 = 1 << 40;
+const SLOTS: u64 = 4 * PAGES;
 const RW: Prot = Prot::READ_WRITE;
 /// The CPU of the thread that reclaims.
 const TASK: CpuId = CpuId(2);
@@ -50,11 +53,16 @@ fn count<R: ReverseMap>(vm: &Vm<Machine, X86_64, R>, cpu: CpuId, space: SpaceId,
 }
 
 fn counters_agree<R: ReverseMap>(aging: &str) {
+    let store = Arc::new(PatternStore::new(4096, |_, _| 0));
+    counters_agree_on::<R>(aging, store);
+}
+
+fn counters_agree_on<R: ReverseMap>(aging: &str, store: Arc<dyn BackingStore>) {
     let rounds = number("VELLUM_ROUNDS").unwrap_or(6);
     // Half of what the pages need.
     let config = MachineConfig {
         cpus: 3,
-        store: Arc::new(PatternStore::new(4096, |_, _| 0)),
+        store,
         ..MachineConfig::new(PAGES << 12)
     };
     let options = ArenaOptions {
@@ -66,12 +74,16 @@ fn counters_agree<R: ReverseMap>(aging: &str) {
     let design = format!("rmap={},reclaim=on,aging={aging}", R::NAME);
     let design = Design::parse(&design).unwrap();
     let mut vm: Vm<_, X86_64, R> = Vm::new(machine, design).unwrap();
-    let area = SwapArea {
-        store: 1 << 40,
-        slots: 4 * PAGES,
-        priority: 0,
-    };
-    vm.swap_on(area).unwrap();
+    // The second is for a store in front of the first that has no room.
+    for (store, priority) in [(SWAP, 0), (SWAP + 1, -1)] {
+        let slots = SLOTS;
+        let area = SwapArea {
+            store,
+            slots,
+            priority,
+        };
+        vm.swap_on(area).unwrap();
+    }
     let vm = &vm;
     let machine = vm.platform();
     let (space, file) = machine.run_on(TASK, || {
@@ -122,6 +134,26 @@ fn counters_agree<R: ReverseMap>(aging: &str) {
         vm.release_object(file).unwrap();
         vm.audit().unwrap();
     });
+}
+
+/// With a compressed store that is full after some 30 pages, and writes back or has no room.
+#[test]
+fn counters_in_pages_that_go_to_a_compressed_store_agree() {
+    for (aging, writes_back) in [("lru", true), ("generations", false)] {
+        let about = CompressedArea {
+            area: SWAP,
+            slots: SLOTS,
+            bytes: 4096 + 5000,
+            writes_back,
+        };
+        let stores = Arc::new(PatternStore::new(4096, |_, _| 0));
+        let store = Arc::new(CompressedStore::new(stores, about).unwrap());
+        counters_agree_on::<Family>(aging, Arc::clone(&store) as Arc<dyn BackingStore>);
+        store.audit().unwrap();
+        let stats = store.stats();
+        assert_eq!((stats.pages, stats.taken > 100), (0, true), "{stats:?}");
+        assert_eq!(stats.written_back > 0, writes_back, "{stats:?}");
+    }
 }
 
 macro_rules! one_test_each {

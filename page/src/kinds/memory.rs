@@ -22,13 +22,15 @@ pub fn show(plan: &MemoryPlan) -> Shown {
         (moved.figure(&html! { "Pages that the device reads and writes." }))
     };
     let device = &plan.device;
+    let mut sections = vec![
+        Section::new("With less and less memory", curves),
+        Section::new("By size of memory", table(plan)),
+    ];
+    sections.extend(compressed(plan));
     Shown {
         title: format!("Less memory for {}", words::file_name(&plan.trace)),
         answer: answer(plan),
-        sections: vec![
-            Section::new("With less and less memory", curves),
-            Section::new("By size of memory", table(plan)),
-        ],
+        sections,
         facts: vec![
             ("Design".to_owned(), plan.design.clone()),
             (
@@ -126,6 +128,48 @@ pub fn charts(plan: &MemoryPlan) -> [Chart; 2] {
             ],
         ),
     ]
+}
+
+/// What the compressed store did, if there is one.
+fn compressed(plan: &MemoryPlan) -> Option<Section> {
+    let percent = plan.compressed_percent?;
+    let mut grid = Grid::new("compressed stores by size of memory")
+        .number("memory, MiB")
+        .number("set aside, MiB")
+        .number("pages taken")
+        .number("of one word")
+        .number("bytes for each other")
+        .number("do not compress")
+        .number("written back");
+    for row in &plan.rows {
+        let Some(done) = row.compressed else {
+            continue;
+        };
+        let mib = |bytes: u64| {
+            let mib = bytes as f64 / MIB;
+            Cell::number(mib, words::number(mib))
+        };
+        let count = |count: u64| Cell::number(count as f64, grouped(count));
+        let cells = vec![
+            mib(row.ram_bytes),
+            mib(done.set_aside),
+            count(done.taken),
+            count(done.same),
+            count(done.bytes_each),
+            count(done.incompressible),
+            count(done.written_back),
+        ];
+        grid.row("", cells);
+    }
+    let told = html! {
+        p {
+            "Of each size of memory " (percent) " % are set aside for a compressed store in front \
+             of swap. The recording does not have what pages hold; they are taken to compress as \
+             those of Cargo and Python do."
+        }
+        (grid.render())
+    };
+    Some(Section::new("The compressed store", told))
 }
 
 fn table(plan: &MemoryPlan) -> Markup {

@@ -13,6 +13,9 @@ pub struct MemoryPlan {
     pub design: String,
     /// The device that pages leave for and come from.
     pub device: Device,
+    /// How much of each size is set aside for a compressed store, in percent.
+    #[serde(default)]
+    pub compressed_percent: Option<u8>,
     /// Memory in use at the peak, in bytes.
     pub peak_bytes: u64,
     /// What it takes with more than that.
@@ -79,4 +82,24 @@ pub struct Row {
     pub pages_read: u64,
     /// Pages written to it.
     pub pages_written: u64,
+    /// What the compressed store did, if there is one.
+    #[serde(default)]
+    pub compressed: Option<Compressed>,
+}
+
+/// What a compressed store did.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+pub struct Compressed {
+    /// Pages that it took.
+    pub taken: u64,
+    /// Those of them that are one repeated word.
+    pub same: u64,
+    /// Bytes that each of the others took on average.
+    pub bytes_each: u64,
+    /// Pages that do not compress.
+    pub incompressible: u64,
+    /// Pages that were written back to the device.
+    pub written_back: u64,
+    /// Its memory, in bytes.
+    pub set_aside: u64,
 }

@@ -15,7 +15,7 @@ use super::manager::{SpaceId, Vm};
 use super::truncate::{Stale, StaleEntry};
 use crate::addr::{PageRange, Pfn};
 use crate::frame::Kind;
-use crate::platform::{IoError, Platform};
+use crate::platform::{Platform, SlotError};
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
@@ -45,10 +45,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         added
     }
 
-    /// Whether there is a free swap slot. It may be taken at once.
+    /// Whether there is a free swap slot, and room for its page. It may be taken at once.
     #[inline]
     pub fn can_swap(&self) -> bool {
-        self.swap().is_some_and(|swap| swap.can_swap())
+        self.swap()
+            .is_some_and(|swap| swap.can_swap(self.memory.platform()))
     }
 
     /// Counts of pages written and read, and sizes. All 0 without areas.
@@ -72,15 +73,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
         let slot = self.unmap_to_swap(swap, page)?;
         let written = match swap.place(slot) {
-            Some((store, index)) => self.memory.platform().write_page(store, index, page),
-            None => Err(IoError),
+            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
+            None => Err(SlotError::Io),
         };
         let pin = self.pin();
-        swap.end_out(&self.memory, &pin, slot, Some(written.is_ok()));
+        swap.end_out(&self.memory, &pin, slot, Some(written));
         let is_mapped = self.memory.frame(page).counts().maps() > 0;
         self.objects.locks.unlock(&self.memory, &pin, page);
         match written {
-            Err(IoError) => Err(SwapOutError::Io),
+            Err(_) => Err(SwapOutError::Io),
             Ok(()) if is_mapped => Err(SwapOutError::InUse),
             Ok(()) => Ok(slot),
         }

@@ -15,7 +15,7 @@ use super::manager::Vm;
 use crate::addr::Pfn;
 use crate::frame::OutOfMemory;
 use crate::object::{Inserted, SLOTS_END};
-use crate::platform::{IoError, Platform};
+use crate::platform::{Platform, SlotError};
 use crate::reclaim::{Judgement, Rule, Taken, judge};
 use crate::rmap::ReverseMap;
 use crate::swap::{Found as InSwap, Swap, Taken as FromSwap};
@@ -127,8 +127,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         };
         let written = match swap.place(leaving.slot) {
-            Some((store, index)) => self.memory.platform().write_page(store, index, page),
-            None => Err(IoError),
+            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
+            None => Err(SlotError::Io),
         };
         self.end_shared_out(swap, &found, leaving, written)
     }
@@ -183,7 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(held) = object.writers.try_lock(&range, pin) else {
             return Err(Taken::Kept);
         };
-        if let Some(slot) = swap.begin_store(pin, u64::from(SLOTS_END)) {
+        if let Some(slot) = swap.begin_store(&self.memory, pin, u64::from(SLOTS_END)) {
             self.unmap_page(pin, page, true);
             // The cache's, ours, and those that the caller knows. Whoever else has one may
             // store to the page.
@@ -203,7 +203,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         swap: &Swap,
         found: &Found<'_, R::Object>,
         Leaving { slot, held }: Leaving,
-        written: Result<(), IoError>,
+        written: Result<(), SlotError>,
     ) -> Taken {
         let &Found {
             page,
@@ -213,7 +213,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         } = found;
         let pin = self.pin();
         let short = swap.short(slot).unwrap_or(0) as u32;
-        swap.end_store(&self.memory, &pin, slot, Some(written.is_ok()));
+        swap.end_store(&self.memory, &pin, slot, Some(written));
         if written.is_ok() {
             // A read of several pages must not have this one as it was and another as it is
             // after somebody has brought this one back and written to both.
@@ -239,7 +239,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 Taken::Freed
             }
-            Err(IoError) => {
+            Err(_) => {
                 if let Some(reclaim) = reclaim {
                     reclaim.counts.refused.add(1);
                 }

@@ -5,7 +5,7 @@ use super::cluster::Slot;
 use super::{Swap, bump};
 use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
-use crate::platform::Platform;
+use crate::platform::{Platform, SlotError};
 use crate::sync::Pin;
 
 /// Most slots whose pages are read together.
@@ -45,15 +45,20 @@ impl Swap {
         pin: &Pin<'_>,
         page: Pfn,
     ) -> Option<u64> {
-        let (area, offset) = self.take_slot(pin)?;
+        let (area, offset) = self.take_slot(memory, pin)?;
         Self::enter(memory, page);
         Some(self.begin(pin, (area, offset), Slot::taken_for(page)))
     }
 
     /// Takes a slot for a page that stays in its object until it is written. `None` if there
     /// is none whose number counted on over all areas ([`Swap::short`]) is below `end`.
-    pub(crate) fn begin_store(&self, pin: &Pin<'_>, end: u64) -> Option<u64> {
-        let (area, offset) = self.take_slot(pin)?;
+    pub(crate) fn begin_store<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        end: u64,
+    ) -> Option<u64> {
+        let (area, offset) = self.take_slot(memory, pin)?;
         if self.areas[area].base() + offset >= end {
             self.areas[area].give(pin, offset, false);
             return None;
@@ -68,28 +73,34 @@ impl Swap {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         slot: u64,
-        stored: Option<bool>,
+        stored: Option<Result<(), SlotError>>,
     ) {
         self.count_out(stored);
         self.with_slot(memory, pin, slot, |state| {
             state.end();
             match stored {
-                Some(true) => {
+                Some(Ok(())) => {
                     state.set_stored();
                     state.add();
                 }
-                Some(false) => state.set_bad(),
-                None => {}
+                Some(Err(SlotError::Io)) => state.set_bad(),
+                Some(Err(SlotError::NoRoom)) | None => {}
             }
             None
         });
     }
 
-    /// A free slot of the first area that has one.
-    fn take_slot(&self, pin: &Pin<'_>) -> Option<(usize, u64)> {
+    /// A free slot of the first area that has one, and room for a page.
+    fn take_slot<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+    ) -> Option<(usize, u64)> {
         self.order.iter().find_map(|&number| {
-            let area = number as usize;
-            Some((area, self.areas[area].take(pin)?))
+            let area = &self.areas[number as usize];
+            let has_room = memory.platform().has_swap_room(area.store());
+            let slot = if has_room { area.take(pin) } else { None };
+            Some((number as usize, slot?))
         })
     }
 
@@ -102,10 +113,11 @@ impl Swap {
         Self::number(area, offset)
     }
 
-    fn count_out(&self, stored: Option<bool>) {
+    fn count_out(&self, stored: Option<Result<(), SlotError>>) {
         match stored {
-            Some(true) => bump(&self.events.outs),
-            Some(false) => bump(&self.events.write_errors),
+            Some(Ok(())) => bump(&self.events.outs),
+            Some(Err(SlotError::Io)) => bump(&self.events.write_errors),
+            Some(Err(SlotError::NoRoom)) => bump(&self.events.no_room),
             None => {}
         }
     }
@@ -117,17 +129,21 @@ impl Swap {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         slot: u64,
-        stored: Option<bool>,
+        stored: Option<Result<(), SlotError>>,
     ) {
         self.count_out(stored);
         self.with_slot(memory, pin, slot, |state| {
             state.end();
             match stored {
-                Some(true) => state.set_stored(),
-                Some(false) => state.set_bad(),
+                Some(Ok(())) => state.set_stored(),
+                Some(Err(SlotError::Io)) => state.set_bad(),
+                // The entries that name it keep it until they want the page.
+                Some(Err(SlotError::NoRoom)) => {}
                 None => debug_assert!(state.count() == 0),
             }
-            (stored == Some(true)).then(|| state.take_frame()).flatten()
+            (stored == Some(Ok(())))
+                .then(|| state.take_frame())
+                .flatten()
         });
     }
 
@@ -344,6 +360,11 @@ impl Swap {
         let out = change(state);
         let unused = state.give_up();
         if let Some(slot) = &unused {
+            if slot.is_stored() {
+                // Whoever takes the slot next needs the lock of the cluster before a page is
+                // written there, which must not be lost.
+                memory.platform().slot_freed(area.store(), offset);
+            }
             area.give(pin, offset, slot.is_bad());
         }
         drop(slots);

@@ -64,6 +64,7 @@ pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
 
 use self::area::Area;
+use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Swapped;
 
@@ -127,7 +128,7 @@ impl core::error::Error for SwapOutError {}
 /// Why an area could not be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOnError {
-    /// The platform leaves swap out ([`Platform::PARTS`](crate::platform::Platform::PARTS)).
+    /// The platform leaves swap out ([`Platform::PARTS`]).
     LeftOut,
     /// There are [`MAX_AREAS`] areas.
     TooMany,
@@ -167,6 +168,7 @@ struct Events {
     ahead: AtomicU64,
     ahead_used: AtomicU64,
     write_errors: AtomicU64,
+    no_room: AtomicU64,
     read_errors: AtomicU64,
 }
 
@@ -211,9 +213,11 @@ impl Swap {
         Ok(())
     }
 
-    /// Whether there is a free slot. It may be gone at once.
-    pub(crate) fn can_swap(&self) -> bool {
-        (self.areas.iter()).any(|area| area.free() > 0 && !area.is_off())
+    /// Whether there is a free slot, and room for its page. It may be gone at once.
+    pub(crate) fn can_swap(&self, platform: &impl Platform) -> bool {
+        let can_take =
+            |area: &Area| area.free() > 0 && !area.is_off() && platform.has_swap_room(area.store());
+        self.areas.iter().any(can_take)
     }
 
     /// Has no slot of the area on a store be taken any more. Returns which area it is.

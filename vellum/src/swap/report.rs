@@ -39,6 +39,8 @@ pub struct SwapStats {
     pub ahead_used: u64,
     /// Pages that could not be written.
     pub write_errors: u64,
+    /// Pages for which the store of an area turned out to have no room.
+    pub no_room: u64,
     /// Pages that could not be read.
     pub read_errors: u64,
     /// Slots of all areas.
@@ -96,6 +98,7 @@ impl Swap {
             ahead: self.events.ahead.load(Ordering::Relaxed),
             ahead_used: self.events.ahead_used.load(Ordering::Relaxed),
             write_errors: self.events.write_errors.load(Ordering::Relaxed),
+            no_room: self.events.no_room.load(Ordering::Relaxed),
             read_errors: self.events.read_errors.load(Ordering::Relaxed),
             slots: sum(Area::slots),
             free: sum(Area::free),

@@ -1,10 +1,11 @@
-//! Proof that the core needs no standard library: a static library with a
+//! Proof that the core, and the compressed store, need no standard library: a static library with a
 //! panic handler and an allocator of its own links it whole. If the core, or
 //! anything it depends on, pulled in `std`, there would be two panic handlers
 //! and the build would fail.
 #![no_std]
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::RefCell;
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -20,6 +21,7 @@ use vellum::space::MapRequest;
 use vellum::table::{Cursor, Format, Fresh, Marks, Tables, X86_64};
 use vellum::tree::{RangeNode, RangeTree};
 use vellum::{Design, Vm};
+use vellum_compressed::{Exclusive, Loaded, Nowhere, Pool, Scratch, Store};
 
 struct NoMemory;
 
@@ -135,6 +137,33 @@ fn use_parts() -> Option<()> {
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_parts_no_std() -> bool {
     use_parts().is_some()
+}
+
+/// A lock for a program of one thread.
+struct Alone<T>(RefCell<T>);
+
+// SAFETY: nobody starts a thread here.
+unsafe impl<T> Sync for Alone<T> {}
+
+impl<T> Exclusive<T> for Alone<T> {
+    fn new(value: T) -> Self {
+        Alone(RefCell::new(value))
+    }
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.0.borrow_mut())
+    }
+}
+
+/// A page goes to a compressed store, and comes back.
+#[unsafe(no_mangle)]
+pub extern "C" fn vellum_compressed_no_std() -> bool {
+    type Memory = [u8; 8192];
+    let store = Store::<Alone<Pool<Memory>>, Memory, Nowhere>::new([0; 8192], 4096, 8, None);
+    let Ok(store) = store else { return false };
+    let (mut page, mut scratch) = ([0; 4096], Scratch::new(4096));
+    page[7] = 1;
+    let is_put = store.put(3, &page, &mut scratch).is_ok();
+    is_put && store.get(3, &mut scratch) == Ok(Loaded::Page(&page))
 }
 
 /// Uses both designs, so that all of the core is compiled.

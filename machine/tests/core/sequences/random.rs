@@ -8,8 +8,9 @@
 
 use vellum::design::{Rmap, TableFormat};
 
-use super::run::{
-    run_cases, run_cases_of, run_folio_cases, run_huge_cases, run_superpage_cases, run_swap_cases,
+use super::many::{
+    run_cases, run_cases_of, run_compressed_cases, run_folio_cases, run_huge_cases,
+    run_superpage_cases, run_swap_cases,
 };
 use crate::support::number;
 
@@ -90,6 +91,23 @@ fn random_sequences_with_swap_match_the_model() {
     assert!(
         cases < 150 || counts.iter().all(|&count| count > 1000),
         "pages written to swap and read back: {counts:?}"
+    );
+}
+
+/// The same with a compressed store in front of an area, which is soon full: every other one
+/// writes pages back.
+#[test]
+fn random_sequences_with_a_compressed_store_match_the_model() {
+    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(66),
+    };
+    let cases = seeds.end - seeds.start;
+    let counts = run_compressed_cases(seeds, length);
+    assert!(
+        cases < 66 || counts.iter().all(|&count| count > 200),
+        "pages taken, of one word, written back: {counts:?}"
     );
 }
 

@@ -14,7 +14,8 @@ use vellum::swap::SwapArea;
 use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, Vm, with_format, with_rmap};
 use vellum_machine::mmu::{Walker, X86_64 as X86_WALKER, walker};
-use vellum_machine::{Arena, Hole, Machine, MachineConfig, PatternStore};
+use vellum_machine::store::{CompressedArea, CompressedStore, Contents};
+use vellum_machine::{Arena, BackingStore, Hole, Machine, MachineConfig, PatternStore};
 
 use super::drive::Driver;
 use super::model::pristine;
@@ -101,7 +102,11 @@ fn bites(walker: &dyn Walker) -> bool {
 }
 
 impl Platform {
-    pub fn config(&self, walker: &'static dyn Walker, store: Arc<PatternStore>) -> MachineConfig {
+    pub fn config(
+        &self,
+        walker: &'static dyn Walker,
+        store: Arc<dyn BackingStore>,
+    ) -> MachineConfig {
         let ram_bytes = self.pages << walker.frame_shift();
         let mut config = MachineConfig::new(ram_bytes).with_walker(walker);
         config.cpus = usize::from(self.cpus);
@@ -163,19 +168,23 @@ fn tables(seed: u64) -> &'static str {
 
 /// The first of the stores that are swap areas: no file's.
 const SWAP: u64 = 1 << 30;
+/// Slots of the larger area.
+const SLOTS: u64 = 3000;
 
 /// What happened in cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
     /// How often memory ran out.
-    shortages: u32,
+    pub shortages: u32,
     /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
     /// broken, and promoted.
-    superpages: [u64; 7],
+    pub superpages: [u64; 7],
     /// Folios mapped, their pages, and folios not to be had.
-    folios: [u64; 3],
+    pub folios: [u64; 3],
     /// Pages written to swap, and read back.
-    swapped: [u64; 2],
+    pub swapped: [u64; 2],
+    /// Of compressed stores: pages taken, of one word, and written back.
+    pub compressed: [u64; 3],
 }
 
 /// A case: everything that decides what happens.
@@ -187,6 +196,9 @@ pub struct Case {
     pub platform: Platform,
     /// Whether there are swap areas.
     pub swaps: bool,
+    /// Whether the larger of them has a compressed store in front, whether that writes back, and
+    /// whether pages are mixed with others, so that they take more.
+    pub compressed: Option<(bool, bool)>,
     pub ops: Vec<Op>,
 }
 
@@ -258,12 +270,13 @@ impl Case {
             format,
             platform,
             swaps,
+            compressed: None,
             ops: sequence(seed, shape, length, lengths),
         }
     }
 
     /// The case of a number with superpages.
-    fn nth_with_superpages(seed: u64, length: usize) -> Case {
+    pub fn nth_with_superpages(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
             &RMAPS[seed as usize % RMAPS.len()],
             seed as usize / RMAPS.len(),
@@ -282,7 +295,7 @@ impl Case {
 
     /// The case of a number with superpages of shared memory, and with swap areas or private
     /// superpages now and then.
-    fn nth_with_huge(seed: u64, length: usize) -> Case {
+    pub fn nth_with_huge(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
             &RMAPS[seed as usize % RMAPS.len()],
             seed as usize / RMAPS.len(),
@@ -298,7 +311,7 @@ impl Case {
     }
 
     /// The case of a number with folios.
-    fn nth_with_folios(seed: u64, length: usize) -> Case {
+    pub fn nth_with_folios(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
             &RMAPS[seed as usize % RMAPS.len()],
             seed as usize / RMAPS.len(),
@@ -310,7 +323,7 @@ impl Case {
     }
 
     /// The case of a number with swap areas, and in every third round superpages.
-    fn nth_with_swap(seed: u64, length: usize) -> Case {
+    pub fn nth_with_swap(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
             &RMAPS[seed as usize % RMAPS.len()],
             seed as usize / RMAPS.len(),
@@ -324,6 +337,32 @@ impl Case {
         }
         let round = round + seed as usize;
         Case::on(TableFormat::X86_64, design, (round, true), seed, length)
+    }
+
+    /// The same with a compressed store.
+    pub fn nth_compressed(seed: u64, length: usize) -> Case {
+        Case {
+            compressed: Some((seed.is_multiple_of(2), seed % 4 > 1)),
+            ..Case::nth_with_swap(seed, length)
+        }
+    }
+
+    /// A compressed store that is soon full.
+    fn compressed(&self, stores: &Arc<PatternStore>) -> Option<Arc<CompressedStore>> {
+        let (writes_back, is_mixed) = self.compressed?;
+        let about = CompressedArea {
+            area: SWAP,
+            slots: SLOTS,
+            bytes: stores.page_bytes() + 7000,
+            writes_back,
+        };
+        let stores = Arc::clone(stores) as Arc<dyn BackingStore>;
+        let page_bytes = stores.page_bytes();
+        let store = CompressedStore::new(stores, about).expect("room for a page");
+        Some(Arc::new(match is_mixed {
+            true => store.with_contents(Contents::new(page_bytes)),
+            false => store,
+        }))
     }
 
     /// Runs the case; what went wrong, and at which operation. On success what happened.
@@ -355,13 +394,19 @@ impl Case {
     ) -> Result<Happened, String> {
         let store = Arc::new(PatternStore::new(F::FRAME_SIZE, pristine));
         let walker = walker(F::NAME).ok_or("a format without a walker")?;
-        let machine = Machine::new(self.platform.config(walker, store), Arc::clone(arena))
+        let compressed = self.compressed(&store);
+        let stores: Arc<dyn BackingStore> = match &compressed {
+            Some(compressed) => Arc::clone(compressed) as Arc<dyn BackingStore>,
+            None => store,
+        };
+        let machine = Machine::new(self.platform.config(walker, stores), Arc::clone(arena))
             .map_err(|error| error.to_string())?;
         fill_with_garbage(&machine);
         let mut vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
         if self.swaps {
             // The one that is filled first is soon full.
-            for (store, slots, priority) in [(SWAP, 3000, 0), (SWAP + 1, 70, 1)] {
+            let first = if compressed.is_some() { -1 } else { 1 };
+            for (store, slots, priority) in [(SWAP, SLOTS, 0), (SWAP + 1, 70, first)] {
                 let area = SwapArea {
                     store,
                     slots,
@@ -381,6 +426,15 @@ impl Case {
         let stats = vm.platform().run_on(CpuId(0), || vm.stats());
         let (events, reserved) = (stats.events, stats.frames.reservations);
         let swap = vm.swap_stats();
+        let mut of_compressed = [0; 3];
+        if let Some(compressed) = compressed {
+            compressed.audit()?;
+            let stats = compressed.stats();
+            if stats.pages > 0 {
+                return Err(format!("pages of free slots are left: {stats:?}"));
+            }
+            of_compressed = [stats.taken, stats.taken_same, stats.written_back];
+        }
         Ok(Happened {
             shortages: driver.shortages,
             superpages: [
@@ -394,6 +448,7 @@ impl Case {
             ],
             folios: [events.folio_maps, events.folio_pages, events.folio_failures],
             swapped: [swap.outs, swap.ins],
+            compressed: of_compressed,
         })
     }
 
@@ -476,88 +531,4 @@ pub fn arena_for(walker: &'static dyn Walker) -> Arc<Arena> {
         Arena::new(bytes)
     };
     arena.expect("memory")
-}
-
-/// Runs cases, and fails with the smallest form of the first that fails.
-/// Returns how often memory ran out.
-pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
-    run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena()).shortages
-}
-
-/// Runs cases with superpages; returns how many were mapped, not to be had,
-/// split, and made of single pages, and how many runs were set aside, broken and promoted.
-pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 7] {
-    let case = |seed| (seed, Case::nth_with_superpages(seed, length));
-    run_all(seeds.map(case), &arena()).superpages
-}
-
-/// Runs cases with superpages of shared memory; returns how many superpages were mapped, not to
-/// be had, and split.
-pub fn run_huge_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
-    let case = |seed| (seed, Case::nth_with_huge(seed, length));
-    let [mapped, lacking, split, ..] = run_all(seeds.map(case), &arena()).superpages;
-    [mapped, lacking, split]
-}
-
-/// Runs cases with folios; returns how many were mapped, of how many pages, and how many were
-/// not to be had.
-pub fn run_folio_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
-    let case = |seed| (seed, Case::nth_with_folios(seed, length));
-    run_all(seeds.map(case), &arena()).folios
-}
-
-/// Runs cases with swap areas; returns how many pages were written there, and read back.
-pub fn run_swap_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 2] {
-    let case = |seed| (seed, Case::nth_with_swap(seed, length));
-    run_all(seeds.map(case), &arena()).swapped
-}
-
-/// [`run_cases`] on a format, with one reverse-mapping design.
-pub fn run_cases_of(
-    format: TableFormat,
-    design: (Rmap, bool),
-    seeds: impl Iterator<Item = u64>,
-    length: usize,
-) -> u32 {
-    let arena = arena_for(walker(format.name()).expect("a walker"));
-    let case = |seed| (seed, Case::nth_of(format, design, seed, length));
-    run_all(seeds.map(case), &arena).shortages
-}
-
-fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happened {
-    let mut happened = Happened::default();
-    for (seed, case) in cases {
-        match case.run(arena) {
-            Ok(more) => {
-                happened.shortages += more.shortages;
-                let Happened {
-                    superpages,
-                    folios,
-                    swapped,
-                    ..
-                } = &mut happened;
-                let sums = superpages.iter_mut().chain(folios).chain(swapped);
-                let all = more.superpages.into_iter().chain(more.folios);
-                for (sum, more) in sums.zip(all.chain(more.swapped)) {
-                    *sum += more;
-                }
-            }
-            Err((at, error)) => {
-                let small = case.clone().minimise(arena);
-                let now = small.run(arena).err();
-                let mut text = format!(
-                    "{}, seed {seed} (VELLUM_SEED={seed} repeats it), {}, {}: operation {at}: {error}\n\
-                     smallest sequence that fails: {now:?}\n",
-                    case.format.name(),
-                    case.design,
-                    case.platform.name
-                );
-                for op in &small.ops {
-                    text += &format!("    {op:?},\n");
-                }
-                panic!("{text}");
-            }
-        }
-    }
-    happened
 }

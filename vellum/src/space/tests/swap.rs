@@ -50,6 +50,8 @@ with_each_design! {
     a_page_that_cannot_be_read_is_an_error_of_its_fault_alone => read_fails;
     copies_past_the_end_of_a_file_leave_swap => truncated;
     pages_stay_when_there_is_no_slot => full;
+    a_page_for_which_there_is_no_room_is_not_lost_and_its_slot_is_used_again => no_room;
+    pages_go_to_the_next_area_when_one_says_that_it_has_no_room => next_area;
 }
 
 /// A space with `pages` private pages, each full of its number.
@@ -97,6 +99,10 @@ fn finish<R: ReverseMap>(vm: &TestVm<R>, spaces: &[SpaceId]) {
     }
     let stats = vm.swap_stats();
     assert_eq!(stats.free + stats.bad, stats.slots);
+    for area in vm.swap_areas() {
+        let left = vm.platform().stored_pages(area.store);
+        assert_eq!(left, 0, "the store was not told of slots that are free");
+    }
     let report = vm.audit().unwrap();
     assert_eq!((report.swapped, report.frames.of(Kind::Anonymous)), (0, 0));
 }
@@ -336,6 +342,55 @@ fn full<R: ReverseMap>(design: &str) {
     assert!(!vm.can_swap());
     for page in 0..100 {
         assert_eq!(read(&vm, space, AT + page), page as u8 + 1);
+    }
+    finish(&vm, &[space]);
+}
+
+fn no_room<R: ReverseMap>(design: &str) {
+    let vm = swapping_vm::<R>(design);
+    let parent = filled(&vm, 5);
+    let child = vm.fork(parent).unwrap();
+    vm.platform().swap_limit.store(2, Ordering::Relaxed);
+    out(&vm, parent, 5);
+    let stats = vm.swap_stats();
+    assert_eq!((stats.outs, stats.no_room, stats.write_errors), (2, 3, 0));
+    assert_eq!((swapped(&vm, parent), swapped(&vm, child)), (5, 5));
+    // Its owners find it in memory, one by one.
+    write(&vm, parent, AT + 4, 0x61);
+    for (space, last) in [(child, 5), (parent, 0x61)] {
+        for (page, byte) in (AT..).zip([1, 2, 3, 4, last]) {
+            assert_eq!(read(&vm, space, page), byte, "{design}");
+        }
+    }
+    let stats = vm.swap_stats();
+    assert_eq!((stats.free, stats.bad), (SLOTS, 0), "{design}");
+    // Each time the same slots.
+    for _ in 0..3 {
+        out(&vm, child, 3);
+        assert_eq!(read(&vm, child, AT + 2), 3);
+        let others = [read(&vm, child, AT), read(&vm, child, AT + 1)];
+        assert_eq!(others, [1, 2]);
+    }
+    finish(&vm, &[parent, child]);
+}
+
+fn next_area<R: ReverseMap>(design: &str) {
+    let mut vm = swapping_vm::<R>(design);
+    vm.swap_on(area(STORE + 1, SLOTS, -1)).unwrap();
+    vm.platform().swap_limit.store(3, Ordering::Relaxed);
+    vm.platform().tells_room.store(true, Ordering::Relaxed);
+    let space = filled(&vm, 8);
+    out(&vm, space, 8);
+    let stored = [0, 1].map(|more| vm.platform().stored_pages(STORE + more));
+    assert_eq!((stored, swapped(&vm, space)), ([3, 3], 6), "{design}");
+    assert_eq!((vm.swap_stats().no_room, vm.can_swap()), (0, false));
+    assert_eq!(vm.space_stats(space).unwrap().rss.anonymous, 2);
+    assert_eq!(read(&vm, space, AT), 1);
+    assert!(vm.can_swap());
+    out(&vm, space, 1);
+    assert_eq!(vm.platform().stored_pages(STORE), 3, "{design}");
+    for page in 0..8 {
+        assert_eq!(read(&vm, space, AT + page), page as u8 + 1, "{design}");
     }
     finish(&vm, &[space]);
 }

@@ -35,6 +35,7 @@ with_each_design! {
     a_private_copy_is_made_of_a_page_in_swap => private_copy;
     a_page_that_cannot_be_written_stays => write_fails;
     a_page_that_cannot_be_read_is_an_error_of_its_caller_alone => read_fails;
+    a_page_for_which_there_is_no_room_stays => no_room;
     pinned_pages_stay => pinned;
     memory_that_runs_out_leaves_pages_in_swap => no_memory;
 }
@@ -122,6 +123,12 @@ impl<R: ReverseMap> World<R> {
         }
         let stats = self.vm.swap_stats();
         assert_eq!(stats.free + stats.bad, stats.slots);
+        let left = [76, 77].map(|store| self.vm.platform().stored_pages(store));
+        assert_eq!(
+            left,
+            [0, 0],
+            "the store was not told of slots that are free"
+        );
         let frames = self.vm.audit().unwrap().frames;
         assert_eq!(
             (frames.of(Kind::Object), frames.of(Kind::Anonymous)),
@@ -270,6 +277,23 @@ fn write_fails<R: ReverseMap>(design: &str) {
     world.out();
     assert_eq!(world.counts(), (0, 4), "{design}: elsewhere");
     assert!(world.read(2).unwrap() == [3; 4096], "{design}");
+    world.finish(&[]);
+}
+
+fn no_room<R: ReverseMap>(design: &str) {
+    let world = world::<R>(design, 6);
+    let machine = world.vm.platform();
+    machine.swap_limit.store(2, Ordering::Relaxed);
+    for told in [false, true] {
+        machine.tells_room.store(told, Ordering::Relaxed);
+        world.out();
+        let stats = world.vm.swap_stats();
+        assert_eq!((world.counts(), stats.bad), ((2, 4), 0), "{design}");
+        assert_eq!((stats.no_room, stats.write_errors), (2, 0), "{design}");
+    }
+    for page in 0..6 {
+        assert_eq!(world.load(world.space, page), page as u8 + 1, "{design}");
+    }
     world.finish(&[]);
 }
 

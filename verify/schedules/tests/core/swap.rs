@@ -3,6 +3,7 @@
 //! the way: a slot given up or taken again too early, a store by an old translation after
 //! the page was written, a page taken although it was pinned.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::world::{World, at};
@@ -12,13 +13,16 @@ use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, Placement};
 use vellum::swap::SwapArea;
+use vellum_machine::store::{CompressedArea, CompressedStore};
 
 const ZERO: CpuId = CpuId(0);
 const BASE: u64 = 0x1000;
 const PAGES: u64 = 3;
+const SWAP: u64 = 9;
 
 explored! {
     counters_agree_that_two_bump_in_opposite_order_while_a_third_pages_out: 60 => counters;
+    counters_agree_in_pages_that_go_to_a_compressed_store: 60 => compressed_counters;
     a_fork_has_what_its_parent_had_although_it_is_paged_out: 50 => fork_beside_out;
     copies_of_shared_pages_stay_apart_while_they_are_paged_out: 50 => copies_beside_out;
     unmapping_beside_paging_out_leaves_no_slot_behind: 50 => unmapped_beside_out;
@@ -32,9 +36,12 @@ explored! {
 /// A world with a space that has a page's number in the first word of each of its pages,
 /// and `slots` swap slots: so few that they are taken again at once.
 fn world<R: ReverseMap>(cpus: usize, slots: u64) -> (World<R>, SpaceId) {
-    let mut world = World::<R>::new(cpus, 320, "");
+    filled(World::new(cpus, 320, ""), slots)
+}
+
+fn filled<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
     let area = SwapArea {
-        store: 9,
+        store: SWAP,
         slots,
         priority: 0,
     };
@@ -82,11 +89,37 @@ fn are_changed<R: ReverseMap>(world: &World<R>, id: SpaceId, value: u64) {
 }
 
 fn counters<R: ReverseMap>() {
-    const ROUNDS: u64 = 4;
     let (world, space) = world::<R>(3, PAGES + 1);
+    counters_in(&world, space);
+}
+
+/// The store gives up what a slot had when the slot is free, and not what it has when it is used
+/// again.
+fn compressed_counters<R: ReverseMap>() {
+    let about = CompressedArea {
+        area: SWAP,
+        slots: PAGES + 1,
+        bytes: 8 << 10,
+        writes_back: false,
+    };
+    let mut store = None;
+    let world = World::<R>::with_store(3, 320, "", |stores| {
+        let compressed = CompressedStore::new(stores, about).unwrap();
+        store.insert(Arc::new(compressed)).clone()
+    });
+    let (world, space) = filled(world, PAGES + 1);
+    counters_in(&world, space);
+    let store = store.unwrap();
+    store.audit().unwrap();
+    let stats = store.stats();
+    assert_eq!(stats.pages, 0, "pages of free slots are left: {stats:?}");
+}
+
+fn counters_in<R: ReverseMap>(world: &World<R>, space: SpaceId) {
+    const ROUNDS: u64 = 4;
     let out = |_| {
         for _ in 0..ROUNDS {
-            page_out(&world, space);
+            page_out(world, space);
         }
     };
     let bump = |cpu: CpuId| {
@@ -109,7 +142,7 @@ fn counters<R: ReverseMap>() {
             }
         }
     });
-    finish(&world, &[space]);
+    finish(world, &[space]);
 }
 
 fn fork_beside_out<R: ReverseMap>() {

@@ -12,7 +12,7 @@ use vellum::space::{FaultError, MapRequest, Placement, SpaceId, Traits};
 use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::{AccessError, walker};
-use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig, PatternStore};
+use vellum_machine::{Arena, ArenaOptions, BackingStore, Machine, MachineConfig, PatternStore};
 use vellum_schedules::{Exploration, Preemption, SCHEDULER, Step, follow, undisturbed};
 
 /// What word every page of a file holds until it is written.
@@ -58,11 +58,30 @@ impl<R: ReverseMap> World<R> {
     pub fn new(cpus: usize, frames: u64, design: &str) -> Self {
         World::on(cpus, frames, design)
     }
+
+    /// The same with what `front` puts before the store.
+    pub fn with_store(
+        cpus: usize,
+        frames: u64,
+        design: &str,
+        front: impl FnOnce(Arc<PatternStore>) -> Arc<dyn BackingStore>,
+    ) -> Self {
+        World::build(cpus, frames, design, front)
+    }
 }
 
 impl<R: ReverseMap, F: Format> World<R, F> {
     /// `cpus` CPUs and `frames` frames under the scheduler.
     pub fn on(cpus: usize, frames: u64, design: &str) -> Self {
+        World::build(cpus, frames, design, |store| store)
+    }
+
+    fn build(
+        cpus: usize,
+        frames: u64,
+        design: &str,
+        front: impl FnOnce(Arc<PatternStore>) -> Arc<dyn BackingStore>,
+    ) -> Self {
         let mut name = format!("rmap={},{}", R::NAME, OPTIONS.get());
         let mut plain = MachineConfig::new(frames * 4096).with_walker(walker(F::NAME).unwrap());
         if F::NAME == X86Pae::NAME {
@@ -78,7 +97,7 @@ impl<R: ReverseMap, F: Format> World<R, F> {
         let config = MachineConfig {
             cpus,
             scheduler: Some(&SCHEDULER),
-            store: store.clone(),
+            store: front(store.clone()),
             ..plain
         };
         let arena = arena(config.arena_bytes().unwrap());

@@ -10,6 +10,7 @@ use vellum_engine::{DeviceModel, EngineError, reclaims};
 use super::demand::FRAMES;
 use super::session::{Replay, once};
 use crate::compare::Arenas;
+use crate::designs::with_reclaim;
 use crate::failure::Failure;
 use crate::replay::Workload;
 use crate::replay::ram::too_small;
@@ -196,21 +197,6 @@ pub fn plan(
     Ok(answer)
 }
 
-/// The design with pages that may leave, unless it says otherwise.
-fn with_reclaim(design: &str) -> String {
-    match design {
-        "" => "reclaim=on".to_owned(),
-        design
-            if design
-                .split(',')
-                .any(|option| option.starts_with("reclaim=")) =>
-        {
-            design.to_owned()
-        }
-        design => format!("{design},reclaim=on"),
-    }
-}
-
 /// The least memory from which on all rows are fast enough.
 fn enough(rows: &[Row]) -> Option<u64> {
     let is_enough = |row: &&Row| row.failed.is_none() && row.slowdown <= ENOUGH;
@@ -286,12 +272,5 @@ mod tests {
         assert_eq!(enough(&rows), Some(3));
         assert_eq!(enough(&[row(4, 1.0, true)]), None);
         assert_eq!(enough(&[]), None);
-    }
-
-    #[test]
-    fn reclaim_is_added_to_a_design_that_does_not_name_it() {
-        assert_eq!(with_reclaim(""), "reclaim=on");
-        assert_eq!(with_reclaim("rmap=pv"), "rmap=pv,reclaim=on");
-        assert_eq!(with_reclaim("reclaim=off"), "reclaim=off");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::memory::{MemoryPlan, Row};
 use super::text::size;
-use crate::report::text::{plural, wrapped};
+use crate::report::text::{device_sentence, plural, wrapped};
+use vellum_engine::DeviceModel;
 use vellum_terminal::table::{Table, grouped};
 
 /// The answer as a table and sentences.
@@ -20,14 +21,12 @@ pub fn render(plan: &MemoryPlan) -> String {
         seconds(unlimited.device_ns),
     ));
     let device = &plan.device;
-    text += &wrapped(&format!(
-        "Pages leave for and come from a device called {}: {} us for a read, {} us for a write, \
-         {} MB/s, one request at a time. Whoever asks waits for it.",
-        device.name,
-        device.read_ns as f64 / 1e3,
-        device.write_ns as f64 / 1e3,
-        device.bytes_per_s / 1_000_000,
-    ));
+    let model = DeviceModel {
+        read_ns: device.read_ns,
+        write_ns: device.write_ns,
+        bytes_per_s: device.bytes_per_s,
+    };
+    text += &wrapped(&device_sentence(&device.name, &model));
     let mut table = Table::new(&[
         "memory",
         "of the peak",

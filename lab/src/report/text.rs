@@ -9,6 +9,7 @@ use super::published::{self, Format};
 use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_engine::DeviceModel;
 use vellum_profile::diffprofile;
 use vellum_terminal::table::{Table, grouped, marked};
 
@@ -117,6 +118,17 @@ pub fn uneven(passes: usize, arms: usize) -> String {
 /// `1 pass`, `6 passes`.
 pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// What a modelled device is like.
+pub fn device_sentence(name: &str, device: &DeviceModel) -> String {
+    format!(
+        "Pages leave for and come from a device called {name}: {} us for a read, {} us for a \
+         write, {} MB/s, one request at a time. Whoever asks waits for it.",
+        device.read_ns as f64 / 1e3,
+        device.write_ns as f64 / 1e3,
+        device.bytes_per_s / 1_000_000,
+    )
 }
 
 fn names(report: &Report) -> Names {

@@ -3,6 +3,7 @@
 mod basics;
 mod bench;
 mod bench_files;
+mod bench_reclaim;
 mod bench_tmpfs;
 #[path = "../command/mod.rs"]
 mod command;

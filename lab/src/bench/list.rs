@@ -411,7 +411,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
         name: "reclaim",
         summary: "programs with more than memory, whose pages leave for a device and come back",
         core: true,
-        linux: false,
+        linux: true,
         designs: AGING,
         ram_bytes: 64 << 20,
         sizes: &[

@@ -100,6 +100,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         (On::Core, "reclaim") => reclaim::on_core(request, interrupt),
         (On::Core, _) => core::run(request, interrupt),
         (On::Linux, "write" | "read" | "readonce" | "pft") => tmpfs::on_linux(request, interrupt),
+        (On::Linux, "reclaim") => reclaim::on_linux(request, interrupt),
         (On::Linux, _) => host::run(request, interrupt),
     }
 }

@@ -161,12 +161,12 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     }
     if !run.per_lookup.is_empty() {
         text.push('\n');
-        text += &of_shares("For each page looked up", &run.per_lookup, findings);
+        text += &of_shares(("For each page looked up", true), &run.per_lookup, findings);
     }
     if !run.reclaim.is_empty() {
         text.push('\n');
         text += &of_shares(
-            "With too little memory, in one pass",
+            ("With too little memory, in one pass", false),
             &run.reclaim,
             findings,
         );
@@ -174,20 +174,19 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     text
 }
 
-/// A table of shares, or figures. The control counts as its design does.
-fn of_shares(name: &str, shares: &[Share], findings: &Findings) -> String {
+/// A table of shares, for each of something or as they are. The control counts as its design does.
+fn of_shares((name, is_each): (&str, bool), shares: &[Share], findings: &Findings) -> String {
     let arms = designs(findings);
     let labels: Vec<&str> = arms.iter().map(|arm| arm.label.as_str()).collect();
     let mut table = Table::new(&[&[name], labels.as_slice()].concat());
     for share in shares {
         let mut cells = vec![share.name.to_owned()];
         let values = share.values.iter().take(arms.len());
-        cells.extend(values.map(
-            |value| match share.values.iter().all(|value| value.fract() == 0.0) {
-                true if share.values.iter().any(|value| *value >= 100.0) => grouped(*value as u64),
-                _ => format!("{value:.2}"),
-            },
-        ));
+        let is_count = !is_each && share.values.iter().all(|value| value.fract() == 0.0);
+        cells.extend(values.map(|value| match is_count {
+            true => grouped(*value as u64),
+            false => format!("{value:.2}"),
+        }));
         table.row(cells);
     }
     table.render(0)

@@ -178,6 +178,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         (&["reclaim", "--variant", "thrash"], "snapshots"),
         (&["pft", "--device", "ssd"], "bench reclaim"),
         (
+            &["reclaim", "--on", "linux", "--device", "ssd"],
+            "on the core",
+        ),
+        (
+            &["reclaim", "--on", "linux", "--a", "aging=lru"],
+            "--on linux",
+        ),
+        (
             &[
                 "reclaim",
                 "--a",
@@ -193,5 +201,68 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(reason), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+/// Runs programs on the host's kernel; none where this user may make no control group.
+fn on_linux(arguments: &[&str]) -> Option<Value> {
+    let rest = ["--on", "linux", "-n", "2", "-q", "--json", "-"];
+    let output = vellum(&[&["bench", "reclaim"], arguments, &rest].concat());
+    let error = text(&output.stderr);
+    if output.status.code() == Some(2) && error.contains("control group") {
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
+}
+
+fn names(value: &Value) -> Vec<&str> {
+    let figures = list(&value["runs"][0]["figures"]).iter();
+    figures
+        .filter_map(|figure| figure["name"].as_str())
+        .filter(|name| *name != "all phases")
+        .collect()
+}
+
+#[test]
+fn the_host_runs_the_same_program_in_a_group_and_says_what_it_left_out() {
+    let small = [
+        "--ram",
+        "16M",
+        "--size",
+        "times=2",
+        "--size",
+        "requests=1000",
+    ];
+    let Some(host) = on_linux(&small) else { return };
+    has_figures(&host, 2);
+    let readonce = ["reclaim", "--variant", "readonce"];
+    let core = measured(&[&readonce[..], &small].concat());
+    let mut expected = names(&core);
+    let found = names(&host);
+    expected.extend(
+        found
+            .iter()
+            .filter(|name| name.ends_with(", elapsed"))
+            .copied(),
+    );
+    let sorted = |mut names: Vec<&str>| {
+        names.sort_unstable();
+        names.join("\n")
+    };
+    assert_eq!(sorted(found), sorted(expected));
+    for name in ["read once", "touch of the set"] {
+        let units = |value| figure(value, 0, name)["units"].clone();
+        assert_eq!(units(&host), units(&core), "{name}");
+    }
+    let facts = host["runs"][0]["facts"].to_string();
+    assert!(facts.contains("memory control group (version "), "{facts}");
+    assert!(counter(&host, 0, "faults", 0) > 0);
+    // Without swap the others cannot run.
+    let notes = host["notes"].to_string();
+    let ran = list(&host["runs"]).len();
+    for program in ["usemem", "cache-server", "fork-swapped", "snapshots"] {
+        let is_skipped = notes.contains(&format!("Skipped: {program} "));
+        assert!(is_skipped || ran > 1, "{program}: {notes}");
     }
 }

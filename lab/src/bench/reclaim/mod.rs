@@ -1,7 +1,10 @@
 //! `reclaim`: programs with more than memory, on machines from which pages leave for a device
-//! of a stated speed.
+//! of a stated speed, and on the host's kernel.
 
+mod group;
+mod linux;
 mod measures;
+mod processes;
 mod programs;
 mod zipf;
 
@@ -14,6 +17,7 @@ use crate::designs::{common_pages, with_reclaim};
 use crate::failure::Failure;
 use crate::replay::ram;
 use crate::report::text::device_sentence;
+pub use linux::on_linux;
 use programs::{Memory, Program, program};
 use vellum_terminal::progress::Interrupt;
 
@@ -58,8 +62,9 @@ pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fai
     };
     let mut findings = Findings::default();
     for variant in &request.variants {
-        let Program { script, mut facts } =
-            program(variant.name, &request.sizes, memory, request.method.seed)?;
+        let Program {
+            script, mut facts, ..
+        } = program(variant.name, &request.sizes, memory, request.method.seed)?;
         facts.push(device_sentence(name, &device));
         let title = format!("{}: {}", variant.name, variant.summary);
         let part = Part::new(&title, facts, &script)

@@ -78,6 +78,10 @@ pub struct Program {
     pub script: Script,
     /// What that consists of, one sentence each.
     pub facts: Vec<String>,
+    /// Files, by slot, of so many pages, that are there before it begins.
+    pub files: Vec<u64>,
+    /// The most pages that may be in swap at a time; 0 if it does without.
+    pub swap_pages: u64,
 }
 
 /// The program called `name`, with these numbers.
@@ -165,9 +169,11 @@ fn readonce(sizes: &Sizes, memory: Memory) -> Program {
     let read = writer.phase("read once", "page", Timing::Slices);
     let again = writer.phase("touch of the set", "touch", Timing::Slices);
     let file = |number: u64| FileSlot(number as u32);
-    for number in 0..=count {
-        let file = file(number);
-        let pages = if number == 0 { mapped } else { file_pages };
+    let files: Vec<u64> = std::iter::once(mapped)
+        .chain((0..count).map(|_| file_pages))
+        .collect();
+    for (number, &pages) in files.iter().enumerate() {
+        let file = file(number as u64);
         writer.op(Op::FileOpen { file, pages });
     }
     let space = process(&mut writer, &mut Slots::default(), private);
@@ -201,6 +207,8 @@ fn readonce(sizes: &Sizes, memory: Memory) -> Program {
             grouped(count),
             memory.named(file_pages),
         )],
+        files,
+        swap_pages: 0,
     }
 }
 
@@ -237,6 +245,8 @@ fn usemem(sizes: &Sizes, memory: Memory) -> Program {
             plural(TURN as usize, "page", "pages"),
             plural(rounds as usize, "round", "rounds"),
         )],
+        files: Vec::new(),
+        swap_pages: pages * processes,
     }
 }
 
@@ -268,6 +278,8 @@ fn cache_server(sizes: &Sizes, memory: Memory, seed: u64) -> Program {
             grouped(requests),
             skew as f64 / 100.0,
         )],
+        files: Vec::new(),
+        swap_pages: pages,
     }
 }
 
@@ -331,6 +343,8 @@ fn fork_swapped(sizes: &Sizes, memory: Memory) -> Program {
             memory.named(pages),
             plural(rounds as usize, "round", "rounds"),
         )],
+        files: Vec::new(),
+        swap_pages: 2 * pages + memory.pages,
     }
 }
 
@@ -391,5 +405,7 @@ fn snapshots(sizes: &Sizes, memory: Memory, seed: u64) -> Program {
             skew as f64 / 100.0,
             plural(rounds as usize, "snapshot", "snapshots"),
         )],
+        files: vec![0],
+        swap_pages: 2 * pages,
     }
 }

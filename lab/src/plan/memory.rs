@@ -5,7 +5,7 @@
 //! the time for which it waits for the device.
 
 use serde::Serialize;
-use vellum_engine::{DeviceModel, EngineError, reclaims};
+use vellum_engine::{EngineError, reclaims};
 
 use super::demand::FRAMES;
 use super::session::{Replay, once};
@@ -14,6 +14,7 @@ use crate::designs::with_reclaim;
 use crate::failure::Failure;
 use crate::replay::Workload;
 use crate::replay::ram::too_small;
+use crate::report::device::Device;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// Name and version of the JSON schema.
@@ -70,19 +71,6 @@ pub struct MemoryPlan {
     pub interrupted: bool,
 }
 
-/// A device, as it is modelled.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Device {
-    /// What it is called.
-    pub name: String,
-    /// From asking to the first byte of a read, in nanoseconds.
-    pub read_ns: u64,
-    /// From asking until a write is taken, bytes aside, in nanoseconds.
-    pub write_ns: u64,
-    /// Bytes in a second.
-    pub bytes_per_s: u64,
-}
-
 /// What a replay takes.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Cost {
@@ -136,12 +124,12 @@ pub fn plan(
     interrupt: &Interrupt,
 ) -> Result<MemoryPlan, Failure> {
     let refused = |error: EngineError| Failure::usage(error.to_string());
-    let model = DeviceModel::named(&question.device)
+    let device = Device::named(&question.device)
         .ok_or_else(|| Failure::usage(format!("{}: no such device", question.device)))?;
     let replay = |design: &str, ram_bytes: u64| {
         // Each is replayed once: what the host does at the first touch would show.
         let arenas = Arenas::new(1, workload.cpus(), ram_bytes).prefaulted();
-        let arenas = arenas.with_device(Some(model));
+        let arenas = arenas.with_device(Some(device.model()));
         let label = format!("{} KiB", ram_bytes >> 10);
         once(workload, &arenas, design, label, (style, interrupt))
     };
@@ -164,12 +152,7 @@ pub fn plan(
         trace: question.trace.clone(),
         copies: workload.copies(),
         design,
-        device: Device {
-            name: question.device.clone(),
-            read_ns: model.read_ns,
-            write_ns: model.write_ns,
-            bytes_per_s: model.bytes_per_s,
-        },
+        device: device.clone(),
         peak_bytes: peak(&plain),
         unlimited,
         first_touches_only: true,

@@ -2,8 +2,7 @@
 
 use super::memory::{MemoryPlan, Row};
 use super::text::size;
-use crate::report::text::{device_sentence, plural, wrapped};
-use vellum_engine::DeviceModel;
+use crate::report::text::{plural, wrapped};
 use vellum_terminal::table::{Table, grouped};
 
 /// The answer as a table and sentences.
@@ -20,13 +19,7 @@ pub fn render(plan: &MemoryPlan) -> String {
         seconds(unlimited.core_ns),
         seconds(unlimited.device_ns),
     ));
-    let device = &plan.device;
-    let model = DeviceModel {
-        read_ns: device.read_ns,
-        write_ns: device.write_ns,
-        bytes_per_s: device.bytes_per_s,
-    };
-    text += &wrapped(&device_sentence(&device.name, &model));
+    text += &wrapped(&plan.device.sentence());
     let mut table = Table::new(&[
         "memory",
         "of the peak",

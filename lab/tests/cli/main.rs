@@ -10,6 +10,7 @@ mod command;
 mod compare;
 mod cpu_time;
 mod cut;
+mod device;
 mod diffprofile;
 mod doctor;
 mod history;

@@ -4,6 +4,7 @@
 mod group;
 mod linux;
 mod measures;
+mod process;
 mod processes;
 mod programs;
 mod zipf;

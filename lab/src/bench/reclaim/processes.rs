@@ -8,23 +8,18 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use vellum_engine::{Access, Backing, Call, FileSlot, Op, SpaceSlot};
+use vellum_engine::{Backing, Call, FileSlot, Op, SpaceSlot};
 
 use super::group::Group;
+use super::process::{Process, Refused, checked, end_with_parent, enter, error, now};
 use crate::bench::host::HostError;
 
 /// Bytes of an order (first operation, the one after the last, lane of a child) and of an
 /// answer (error, CPU time, when it began, when it ended).
 const MESSAGE: usize = 32;
-
-/// Mappings that a process may have.
-const MAPPINGS: usize = 4;
-
-/// Bytes of a call that reads or writes a file, at the most.
-const BUFFER: usize = 64 << 10;
 
 /// Milliseconds after which it is looked at whether a process that does not answer lives.
 const PATIENCE_MS: i32 = 500;
@@ -350,52 +345,6 @@ fn words(message: &[u8; MESSAGE]) -> [u64; 4] {
 
 // What follows runs in the processes.
 
-/// What a system call failed with.
-type Refused = i32;
-
-fn error() -> Refused {
-    io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EIO)
-}
-
-fn checked(result: i64) -> Result<i64, Refused> {
-    if result < 0 { Err(error()) } else { Ok(result) }
-}
-
-/// The process enters the group, and ends with the one that forked it.
-fn enter(entrance: RawFd) -> Result<(), Refused> {
-    // SAFETY: takes integers. Children that end need not be waited for.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    end_with_parent()?;
-    // SAFETY: the text is as long as stated.
-    checked(unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) } as i64)?;
-    Ok(())
-}
-
-fn end_with_parent() -> Result<(), Refused> {
-    // SAFETY: takes integers.
-    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.into())?;
-    Ok(())
-}
-
-/// Nanoseconds on a clock.
-fn now(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the struct outlives the call, which cannot fail for the clocks asked for.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// The memory of a process: what it has mapped, and where data of files comes from and goes to.
-struct Process {
-    mapped: [(usize, usize); MAPPINGS],
-    buffer: [u8; BUFFER],
-}
-
 /// What becomes of a process after an order.
 enum Next {
     Stays,
@@ -407,10 +356,7 @@ enum Next {
 impl Crew<'_> {
     /// Says that it is there, with what went wrong so far, and does what it is ordered to.
     fn serve(&self, mut lane: usize, status: Refused) -> ! {
-        let mut process = Process {
-            mapped: [(0, 0); MAPPINGS],
-            buffer: [7; BUFFER],
-        };
+        let mut process = Process::new();
         let mut order = [0_u8; MESSAGE];
         self.hello(lane, status);
         loop {
@@ -529,125 +475,10 @@ impl Crew<'_> {
     }
 }
 
-/// An open file that is closed again.
-struct Opened(RawFd);
-
-impl Opened {
-    fn new(path: &CString, flags: i32) -> Result<Opened, Refused> {
-        // SAFETY: the path ends in a zero byte and outlives the call.
-        let file = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) };
-        checked(file.into()).map(|_| Opened(file))
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // SAFETY: a descriptor of this value alone.
-        unsafe { libc::close(self.0) };
-    }
-}
-
-impl Process {
-    fn map(&mut self, (at, bytes): (usize, usize), file: Option<&CString>) -> Result<(), Refused> {
-        let free = self.mapped.iter_mut().find(|mapped| mapped.1 == 0);
-        let place = free.ok_or(libc::ENOMEM)?;
-        let opened = file
-            .map(|path| Opened::new(path, libc::O_RDWR))
-            .transpose()?;
-        let (sharing, fd) = match &opened {
-            Some(opened) => (libc::MAP_SHARED, opened.0),
-            None => (
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-            ),
-        };
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = sharing | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: a new mapping; the kernel refuses a place where something is.
-        let start = unsafe { libc::mmap(at as *mut _, bytes, rights, flags, fd, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(error());
-        }
-        *place = (start as usize, bytes);
-        if start as usize != at {
-            // A kernel that does not know the flag takes the place for a wish.
-            return Err(libc::EEXIST);
-        }
-        // A kernel without large pages refuses, which is as well.
-        // SAFETY: advice on the mapping made above, which changes no byte.
-        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
-        Ok(())
-    }
-
-    fn unmap(&mut self) -> Result<(), Refused> {
-        for (at, bytes) in &mut self.mapped {
-            if *bytes > 0 {
-                // SAFETY: exactly what was mapped; nothing refers to it.
-                checked(unsafe { libc::munmap(*at as *mut _, *bytes) }.into())?;
-                *bytes = 0;
-            }
-        }
-        Ok(())
-    }
-
-    /// The first word of each page; what is stored is the number of the page.
-    fn access(
-        &self,
-        (at, bytes): (usize, usize),
-        page_bytes: usize,
-        access: Access,
-        page: u64,
-    ) -> Result<(), Refused> {
-        let end = at.checked_add(bytes).ok_or(libc::EFAULT)?;
-        let holds = |&(start, length): &(usize, usize)| start <= at && end <= start + length;
-        if !self.mapped.iter().any(holds) {
-            return Err(libc::EFAULT);
-        }
-        for (number, address) in (page..).zip((at..end).step_by(page_bytes)) {
-            let word = address as *mut u64;
-            match access {
-                // SAFETY: the word lies in a mapping of this process, whose rights allow it;
-                // no reference to it exists.
-                Access::Write => unsafe { word.write_volatile(number) },
-                // SAFETY: as above.
-                Access::Read | Access::Execute => unsafe {
-                    word.read_volatile();
-                },
-            }
-        }
-        Ok(())
-    }
-
-    fn read_through(&mut self, path: &CString, block: usize) -> Result<(), Refused> {
-        let file = Opened::new(path, libc::O_RDONLY)?;
-        let block = block.min(BUFFER);
-        loop {
-            let buffer = self.buffer.as_mut_ptr().cast();
-            // SAFETY: the buffer has at least so many bytes.
-            match checked(unsafe { libc::read(file.0, buffer, block) } as i64)? {
-                0 => return Ok(()),
-                _ => continue,
-            }
-        }
-    }
-
-    fn write(&mut self, path: &CString, at: u64, block: usize, bytes: u64) -> Result<(), Refused> {
-        let file = Opened::new(path, libc::O_WRONLY)?;
-        let mut done = 0;
-        while done < bytes {
-            let count = (bytes - done).min(block.min(BUFFER) as u64) as usize;
-            let place = i64::try_from(at + done).map_err(|_| libc::EFBIG)?;
-            let buffer = self.buffer.as_ptr().cast();
-            // SAFETY: the buffer has at least so many bytes.
-            let written = unsafe { libc::pwrite(file.0, buffer, count, place) };
-            done += checked(written as i64)? as u64;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use vellum_engine::Access;
+
     use super::super::group::Places;
     use super::super::programs::{Memory, program};
     use super::*;

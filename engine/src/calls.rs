@@ -1,9 +1,10 @@
-//! Calls that no trace holds: files by bytes, and frames.
+//! Calls that no trace holds: accesses of programs, files by bytes, and frames.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use vellum::ObjectId;
+use vellum::addr::Vpn;
 use vellum::frame::{OutOfMemory, Request, Site};
 use vellum::rmap::ReverseMap;
 use vellum::space::FaultError;
@@ -58,6 +59,21 @@ fn blocks(
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     pub(crate) fn call(&self, call: &Call) -> Executed {
         match *call {
+            Call::Access {
+                space,
+                page,
+                pages,
+                access,
+            } => {
+                let id = self.space(space)?;
+                let end = page.checked_add(pages).ok_or(OpError::Invalid)?;
+                if end > F::USER_END.0 {
+                    return Err(OpError::Invalid);
+                }
+                let places = (page..end).map(|page| (Vpn(page).address::<F>(), page));
+                self.accesses(id, places, access)?;
+                DONE
+            }
             Call::NewFile { file } => self.new_file(file),
             Call::Close { file } => self.close(file),
             Call::SetSize { file, bytes } => {

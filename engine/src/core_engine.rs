@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::FaultError;
+use vellum::space::{FaultError, Loaded};
 use vellum::swap::SwapArea;
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
@@ -112,26 +112,54 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     ) -> Result<u64, OpError> {
         let id = self.space(space)?;
         self.on(cpu, || {
-            let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
-            let mmu = self.mmu(cpu);
-            let access = crate::executor::access(access);
-            let mut handle =
-                |fault: MmuFault| self.vm.fault(id, fault.address, fault.access).map(|_| ());
-            // Between the unlinking of a table and its flush a CPU that has the
-            // table cached goes on faulting, for as long as the host keeps the
-            // thread that flushes from running.
-            let (tag, root) = (loaded.tag, loaded.root);
-            for _ in 0..PATIENCE {
-                match mmu.access(tag, root, address, access, value, &mut handle) {
-                    Ok(word) => return Ok(word),
-                    Err(AccessError::Refused(error)) => {
-                        return Err(crate::executor::fault_error(error));
-                    }
-                    Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
-                }
-            }
-            Err(OpError::Invalid)
+            self.accesses(id, std::iter::once((address, value)), access)
         })
+    }
+
+    /// Carries out accesses to addresses, with what is stored there, by a program of the space
+    /// on the CPU that the caller is on. Returns the last word.
+    pub(crate) fn accesses(
+        &self,
+        id: SpaceId,
+        places: impl Iterator<Item = (u64, u64)>,
+        access: Access,
+    ) -> Result<u64, OpError> {
+        let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
+        let cpu = self.machine().current_cpu().ok_or(OpError::Invalid)?;
+        let mmu = self.mmu(usize::from(cpu.0));
+        let access = crate::executor::access(access);
+        let mut word = 0;
+        for (address, value) in places {
+            word = self.access_one(&mmu, id, loaded, address, access, value)?;
+        }
+        Ok(word)
+    }
+
+    fn access_one(
+        &self,
+        mmu: &Mmu<'_>,
+        id: SpaceId,
+        loaded: Loaded,
+        address: u64,
+        access: vellum::addr::Access,
+        value: u64,
+    ) -> Result<u64, OpError> {
+        let mut handle =
+            |fault: MmuFault| self.vm.fault(id, fault.address, fault.access).map(|_| ());
+        // Between the unlinking of a table and its flush a CPU that has the
+        // table cached goes on faulting, for as long as the host keeps the
+        // thread that flushes from running.
+        let (tag, root) = (loaded.tag, loaded.root);
+        for _ in 0..PATIENCE {
+            match mmu.access(tag, root, address, access, value, &mut handle) {
+                Ok(word) => return Ok(word),
+                Err(AccessError::Refused(error)) => {
+                    return Err(crate::executor::fault_error(error));
+                }
+                Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+            }
+        }
+        Err(OpError::Invalid)
     }
 }
 

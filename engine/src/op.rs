@@ -178,12 +178,21 @@ pub enum Op {
     Lap { phase: u16 },
 }
 
-/// Calls on bytes of files, and on frames: what benchmarks measure and traces do not
-/// hold. Data comes from a buffer of the executing thread, and goes there. A range of
+/// Accesses of programs, calls on bytes of files, and on frames: what benchmarks measure and
+/// traces do not hold. Data comes from a buffer of the executing thread, and goes there. A range of
 /// `bytes` is read or written in one call after the other of `block` bytes each, the last
 /// of which may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
+    /// Access the first word of each of `pages` pages, in order, as a program does: through the
+    /// MMU, which marks entries, and with a fault only where a page is not there. What is
+    /// stored is the number of the page.
+    Access {
+        space: SpaceSlot,
+        page: u64,
+        pages: u64,
+        access: Access,
+    },
     /// Make an empty file in memory, in a slot that has none.
     NewFile { file: FileSlot },
     /// Release a file; its slot is empty then.

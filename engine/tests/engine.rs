@@ -396,6 +396,51 @@ fn calls_move_bytes_of_files_in_memory_and_give_all_memory_back() {
     }
 }
 
+/// Accesses of a program fault where a page is not there, and where it is they do not, unlike
+/// the faults of a trace, which happened.
+#[test]
+fn accesses_fault_only_where_a_page_is_not_there() {
+    let space = SpaceSlot(3);
+    let accesses = |page, pages, access| {
+        Op::Call(Call::Access {
+            space,
+            page,
+            pages,
+            access,
+        })
+    };
+    for engine in engines() {
+        let engine = &*engine;
+        let count = |name: &str| {
+            let counters = engine.counters();
+            let found = counters.iter().find(|counter| counter.0 == name);
+            found.expect("counted").1
+        };
+        let begin = [
+            Op::Create { space },
+            map(space, 0x400, 8, Sharing::Private, Backing::Anonymous),
+            accesses(0x400, 6, Access::Write),
+        ];
+        assert_eq!(run(engine, &begin), []);
+        let faults = count("faults");
+        assert_eq!(faults, 6);
+        assert_eq!(run(engine, &[accesses(0x400, 6, Access::Read)]), []);
+        assert_eq!(count("faults"), faults, "{}", engine.design());
+        let word = |page: u64| engine.load(0, space, page << 12, Access::Read);
+        assert_eq!(word(0x405), Ok(0x405));
+        assert_eq!(word(0x406), Ok(0), "nobody stored there");
+        let failed = |page, pages| match run(engine, &[accesses(page, pages, Access::Write)])[..] {
+            [(0, Divergence::Failed(error))] => Some(error),
+            _ => None,
+        };
+        assert_eq!(failed(0x406, 3), Some(OpError::NoRegion));
+        assert_eq!(word(0x407), Ok(0x407), "as far as it goes");
+        assert_eq!(failed(u64::MAX, 2), Some(OpError::Invalid));
+        assert_eq!(failed(engine.pages().user_end, 1), Some(OpError::Invalid));
+        engine.audit().unwrap();
+    }
+}
+
 #[test]
 fn calls_that_make_no_sense_are_refused() {
     let engine = &*engines()[0];

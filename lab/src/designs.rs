@@ -74,10 +74,37 @@ pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
     Ok(common.unwrap_or(Pages::X86_64))
 }
 
+/// The design with pages that may leave, unless it says otherwise.
+pub(crate) fn with_reclaim(design: &str) -> String {
+    match design {
+        "" => "reclaim=on".to_owned(),
+        design
+            if design
+                .split(',')
+                .any(|option| option.starts_with("reclaim=")) =>
+        {
+            design.to_owned()
+        }
+        design => format!("{design},reclaim=on"),
+    }
+}
+
 /// The fault-around window of `design` in pages.
 ///
 /// # Errors
 /// The design is refused.
 pub(crate) fn fault_around(design: &str) -> Result<u64, Failure> {
     fault_around_of(design).map_err(|error| Failure::usage(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reclaim_is_added_to_a_design_that_does_not_name_it() {
+        assert_eq!(with_reclaim(""), "reclaim=on");
+        assert_eq!(with_reclaim("rmap=pv"), "rmap=pv,reclaim=on");
+        assert_eq!(with_reclaim("reclaim=off"), "reclaim=off");
+    }
 }

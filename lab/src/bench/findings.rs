@@ -88,6 +88,9 @@ pub struct Run {
     /// is looked up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub per_lookup: Vec<Share>,
+    /// What too little memory cost, by arm, where there is too little.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reclaim: Vec<Share>,
     /// Samples in the shape of tables that were published, where there are some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<Block>,
@@ -105,10 +108,10 @@ pub struct Row {
     pub values: Vec<Option<u64>>,
 }
 
-/// A named share for each arm, in their order.
+/// A named share or figure for each arm, in their order.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Share {
-    /// What it is a share of.
+    /// What it is.
     pub name: &'static str,
     /// By arm.
     pub values: Vec<f64>,
@@ -353,6 +356,9 @@ pub struct About {
     /// Memory of each simulated machine as it was asked for, in bytes; null if it
     /// was not, and on the host.
     pub ram_bytes: Option<u64>,
+    /// The device that pages leave for and come from, if it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Slice length aimed at, in microseconds.
     pub slice_us: u64,
     /// The benchmark's sizes.
@@ -377,6 +383,7 @@ impl<'f> Report<'f> {
             about: About {
                 passes: request.passes,
                 ram_bytes: request.ram_bytes.filter(|_| request.on == On::Core),
+                device: request.device.clone(),
                 slice_us: request.slice_us,
                 sizes: sizes.map(|(n, v)| (n.to_owned(), v.into())).collect(),
                 confidence: request.method.confidence,

@@ -49,6 +49,8 @@ const TMPFS: &[&str] = &[
     "as=linux-3.15-rc3-lockpage",
     "rmap=family",
 ];
+/// Both ways to choose the pages that leave.
+const AGING: &[&str] = &["reclaim=on,aging=lru", "reclaim=on,aging=generations"];
 /// FreeBSD with hashed locks of pv lists, and with one-byte mutexes.
 const BUILDKERNEL: &[&str] = &["as=freebsd-13-hashed", "as=freebsd-13-obm"];
 const GIB: u64 = 1 << 30;
@@ -404,6 +406,80 @@ pub const BENCHMARKS: &[Benchmark] = &[
             size("rounds", 4, "files that each CPU reads"),
         ],
         variants: &[],
+    },
+    Benchmark {
+        name: "reclaim",
+        summary: "programs with more than memory, whose pages leave for a device and come back",
+        core: true,
+        linux: true,
+        designs: AGING,
+        ram_bytes: 64 << 20,
+        sizes: &[
+            fixed(
+                "set",
+                40,
+                "readonce: percent of memory that are used all the time",
+            ),
+            fixed(
+                "times",
+                10,
+                "readonce: times memory that files have which are read once",
+            ),
+            fixed("processes", 4, "usemem: processes"),
+            fixed(
+                "touched",
+                200,
+                "usemem: percent of memory that they store to together",
+            ),
+            fixed(
+                "rounds",
+                3,
+                "usemem, fork-swapped, snapshots: times that it is done",
+            ),
+            fixed(
+                "keys",
+                200,
+                "cache-server: percent of memory that its pages are",
+            ),
+            size("requests", 200_000, "cache-server: requests"),
+            or_none(
+                "skew",
+                99,
+                "cache-server, snapshots: hundredths of the exponent of Zipf's law",
+            ),
+            fixed(
+                "process",
+                75,
+                "fork-swapped: percent of memory that the process has",
+            ),
+            fixed(
+                "server",
+                80,
+                "snapshots: percent of memory that the server has",
+            ),
+        ],
+        variants: &[
+            variant(
+                "readonce",
+                "files read once beside a working set that should stay",
+            ),
+            variant(
+                "usemem",
+                "processes that store to more memory than there is",
+            ),
+            variant(
+                "cache-server",
+                "requests for few pages often and for most seldom",
+            ),
+            variant(
+                "fork-swapped",
+                "fork of a process that is swapped out, and touches after it",
+            ),
+            variant(
+                "snapshots",
+                "a server that forks children which save what it holds",
+            ),
+        ],
     },
     Benchmark {
         name: "tmpfs",

@@ -13,6 +13,7 @@ pub mod host;
 mod lat_mmap;
 mod list;
 mod loopdd;
+mod reclaim;
 pub mod request;
 mod sweep;
 pub mod text;
@@ -43,7 +44,7 @@ pub struct Benchmark {
     pub ram_bytes: u64,
     /// Numbers that make it smaller or larger.
     pub sizes: &'static [Size],
-    /// Variants, of which the first runs if none is named.
+    /// Variants; [`Benchmark::default_variants`] run if none is named.
     pub variants: &'static [Variant],
 }
 
@@ -51,6 +52,15 @@ impl Benchmark {
     /// Whether it runs on simulated machines: if it replays traces.
     pub fn simulated(&self) -> bool {
         matches!(self.name, "kernbench" | "sdet" | "buildkernel")
+    }
+
+    /// The variants that run if none is named: the first, or all if they are programs of
+    /// their own.
+    pub fn default_variants(&self) -> &'static [Variant] {
+        match self.name {
+            "reclaim" => self.variants,
+            _ => &self.variants[..self.variants.len().min(1)],
+        }
     }
 }
 
@@ -87,8 +97,10 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
     match (request.on, request.benchmark.name) {
         (On::Core, "tmpfs") => tmpfs::files(request, interrupt),
         (On::Core, "tmpfs-calls") => tmpfs::calls(request, interrupt),
+        (On::Core, "reclaim") => reclaim::on_core(request, interrupt),
         (On::Core, _) => core::run(request, interrupt),
         (On::Linux, "write" | "read" | "readonce" | "pft") => tmpfs::on_linux(request, interrupt),
+        (On::Linux, "reclaim") => reclaim::on_linux(request, interrupt),
         (On::Linux, _) => host::run(request, interrupt),
     }
 }

@@ -35,6 +35,9 @@ pub struct Request {
     pub ram_bytes: Option<u64>,
     /// How much of it is low memory, if not all that a format can have.
     pub low_bytes: Option<u64>,
+    /// The device that pages leave for and come from, where the benchmark has one; none for
+    /// its own choice.
+    pub device: Option<String>,
     /// Length of a slice, in microseconds of CPU time.
     pub slice_us: u64,
     /// How intervals are drawn; its seed decides orders and shuffles, too.
@@ -121,7 +124,8 @@ impl Sizes {
     }
 }
 
-/// The variants of `benchmark` called `names`; all for `all`, the first for none.
+/// The variants of `benchmark` called `names`; all for `all`, and for none those that it runs
+/// then.
 ///
 /// # Errors
 /// There is none of such a name; the text says which there are.
@@ -130,7 +134,7 @@ pub fn variants(
     names: &[String],
 ) -> Result<Vec<&'static Variant>, String> {
     if names.is_empty() {
-        return Ok(benchmark.variants.iter().take(1).collect());
+        return Ok(benchmark.default_variants().iter().collect());
     }
     if names.iter().any(|name| name == "all") {
         return Ok(benchmark.variants.iter().collect());

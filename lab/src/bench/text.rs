@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Standing};
+use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Share, Standing};
 use super::request::{On, Request};
 use crate::compare::{Reason, Verdict};
 use crate::report::names::{Names, WIDTH};
@@ -161,20 +161,32 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     }
     if !run.per_lookup.is_empty() {
         text.push('\n');
-        text += &of_lookups(run, findings);
+        text += &of_shares(("For each page looked up", true), &run.per_lookup, findings);
+    }
+    if !run.reclaim.is_empty() {
+        text.push('\n');
+        text += &of_shares(
+            ("With too little memory, in one pass", false),
+            &run.reclaim,
+            findings,
+        );
     }
     text
 }
 
-/// What a lookup met. The control counts as its design does.
-fn of_lookups(run: &Run, findings: &Findings) -> String {
+/// A table of shares, for each of something or as they are. The control counts as its design does.
+fn of_shares((name, is_each): (&str, bool), shares: &[Share], findings: &Findings) -> String {
     let arms = designs(findings);
     let labels: Vec<&str> = arms.iter().map(|arm| arm.label.as_str()).collect();
-    let mut table = Table::new(&[&["For each page looked up"], labels.as_slice()].concat());
-    for share in &run.per_lookup {
+    let mut table = Table::new(&[&[name], labels.as_slice()].concat());
+    for share in shares {
         let mut cells = vec![share.name.to_owned()];
         let values = share.values.iter().take(arms.len());
-        cells.extend(values.map(|value| format!("{value:.2}")));
+        let is_count = !is_each && share.values.iter().all(|value| value.fract() == 0.0);
+        cells.extend(values.map(|value| match is_count {
+            true => grouped(*value as u64),
+            false => format!("{value:.2}"),
+        }));
         table.row(cells);
     }
     table.render(0)

@@ -5,14 +5,16 @@
 //! the time for which it waits for the device.
 
 use serde::Serialize;
-use vellum_engine::{DeviceModel, EngineError, reclaims};
+use vellum_engine::{EngineError, reclaims};
 
 use super::demand::FRAMES;
 use super::session::{Replay, once};
 use crate::compare::Arenas;
+use crate::designs::with_reclaim;
 use crate::failure::Failure;
 use crate::replay::Workload;
 use crate::replay::ram::too_small;
+use crate::report::device::Device;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// Name and version of the JSON schema.
@@ -72,19 +74,6 @@ pub struct MemoryPlan {
     pub enough_bytes: Option<u64>,
     /// Whether the user ended it early.
     pub interrupted: bool,
-}
-
-/// A device, as it is modelled.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Device {
-    /// What it is called.
-    pub name: String,
-    /// From asking to the first byte of a read, in nanoseconds.
-    pub read_ns: u64,
-    /// From asking until a write is taken, bytes aside, in nanoseconds.
-    pub write_ns: u64,
-    /// Bytes in a second.
-    pub bytes_per_s: u64,
 }
 
 /// What a replay takes.
@@ -159,12 +148,14 @@ pub fn plan(
     interrupt: &Interrupt,
 ) -> Result<MemoryPlan, Failure> {
     let refused = |error: EngineError| Failure::usage(error.to_string());
-    let model = DeviceModel::named(&question.device)
+    let device = Device::named(&question.device)
         .ok_or_else(|| Failure::usage(format!("{}: no such device", question.device)))?;
     let replay = |design: &str, ram_bytes: u64, compressed: Option<u8>| {
         // Each is replayed once: what the host does at the first touch would show.
         let arenas = Arenas::new(1, workload.cpus(), ram_bytes).prefaulted();
-        let arenas = arenas.with_device(Some(model)).with_compressed(compressed);
+        let arenas = arenas
+            .with_device(Some(device.model()))
+            .with_compressed(compressed);
         let label = format!("{} KiB", ram_bytes >> 10);
         once(workload, &arenas, design, label, (style, interrupt))
     };
@@ -187,12 +178,7 @@ pub fn plan(
         trace: question.trace.clone(),
         copies: workload.copies(),
         design,
-        device: Device {
-            name: question.device.clone(),
-            read_ns: model.read_ns,
-            write_ns: model.write_ns,
-            bytes_per_s: model.bytes_per_s,
-        },
+        device: device.clone(),
         compressed_percent: question.compressed,
         peak_bytes: peak(&plain),
         unlimited,
@@ -220,21 +206,6 @@ pub fn plan(
     }
     answer.enough_bytes = enough(&answer.rows);
     Ok(answer)
-}
-
-/// The design with pages that may leave, unless it says otherwise.
-fn with_reclaim(design: &str) -> String {
-    match design {
-        "" => "reclaim=on".to_owned(),
-        design
-            if design
-                .split(',')
-                .any(|option| option.starts_with("reclaim=")) =>
-        {
-            design.to_owned()
-        }
-        design => format!("{design},reclaim=on"),
-    }
 }
 
 /// The least memory from which on all rows are fast enough.
@@ -325,12 +296,5 @@ mod tests {
         assert_eq!(enough(&rows), Some(3));
         assert_eq!(enough(&[row(4, 1.0, true)]), None);
         assert_eq!(enough(&[]), None);
-    }
-
-    #[test]
-    fn reclaim_is_added_to_a_design_that_does_not_name_it() {
-        assert_eq!(with_reclaim(""), "reclaim=on");
-        assert_eq!(with_reclaim("rmap=pv"), "rmap=pv,reclaim=on");
-        assert_eq!(with_reclaim("reclaim=off"), "reclaim=off");
     }
 }

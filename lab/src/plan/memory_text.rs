@@ -19,15 +19,7 @@ pub fn render(plan: &MemoryPlan) -> String {
         seconds(unlimited.core_ns),
         seconds(unlimited.device_ns),
     ));
-    let device = &plan.device;
-    text += &wrapped(&format!(
-        "Pages leave for and come from a device called {}: {} us for a read, {} us for a write, \
-         {} MB/s, one request at a time. Whoever asks waits for it.",
-        device.name,
-        device.read_ns as f64 / 1e3,
-        device.write_ns as f64 / 1e3,
-        device.bytes_per_s / 1_000_000,
-    ));
+    text += &wrapped(&plan.device.sentence());
     let mut table = Table::new(&[
         "memory",
         "of the peak",

@@ -6,6 +6,7 @@
 use serde::{Serialize, Serializer};
 
 use super::along::Along;
+use super::device::{ArmsWithDevice, Device};
 use super::kernbench::{self, Row};
 use super::names::Names;
 use crate::compare::{A, ARMS, Analysis, B, CONTROL, ClassTime, Estimate, Measurement, Pass};
@@ -34,6 +35,9 @@ pub struct About {
     pub copies: u32,
     /// Memory of each simulated machine, in bytes.
     pub ram_bytes: u64,
+    /// The device that files and swap are on, if its time is modelled.
+    #[serde(skip)]
+    pub device: Option<Device>,
     /// Slice length aimed at, in microseconds.
     pub slice_us: u64,
     /// Confidence of the intervals, as a share.
@@ -195,6 +199,9 @@ pub struct Report {
     pub cpu_ns: Arms<Figure>,
     /// Wall-clock time of the slices, in nanoseconds.
     pub wall_ns: Arms<Figure>,
+    /// What a device takes beside CPU time, if one is modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<ArmsWithDevice>,
     /// CPU time of B divided by that of A.
     pub ratio: Figure,
     /// CPU time of the control divided by that of A.
@@ -240,6 +247,10 @@ impl Report {
             interrupted: measured.interrupted,
             cpu_ns: Arms::of(|arm| analysis.cpu_ns[arm].into()),
             wall_ns: Arms::of(|arm| analysis.wall_ns[arm].into()),
+            device: about.device.clone().map(|device| {
+                let cpu_ns = [A, B, CONTROL].map(|arm| analysis.cpu_ns[arm].value);
+                ArmsWithDevice::new(device, passes, cpu_ns, measured.cpus)
+            }),
             ratio: analysis.ratio.into(),
             control_ratio: analysis.control.into(),
             resolution: analysis.judged.resolution,

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use vellum_engine::{Divergence, Engine};
 
+use super::device::{Device, WithDevice};
 use crate::replay::run::ERRORS;
 use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
 use crate::verify::Verified;
@@ -59,6 +60,9 @@ pub struct Report {
     pub core_ns_by_cpu: Vec<u64>,
     /// Elapsed time of the replay in nanoseconds.
     pub wall_ns: u64,
+    /// What a device takes beside that, if one is modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<WithDevice>,
     /// Events per second of core CPU time.
     pub events_per_core_second: u64,
     /// Divergences by kind.
@@ -104,6 +108,7 @@ impl Report {
             core_ns: replayed.core_ns,
             core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
             wall_ns: replayed.wall_ns,
+            device: None,
             events_per_core_second: events_per_second(workload, replayed),
             divergences: divergences(&replayed.divergences),
             unexplained: replayed.divergences.unexplained(),
@@ -125,6 +130,14 @@ impl Report {
             verified: None,
             refuted: None,
         }
+    }
+
+    /// Adds what `device` took, on which files and swap were.
+    pub fn measure_device(&mut self, device: Device) {
+        let counters = self.counters.iter();
+        let counters = counters.map(|figure| (figure.name.as_str(), figure.count));
+        let with = WithDevice::new(device, counters, self.core_ns, self.cpus);
+        self.device = Some(with);
     }
 
     /// Share of the operations that diverged without explanation.
@@ -160,7 +173,7 @@ impl Report {
             1 => String::new(),
             copies => format!(", {copies} copies"),
         };
-        let rows = [
+        let mut rows = vec![
             ("trace", format!("{}{copies}", self.trace)),
             ("design", self.design.clone()),
             (
@@ -178,6 +191,14 @@ impl Report {
                 format!("{} events/s", grouped(self.events_per_core_second)),
             ),
         ];
+        if let Some(with) = &self.device {
+            let time = format!("{:.3} s ({})", seconds(with.device_ns), with.device.name);
+            rows.push(("time of the device", time));
+            if let Some(ns) = with.elapsed_ns {
+                let time = format!("{:.3} s, one after the other", seconds(ns));
+                rows.push(("core and device", time));
+            }
+        }
         Table::lines(
             rows.into_iter()
                 .map(|(name, value)| vec![name.to_owned(), value]),

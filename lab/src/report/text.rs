@@ -9,6 +9,7 @@ use super::published::{self, Format};
 use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_engine::DeviceModel;
 use vellum_profile::diffprofile;
 use vellum_terminal::table::{Table, grouped, marked};
 
@@ -22,7 +23,7 @@ const PROFILE_ENDS: usize = 10;
 pub fn render(report: &Report) -> String {
     let sections = [
         header(report),
-        times(report),
+        times(report) + &with_device(report),
         verdict(report),
         classes(report),
         counters(report),
@@ -119,6 +120,17 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// What a modelled device is like.
+pub fn device_sentence(name: &str, device: &DeviceModel) -> String {
+    format!(
+        "Pages leave for and come from a device called {name}: {} us for a read, {} us for a \
+         write, {} MB/s, one request at a time. Whoever asks waits for it.",
+        device.read_ns as f64 / 1e3,
+        device.write_ns as f64 / 1e3,
+        device.bytes_per_s / 1_000_000,
+    )
+}
+
 fn names(report: &Report) -> Names {
     Names::of([report.designs.a.as_str(), &report.designs.b])
 }
@@ -175,6 +187,40 @@ fn times(report: &Report) -> String {
         ratios.render(0),
         wrapped(&format!("Not in these times: {}.", report.not_modelled)),
     )
+}
+
+/// What it takes with the device; nothing where none is modelled.
+fn with_device(report: &Report) -> String {
+    let Some(with) = &report.device else {
+        return String::new();
+    };
+    let names = names(report);
+    let mut table = Table::new(&["With the device", "core s", "device s", "together s", "/ A"]);
+    let elapsed = with.elapsed_ns.as_ref();
+    let elapsed = elapsed.map(|arms| [arms.a, arms.b, arms.control]);
+    let device = [&with.device_ns].map(|arms| [arms.a, arms.b, arms.control])[0];
+    let core = [&report.cpu_ns.a, &report.cpu_ns.b, &report.cpu_ns.control];
+    let labels = [names.named(0, "A"), names.named(1, "B"), "A'".to_owned()];
+    for (arm, label) in labels.into_iter().enumerate() {
+        let seconds = |ns: f64| format!("{:.4}", ns / 1e9);
+        table.row(vec![
+            label,
+            seconds(core[arm].value),
+            seconds(device[arm]),
+            elapsed.map_or_else(|| "-".to_owned(), |elapsed| seconds(elapsed[arm])),
+            elapsed.map_or_else(String::new, |elapsed| {
+                format!("{:.4}", elapsed[arm] / elapsed[0])
+            }),
+        ]);
+    }
+    let alone = match elapsed {
+        Some(_) => "The verdict is on CPU time alone.",
+        None => {
+            "The verdict is on CPU time alone. With several CPUs one may work while another waits."
+        }
+    };
+    let said = wrapped(&format!("{} {alone}", with.device.sentence()));
+    format!("\n{}{said}", table.render(0))
 }
 
 /// `text` in lines of at most 96 characters.

@@ -129,6 +129,7 @@ impl Setting {
             cpus: job.cpus,
             ram_bytes: job.ram_bytes,
             low_bytes: job.low_bytes,
+            device: None,
             slice_us: SLICE_US,
             method: Method {
                 confidence: CONFIDENCE,

@@ -3,12 +3,14 @@
 mod basics;
 mod bench;
 mod bench_files;
+mod bench_reclaim;
 mod bench_tmpfs;
 #[path = "../command/mod.rs"]
 mod command;
 mod compare;
 mod cpu_time;
 mod cut;
+mod device;
 mod diffprofile;
 mod doctor;
 mod history;

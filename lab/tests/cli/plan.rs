@@ -167,10 +167,10 @@ fn sizes_that_no_such_machine_has_are_refused() {
 }
 
 /// A shipped trace.
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/sdet-like.vellum");
+pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/sdet-like.vellum");
 
 /// What `plan memory` says of `trace`, as JSON.
-fn needed(trace: &str, more: &[&str]) -> Value {
+pub fn needed(trace: &str, more: &[&str]) -> Value {
     let mut arguments = vec!["plan", "memory", trace, "-q", "--json", "-"];
     arguments.extend(more);
     let output = vellum(&arguments);
@@ -178,7 +178,7 @@ fn needed(trace: &str, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn number(value: &Value, field: &str) -> u64 {
+pub fn number(value: &Value, field: &str) -> u64 {
     let found = value[field].as_u64();
     found.unwrap_or_else(|| panic!("{field} in {value}"))
 }

@@ -23,6 +23,7 @@ fn report(bench: &Bench, load: &FlatLoad, b: &str, wanted: usize) -> Report {
         passes: wanted,
         copies: 1,
         ram_bytes: 1 << 30,
+        device: None,
         slice_us: 1000,
         confidence: 0.95,
         resamples: 500,

@@ -8,7 +8,7 @@ use super::{Answer, Named, Section, Shown, flame};
 use crate::aligned;
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::bench::{ArmFigure, Bench, BenchRun, Block, Figure, Row};
+use crate::result::bench::{ArmFigure, Bench, BenchRun, Block, Figure, Row, Share};
 use crate::words;
 
 /// Shows a benchmark.
@@ -125,6 +125,10 @@ fn body(run: &BenchRun, names: &[Named]) -> Markup {
             (ratios(figure, names))
             (passes(figure, names))
         }
+        @if !run.reclaim.is_empty() {
+            h4 { "With too little memory" }
+            (pressure(&run.reclaim, &without_control(names)))
+        }
         @for block in &run.blocks { (mmtests(block, names)) }
         @if !run.kernbench.is_empty() { h4 { "Kernbench block" } (kernbench(&run.kernbench)) }
         @if !run.counters.is_empty() {
@@ -218,6 +222,26 @@ fn passes(figure: &Figure, names: &[Named]) -> Markup {
     )
 }
 
+/// What too little memory cost.
+fn pressure(rows: &[Share], names: &[Named]) -> Markup {
+    let mut grid = Grid::new("Times and pages of one pass, medians over the passes".to_owned())
+        .text("in one pass");
+    for named in names {
+        grid = grid.number(named.label.clone());
+    }
+    for row in rows {
+        let values = row.values.iter().take(names.len());
+        let cells = values.map(|&value| Cell::number(value, words::number(value)));
+        grid.row(
+            "",
+            std::iter::once(Cell::text(&row.name))
+                .chain(cells)
+                .collect(),
+        );
+    }
+    grid.render()
+}
+
 /// A table of samples as mmtests compares them.
 fn mmtests(block: &Block, names: &[Named]) -> Markup {
     let better = match block.higher_is_better {
@@ -277,6 +301,9 @@ fn facts(bench: &Bench) -> Vec<(String, String)> {
         .collect();
     if !sizes.is_empty() {
         facts.push(("Sizes".to_owned(), sizes.join(", ")));
+    }
+    if let Some(device) = &about.device {
+        facts.push(("Device".to_owned(), device.clone()));
     }
     facts.push((
         "Method".to_owned(),

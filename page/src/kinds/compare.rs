@@ -9,6 +9,7 @@ use super::{Answer, Named, Section, Shown, flame};
 use crate::draw::marks::Arm;
 use crate::draw::standalone::Picture;
 use crate::grid::{Cell, Grid};
+use crate::result::Arms;
 use crate::result::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
 use crate::words;
 
@@ -301,10 +302,27 @@ pub(super) fn kernbench(rows: &[KernbenchRow]) -> Markup {
     grid.render()
 }
 
+/// The times of the device, if one was modelled.
+fn device_facts(compare: &Compare) -> Vec<(String, String)> {
+    let Some(device) = &compare.device else {
+        return Vec::new();
+    };
+    let seconds = |arms: &Arms<f64>| {
+        let [a, b] = [arms.a, arms.b].map(|ns| ns / 1e9);
+        format!("A {a:.3} s, B {b:.3} s")
+    };
+    let time = format!("{}: {}", device.name, seconds(&device.device_ns));
+    let sum = device.elapsed_ns.as_ref().map(seconds);
+    let sum = sum.map(|sum| ("Core and device".to_owned(), sum));
+    std::iter::once(("Time of the device".to_owned(), time))
+        .chain(sum)
+        .collect()
+}
+
 fn facts(compare: &Compare) -> Vec<(String, String)> {
     let about = &compare.about;
     let fact = |name: &str, value: String| (name.to_owned(), value);
-    vec![
+    let mut facts = vec![
         fact("Design A", compare.designs.a.clone()),
         fact("Design B", compare.designs.b.clone()),
         fact(
@@ -329,5 +347,7 @@ fn facts(compare: &Compare) -> Vec<(String, String)> {
         ),
         fact("Memory of each machine", words::bytes(about.ram_bytes)),
         fact("Seed", about.seed.to_string()),
-    ]
+    ];
+    facts.extend(device_facts(compare));
+    facts
 }

@@ -7,6 +7,18 @@ use crate::grid::{Cell, Grid};
 use crate::result::replay::{Count, Replay};
 use crate::words;
 
+/// Adds the time of the device, if one was modelled.
+fn with_device(replay: &Replay, mut facts: Vec<(String, String)>) -> Vec<(String, String)> {
+    if let Some(device) = &replay.device {
+        let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
+        let time = format!("{} of {}", seconds(device.device_ns), device.name);
+        facts.push(("Time of the device".to_owned(), time));
+        let sum = device.elapsed_ns.map(seconds);
+        facts.extend(sum.map(|sum| ("Core and device".to_owned(), sum)));
+    }
+    facts
+}
+
 /// Shows a replay.
 pub fn show(replay: &Replay) -> Shown {
     let (unit, divisor) = words::time_unit(replay.core_ns as f64);
@@ -39,22 +51,25 @@ pub fn show(replay: &Replay) -> Shown {
             ),
             Section::new("Memory", memory(replay)),
         ],
-        facts: vec![
-            ("Design".to_owned(), replay.design.clone()),
-            (
-                "Machine".to_owned(),
-                format!(
-                    "{}, {}, {}",
-                    words::plural(replay.cpus, "simulated CPU", "simulated CPUs"),
-                    words::bytes(replay.ram_bytes),
-                    words::plural(u64::from(replay.copies), "copy", "copies")
+        facts: with_device(
+            replay,
+            vec![
+                ("Design".to_owned(), replay.design.clone()),
+                (
+                    "Machine".to_owned(),
+                    format!(
+                        "{}, {}, {}",
+                        words::plural(replay.cpus, "simulated CPU", "simulated CPUs"),
+                        words::bytes(replay.ram_bytes),
+                        words::plural(u64::from(replay.copies), "copy", "copies")
+                    ),
                 ),
-            ),
-            (
-                "Elapsed".to_owned(),
-                format!("{:.3} s", replay.wall_ns as f64 / 1e9),
-            ),
-        ],
+                (
+                    "Elapsed".to_owned(),
+                    format!("{:.3} s", replay.wall_ns as f64 / 1e9),
+                ),
+            ],
+        ),
     }
 }
 

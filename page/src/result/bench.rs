@@ -38,6 +38,9 @@ pub struct Bench {
 pub struct About {
     /// Passes wanted.
     pub passes: u64,
+    /// The device that pages leave for, if it was named.
+    #[serde(default)]
+    pub device: Option<String>,
     /// The benchmark's sizes.
     pub sizes: Map<String, Value>,
     /// Confidence of the intervals, as a share.
@@ -74,6 +77,9 @@ pub struct BenchRun {
     pub counters: Vec<Row>,
     /// Bytes at the peak, medians.
     pub memory: Vec<Row>,
+    /// What too little memory cost, where there is too little.
+    #[serde(default)]
+    pub reclaim: Vec<Share>,
     /// Samples in the shape of published tables.
     #[serde(default)]
     pub blocks: Vec<Block>,
@@ -89,6 +95,15 @@ pub struct Row {
     pub name: String,
     /// By arm; absent where an arm does not count it.
     pub values: Vec<Option<u64>>,
+}
+
+/// A named figure for each arm.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Share {
+    /// What it is.
+    pub name: String,
+    /// By arm.
+    pub values: Vec<f64>,
 }
 
 /// Samples of every arm in the shape of a published table.

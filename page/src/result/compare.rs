@@ -28,6 +28,9 @@ pub struct Compare {
     pub cpu_ns: Arms<Figure>,
     /// Elapsed time of the slices, in nanoseconds.
     pub wall_ns: Arms<Figure>,
+    /// What a device takes beside CPU time, if one was modelled.
+    #[serde(default)]
+    pub device: Option<Device>,
     /// CPU time of B divided by that of A.
     pub ratio: Figure,
     /// CPU time of the control divided by that of A.
@@ -57,6 +60,17 @@ pub struct Compare {
 }
 
 /// How a comparison was asked for.
+/// A device whose time was modelled.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Device {
+    /// What it is called.
+    pub name: String,
+    /// Its time in one pass, in nanoseconds.
+    pub device_ns: Arms<f64>,
+    /// CPU time and that, one after the other.
+    pub elapsed_ns: Option<Arms<f64>>,
+}
+
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct About {
     /// The trace's path as given.

@@ -25,6 +25,9 @@ pub struct Replay {
     pub core_ns: u64,
     /// Elapsed time of the replay in nanoseconds.
     pub wall_ns: u64,
+    /// What a device takes beside that, if one was modelled.
+    #[serde(default)]
+    pub device: Option<Device>,
     /// Divergences by kind.
     pub divergences: Vec<Count>,
     /// Divergences that nothing explains.
@@ -33,6 +36,17 @@ pub struct Replay {
     pub counters: Vec<Count>,
     /// Memory of the core.
     pub memory: Vec<Memory>,
+}
+
+/// A device whose time was modelled.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Device {
+    /// What it is called.
+    pub name: String,
+    /// Its time in nanoseconds.
+    pub device_ns: u64,
+    /// CPU time and that, one after the other.
+    pub elapsed_ns: Option<u64>,
 }
 
 /// A count with its name.

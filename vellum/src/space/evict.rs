@@ -68,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let env = self.env(pin);
             let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
             let mut is_large = false;
-            self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+            let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 if slot.is_large() && frame.kind() == Kind::Object {
                     // Its mark is about 512 pages.
                     is_large = true;
@@ -82,6 +82,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 Verdict::Keep
             });
+            self.count_lookups(pin, 1, &visit);
             if is_large {
                 // From here on each page is judged by itself; those of one that was used
                 // begin as pages that were.

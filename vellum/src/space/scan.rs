@@ -153,6 +153,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Counts that so many pages were looked up, and what that met.
+    pub(super) fn count_lookups(&self, pin: &Pin<'_>, pages: u64, visit: &VisitReport) {
+        let events = self.events(pin);
+        events.lookups.add(pages);
+        events.lookup_hits.add(u64::from(visit.hits));
+        events.lookup_misses.add(u64::from(visit.false_probes));
+        events.lookup_retries.add(u64::from(visit.lock_failures));
+    }
+
     /// Visits the entries of frames to which the caller has references, and
     /// drops the references. Neighbours in a file are looked up together.
     fn look_up(&self, pin: &Pin<'_>, taken: &Taken, report: &mut ScanReport) {
@@ -181,11 +190,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             (1.., &[first]) => self.memory.put_run(pin, first, taken.run_order),
             _ => frames.iter().for_each(|&pfn| self.memory.put(pin, pfn)),
         }
-        let events = self.events(pin);
-        events.lookups.add(frames.len() as u64);
-        events.lookup_hits.add(u64::from(visit.hits));
-        events.lookup_misses.add(u64::from(visit.false_probes));
-        events.lookup_retries.add(u64::from(visit.lock_failures));
+        self.count_lookups(pin, frames.len() as u64, &visit);
         report.pages += frames.len() as u64;
         report.hits += u64::from(visit.hits);
         report.false_probes += u64::from(visit.false_probes);

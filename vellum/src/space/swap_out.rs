@@ -154,6 +154,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.count_resident(pin, space, Resident::Swap, 1);
                 Verdict::Unmapped
             });
+            self.count_lookups(pin, 1, &report);
             self.flush_stale(pin, &mut stale);
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);

@@ -162,6 +162,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.count_resident(pin, space, kind, u64::MAX);
                 Verdict::Unmapped
             });
+            if content_stays {
+                self.count_lookups(pin, 1, &report);
+            }
             self.flush_stale(pin, &mut stale);
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);

@@ -55,7 +55,8 @@ pub struct EventStats {
     pub page_writes: u64,
     /// Objects that ended with pages their backing store did not take.
     pub lost_objects: u64,
-    /// Pages whose entries were looked up by a scan.
+    /// Pages whose entries were looked up by a scan, or by reclaim, which asks first whether a page
+    /// is used and once more when it leaves.
     pub lookups: u64,
     /// Entries that these lookups found.
     pub lookup_hits: u64,

@@ -1,6 +1,6 @@
 //! From a script to the figures of its phases.
 
-use vellum_engine::EngineError;
+use vellum_engine::{DeviceModel, EngineError};
 
 use super::script::{NOTE, PhaseInfo, Script, Timing};
 use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run, Share};
@@ -26,6 +26,8 @@ pub struct Machine {
     /// Takes all memory from the host before anything is timed: for scripts that go on
     /// coming to frames that they have not used yet.
     pub prefault: bool,
+    /// The device that files and swap are on, if its time is counted.
+    pub device: Option<DeviceModel>,
 }
 
 impl Machine {
@@ -34,6 +36,7 @@ impl Machine {
         nodes: 1,
         divergence_limit: 0.0,
         prefault: false,
+        device: None,
     };
 
     /// The same, with all of its memory taken from the host.
@@ -81,6 +84,7 @@ pub fn take(
         by_class: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
+    let arenas = arenas.with_device(machine.device);
     let arenas = match machine.prefault {
         true => arenas.prefaulted(),
         false => arenas,

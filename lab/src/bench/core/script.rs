@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use vellum_engine::{Op, SpaceSlot};
+use vellum_engine::{Call, Op, SpaceSlot};
 use vellum_terminal::table::grouped;
 
 use super::used::Used;
@@ -275,7 +275,7 @@ pub fn class_of(op: &Op) -> Class {
         Op::Remap { .. } => Class::Remap,
         Op::Brk { .. } => Class::Brk,
         Op::Advise { .. } => Class::Advise,
-        Op::Touch { .. } => Class::Fault,
+        Op::Touch { .. } | Op::Call(Call::Access { .. }) => Class::Fault,
         Op::Idle { .. } => Class::Idle,
         _ => Class::File,
     }

@@ -31,7 +31,7 @@ impl Scratch {
         // directory, which is empty.
         let _unfinished = Unfinished::new(&path)?;
         fs::create_dir(&path)?;
-        match Sweeper::of(&path) {
+        match Sweeper::running(SWEEP, &path) {
             Ok(sweeper) => Ok(Scratch {
                 path,
                 _sweeper: Some(sweeper),
@@ -76,7 +76,7 @@ impl Drop for Scratch {
 
 /// A shell that removes a directory when this process has ended, however that came.
 #[derive(Debug)]
-struct Sweeper {
+pub struct Sweeper {
     shell: Child,
     /// Closed when this process ends; then the shell goes on.
     _stays_open: Option<ChildStdin>,
@@ -87,9 +87,14 @@ struct Sweeper {
 const SWEEP: &str = "read -r line; rm -rf -- \"$0\" || exec rm -rf -- \"$0\"";
 
 impl Sweeper {
-    fn of(directory: &Path) -> io::Result<Sweeper> {
+    /// A shell that runs `script` with the directory as `$0`. The script waits for the end of
+    /// its input first.
+    ///
+    /// # Errors
+    /// No shell can be started.
+    pub fn running(script: &str, directory: &Path) -> io::Result<Sweeper> {
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", SWEEP])
+            .args(["-c", script])
             .arg(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -211,7 +211,7 @@ impl Lists {
             let list = match &self.ages {
                 None => list_of(kind, is_active),
                 Some(ages) if is_active => {
-                    ages.set_last_use(number, ages.now());
+                    ages.begin(number);
                     guarded.rings[kind as usize].list(kind, ages.now())
                 }
                 Some(ages) => {

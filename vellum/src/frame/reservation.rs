@@ -319,6 +319,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let Some(kept) = self.reservations() else {
             return;
         };
+        if run.taken == kept.size() {
+            return;
+        }
         let mut index = 0;
         while index < kept.size() {
             let mut order = index.trailing_zeros().min(kept.order);

@@ -21,7 +21,8 @@
 //!   asked for the first frame.
 //! * **Divided**: each frame has a record of its own with order 0, which counts all
 //!   entries that map it, large or small. So it is once a mapping of the run was cut into
-//!   single pages while others are still large. Visits are asked for each frame, and find
+//!   single pages while others are still large, and after a leaf took the place of single
+//!   pages. Visits are asked for each frame, and find
 //!   the large leaves that cover it.
 //!
 //! [`ReverseMap::divide`] leads from the first state to the second and

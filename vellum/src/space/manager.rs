@@ -95,6 +95,9 @@ pub struct Space<R: ReverseMap> {
     /// 1 if a region that grows down was ever mapped in the space.
     pub(super) has_stack: AtomicU32,
     link: AtomicU32,
+    /// 1 if there may be large leaves that were made of single pages, whose records fork makes
+    /// one (`promote.rs`).
+    pub(super) has_promoted: AtomicU32,
     /// Held by each fault with `faultlock=space`.
     pub(super) fault_lock: CoarseLock,
     pub(super) limits: LimitWords,
@@ -135,6 +138,7 @@ impl<R: ReverseMap> Item for Space<R> {
             unflushed: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            has_promoted: AtomicU32::new(0),
             fault_lock: CoarseLock::default(),
             limits: LimitWords::default(),
             account: Account::default(),

@@ -259,6 +259,14 @@ impl<'a, F: Format> LockedTable<'a, F> {
         }
     }
 
+    /// Empties all entries of a full table that no CPU walks, and counts them.
+    pub(crate) fn clear_all(&self) {
+        for word in self.words() {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.count_cleared(F::ENTRIES as u32);
+    }
+
     /// Counts entries cleared; returns how many are live.
     #[inline]
     pub fn count_cleared(&self, count: u32) -> u32 {

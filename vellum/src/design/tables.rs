@@ -306,7 +306,10 @@ choices! {
     Never "never";
     /// Those that were told so.
     Advise "advise";
-    /// All that were not told otherwise.
+    /// Those that were told so, and of all that were not told otherwise the ranges that lie
+    /// before the end.
+    WithinSize "within_size";
+    /// All that were not told otherwise, also as they grow.
     Always "always";
 }
 

@@ -156,7 +156,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.pages.begin(pages.min(INDEX_END));
         object.mount.store(mount, Ordering::Relaxed);
         object.errors.reset();
-        object.write_back_from.store(0, Ordering::Relaxed);
+        object.next.store(0, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);
@@ -317,13 +317,20 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(CacheError::Full);
         }
         let zeroed = !object.is_file();
-        let request = Request::page(Site::CachePage);
-        let page = memory
-            .alloc(pin, if zeroed { request.zeroed() } else { request })
-            .inspect_err(|_| self.uncharge(object, 1))?;
+        let page = match self.take_reserved(memory, pin, (handle, index)) {
+            Some(page) => {
+                memory.zero(pin, page);
+                page
+            }
+            None => {
+                let request = Request::page(Site::CachePage);
+                memory
+                    .alloc(pin, if zeroed { request.zeroed() } else { request })
+                    .inspect_err(|_| self.uncharge(object, 1))?
+            }
+        };
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
-            memory.put(pin, page);
-            self.uncharge(object, 1);
+            self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }
         let frame = memory.frame(page);
@@ -365,8 +372,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if inserted.is_err() {
             frame.init_counts(1, 0);
             frame.set_kind(Kind::Allocated);
-            memory.put(pin, page);
-            self.uncharge(object, 1);
+            self.drop_frames(memory, pin, handle, &[page]);
             return false;
         }
         true

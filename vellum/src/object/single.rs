@@ -100,11 +100,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if self.charge(object, 1) == 0 {
             return Err(CacheError::Full);
         }
-        let page = memory
-            .alloc(pin, Request::page(Site::CachePage).dirty(object.is_file()))
-            .inspect_err(|_| self.uncharge(object, 1))?;
+        let page = match self.take_reserved(memory, pin, (handle, index)) {
+            Some(page) => page,
+            None => memory
+                .alloc(pin, Request::page(Site::CachePage).dirty(object.is_file()))
+                .inspect_err(|_| self.uncharge(object, 1))?,
+        };
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
-            self.drop_frames(memory, pin, object, &[page]);
+            self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }
         let frame = memory.frame(page);

@@ -12,7 +12,7 @@ use super::error::CreateError;
 use super::folio::Extras;
 use super::region::Region;
 use crate::addr::Pfn;
-use crate::design::{Design, FileIo, PageLocking, Superpages};
+use crate::design::{Design, FileIo, HugePages, PageLocking, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
@@ -367,10 +367,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Before there are reservations, whose statistics can be had on a CPU only.
         let table_pages = source_of(&design, &mut memory);
-        if P::PARTS.superpages
-            && design.superpages == Superpages::Reserve
-            && F::INDEX_BITS <= MOST_RESERVED
-        {
+        let reserves = design.superpages == Superpages::Reserve || design.huge != HugePages::Never;
+        if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
         let spaces: Arena<Space<R>> = arenas.make();

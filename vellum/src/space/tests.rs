@@ -4,6 +4,7 @@
 mod files;
 mod folios;
 mod huge;
+mod huge_growth;
 mod pins;
 mod places;
 mod reclaim;

@@ -204,6 +204,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Takes every page of `range` out of an object, whose range the caller holds or
     /// which has no user.
     pub(super) fn drop_pages(&self, handle: u32, range: Range<u64>) {
+        if self.has_huge() {
+            (self.objects).end_run(&self.memory, &self.pin(), handle, &range);
+        }
         loop {
             // First: a page whose slot is gone cannot come back meanwhile.
             self.drop_slots(handle, range.clone());

@@ -119,7 +119,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let new = NewPages::ToFill;
             let count = self
                 .objects
-                .alloc_run(&self.memory, &pin, object, new, wanted)?;
+                .alloc_run(&self.memory, &pin, (handle, first), new, wanted)?;
             let run = NewRun {
                 object: handle,
                 first,

@@ -30,7 +30,7 @@ Source 4: locks of pv lists, K. Belousov, March 2020: buildkernel on two machine
 
 Sections, for --only:
   0  kernbench, March 2003; kernbench, March 2004; SDET, March 2003; SDET, March 2004; diffprofiles;
-     singletons; rmap-test
+     singletons; rmap-test; lookups of rmap-test
   1  forkfault; the three problems; cost of a call; whole workloads; the host's kernel
      (the first two and whole workloads with --on sim)
   2  loopdd; each patch alone; shares of a dd; lat_mmap; the host's kernel

@@ -16,6 +16,7 @@ mod one;
 mod one_simulated;
 mod profiles;
 pub mod published;
+mod rmap_test;
 mod shares;
 mod simulated;
 mod three;

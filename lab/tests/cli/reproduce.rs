@@ -142,7 +142,8 @@ fn source_0_has_every_published_table_with_ours_beside_it() {
             "SDET, March 2004",
             "diffprofiles",
             "singletons",
-            "rmap-test"
+            "rmap-test",
+            "lookups of rmap-test"
         ]
     );
     for line in [

@@ -162,7 +162,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
             ),
             fixed(
                 "sweeps",
-                2,
+                1,
                 "pressure: times that each task touches the file",
             ),
         ],

@@ -28,8 +28,8 @@ pub(super) fn under_pressure(task: &Task<'_>, section: &mut Section) -> Result<(
         "tasks map one file in many regions and touch all of it, with half of the memory that the \
          file and the page tables take; published are system seconds, ours CPU time of mapping, \
          touching and unmapping, reclaim and copies from the store included, the time of the device \
-         not; each page is touched by each task twice, where the published runs went over the file \
-         ten times"
+         not; each task touches each page once, where the published runs went over the file ten \
+         times"
             .to_owned(),
     );
     let schemes = with_later(&["chains", "partial", "anonmm2003"], &[], section);

@@ -24,6 +24,9 @@ const REGIONS: u64 = 16;
 /// Entries of a page table.
 const ENTRIES: u64 = 512;
 
+/// Tables of a space above those of the lowest level, and one for a place between two.
+const UPPER: u64 = 4;
+
 const PRESSURE: &str = "Who finds no memory reclaims, and asks reverse mapping of each page who uses \
      it and whose entries it is to clear: no scanner does. Tasks take turns region by region, so that \
      a page comes to be mapped by all of them before it leaves.";
@@ -63,7 +66,7 @@ impl Shape {
 
     /// Pages of the file and tables that map it everywhere.
     fn needs(self) -> u64 {
-        let tables = (self.regions * (self.pages + 1)).div_ceil(ENTRIES) + 1;
+        let tables = (self.regions * (self.pages + 1)).div_ceil(ENTRIES) + UPPER;
         self.file_pages() + self.tasks * tables
     }
 

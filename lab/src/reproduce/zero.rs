@@ -1,6 +1,8 @@
 //! Source 0: reverse mapping, partial against full object-based (March 2003), and
 //! the four schemes of March 2004.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::bench::{self, Job, Setting};
 use super::judge::Change;
 use super::model::{Comparison, Section};
@@ -14,6 +16,7 @@ use super::{
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
+use crate::scale::Kept;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::{Table, grouped};
 use vellum_trace::TraceReader;
@@ -41,11 +44,18 @@ pub struct Task<'t> {
     pub setting: &'t Setting,
     /// Whether to stop.
     pub interrupt: &'t Interrupt,
+    /// Simulations that need not be run again.
+    pub(super) all_kept: &'t Mutex<Kept>,
     /// Where the other traces are.
     pub(super) traces: &'t Traces<'t>,
 }
 
 impl Task<'_> {
+    /// Simulations that need not be run again. Nobody leaves them half changed.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.all_kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The kernel build's trace, or the part of it that is replayed.
     ///
     /// # Errors

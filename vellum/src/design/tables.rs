@@ -202,6 +202,16 @@ choices! {
 }
 
 choices! {
+    /// Which locks guard page tables: `pmaplock=`.
+    #[non_exhaustive]
+    PmapLock;
+    /// One for each table.
+    Table "table";
+    /// One for all tables of an address space.
+    Space "space";
+}
+
+choices! {
     /// Where table pages come from: `ptepage=`. [`crate::table::source_of`]
     /// makes the source.
     #[non_exhaustive]
@@ -562,6 +572,9 @@ options! {
     "di" di: Di = "epoch", only with "rmap" = ["pv"];
         "pv: whether visits wait for flushes of cleared entries, and how those are known";
         "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";
+    "pmaplock" pmap_lock: PmapLock = "table", only with "rmap" = ["pv"];
+        "pv: page tables are locked one by one, or all of an address space together";
+        "PMAP_LOCK of FreeBSD, held while any entry of the space changes";
     "ptepage" table_source: TableSource = "noted";
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";

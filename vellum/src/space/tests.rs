@@ -6,6 +6,7 @@ mod folios;
 mod huge;
 mod pins;
 mod places;
+mod pmap_lock;
 mod reclaim;
 mod reservations;
 mod room;

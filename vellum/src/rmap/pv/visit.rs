@@ -118,15 +118,16 @@ impl Pv {
             while !name.is_none() {
                 let entry = self.entry(env, name);
                 let after = entry.next();
-                let space = self.space(self.owner(env, name)).handle();
-                let pte = topology.leaf(env.pin, space, entry.page());
-                let slot = match pte.map(|pte| (pte, Slot::open(env, pte, lists.frame))) {
+                let space = self.space(self.owner(env, name));
+                let pte = topology.leaf(env.pin, space.handle(), entry.page());
+                let place = pte.map(|pte| (pte, self.tables_of(space)));
+                let slot = match place.map(|place| (place, Slot::open(env, place, lists.frame))) {
                     None => None,
                     Some((_, Ok(slot))) => slot,
-                    Some((pte, Err(_))) => {
+                    Some((place, Err(_))) => {
                         let generations = lists.generations();
                         self.unlock_lists(env.pin, lists);
-                        let slot = Slot::wait(env, pte, &mut report.lock_failures);
+                        let slot = Slot::wait(env, place, &mut report.lock_failures);
                         self.lock_again(env.pin, lists);
                         if lists.generations() != generations {
                             return Ended::Changed;

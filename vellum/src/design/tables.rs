@@ -165,6 +165,8 @@ choices! {
     Superpage "superpage";
     /// One byte for each page.
     Byte "byte";
+    /// The same, which visits that only look share.
+    ByteShared "byte-shared";
 }
 
 choices! {
@@ -561,7 +563,7 @@ options! {
         "family: a page remembers one entry, all there is of most";
         "PageDirect (McCracken 2002) for designs without chains";
     "pvlock" pv_lock: PvLock = "byte", only with "rmap" = ["pv"];
-        "pv: lists of entries under 256 locks, a lock for each 2 MiB, or for each page";
+        "pv: lists of entries under 256 locks, a lock for each 2 MiB, or for each page, which readers share or not";
         "one byte mutexes (Belousov 2020, D24217); a lock for each superpage (r353149, 2019)";
     "pvalloc" pv_alloc: PvAlloc = "chunks", only with "rmap" = ["pv"];
         "pv: entries from pages of their space, or from an arena";

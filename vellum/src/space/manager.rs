@@ -26,7 +26,7 @@ use crate::sync::{
     ActiveCpus, Announcements, CoarseLock, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount,
     SleepLock, Underway, WaitTable,
 };
-use crate::table::{Format, TablePages, Tables, source_of};
+use crate::table::{Format, SpaceLock, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
 /// Names an address space. Stale names are noticed.
@@ -522,7 +522,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.spaces.try_get(Handle::from_raw(id.handle))
     }
 
-    pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
+    pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'a, R>) -> Tables<'a, P, F> {
         self.tables_under(pin, space, space.root())
     }
 
@@ -530,7 +530,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn tables_if_any<'a>(
         &'a self,
         pin: &'a Pin<'_>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
     ) -> Option<Tables<'a, P, F>> {
         let root = space.root();
         (!root.is_none()).then(|| self.tables_under(pin, space, root))
@@ -539,14 +539,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn tables_under<'a>(
         &'a self,
         pin: &'a Pin<'_>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
         root: Pfn,
     ) -> Tables<'a, P, F> {
         let (memory, source) = (&self.memory, &*self.table_pages);
         // SAFETY: `create_space` made the root, and a root is retired only when the
         // space cannot be found any more (invariant 7). What the core puts into tables
         // beside other tables are leaves.
-        unsafe { Tables::new(memory, source, pin, root, space.handle()) }
+        let tables = unsafe { Tables::new(memory, source, pin, root, space.handle()) };
+        tables.under(self.tables_lock(space))
+    }
+
+    /// The lock of all tables of a space, if it has one.
+    #[inline]
+    pub(super) fn tables_lock<'a>(&'a self, space: Live<'a, R>) -> SpaceLock<'a> {
+        self.rmap.tables_lock(&space.get().rmap)
     }
 
     /// Loads `space` on this CPU: the context switch of the embedder. Faults

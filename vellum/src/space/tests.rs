@@ -7,6 +7,7 @@ mod huge;
 mod huge_growth;
 mod pins;
 mod places;
+mod pmap_lock;
 mod reclaim;
 mod reservations;
 mod room;

@@ -122,7 +122,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Self::note_move(space, &mut gather);
         // While a table is linked its space has not ended; whoever ends the
         // space, or unmaps the range, finds the table and unlinks it first.
-        if let Some(table) = LockedTable::lock(&self.memory, pin, table) {
+        if let Some(table) = LockedTable::lock(&self.memory, pin, table, self.tables_lock(space)) {
             self.tables(pin, space).unlink_if_empty(table, &mut gather);
             self.count_tables(pin, space, 0, gather.tables_freed());
         }

@@ -253,7 +253,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn leave_table<'a>(
         &'a self,
         pin: &'a Pin<'a>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
         table: LockedTable<'a, F>,
     ) {
         if table.live() > 0 {

@@ -1,7 +1,7 @@
 //! How much memory a workload needs: `vellum plan memory`.
 //!
 //! The workload is replayed on machines with less and less memory, whose pages leave for a
-//! device of a stated speed ([`DeviceModel`]). What it takes is the CPU time in the core and
+//! device of a stated speed (`--device`). What it takes is the CPU time in the core and
 //! the time for which it waits for the device.
 
 use serde::Serialize;

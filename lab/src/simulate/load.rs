@@ -66,8 +66,9 @@ pub fn load(wanted: Wanted, style: Style) -> Result<Plan, Failure> {
         seed: wanted.seed,
         ..Options::default()
     };
-    let checksum = checksum(&wanted)?;
     let (_, workload) = designs::load(&wanted.traces, &wanted.designs, options, style)?;
+    // What cannot be read as a trace has been refused.
+    let checksum = checksum(&wanted)?;
     let trace = match &wanted.traces[..] {
         [one] => one.display().to_string(),
         several => format!("{} traces", several.len()),

@@ -13,8 +13,11 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 /// Share of the operations that may diverge without explanation, as in a replay.
 const UNEXPLAINED_LIMIT: f64 = 0.01;
 
-/// Operations between two looks at the use of memory.
+/// Most operations between two looks at the use of memory.
 const SLICE_OPS: usize = 1 << 12;
+
+/// Looks at the use of memory in the course of a short replay.
+const LOOKS: usize = 256;
 
 /// A workload and the machine that it is replayed on.
 pub struct Session<'w> {
@@ -181,7 +184,9 @@ pub fn once(
         }
     };
     let mut progress = Progress::new(style, label, workload.ops(), "operations");
-    for slice in workload.slices(SLICE_OPS) {
+    // What is in use is looked at after each slice: a short trace has many, too.
+    let slice_ops = (workload.ops() as usize / LOOKS).clamp(1, SLICE_OPS);
+    for slice in workload.slices(slice_ops) {
         run_slice(workload, engine.as_ref(), &slice, &mut replay.replayed);
         progress.advance(slice.len() as u64);
         if interrupt.requested() {

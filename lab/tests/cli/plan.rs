@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::Value;
 use vellum_testing::Scratch;
 use vellum_testing::by_hand::{fork, map, write, write_trace};
+use vellum_trace::EventKind;
 
 use crate::command::{printed, text, vellum};
 
@@ -181,6 +182,21 @@ pub fn needed(trace: &str, more: &[&str]) -> Value {
 pub fn number(value: &Value, field: &str) -> u64 {
     let found = value[field].as_u64();
     found.unwrap_or_else(|| panic!("{field} in {value}"))
+}
+
+/// Memory that is mapped and unmapped again within a few hundred operations.
+#[test]
+fn the_peak_of_a_short_trace_is_in_its_middle() {
+    let scratch = Scratch::new("plan-short");
+    let trace = scratch.path("short.vellum");
+    let (start, pages) = (0x4000_0000, 200);
+    let mut events = vec![(0, map(start, pages))];
+    events.extend((0..pages).map(|page| (0, write(start + page * 4096, false))));
+    let (address, length) = (start, pages * 4096);
+    events.push((0, EventKind::Unmap { address, length }));
+    write_trace(&trace, 0, &events);
+    let plan = needed(&trace, &["--parts", "1"]);
+    assert!(number(&plan, "peak_bytes") > pages * 4096, "{plan}");
 }
 
 #[test]

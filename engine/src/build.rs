@@ -91,8 +91,24 @@ fn parse(config: &Config) -> Result<Design, EngineError> {
 /// # Errors
 /// [`EngineError`] names what was refused, and what would be accepted.
 pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, EngineError> {
+    let (design, instance) = chosen(config)?;
+    instance(machine(config, arena)?, design)
+}
+
+/// Whether there is such an engine, before memory is taken for it.
+///
+/// # Errors
+/// As [`build`], if it is for the design.
+pub fn check(config: &Config) -> Result<(), EngineError> {
+    chosen(config).map(|_| ())
+}
+
+/// Makes an engine of one instance.
+type Instance = fn(Machine, Design) -> Result<Box<dyn Engine>, EngineError>;
+
+fn chosen(config: &Config) -> Result<(Design, Instance), EngineError> {
     let design = parse(config)?;
-    let instance = match (design.format, design.rmap) {
+    let instance: Instance = match (design.format, design.rmap) {
         (TableFormat::X86_64, rmap) => with_rmap!(rmap, R => new::<X86_64, R>),
         (format, Rmap::Family) => with_format!(format, F => new::<F, Family>),
         // What the published ia64 kernels had, with pages of their size.
@@ -101,7 +117,7 @@ pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, Engi
         (TableFormat::X86Pae, Rmap::Chains) => new::<X86Pae, Chains>,
         (format, _) => return Err(no_instance(format)),
     };
-    instance(machine(config, arena)?, design)
+    Ok((design, instance))
 }
 
 /// Makes one of the instances.

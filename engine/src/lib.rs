@@ -29,7 +29,7 @@ pub mod op;
 mod pages;
 mod slots;
 
-pub use build::{Config, build, machine};
+pub use build::{Config, build, check, machine};
 pub use core_engine::CoreEngine;
 pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,

@@ -113,7 +113,10 @@ impl Arenas {
 
 impl Builder for Arenas {
     fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
-        vellum_engine::build(&self.config(design), self.arena(arena)?)
+        let config = self.config(design);
+        // Before the host has to give memory for nothing.
+        vellum_engine::check(&config)?;
+        vellum_engine::build(&config, self.arena(arena)?)
     }
 
     fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {

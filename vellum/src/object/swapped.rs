@@ -32,6 +32,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         !object.is_file() && self.slot_at(object, index).is_some()
     }
 
+    /// Waits for who is changing what the object's tree has, if somebody is.
+    pub(crate) fn wait_for_change(&self, pin: &Pin<'_>, object: &Object<S>) {
+        drop(object.cache_lock.lock(pin));
+    }
+
     /// The page at `index`, which is in a frame and a slot, leaves the frame. The caller has
     /// the page lock and the range, and the page is mapped nowhere. The cache's reference
     /// passes to the caller.

@@ -46,7 +46,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let swapped = F::swapped(entry);
         match swap.find(&self.memory, fault.pin, swapped.slot) {
-            Found::Nothing => Ok(FaultStep::Again),
+            Found::Nothing => {
+                // Whoever takes the page has the lock of the table until the entry maps it.
+                drop(fault.lock_found());
+                Ok(FaultStep::Again)
+            }
             Found::Cached {
                 page,
                 is_busy: true,

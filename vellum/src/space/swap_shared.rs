@@ -57,7 +57,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let slot = swap.long(u64::from(short));
         Ok(match swap.find(&self.memory, pin, slot) {
-            InSwap::Nothing => Loading::Again,
+            InSwap::Nothing => {
+                // Its page is on its way to where the slot was named.
+                self.objects.wait_for_change(pin, self.objects.get(handle));
+                Loading::Again
+            }
             InSwap::Cached {
                 page,
                 is_busy: true,

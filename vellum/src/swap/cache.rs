@@ -213,9 +213,10 @@ impl Swap {
         let (cluster, index) = area.cluster(offset);
         let mut slots = cluster.lock(pin);
         let state = &mut slots[index];
-        if state.count() == 0 || !state.is_stored() || state.frame().is_some() {
+        if !state.is_stored() || state.frame().is_some() {
             return false;
         }
+        debug_assert!(state.count() > 0, "a stored page that nobody names");
         Self::enter(memory, page);
         state.begin_in(page, is_wanted);
         if !is_wanted {
@@ -266,9 +267,12 @@ impl Swap {
     ) -> Taken {
         let mut taken = Taken::Nothing;
         self.with_slot(memory, pin, slot, |state| {
-            if state.frame() != Some(page) || state.is_busy() {
+            if state.frame() != Some(page) {
                 return None;
             }
+            // It was there when it was found, and with the caller's reference it cannot
+            // begin to leave.
+            debug_assert!(!state.is_busy());
             if state.is_stored() {
                 if state.take_ahead() {
                     bump(&self.events.ahead_used);

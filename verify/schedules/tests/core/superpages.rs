@@ -1,16 +1,22 @@
 //! Superpages that several CPUs use, share, split and give back at the same time.
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use crate::world::{RW, World, at};
 use vellum::SpaceId;
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError};
+use vellum_schedules::Step;
 
 const ZERO: CpuId = CpuId(0);
 /// First page of a superpage, and how many it has.
 const BASE: u64 = 0x1000;
 const PAGES: u64 = 512;
+/// A page of it that nobody uses, where a test wants one.
+const HOLE: u64 = 300;
 const FRAMES: u64 = 8 * PAGES;
 const EAGER: &str = "superpage=eager";
 
@@ -31,6 +37,11 @@ explored! {
     a_range_is_filled_beside_a_lookup: 40 => fill_beside_lookup;
     records_become_one_or_stay_beside_a_lookup: 40 => unite_beside_lookup;
     a_reservation_is_broken_beside_faults: 40 => break_beside_faults;
+}
+
+scripted! {
+    what_is_stored_while_pages_are_copied_for_a_superpage_is_in_it => stored_while_copied;
+    a_page_that_a_fault_maps_beside_a_collapse_is_in_the_superpage => filled_while_collapsed;
 }
 
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
@@ -248,6 +259,77 @@ fn collapse<R: ReverseMap>() {
         assert_eq!(world.load(ZERO, space, at(BASE + 5, 1)), Ok(5));
         assert_eq!(world.load(ZERO, space, at(BASE + PAGES - 1, 0)), Ok(9));
     });
+    world.finish(&[space], &[]);
+}
+
+/// The pages of a range, but for one that nobody has used yet, and what says that a collapse has
+/// taken the right to store to them away, and that then `more` accesses were made.
+fn to_be_collapsed<R: ReverseMap>(
+    cpus: usize,
+    more: usize,
+) -> (Arc<World<R>>, SpaceId, impl Fn() -> bool + 'static) {
+    let (world, space) = world_with_singles::<R>(cpus);
+    let world = Arc::new(world);
+    world.alone(|| {
+        assert!(world.vm.share_space(space));
+        let hole = Vpn(BASE + HOLE);
+        world.vm.advise(space, hole, 1, Advice::DontNeed).unwrap();
+    });
+    let (seen, left) = (Arc::clone(&world), Cell::new(more));
+    let is_protected = move || {
+        let last = Vpn(BASE + PAGES - 1);
+        let mapped = vellum_schedules::undisturbed(|| seen.vm.translate(space, last));
+        let is_protected = mapped.is_some_and(|(_, prot)| !prot.allows(Access::Write));
+        if is_protected {
+            left.set(left.get().saturating_sub(1));
+        }
+        is_protected && left.get() == 0
+    };
+    (world, space, is_protected)
+}
+
+/// A CPU with the right to store in its TLB stores while pages are copied, which
+/// begins with those that it stores to.
+fn stored_while_copied<R: ReverseMap>() {
+    let (world, space, is_copied) = to_be_collapsed::<R>(2, 60);
+    let store = |cpu, value| world.store(cpu, space, at(BASE, 1), value).unwrap();
+    vellum_schedules::undisturbed(|| {
+        let cpu = CpuId(1);
+        world.machine().run_on(cpu, || store(cpu, 1));
+    });
+    let collapse = |_| {
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert_eq!(report.collapsed, 1);
+    };
+    let steps = vec![Step::until(0, is_copied), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&collapse, &|cpu| store(cpu, 2)]);
+    world.alone(|| assert_eq!(world.load(ZERO, space, at(BASE, 1)), Ok(2)));
+    world.finish(&[space], &[]);
+}
+
+/// A fault has its frame when the collapse begins, and fills its entry when that has looked at
+/// all entries.
+fn filled_while_collapsed<R: ReverseMap>() {
+    let (world, space, is_protected) = to_be_collapsed::<R>(2, 1);
+    let has_frame = {
+        let world = Arc::clone(&world);
+        let allocs = move || world.vm.memory().stats().allocs;
+        let before = allocs();
+        move || allocs() > before
+    };
+    let store = |cpu| world.store(cpu, space, at(BASE + HOLE, 0), 7).unwrap();
+    let collapse = |_| {
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert_eq!(report.collapsed, 1);
+    };
+    let steps = vec![
+        Step::until(0, has_frame),
+        Step::until(1, is_protected),
+        Step::end(0),
+        Step::end(1),
+    ];
+    world.run_by(steps, &[&store, &collapse]);
+    world.alone(|| assert_eq!(world.load(ZERO, space, at(BASE + HOLE, 0)), Ok(7)));
     world.finish(&[space], &[]);
 }
 

@@ -8,6 +8,7 @@ mod faults;
 mod io;
 mod lifts;
 mod spaces;
+mod swap;
 mod visits;
 
 use std::cell::Cell;

@@ -1,0 +1,221 @@
+//! Pages that go to swap or leave memory beside faults, reads and pins of the same pages.
+
+use std::sync::Arc;
+
+use super::*;
+use vellum::addr::{Access, Pfn};
+use vellum::swap::SwapArea;
+use vellum_machine::store::{CompressedArea, CompressedStore};
+
+swept! {
+    a_fault_maps_the_page_that_it_found_only_while_its_slot_has_it => found_before;
+    a_fault_maps_a_page_only_for_the_entry_that_it_found => entry_changed;
+    a_page_of_shared_memory_comes_back_from_the_slot_that_it_is_in => slot_changed;
+    a_page_of_shared_memory_that_is_pinned_stays => shared_pinned;
+    a_page_of_a_file_that_is_pinned_stays => file_pinned;
+    a_read_beside_pages_that_go_to_swap_is_in_order => shared_read;
+    a_read_beside_pages_that_leave_is_in_order => file_read;
+    a_slot_that_is_used_again_keeps_its_page_in_the_store => slot_used_again;
+}
+
+/// Number of the store of swapped pages.
+const AREA: u64 = 9;
+
+fn swap_on<R: ReverseMap>(world: &mut World<R>, slots: u64) {
+    let area = SwapArea {
+        store: AREA,
+        slots,
+        priority: 0,
+    };
+    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+}
+
+/// A space of two tasks with two private pages at [`PRIVATE`], which hold 1 and 2.
+fn private<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
+    swap_on(&mut world, slots);
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        world.anonymous(space, PRIVATE, 2);
+        for page in 0..2 {
+            let stored = world.store(ZERO, space, at(PRIVATE + page, 0), page + 1);
+            stored.unwrap();
+        }
+        space
+    });
+    (world, space)
+}
+
+fn page_out<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64, pages: u64) {
+    let _ = (world.vm).advise(space, Vpn(page), pages, Advice::PageOut);
+}
+
+/// Ends everything; every slot is free again.
+fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId], objects: &[ObjectId]) {
+    world.finish(spaces, objects);
+    let stats = world.vm.swap_stats();
+    assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
+}
+
+/// Two others who share a page take it and have it read anew, as the neighbour of another.
+fn found_before<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = private(World::<R>::new(2, 300, "reclaim=on"), 8);
+    let (one, other) = world.alone(|| {
+        let children = (world.vm.fork(space).unwrap(), world.vm.fork(space).unwrap());
+        page_out(&world, space, PRIVATE, 2);
+        children
+    });
+    let load = |cpu| assert_eq!(world.load(cpu, space, at(PRIVATE, 0)), Ok(1));
+    let take_and_read = |cpu| {
+        assert_eq!(world.load(cpu, one, at(PRIVATE, 0)), Ok(1));
+        assert_eq!(world.load(cpu, other, at(PRIVATE + 1, 0)), Ok(2));
+    };
+    world.run_preempted(preemption, [&load, &take_and_read]);
+    for space in [space, one, other] {
+        assert_eq!(self::load(&world, space, PRIVATE), Ok(1));
+    }
+    finish(&world, &[space, one, other], &[]);
+}
+
+/// The page could not be written, so that all who share it copy it; then one of two tasks
+/// stores to its copy and pages that out.
+fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = private(World::<R>::new(2, 300, ""), 8);
+    let child = world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        let faults = world.store.faults();
+        faults.fail_range(Transfer::Write, 0..8);
+        page_out(&world, space, PRIVATE, 1);
+        faults.heal();
+        child
+    });
+    let load = |cpu| {
+        let seen = world.load(cpu, space, at(PRIVATE, 0));
+        assert!(matches!(seen, Ok(1 | 7)), "{seen:?}");
+    };
+    let change = |cpu| {
+        world.store(cpu, space, at(PRIVATE, 0), 7).unwrap();
+        page_out(&world, space, PRIVATE, 1);
+    };
+    world.run_preempted(preemption, [&load, &change]);
+    assert_eq!(self::load(&world, space, PRIVATE), Ok(7));
+    assert_eq!(self::load(&world, child, PRIVATE), Ok(1));
+    finish(&world, &[space, child], &[]);
+}
+
+/// The page comes back and leaves again, and another page gets the slot that it was in.
+fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
+    let mut shared = Shared::<R>::stored("");
+    swap_on(&mut shared.world, 2);
+    let (world, space) = (&shared.world, shared.space);
+    world.alone(|| page_out(world, space, FIRST, 1));
+    let load = |cpu| assert_eq!(world.load(cpu, space, at(SECOND, 0)), Ok(5));
+    let move_on = |cpu| {
+        assert_eq!(world.load(cpu, space, at(FIRST, 0)), Ok(5));
+        page_out(world, space, FIRST + 1, 1);
+        page_out(world, space, FIRST, 1);
+    };
+    world.run_preempted(preemption, [&load, &move_on]);
+    for page in 0..2 {
+        assert_eq!(shared.load_alone(FIRST + page, 0), Ok(5));
+    }
+    finish(world, &[space], &[shared.object]);
+}
+
+/// Whoever has pinned the first page for writing finds it where it was.
+fn pin_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
+    let (world, space) = (&shared.world, shared.space);
+    let pin = |cpu| {
+        let mut frames = [Pfn::NONE];
+        let pinned = (world.vm).pin_pages(space, Vpn(FIRST), Access::Write, &mut frames);
+        pinned.unwrap();
+        world.store(cpu, space, at(FIRST, 1), 7).unwrap();
+        let mapped = world.vm.translate(space, Vpn(FIRST));
+        let mapped = mapped.map(|mapped| mapped.0);
+        assert_eq!(mapped, Some(frames[0]), "it was taken");
+        // SAFETY: pinned above.
+        unsafe { world.vm.unpin(&frames) };
+    };
+    let out = |_| page_out(world, space, FIRST, 1);
+    world.run_preempted(preemption, [&pin, &out]);
+    assert_eq!(shared.load_alone(FIRST, 1), Ok(7));
+    finish(world, &[space], &[shared.object]);
+}
+
+fn shared_pinned<R: ReverseMap>(preemption: &Preemption) {
+    let mut shared = Shared::<R>::stored("");
+    swap_on(&mut shared.world, 8);
+    pin_beside_out(&shared, preemption);
+}
+
+fn file_pinned<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "");
+    // In memory, and not dirty.
+    shared.load_alone(FIRST, 0).unwrap();
+    pin_beside_out(&shared, preemption);
+}
+
+/// The second page leaves and comes back, and then both are stored to, the first last: who
+/// reads what is new there has read what is new in the second, too.
+fn read_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
+    let (world, space) = (&shared.world, shared.space);
+    let read = |_| {
+        let mut bytes = [0; 2 * SIZE as usize];
+        let read = world.vm.read_at(shared.object, 0, &mut [&mut bytes]);
+        assert_eq!(read, Ok(bytes.len()));
+        let first_of = |page: usize| {
+            let word = &bytes[page * SIZE as usize..][..8];
+            u64::from_le_bytes(word.try_into().unwrap())
+        };
+        assert!(first_of(0) != 7 || first_of(1) == 7, "out of order");
+    };
+    let out = |cpu| {
+        page_out(world, space, FIRST + 1, 1);
+        for page in [1, 0] {
+            world.store(cpu, space, at(FIRST + page, 0), 7).unwrap();
+        }
+    };
+    world.run_preempted(preemption, [&read, &out]);
+    for page in 0..2 {
+        assert_eq!(shared.load_alone(FIRST + page, 0), Ok(7));
+    }
+    finish(world, &[space], &[shared.object]);
+}
+
+fn shared_read<R: ReverseMap>(preemption: &Preemption) {
+    let mut shared = Shared::<R>::stored("");
+    swap_on(&mut shared.world, 8);
+    read_beside_out(&shared, preemption);
+}
+
+fn file_read<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "");
+    for page in 0..2 {
+        shared.load_alone(FIRST + page, 0).unwrap();
+    }
+    read_beside_out(&shared, preemption);
+}
+
+/// There is one slot, which passes from one page to another.
+fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
+    let about = CompressedArea {
+        area: AREA,
+        slots: 1,
+        bytes: 8 << 10,
+        writes_back: false,
+    };
+    let world = World::<R>::with_store(2, 300, "", |stores| {
+        Arc::new(CompressedStore::new(stores, about).unwrap())
+    });
+    let (world, space) = private(world, 1);
+    world.alone(|| page_out(&world, space, PRIVATE, 1));
+    let give_up = |_| {
+        let first = Vpn(PRIVATE);
+        world.vm.advise(space, first, 1, Advice::DontNeed).unwrap();
+    };
+    let out = |_| page_out(&world, space, PRIVATE + 1, 1);
+    world.run_preempted(preemption, [&give_up, &out]);
+    assert_eq!(load(&world, space, PRIVATE), Ok(0));
+    assert_eq!(load(&world, space, PRIVATE + 1), Ok(2));
+    finish(&world, &[space], &[]);
+}

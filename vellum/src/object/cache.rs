@@ -9,8 +9,10 @@ use super::regions::{MappedBy, ObjectRegions};
 use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
-use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::frame::{
+    Flags, Kind, MappingsCounted, NoPage, OutOfMemory, PhysicalMemory, Request, Site,
+};
+use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::users::join;
@@ -23,14 +25,17 @@ pub enum CacheError {
     OutOfMemory,
     /// The object's mount has as many pages as it may.
     Full,
+    /// The group that would be charged has as many pages as it may.
+    GroupLimit(GroupId),
 }
 
 impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CacheError::OutOfMemory => "out of memory",
-            CacheError::Full => "the mount has as many pages as it may",
-        })
+        match self {
+            CacheError::OutOfMemory => fmt::Display::fmt(&OutOfMemory, f),
+            CacheError::Full => f.write_str("the mount has as many pages as it may"),
+            CacheError::GroupLimit(group) => fmt::Display::fmt(&NoPage::GroupLimit(*group), f),
+        }
     }
 }
 
@@ -39,6 +44,15 @@ impl core::error::Error for CacheError {}
 impl From<OutOfMemory> for CacheError {
     fn from(_: OutOfMemory) -> Self {
         CacheError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for CacheError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => CacheError::OutOfMemory,
+            NoPage::GroupLimit(group) => CacheError::GroupLimit(group),
+        }
     }
 }
 
@@ -258,7 +272,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// The page at `index`, made if need be. A page that is about to be overwritten
+    /// The page at `index`, made if need be, and then charged to `payer`. A page that is about to be overwritten
     /// as a whole need not be filled first: it is handed out locked for that, as
     /// [`CachedPage::Fill`], only if it is new.
     ///
@@ -269,8 +283,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        handle: u32,
-        index: u64,
+        (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<CachedPage, CacheError> {
         let object = self.get(handle);
         loop {
@@ -278,7 +292,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 if let Some(slot) = self.slot_at(object, index) {
                     return Ok(CachedPage::Swapped(slot));
                 }
-                match self.make(memory, pin, handle, index)? {
+                match self.make(memory, pin, (handle, index), payer)? {
                     Some(made) => return Ok(made),
                     None => continue,
                 }
@@ -309,8 +323,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        handle: u32,
-        index: u64,
+        (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<Option<CachedPage>, CacheError> {
         let object = self.get(handle);
         if self.charge(object, 1) == 0 {
@@ -318,8 +332,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         let zeroed = !object.is_file();
         let request = Request::page(Site::CachePage);
+        let request = if zeroed { request.zeroed() } else { request };
         let page = memory
-            .alloc(pin, if zeroed { request.zeroed() } else { request })
+            .alloc_page(pin, request, payer)
             .inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             memory.put(pin, page);

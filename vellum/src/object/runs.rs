@@ -9,8 +9,8 @@ use core::ops::Range;
 use super::radix::{LEAF_PAGES, Radix, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::frame::{Flags, Kind, NoPage, PhysicalMemory, Request, Site};
+use crate::platform::{GroupId, Platform};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, bytes};
 
@@ -90,7 +90,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// Frames for pages that are about to be made, as many as `frames` has room for at
-    /// the most: charged to the object's mount, their bytes unspecified. They enter the
+    /// the most: charged to the object's mount and to `payer`, their bytes unspecified. They enter the
     /// cache as `new`. Returns how many there are, which is at least one; the caller
     /// gives them to [`Objects::insert_run`] or to [`Objects::drop_frames`].
     ///
@@ -101,26 +101,29 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         object: &Object<S>,
-        new: NewPages,
+        (new, payer): (NewPages, GroupId),
         frames: &mut [Pfn],
     ) -> Result<usize, CacheError> {
         let granted = self.charge(object, frames.len() as u64);
         if granted == 0 {
             return Err(CacheError::Full);
         }
-        let mut count = 0;
+        let (mut count, mut refused) = (0, NoPage::OutOfMemory);
         let dirty = object.is_file() && new == NewPages::Written;
         let request = Request::page(Site::CachePage).dirty(dirty);
         for place in &mut frames[..granted as usize] {
-            let Ok(frame) = memory.alloc(pin, request) else {
-                break;
-            };
-            *place = frame;
+            match memory.alloc_page(pin, request, payer) {
+                Ok(frame) => *place = frame,
+                Err(error) => {
+                    refused = error;
+                    break;
+                }
+            }
             count += 1;
         }
         self.uncharge(object, granted - count as u64);
         match count {
-            0 => Err(CacheError::OutOfMemory),
+            0 => Err(refused.into()),
             _ => Ok(count),
         }
     }

@@ -3,6 +3,7 @@
 
 mod files;
 mod folios;
+mod groups;
 mod huge;
 mod pins;
 mod places;

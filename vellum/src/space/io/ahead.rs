@@ -117,9 +117,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             let wanted = &mut frames[..run_length(first, pages) as usize];
             let new = NewPages::ToFill;
-            let count = self
-                .objects
-                .alloc_run(&self.memory, &pin, object, new, wanted)?;
+            let count = self.objects.alloc_run(
+                &self.memory,
+                &pin,
+                object,
+                (new, self.payer(&pin)),
+                wanted,
+            )?;
             let run = NewRun {
                 object: handle,
                 first,

@@ -347,9 +347,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Written, FileError> {
         let object = self.objects.get(handle);
         let new = NewPages::Written;
-        let count = self
-            .objects
-            .alloc_run(&self.memory, pin, object, new, frames)?;
+        let count =
+            self.objects
+                .alloc_run(&self.memory, pin, object, (new, self.payer(pin)), frames)?;
         let frames = &frames[..count];
         let (mut bytes, mut used, mut over) = (0, 0, false);
         for &frame in frames {

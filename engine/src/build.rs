@@ -34,6 +34,8 @@ pub struct Config {
     /// How much of the RAM is set aside for a compressed store in front of swap, in percent, if
     /// there is to be one.
     pub compressed: Option<u8>,
+    /// What the group of all spaces may have, in bytes, if they are to be in one.
+    pub group_bytes: Option<u64>,
 }
 
 /// The hosted machine that engines run on, with the pages and the MMU of the
@@ -101,15 +103,20 @@ pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, Engi
         (TableFormat::X86Pae, Rmap::Chains) => new::<X86Pae, Chains>,
         (format, _) => return Err(no_instance(format)),
     };
-    instance(machine(config, arena)?, design)
+    instance(machine(config, arena)?, design, config.group_bytes)
 }
 
 /// Makes one of the instances.
 fn new<F: Format, R: ReverseMap>(
     machine: Machine,
     design: Design,
+    group_bytes: Option<u64>,
 ) -> Result<Box<dyn Engine>, EngineError> {
-    Ok(Box::new(CoreEngine::<F, R>::new(machine, design)?))
+    let engine = CoreEngine::<F, R>::new(machine, design)?;
+    Ok(Box::new(match group_bytes {
+        Some(bytes) => engine.in_group(bytes >> F::FRAME_SHIFT)?,
+        None => engine,
+    }))
 }
 
 fn no_instance(format: TableFormat) -> EngineError {

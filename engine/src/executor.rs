@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum::addr::{PageRange, Vpn};
-use vellum::platform::Platform;
+use vellum::platform::{GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
     FaultError, FileError, MapError, MapRequest, Placement, Resolved, Source, Traits,
@@ -125,6 +125,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
         }
     }
 
+    fn create_space(self) -> Result<SpaceId, OpError> {
+        let id = self.vm.create_space().map_err(map_error)?;
+        if self.names.group != GroupId::ROOT {
+            let moved = self.vm.set_group(id, self.names.group);
+            moved.map_err(|_| OpError::BadSpace)?;
+        }
+        Ok(id)
+    }
+
     /// Executes one operation.
     #[inline]
     pub(crate) fn execute(self, op: &Op) -> Executed {
@@ -143,7 +152,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 }
             }
             Op::Create { space } => {
-                let id = self.vm.create_space().map_err(map_error)?;
+                let id = self.create_space()?;
                 self.name_space(space, id)
             }
             Op::Fork { parent, child } => {
@@ -155,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 if shared { DONE } else { Err(OpError::BadSpace) }
             }
             Op::Exec { old, new } => {
-                let id = self.vm.create_space().map_err(map_error)?;
+                let id = self.create_space()?;
                 self.leave(old)?;
                 self.name_space(new, id)
             }

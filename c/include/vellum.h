@@ -15,8 +15,8 @@
  * - Calls that may sleep are not made while pinned, by an interrupt handler, or from a
  *   function of `struct vellum_platform`. Those that may sleep: all but
  *   vellum_translate(), vellum_load(), vellum_region_at(), vellum_status_text(),
- *   vellum_stats_get(), vellum_space_stats_get(), vellum_frames_alloc() and
- *   vellum_frames_free().
+ *   vellum_stats_get(), vellum_superpage_stats_get(), vellum_space_stats_get(),
+ *   vellum_object_huge_set(), vellum_frames_alloc() and vellum_frames_free().
  * - The structures have no padding that matters: fields that are not set are zero.
  */
 
@@ -120,6 +120,21 @@ _Noreturn void vellum_panic(const char *text, size_t length);
  Private pages may be dropped until they are stored to again.
  */
 #define VELLUM_FREE 1
+
+/*
+ Superpages of an object as the design says (`huge=`).
+ */
+#define VELLUM_HUGE_DEFAULT 0
+
+/*
+ An object without superpages.
+ */
+#define VELLUM_HUGE_NEVER 1
+
+/*
+ An object with superpages, if the design is not `huge=never`.
+ */
+#define VELLUM_HUGE_ALWAYS 2
 
 /*
  How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
@@ -551,6 +566,74 @@ struct vellum_region {
 };
 
 /*
+ What vellum_collapse() did.
+ */
+struct vellum_collapsed {
+  /*
+   Ranges of a superpage's size that were looked at.
+   */
+  uint64_t scanned;
+  /*
+   Superpages made.
+   */
+  uint64_t collapsed;
+  /*
+   Where the next call goes on: vellum_user_end() when there is nothing after it.
+   */
+  uint64_t next;
+};
+
+/*
+ Superpages, folios and reservations since the manager was made.
+ */
+struct vellum_superpage_stats {
+  /*
+   Superpages mapped by faults.
+   */
+  uint64_t maps;
+  /*
+   Times there was no run of frames for a superpage, or no memory to map it.
+   */
+  uint64_t failures;
+  /*
+   Mappings of superpages that became single pages.
+   */
+  uint64_t demotions;
+  /*
+   Superpages made by vellum_collapse().
+   */
+  uint64_t collapses;
+  /*
+   Superpages that faults made of single pages in place.
+   */
+  uint64_t promotions;
+  /*
+   Runs of frames set aside.
+   */
+  uint64_t reservations;
+  /*
+   Of these, those that were broken because memory had run out.
+   */
+  uint64_t broken_reservations;
+  /*
+   Bytes that are set aside and unused now; approximate while CPUs are at work.
+   */
+  uint64_t reserved_bytes;
+  /*
+   Folios mapped.
+   */
+  uint64_t folios;
+  /*
+   Bytes of these folios.
+   */
+  uint64_t folio_bytes;
+  /*
+   Times there was no run of frames of any size for a folio, or no memory to map it.
+   */
+  uint64_t folio_failures;
+};
+
+/*
  What a space uses.
  */
 struct vellum_space_stats {
@@ -951,6 +1034,55 @@ enum vellum_status vellum_object_write(struct vellum *vm,
                                        const void *buffer,
                                        size_t bytes,
                                        size_t *done);
+
+/*
+ Says whether the pages of shared memory come in superpages from now on:
+ VELLUM_HUGE_DEFAULT, VELLUM_HUGE_NEVER or VELLUM_HUGE_ALWAYS. Pages that are there stay
+ what they are. With `huge=never`, and of an object with a backing store, it changes nothing.
+ */
+enum vellum_status vellum_object_huge_set(struct vellum *vm,
+                                          struct vellum_object object,
+                                          uint32_t huge);
+
+/*
+ Says how many bytes the largest folio has that a first store maps in a range: a page or a
+ power of two of them, and more than 1 MiB is as 1 MiB; 0 for what the design says
+ (`folio=`). With `folio=off` there are none all the same. VELLUM_STATUS_NOT_MAPPED, and
+ nothing has changed, if the range has a hole.
+ */
+enum vellum_status vellum_folio_advise(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       uint64_t bytes,
+                                       uint64_t folio_bytes);
+
+/*
+ Looks at up to `ranges` ranges of a superpage's size from `start` on, and makes a superpage
+ of each that lies in one private region, has at least `least_bytes` bytes of pages in use,
+ and none that somebody shares or holds. Pages of it that were not in use are zero, and in
+ use then. A task that calls this now and then sets the rate. Without `superpage=eager` or
+ `superpage=reserve` it does nothing.
+
+ VELLUM_STATUS_OUT_OF_MEMORY if there is no run of frames, or no page table: what was made
+ before stays, and `done` is as it was.
+ */
+enum vellum_status vellum_collapse(struct vellum *vm,
+                                   struct vellum_space space,
+                                   uint64_t start,
+                                   uint64_t ranges,
+                                   uint64_t least_bytes,
+                                   struct vellum_collapsed *done);
+
+/*
+ Superpages, folios and reservations; approximate while CPUs are at work.
+ */
+enum vellum_status vellum_superpage_stats_get(struct vellum *vm,
+                                              struct vellum_superpage_stats *stats);
+
+/*
+ Bytes of a superpage: what one entry maps of the tables above the lowest.
+ */
+size_t vellum_superpage_bytes(void);
 
 /*
  Takes `1 << order` frames in a row, aligned to as many; `order` is 10 at most. `first` gets

@@ -24,6 +24,7 @@ mod regions;
 mod report;
 mod spaces;
 mod status;
+mod superpages;
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;

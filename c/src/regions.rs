@@ -155,7 +155,7 @@ fn request_of(request: &MapRequest) -> Result<Request, Status> {
     })
 }
 
-fn bytes_of(pages: u64) -> u64 {
+pub(crate) fn bytes_of(pages: u64) -> u64 {
     pages.saturating_mul(Paging::FRAME_SIZE as u64)
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn vellum_map(
 ///
 /// # Safety
 /// As for all calls from C.
-unsafe fn on_range(
+pub(crate) unsafe fn on_range(
     vm: *mut Manager,
     (address, bytes): (u64, u64),
     call: impl FnOnce(&Manager, Vpn, u64) -> Result<(), Status>,

@@ -177,7 +177,9 @@ static void the_heap_is_large_enough(void)
                                     "fileio=pages,pagelock=hashed",
                                     "ptepage=quicklist",
                                     "ptepage=zeroaware",
-                                    "framelists=linked,zonecache=eager,blockflags=bits"};
+                                    "framelists=linked,zonecache=eager,blockflags=bits",
+                                    "superpage=eager,huge=always,folio=1m",
+                                    "superpage=reserve,huge=always,folio=1m"};
     static const uint32_t cpus[] = {1, 2, 7, 64, 65, 512};
     static uint32_t nodes[] = {1, 2, 5, 64};
     static const uint32_t frames[] = {1024, FRAMES};
@@ -235,6 +237,7 @@ static void arguments_that_are_none(void)
     struct vellum_loaded loaded;
     struct vellum_space_stats space_stats;
     struct vellum_audit audit;
+    struct vellum_collapsed collapsed;
     struct vellum_limits limits = {.bytes = 16 * PAGE, .regions = 1};
     uint64_t at, place;
     uint32_t first;
@@ -293,6 +296,16 @@ static void arguments_that_are_none(void)
     ANSWERS(ARGUMENT, vellum_protect(vm, space, place, PAGE, 99));
     ANSWERS(NOT_MAPPED, vellum_protect(vm, space, place - PAGE, 2 * PAGE, VELLUM_PROT_READ));
     ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, 2));
+    ANSWERS(ARGUMENT, vellum_folio_advise(vm, space, place, PAGE, 3 * PAGE));
+    ANSWERS(ARGUMENT, vellum_folio_advise(vm, space, place, PAGE, 100));
+    ANSWERS(NOT_MAPPED, vellum_folio_advise(vm, space, place - PAGE, 2 * PAGE, PAGE));
+    ANSWERS(OK, vellum_folio_advise(vm, space, place, PAGE, (uint64_t)1 << 40));
+    ANSWERS(ARGUMENT, vellum_collapse(vm, space, place + 1, 1, 0, &collapsed));
+    ANSWERS(ARGUMENT, vellum_collapse(vm, space, place, 1, 1, &collapsed));
+    ANSWERS(ARGUMENT, vellum_collapse(vm, space, place, 1, 0, NULL));
+    ANSWERS(OK, vellum_collapse(vm, space, place, 1, 0, &collapsed));
+    EXPECT(collapsed.collapsed == 0 && collapsed.next == vellum_user_end());
+    ANSWERS(ARGUMENT, vellum_superpage_stats_get(vm, NULL));
     ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 2 * PAGE, 7, 0, &at));
     ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 2 * PAGE, 0, 0, NULL));
     ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 9, 0, 0, &at));
@@ -322,10 +335,13 @@ static void arguments_that_are_none(void)
 
     ANSWERS(NO_OBJECT, vellum_object_release(vm, nothing));
     ANSWERS(NO_OBJECT, vellum_object_size(vm, nothing, &at));
+    ANSWERS(NO_OBJECT, vellum_object_huge_set(vm, nothing, VELLUM_HUGE_ALWAYS));
     ANSWERS(NO_OBJECT, vellum_object_sync(vm, nothing, NULL));
     ANSWERS(ARGUMENT, vellum_file_create(vm, UINT64_MAX, PAGE, &object));
     ANSWERS(ARGUMENT, vellum_shared_memory_create(vm, 1, &object));
     ANSWERS(OK, vellum_file_create(vm, 1, 4 * PAGE, &object));
+    ANSWERS(ARGUMENT, vellum_object_huge_set(vm, object, 3));
+    ANSWERS(OK, vellum_object_huge_set(vm, object, VELLUM_HUGE_ALWAYS));
     ANSWERS(IO, vellum_object_read(vm, object, 0, bytes, sizeof bytes, NULL));
     ANSWERS(ARGUMENT, vellum_object_read(vm, object, 0, NULL, 8, NULL));
     ANSWERS(ARGUMENT, vellum_object_read(vm, object, 0, bytes, SIZE_MAX, NULL));

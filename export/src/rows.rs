@@ -239,6 +239,11 @@ impl<'a> Row<'a> {
                 self.offset = Some(offset);
             }
             EventKind::Truncate { file, size } => self.in_file(header, "truncate", file, size),
+            EventKind::Accessed { address, length } => {
+                self.event = "accessed";
+                self.address = Some(address);
+                self.length = Some(length);
+            }
         }
     }
 }

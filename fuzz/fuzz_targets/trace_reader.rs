@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
     repair(&mut bytes);
     if let Ok(trace) = TraceReader::from_bytes("fuzz", bytes) {
-        for event in trace.events() {
+        for event in trace.events_and_accesses() {
             if event.is_err() {
                 break;
             }

@@ -2,7 +2,7 @@
 
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::cut::{Copier, Selection};
-use vellum_trace::{TraceReader, TraceWriter};
+use vellum_trace::{EventKind, TraceReader, TraceWriter};
 
 use crate::failure::{Failure, OrFail};
 
@@ -23,12 +23,13 @@ pub fn write(
     let to_us = selection.to_us;
     let mut progress = Progress::new(style, "cutting", header.events, "events");
     let mut copier = Copier::new(header, selection, &mut writer);
-    for event in trace.events() {
+    for event in trace.events_and_accesses() {
         let event = event.blame_input()?;
         if interrupt.requested() {
             return Err(Failure::interrupted("interrupted; nothing was written"));
         }
-        progress.advance(1);
+        let is_event = !matches!(event.kind, EventKind::Accessed { .. });
+        progress.advance(u64::from(is_event));
         if event.time_us >= to_us {
             break;
         }

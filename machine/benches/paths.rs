@@ -9,6 +9,8 @@
 
 #[path = "paths/huge.rs"]
 mod huge;
+#[path = "paths/superpages.rs"]
+mod superpages;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -272,132 +274,6 @@ fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
     });
 }
 
-/// Promotions and splittings of a gigabyte filled page by page, each with the fault or the page
-/// that it takes, and a fault that promotes nothing beside them.
-fn promotions<R: ReverseMap>(arena: &Arc<Arena>) {
-    const START: u64 = 0x10_0000;
-    const ORDER: u32 = 9;
-    const RUNS: u64 = PAGES_PER_GIB >> ORDER;
-    let machine = machine(1, 3 * GIB, arena);
-    machine.run_on(CpuId(0), || {
-        let vm: Manager<R> = manager(&machine, "superpage=reserve");
-        let (mut others, mut lasts, mut splits) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..3 {
-            let space = space_with(&vm, START, PAGES_PER_GIB);
-            let each = |of: u64, per: &mut Vec<f64>| {
-                let time = timed(|| {
-                    for run in 0..RUNS {
-                        let page = START + (run << ORDER) + of;
-                        vm.fault(space, page << 12, Access::Write).expect("a page");
-                    }
-                });
-                per.push(time / 1e3 / RUNS as f64);
-            };
-            let mut passed = Vec::new();
-            (0..510).for_each(|of| each(of, &mut passed));
-            each(510, &mut others);
-            let before = vm.stats().events.superpage_promotions;
-            each(511, &mut lasts);
-            assert_eq!(vm.stats().events.superpage_promotions - before, RUNS);
-            let split = timed(|| {
-                for run in 0..RUNS {
-                    let page = Vpn(START + (run << ORDER) + 7);
-                    vm.advise(space, page, 1, Advice::DontNeed).expect("advice");
-                }
-            });
-            splits.push(split / 1e3 / RUNS as f64);
-            vm.exit(space).expect("the space");
-        }
-        let name = R::NAME;
-        Figure(others).print(&format!("fault in a run, {name}"), "us", None, "");
-        let note = "with the fault that fills the table";
-        Figure(lasts).print(&format!("promotion, {name}"), "us", Some(2.0), note);
-        let note = "and giving one page back";
-        Figure(splits).print(&format!("splitting, {name}"), "us", Some(2.0), note);
-    });
-}
-
-/// A gigabyte of superpages: first touch beside zeroing alone, fork, exit, splitting.
-fn superpages(arena: &Arc<Arena>) {
-    const START: u64 = 0x10_0000;
-    const ORDER: u32 = 9;
-    const RUNS: u64 = PAGES_PER_GIB >> ORDER;
-    const ROUNDS: usize = 9;
-    let machine = machine(1, 3 * GIB, arena);
-    machine.run_on(CpuId(0), || {
-        let vm: Manager<Family> = manager(&machine, "rmap=family,superpage=eager");
-        let first_use = |vm: &Manager<Family>| {
-            let space = space_with(vm, START, PAGES_PER_GIB);
-            for run in 0..RUNS {
-                let page = START + (run << ORDER);
-                vm.fault(space, page << 12, Access::Write).expect("a page");
-            }
-            space
-        };
-        let request = Request::page(Site::AnonymousPage).order(ORDER).zeroed();
-        let zero = || {
-            let mut blocks = Vec::with_capacity(RUNS as usize);
-            let time = timed(|| {
-                let pin = vm.pin();
-                blocks.extend((0..RUNS).map(|_| vm.memory().alloc(&pin, request).expect("2 MiB")));
-            });
-            drop(blocks);
-            time / 1e6
-        };
-        // The same memory for both, and none of it untouched.
-        vm.exit(first_use(&vm)).expect("the space");
-        let (mut zeroes, mut uses, mut exits) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            zeroes.push(zero());
-            let mut space = None;
-            uses.push(timed(|| space = Some(first_use(&vm))) / 1e6);
-            let space = space.expect("a space");
-            exits.push(timed(|| _ = vm.exit(space).expect("the space")) / 1e3);
-        }
-        let median = |figures: &[f64]| {
-            let mut sorted = figures.to_vec();
-            sorted.sort_by(f64::total_cmp);
-            sorted[sorted.len() / 2]
-        };
-        let ratio = median(&uses) / median(&zeroes);
-        assert_eq!(vm.stats().events.superpage_failures, 0);
-        Figure(zeroes).print("zeroing 1 GiB in pieces of 2 MiB", "ms", None, "");
-        Figure(uses).print("first use of 1 GiB of superpages", "ms", None, "");
-        let name = "first use of superpages against zeroing";
-        Figure(vec![ratio]).print(name, "x", Some(1.1), "medians");
-        let name = "exit with 1 GiB of superpages, the last mapping";
-        Figure(exits).print(name, "us", Some(100.0), "");
-        let space = first_use(&vm);
-        let mut exits = Vec::new();
-        let forks = Figure::take(ROUNDS, 1e3, || {
-            let mut child = None;
-            let time = timed(|| child = Some(vm.fork(space).expect("a child")));
-            let child = child.expect("a child");
-            exits.push(timed(|| _ = vm.exit(child).expect("the child")) / 1e3);
-            time
-        });
-        let note = "512 spare tables included";
-        forks.print("fork of 1 GiB of superpages", "us", Some(50.0), note);
-        Figure(exits).print("exit of the child", "us", Some(100.0), "");
-        // One page of each given back: what that takes beyond splitting is a page's part.
-        let split = timed(|| {
-            for run in 0..RUNS {
-                let page = Vpn(START + (run << ORDER) + 7);
-                vm.advise(space, page, 1, Advice::DontNeed).expect("advice");
-            }
-        });
-        let note = "and giving one page back";
-        Figure(vec![split / 1e3 / RUNS as f64]).print(
-            "splitting a superpage",
-            "us",
-            Some(2.0),
-            note,
-        );
-        assert_eq!(vm.stats().events.superpage_demotions, RUNS);
-        vm.exit(space).expect("the space");
-    });
-}
-
 /// First touch of a gigabyte by folios of 64 KiB and by single pages, beside zeroing as much in
 /// pieces of 64 KiB. They take turns of 32 MiB, so that a machine that wobbles does so for all.
 fn folios<R: ReverseMap>() {
@@ -556,6 +432,20 @@ fn clean_pages_leave(machine: &Arc<Machine>, vm: &Manager<Family>, design: &str)
     });
 }
 
+/// Superpages of private memory, under every design, and `pv` with each of its locks.
+fn private_superpages(arena: &Arc<Arena>) {
+    superpages::eager::<Family>(arena);
+    superpages::eager::<Pv>(arena);
+    for &rmap in Rmap::ALL {
+        if rmap != Rmap::Pv {
+            with_rmap!(rmap, R => superpages::reserve::<R>(arena, &format!("rmap={}", R::NAME)));
+        }
+    }
+    for lock in ["hashed", "superpage", "byte"] {
+        superpages::reserve::<Pv>(arena, &format!("rmap=pv,pvlock={lock}"));
+    }
+}
+
 fn main() {
     if std::env::args().any(|argument| argument == "reclaim") {
         reclaim();
@@ -572,9 +462,7 @@ fn main() {
     };
     let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
     if std::env::args().any(|argument| argument == "superpages") {
-        superpages(&arena);
-        promotions::<Family>(&arena);
-        promotions::<Pv>(&arena);
+        private_superpages(&arena);
         return;
     }
     if std::env::args().any(|argument| argument == "huge") {
@@ -590,7 +478,7 @@ fn main() {
     for &rmap in Rmap::ALL {
         with_rmap!(rmap, R => gigabyte::<R>(&arena, &format!("rmap={}", R::NAME)));
     }
-    superpages(&arena);
+    superpages::eager::<Family>(&arena);
     drop(arena);
     folios::<Family>();
     reclaim();

@@ -226,15 +226,16 @@ fn main() {
             "", "add", "duplicate", "remove one of 2", "remove the last"
         );
         bench.counts();
-        for &rmap in Rmap::ALL {
-            let name = rmap.name();
-            let mut design = Design::default();
-            design.rmap = rmap;
+        let others = Rmap::ALL.iter().filter(|&&rmap| rmap != Rmap::Pv);
+        let others = others.map(|rmap| format!("rmap={}", rmap.name()));
+        let locks = ["hashed", "superpage", "byte"].map(|lock| format!("rmap=pv,pvlock={lock}"));
+        for text in others.chain(locks) {
+            let design = Design::parse(&text).expect("a design");
             // SAFETY: the arenas become part of the design made here, which is
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
             let arenas = arenas.spanning(memory.view().span(), 1);
-            with_rmap!(rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
+            with_rmap!(design.rmap, R => bench.design(&text, &R::new(&design, 1, &arenas)));
         }
     });
 }

@@ -99,6 +99,12 @@ pub enum RecordError {
         /// A buffer size that is more likely to do.
         suggestion: String,
     },
+    /// The kernel shows no accessed marks.
+    #[error(
+        "accessed marks cannot be sampled ({0}): leave out --accesses, or run vellum as root on a \
+         kernel that shows them"
+    )]
+    NoMarks(String),
     /// The kernel's records make no sense.
     #[error("a record of the kernel cannot be understood: {0}")]
     BadRecord(String),

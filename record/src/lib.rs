@@ -8,6 +8,7 @@
 //! [`Record`]s, whether the kernel wrote them or another tool's text was parsed, and
 //! gives them to a [`Sink`]. [`number`] has the system calls that it understands.
 
+mod accesses;
 mod child;
 mod error;
 mod files;
@@ -26,6 +27,7 @@ mod tracepoint;
 mod transfers;
 mod translate;
 
+pub use accesses::Marks;
 pub use error::RecordError;
 pub use overhead::{Overhead, measure_overhead};
 pub use raw::{Body, Mmap, Record};

@@ -58,7 +58,7 @@ pub fn measure_overhead(
         }
         let run = if recorded {
             let spool = Spool::create(directory).map_err(RecordError::io("cannot write"))?;
-            run_recorded(command, &layouts, buffer, spool, interrupt)?
+            run_recorded(command, &layouts, buffer, spool, None, interrupt)?
         } else {
             run_plain(command, interrupt)?
         };

@@ -3,8 +3,9 @@
 use std::ffi::{CStr, OsString};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use crate::accesses::{Marks, Sampling, Used};
 use crate::child::{Child, Ending, own_cpu_seconds};
 use crate::error::RecordError;
 use crate::merge::merge;
@@ -14,7 +15,7 @@ use crate::tracefs::Tracefs;
 use crate::tracepoint::{self, Layout};
 use crate::translate::{Noticed, Translator};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
-use vellum_trace::{Environment, TraceWriter};
+use vellum_trace::{AccessMarks, Accesses, Environment, TraceWriter};
 
 /// How often the recorder looks whether it was interrupted.
 const WATCH_MS: libc::c_int = 200;
@@ -32,6 +33,8 @@ pub struct Options {
     pub allow_lost: bool,
     /// Compression level of the trace (zstd's scale).
     pub level: i32,
+    /// How often accessed marks are sampled, if they are.
+    pub accesses: Option<Duration>,
     /// How progress is shown while the trace is written.
     pub style: Style,
 }
@@ -56,6 +59,8 @@ pub struct Recording {
     pub own_tracefs: bool,
     /// Why the trace has no CPU times, if it has none.
     pub without_cpu_times: Option<String>,
+    /// How accessed marks were sampled, if they were.
+    pub accesses: Option<Accesses>,
 }
 
 /// One run of the command.
@@ -79,6 +84,8 @@ pub(super) struct Recorded {
     pub without_transfers: Option<String>,
     /// Why context switches were not recorded, if they were not.
     pub without_switches: Option<String>,
+    /// Pages that were used, in order of time, if accessed marks were sampled.
+    pub used: Vec<Used>,
 }
 
 /// Checks that this process may record, opening every event once.
@@ -105,18 +112,32 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         "cannot write beside {}",
         options.output.display()
     )))?;
-    let run = run_recorded(&options.command, &layouts, options.buffer, spool, interrupt)?;
+    let marks = match options.accesses {
+        Some(interval) => Some((Marks::find().map_err(RecordError::NoMarks)?, interval)),
+        None => None,
+    };
+    let accesses = marks.as_ref().map(|(marks, interval)| Accesses {
+        interval_us: interval.as_micros() as u64,
+        marks: marks.tell(),
+    });
+    let (command, buffer) = (&options.command, options.buffer);
+    let run = run_recorded(command, &layouts, buffer, spool, marks, interrupt)?;
     let recorded = run.recorded.as_ref().expect("the run was recorded");
     let (spool, cpus) = (&recorded.spool, recorded.cpus);
     let mut writer = TraceWriter::create(&options.output, options.level)?;
     let header = writer.header_mut();
     header.environment = environment(&options.command, cpus);
     header.cpu_times = recorded.without_switches.is_none();
+    header.accesses = accesses;
     let label = "writing the trace";
     let mut progress = Progress::new(options.style, label, spool.record_bytes(), "bytes");
     let mut translator = Translator::new(&layouts, &mut writer, run.root);
+    let mut used = recorded.used.iter().peekable();
     merge(spool, cpus, |record, bytes| {
         progress.advance(bytes as u64);
+        while let Some(used) = used.next_if(|used| used.time_ns <= record.time_ns) {
+            translator.accessed(used)?;
+        }
         translator.take(record)
     })?;
     let noticed = translator.finish(Some(run.began));
@@ -129,7 +150,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     }
     let header = writer.header_mut();
     header.lost = noticed.lost;
-    header.invisible = invisible(&noticed, recorded);
+    header.invisible = invisible(&noticed, recorded, accesses);
     let (events, bytes) = writer.finish()?;
     Ok(Recording {
         exit_code: run.ending.exit_code(),
@@ -140,6 +161,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
         record_bytes: spool.record_bytes(),
         own_tracefs,
         without_cpu_times: recorded.without_switches.clone(),
+        accesses,
     })
 }
 
@@ -167,6 +189,7 @@ pub(super) fn run_recorded(
     layouts: &[Layout],
     buffer: usize,
     spool: Spool,
+    marks: Option<(Marks, Duration)>,
     interrupt: &Interrupt,
 ) -> Result<Run, RecordError> {
     let before = own_cpu_seconds();
@@ -181,7 +204,12 @@ pub(super) fn run_recorded(
     let drain = session
         .drain_into(spool)
         .map_err(RecordError::io("cannot start the drain thread"))?;
+    let root = child.pid() as u32;
+    let sampling = marks.map(|(marks, interval)| Sampling::start(root, interval, marks));
+    let sampling = sampling.transpose();
+    let sampling = sampling.map_err(RecordError::io("cannot start the sampling thread"))?;
     let run = watch(&mut child, interrupt, || drain.has_failed());
+    let used = sampling.map_or_else(Vec::new, Sampling::finish);
     let spool = drain
         .finish()
         .map_err(RecordError::io("cannot keep the recorded events"))?;
@@ -192,6 +220,7 @@ pub(super) fn run_recorded(
             cpus,
             without_transfers,
             without_switches,
+            used,
         }),
         ..run?
     })
@@ -274,7 +303,7 @@ fn environment(command: &[OsString], cpus: usize) -> Environment {
 }
 
 /// What could not be seen, one sentence each.
-fn invisible(noticed: &Noticed, recorded: &Recorded) -> Vec<String> {
+fn invisible(noticed: &Noticed, recorded: &Recorded, accesses: Option<Accesses>) -> Vec<String> {
     let tmpfs = match &recorded.without_transfers {
         Some(why) => format!(
             "Reads and writes of tmpfs files by system call do not show ({why}); mappings of them \
@@ -297,6 +326,20 @@ fn invisible(noticed: &Noticed, recorded: &Recorded) -> Vec<String> {
             "How long tasks ran between their events does not show: the kernel gave no records of \
              context switches ({why})."
         ));
+    }
+    if let Some(accesses) = accesses {
+        notes.push(
+            "How often and in what order pages were used between two samples of accessed marks does \
+             not show, nor whether they were stored to."
+                .to_owned(),
+        );
+        if accesses.marks == AccessMarks::Regions {
+            notes.push(
+                "Which pages of a region were used does not show, but how many: those with the \
+                 lowest addresses are taken for them."
+                    .to_owned(),
+            );
+        }
     }
     let unseen = &noticed.unseen;
     for (count, what) in [
@@ -354,8 +397,9 @@ mod tests {
                 cpus: 1,
                 without_transfers: None,
                 without_switches: without_switches.map(str::to_owned),
+                used: Vec::new(),
             };
-            invisible(&noticed, &recorded).join("\n")
+            invisible(&noticed, &recorded, None).join("\n")
         };
         assert!(notes(Some("Invalid argument")).contains("context switches (Invalid argument)"));
         assert!(!notes(None).contains("context switches"));

@@ -13,6 +13,7 @@ mod tasks;
 use std::collections::HashMap;
 use std::time::SystemTime;
 
+use crate::accesses::Used;
 use crate::error::RecordError;
 use crate::files::Files;
 use crate::raw::{Body, Record};
@@ -247,6 +248,39 @@ impl<'a> Translator<'a> {
             Body::Comm { .. } | Body::SwitchIn | Body::SwitchOut => Ok(()),
             Body::Lost { .. } | Body::Other => Ok(()),
         }
+    }
+
+    /// Takes a sample of accessed marks, in its place among the records.
+    pub(crate) fn accessed(&mut self, used: &Used) -> Result<(), RecordError> {
+        let Some(since) = self
+            .began_ns
+            .and_then(|began| used.time_ns.checked_sub(began))
+        else {
+            return Ok(());
+        };
+        let thread = self
+            .threads
+            .get(&used.pid)
+            .and_then(|threads| threads.first());
+        let Some(&tid) = thread else {
+            return Ok(());
+        };
+        self.deliver(tid)?;
+        let Some(task) = self.live.get(&tid).map(|live| live.id) else {
+            return Ok(());
+        };
+        for &(page, pages) in &used.runs {
+            self.sink.push(&Event {
+                time_us: since / 1000,
+                task,
+                kind: EventKind::Accessed {
+                    address: page * PAGE,
+                    length: pages * PAGE,
+                },
+                ran_us: None,
+            })?;
+        }
+        Ok(())
     }
 
     /// Tells the stopwatch what the record says about its task.

@@ -23,6 +23,7 @@ fn record_to(output: &str, command: &[&str]) -> Recording {
         buffer: 8 << 20,
         allow_lost: false,
         level: 3,
+        accesses: None,
         style: Style::Quiet,
     };
     record(&options, &Interrupt::manual()).unwrap()
@@ -280,6 +281,7 @@ fn a_failed_recording_leaves_nothing_behind() {
         buffer: 1 << 16,
         allow_lost: false,
         level: 3,
+        accesses: None,
         style: Style::Quiet,
     };
     let error = record(&options, &Interrupt::manual())

@@ -66,6 +66,7 @@ fn every_byte_that_calls_move_to_and_from_a_tmpfs_is_in_the_trace() {
         buffer: 8 << 20,
         allow_lost: false,
         level: 3,
+        accesses: None,
         style: Style::Quiet,
     };
     let recording = record(&options, &Interrupt::manual()).unwrap();

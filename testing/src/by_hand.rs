@@ -1,7 +1,8 @@
 //! Traces made by hand: one process and its children.
 
 use vellum_trace::{
-    Access, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId, TraceWriter,
+    Access, AccessMarks, Accesses, DEFAULT_LEVEL, Event, EventKind, MapOrigin, Prot, Task, TaskId,
+    TraceWriter,
 };
 
 /// Bytes of a page.
@@ -24,6 +25,11 @@ pub fn write_timed_trace(path: &str, children: u32, events: &[(u32, EventKind, u
 
 fn write_all(path: &str, children: u32, events: &[(u32, EventKind, Option<u64>)]) {
     let mut writer = TraceWriter::create(path, DEFAULT_LEVEL).expect("created");
+    let sampled = |(_, kind, _): &(u32, EventKind, _)| matches!(kind, EventKind::Accessed { .. });
+    writer.header_mut().accesses = events.iter().any(sampled).then_some(Accesses {
+        interval_us: 1000,
+        marks: AccessMarks::Pages,
+    });
     writer.header_mut().cpu_times = events.iter().any(|(_, _, ran)| ran.is_some());
     for pid in 1..=1 + children {
         writer.header_mut().tasks.push(Task {
@@ -67,6 +73,14 @@ pub fn write(address: u64, present: bool) -> EventKind {
         access: Access::Write,
         kernel: false,
         present,
+    }
+}
+
+/// Pages that a sample of accessed marks found used.
+pub fn accessed(address: u64, pages: u64) -> EventKind {
+    EventKind::Accessed {
+        address,
+        length: pages * PAGE,
     }
 }
 

@@ -131,4 +131,9 @@ pub enum EventKind {
     },
     /// The file's length was set.
     Truncate { file: FileId, size: u64 },
+    /// The pages were used by the task's process since the sample of accessed marks before, or
+    /// since they were mapped; by whom and how often does not show. Given only by
+    /// [`TraceReader::events_and_accesses`](crate::TraceReader::events_and_accesses), not counted
+    /// among the events, and may lie after the task's end.
+    Accessed { address: u64, length: u64 },
 }

@@ -18,6 +18,8 @@ pub const END_MAGIC: [u8; 4] = *b"VLME";
 
 /// Section kinds.
 pub const EVENTS: [u8; 4] = *b"EVNT";
+/// Samples of accessed marks.
+pub const ACCESSES: [u8; 4] = *b"ACCS";
 /// Tables and environment.
 pub const HEADER: [u8; 4] = *b"HEAD";
 /// Where the other sections are.

@@ -22,10 +22,32 @@ pub struct Header {
     /// Events say how long their task ran before them
     /// ([`Event::ran_us`](crate::Event)).
     pub cpu_times: bool,
+    /// Accessed marks were sampled, and how
+    /// ([`EventKind::Accessed`](crate::EventKind::Accessed)).
+    pub accesses: Option<Accesses>,
     /// Number of events in the trace. Set by the writer.
     pub events: u64,
     /// Time of the last event in microseconds. Set by the writer.
     pub duration_us: u64,
+}
+
+/// How accessed marks were sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accesses {
+    /// Microseconds from one sample to the next.
+    pub interval_us: u64,
+    /// What a mark was told of.
+    pub marks: AccessMarks,
+}
+
+/// What an accessed mark was told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessMarks {
+    /// Each page.
+    Pages,
+    /// How many pages of each region. Of those that were resident as many are taken for used,
+    /// from the lowest address on.
+    Regions,
 }
 
 /// Where and how a trace was made.

@@ -2,7 +2,8 @@
 //!
 //! [`TraceReader::open`] checks a file and gives its [`Header`];
 //! [`TraceReader::events`] walks all events in time order, a block at a time,
-//! and [`TraceReader::streams`] loads them task by task. [`TraceWriter`] makes
+//! [`TraceReader::events_and_accesses`] with them which pages were used in between, if that was
+//! sampled, and [`TraceReader::streams`] loads them task by task. [`TraceWriter`] makes
 //! a file. `docs/trace-format.md` says how the bytes lie.
 //!
 //! What a reader may rely on, because the writer refuses anything else and the
@@ -74,6 +75,7 @@ pub mod cut;
 pub mod event;
 pub mod model;
 
+mod accesses;
 mod anchor;
 mod block;
 mod column;
@@ -90,7 +92,7 @@ mod writer;
 
 pub use error::TraceError;
 pub use event::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
-pub use header::{Environment, File, Header, Task};
-pub use reader::{Events, TraceReader};
+pub use header::{AccessMarks, Accesses, Environment, File, Header, Task};
+pub use reader::{Events, EventsAndAccesses, TraceReader};
 pub use streams::Streams;
 pub use writer::{DEFAULT_LEVEL, TraceWriter};

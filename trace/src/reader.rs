@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use crate::accesses;
 use crate::block;
 use crate::column::ColumnError;
 use crate::error::TraceError;
 use crate::event::Event;
 use crate::file::{
-    END_BYTES, END_MAGIC, EVENTS, HEAD_BYTES, HEADER, INDEX, INDEX_ENTRY_BYTES, MAGIC,
+    ACCESSES, END_BYTES, END_MAGIC, EVENTS, HEAD_BYTES, HEADER, INDEX, INDEX_ENTRY_BYTES, MAGIC,
     PREFIX_BYTES, Section, VERSION,
 };
 use crate::header::Header;
@@ -35,6 +36,7 @@ pub struct TraceReader {
     length: u64,
     header: Header,
     blocks: Vec<Section>,
+    accesses: Vec<Section>,
 }
 
 impl TraceReader {
@@ -75,6 +77,7 @@ impl TraceReader {
             length,
             header: Header::default(),
             blocks: Vec::new(),
+            accesses: Vec::new(),
         };
         reader.check_prefix()?;
         let index_offset = reader.check_end()?;
@@ -107,6 +110,22 @@ impl TraceReader {
             next_block: 0,
             block: Vec::new().into_iter(),
             seen: 0,
+            failed: false,
+        }
+    }
+
+    /// The same, and with them samples of accessed marks ([`crate::EventKind::Accessed`]), if the trace
+    /// has any. At one time events come first.
+    pub fn events_and_accesses(&self) -> EventsAndAccesses<'_> {
+        EventsAndAccesses {
+            events: self.events().peekable(),
+            accesses: Samples {
+                reader: self,
+                next_section: 0,
+                section: Vec::new().into_iter(),
+                last_us: 0,
+            },
+            at_hand: None,
             failed: false,
         }
     }
@@ -278,6 +297,7 @@ impl TraceReader {
         for section in sections {
             match section.kind {
                 EVENTS => self.blocks.push(*section),
+                ACCESSES => self.accesses.push(*section),
                 HEADER if header.is_none() => {
                     let payload = self.read_section(section)?;
                     let decoded = tables::decode(&payload);
@@ -344,6 +364,76 @@ impl Events<'_> {
 }
 
 impl Iterator for Events<'_> {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.failed = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// Samples of accessed marks, a section at a time.
+struct Samples<'a> {
+    reader: &'a TraceReader,
+    next_section: usize,
+    section: std::vec::IntoIter<Event>,
+    last_us: u64,
+}
+
+impl Samples<'_> {
+    fn advance(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some(event) = self.section.next() {
+                let checked = rules::check_access(&self.reader.header, &event, self.last_us);
+                checked.map_err(|reason| {
+                    let section = &self.reader.accesses[self.next_section - 1];
+                    self.reader.damaged(section.offset, reason)
+                })?;
+                self.last_us = event.time_us;
+                return Ok(Some(event));
+            }
+            let Some(section) = self.reader.accesses.get(self.next_section) else {
+                return Ok(None);
+            };
+            let payload = self.reader.read_section(section)?;
+            let decoded = accesses::decode(&payload);
+            let decoded = decoded.map_err(|error| self.reader.in_section(section, error))?;
+            self.section = decoded.into_iter();
+            self.next_section += 1;
+        }
+    }
+}
+
+/// The events of a trace and its samples of accessed marks in time order. See
+/// [`TraceReader::events_and_accesses`].
+pub struct EventsAndAccesses<'a> {
+    events: std::iter::Peekable<Events<'a>>,
+    accesses: Samples<'a>,
+    /// The next sample.
+    at_hand: Option<Event>,
+    failed: bool,
+}
+
+impl EventsAndAccesses<'_> {
+    fn advance(&mut self) -> Result<Option<Event>, TraceError> {
+        if self.at_hand.is_none() {
+            self.at_hand = self.accesses.advance()?;
+        }
+        match (&self.at_hand, self.events.peek()) {
+            (Some(access), Some(Ok(event))) if access.time_us < event.time_us => {
+                Ok(self.at_hand.take())
+            }
+            (Some(_), None) => Ok(self.at_hand.take()),
+            _ => self.events.next().transpose(),
+        }
+    }
+}
+
+impl Iterator for EventsAndAccesses<'_> {
     type Item = Result<Event, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -148,6 +148,7 @@ impl Rules {
                 length,
             } => transfer(header, file, offset, length),
             EventKind::Truncate { file, size } => transfer(header, file, 0, size),
+            EventKind::Accessed { .. } => Err("a sample among the events".into()),
         }
     }
 
@@ -163,6 +164,27 @@ impl Rules {
         }
         *life = Life::Running;
         Ok(())
+    }
+}
+
+/// Checks a sample of accessed marks, of which the one before was at `last_us`. The task may have
+/// ended meanwhile.
+pub fn check_access(header: &Header, event: &Event, last_us: u64) -> Result<(), String> {
+    if header.accesses.is_none() {
+        return Err("accessed marks, although the header says that there are none".into());
+    }
+    if event.time_us < last_us {
+        return Err(format!("time {} us after time {last_us} us", event.time_us));
+    }
+    if event.task.0 as usize >= header.tasks.len() {
+        return Err(format!("task {} is not in the table", event.task.0));
+    }
+    match event.kind {
+        EventKind::Accessed { address, length } if length > 0 => {
+            page_aligned("length", length).and_then(|()| range(address, length))
+        }
+        EventKind::Accessed { .. } => Err("no page was accessed".into()),
+        _ => Err("an event among the samples".into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::column::{ColumnError, ColumnWriter, Columns};
 use crate::event::TaskId;
-use crate::header::{Environment, File, Header, Task};
+use crate::header::{AccessMarks, Accesses, Environment, File, Header, Task};
 use crate::varint::{self, Cursor, zigzag};
 
 const ENVIRONMENT: u16 = 1;
@@ -15,7 +15,8 @@ const TASKS: u16 = 7;
 const FILES: u16 = 8;
 const FILE_NAMES: u16 = 9;
 const CPU_TIMES: u16 = 10;
-const KNOWN: [u16; 10] = [
+const ACCESSES: u16 = 11;
+const KNOWN: [u16; 11] = [
     ENVIRONMENT,
     COMMAND,
     CUTS,
@@ -26,7 +27,12 @@ const KNOWN: [u16; 10] = [
     FILES,
     FILE_NAMES,
     CPU_TIMES,
+    ACCESSES,
 ];
+
+/// Marks of [`AccessMarks`].
+const PAGES: u8 = 0;
+const REGIONS: u8 = 1;
 
 fn strings<'a>(items: impl IntoIterator<Item = &'a String>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -82,6 +88,15 @@ pub fn encode(header: &Header, level: i32) -> std::io::Result<Vec<u8>> {
     if header.cpu_times {
         columns.add(CPU_TIMES, false, &[1], level)?;
     }
+    if let Some(accesses) = header.accesses {
+        let mut how = Vec::new();
+        varint::put(&mut how, accesses.interval_us);
+        how.push(match accesses.marks {
+            AccessMarks::Pages => PAGES,
+            AccessMarks::Regions => REGIONS,
+        });
+        columns.add(ACCESSES, false, &how, level)?;
+    }
     let mut payload = Vec::new();
     columns.finish(&mut payload);
     Ok(payload)
@@ -106,11 +121,27 @@ pub fn decode(payload: &[u8]) -> Result<Header, ColumnError> {
         duration_us: total()?,
         invisible: list(INVISIBLE, "list of what was invisible")?,
         cpu_times: columns.get(CPU_TIMES).byte().is_some_and(|byte| byte != 0),
+        accesses: read_accesses(columns.get(ACCESSES))
+            .ok_or_else(|| part("interval of accessed marks"))?,
         strings: list(STRINGS, "strings")?,
         tasks: read_tasks(columns.get(TASKS)).ok_or_else(|| part("task table"))?,
         files: read_files(columns.get(FILES), columns.get(FILE_NAMES))
             .ok_or_else(|| part("file table"))?,
     })
+}
+
+/// Marks that this version does not know are taken for those that say least.
+fn read_accesses(mut cursor: Cursor<'_>) -> Option<Option<Accesses>> {
+    if cursor.is_empty() {
+        return Some(None);
+    }
+    Some(Some(Accesses {
+        interval_us: cursor.varint()?,
+        marks: match cursor.byte()? {
+            PAGES => AccessMarks::Pages,
+            _ => AccessMarks::Regions,
+        },
+    }))
 }
 
 fn read_strings(mut cursor: Cursor<'_>) -> Option<Vec<String>> {

@@ -7,10 +7,11 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::accesses;
 use crate::block;
 use crate::error::TraceError;
-use crate::event::Event;
-use crate::file::{END_MAGIC, EVENTS, HEADER, INDEX, MAGIC, Section, VERSION};
+use crate::event::{Event, EventKind};
+use crate::file::{ACCESSES, END_MAGIC, EVENTS, HEADER, INDEX, MAGIC, Section, VERSION};
 use crate::header::Header;
 use crate::rules::{self, Rules};
 use crate::tables;
@@ -33,6 +34,10 @@ pub struct TraceWriter {
     header: Header,
     events: u64,
     last_us: u64,
+    /// Samples of accessed marks that are not in a section yet.
+    accesses: Vec<Event>,
+    /// Time of the last one that is.
+    last_access_us: u64,
 }
 
 impl TraceWriter {
@@ -55,6 +60,8 @@ impl TraceWriter {
             header: Header::default(),
             events: 0,
             last_us: 0,
+            accesses: Vec::new(),
+            last_access_us: 0,
         };
         let mut prefix = MAGIC.to_vec();
         prefix.extend_from_slice(&VERSION.to_le_bytes());
@@ -72,8 +79,12 @@ impl TraceWriter {
     }
 
     /// Adds an event. Its time may be raised by a few microseconds where that
-    /// is needed to keep the order of events that carry the same time.
+    /// is needed to keep the order of events that carry the same time. A sample of accessed
+    /// marks ([`EventKind::Accessed`]) keeps its time.
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+        if let EventKind::Accessed { .. } = event.kind {
+            return self.push_access(event);
+        }
         let checked = self.rules.check(&self.header, event);
         checked.map_err(|reason| self.bad_event(reason))?;
         self.events += 1;
@@ -84,10 +95,25 @@ impl TraceWriter {
         Ok(())
     }
 
+    fn push_access(&mut self, event: &Event) -> Result<(), TraceError> {
+        let last_us = self
+            .accesses
+            .last()
+            .map_or(self.last_access_us, |last| last.time_us);
+        let checked = rules::check_access(&self.header, event, last_us);
+        checked.map_err(|reason| self.bad_event(reason))?;
+        self.accesses.push(*event);
+        if self.accesses.len() == accesses::MAX_RANGES {
+            self.flush_accesses()?;
+        }
+        Ok(())
+    }
+
     /// Completes the trace and gives it its name. Returns the
     /// number of events and the length in bytes.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         self.flush_block()?;
+        self.flush_accesses()?;
         rules::check_header(&self.header).map_err(|reason| self.bad_event(reason))?;
         self.header.events = self.events;
         self.header.duration_us = self.last_us;
@@ -126,6 +152,17 @@ impl TraceWriter {
         let payload = payload.map_err(|source| self.io("cannot compress", source))?;
         self.pending.clear();
         self.put_section(EVENTS, true, &payload)
+    }
+
+    fn flush_accesses(&mut self) -> Result<(), TraceError> {
+        let Some(last) = self.accesses.last() else {
+            return Ok(());
+        };
+        self.last_access_us = last.time_us;
+        let payload = accesses::encode(&self.accesses, self.level);
+        let payload = payload.map_err(|source| self.io("cannot compress", source))?;
+        self.accesses.clear();
+        self.put_section(ACCESSES, false, &payload)
     }
 
     fn put_section(

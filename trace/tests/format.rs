@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use vellum_trace::{
-    Access, Environment, Event, EventKind, File, FileId, Header, MapOrigin, Prot, Task, TaskId,
-    TraceError, TraceReader, TraceWriter,
+    Access, AccessMarks, Accesses, Environment, Event, EventKind, File, FileId, Header, MapOrigin,
+    Prot, Task, TaskId, TraceError, TraceReader, TraceWriter,
 };
 
 const PAGE: u64 = 4096;
@@ -62,6 +62,10 @@ fn header() -> Header {
         lost: 3,
         invisible: vec!["Pinned pages do not show.".into()],
         cpu_times: true,
+        accesses: Some(Accesses {
+            interval_us: 100_000,
+            marks: AccessMarks::Pages,
+        }),
         events: 0,
         duration_us: 0,
     }
@@ -190,7 +194,9 @@ fn write(name: &str, events: &[Event]) -> Vec<u8> {
         writer.push(event).unwrap();
     }
     let (count, bytes) = writer.finish().unwrap();
-    assert_eq!(count, events.len() as u64);
+    let samples = |event: &&Event| matches!(event.kind, EventKind::Accessed { .. });
+    let samples = events.iter().filter(samples).count();
+    assert_eq!(count, (events.len() - samples) as u64);
     let content = std::fs::read(&path).unwrap();
     assert_eq!(content.len() as u64, bytes);
     std::fs::remove_file(path).unwrap();
@@ -252,6 +258,87 @@ fn streams_hold_each_tasks_events_in_its_own_order() {
     assert!(streams.task(TaskId(40)).is_empty());
 }
 
+fn accessed(time_us: u64, task: u32, page: u64, pages: u64) -> Event {
+    Event {
+        time_us,
+        task: TaskId(task),
+        kind: EventKind::Accessed {
+            address: page * PAGE,
+            length: pages * PAGE,
+        },
+        ran_us: None,
+    }
+}
+
+#[test]
+fn samples_of_accessed_marks_lie_between_the_events_for_those_who_ask() {
+    let at = |time_us, page| Event {
+        time_us,
+        task: TaskId(0),
+        kind: fault_at(page),
+        ran_us: None,
+    };
+    let all = [
+        at(5, 1),
+        at(10, 2),
+        accessed(10, 0, 1, 2),
+        accessed(10, 0, 9, 1),
+        // Of a task that is not there any more, or not yet.
+        accessed(11, 39, 4, 1),
+        at(12, 3),
+        accessed(900, 0, 1, 3),
+    ];
+    let trace = TraceReader::from_bytes("t", write("accesses", &all)).unwrap();
+    let read: Result<Vec<Event>, TraceError> = trace.events_and_accesses().collect();
+    assert_eq!(read.unwrap(), all);
+    let events: Result<Vec<Event>, TraceError> = trace.events().collect();
+    assert_eq!(events.unwrap(), [all[0], all[1], all[5]]);
+    assert_eq!((trace.header().events, trace.header().duration_us), (3, 12));
+}
+
+#[test]
+fn more_samples_than_a_section_holds_are_read_back() {
+    let count = (1 << 18) + 5;
+    let mut all = vec![Event {
+        time_us: 0,
+        task: TaskId(0),
+        kind: fault_at(0),
+        ran_us: None,
+    }];
+    all.extend((0..count).map(|number| accessed(number, 0, number * 7 % 1000, 1 + number % 3)));
+    let trace = TraceReader::from_bytes("t", write("many-accesses", &all)).unwrap();
+    let read: Result<Vec<Event>, TraceError> = trace.events_and_accesses().collect();
+    assert!(read.unwrap() == all);
+    assert_eq!(trace.events().count(), 1);
+}
+
+#[test]
+fn a_reader_that_does_not_know_samples_skips_them() {
+    let kind = *b"ACCS";
+    let mut bytes = write("unknown", &[accessed(7, 0, 1, 2)]);
+    let places: Vec<usize> = (0..bytes.len() - 4)
+        .filter(|&at| bytes[at..at + 4] == kind)
+        .collect();
+    let [section, entry] = places[..] else {
+        panic!("a section and its entry in the index, not {places:?}");
+    };
+    // The same section under a name that nobody knows, checksums renewed.
+    bytes[section..section + 4].copy_from_slice(b"ACCT");
+    let sum = crc32fast::hash(&bytes[section..section + 20]).to_le_bytes();
+    bytes[section + 20..section + 24].copy_from_slice(&sum);
+    bytes[entry..entry + 4].copy_from_slice(b"ACCT");
+    let index = (0..entry)
+        .rev()
+        .find(|&at| bytes[at..at + 4] == *b"INDX")
+        .expect("an index");
+    let payload = crc32fast::hash(&bytes[index + 24..bytes.len() - 24]).to_le_bytes();
+    bytes[index + 16..index + 20].copy_from_slice(&payload);
+    let sum = crc32fast::hash(&bytes[index..index + 20]).to_le_bytes();
+    bytes[index + 20..index + 24].copy_from_slice(&sum);
+    let trace = TraceReader::from_bytes("t", bytes).unwrap();
+    assert_eq!(trace.events_and_accesses().count(), 0);
+}
+
 #[test]
 fn an_empty_trace_is_a_trace() {
     let (header, events) = read_all(write("empty", &[])).unwrap();
@@ -293,9 +380,21 @@ fn the_writer_refuses_what_breaks_a_rule_and_leaves_no_file() {
             "has not ended",
             vec![at(0, 0, EventKind::Wait { child: TaskId(1) })],
         ),
+        ("no page was accessed", vec![accessed(0, 0, 1, 0)]),
+        (
+            "after time 9",
+            vec![accessed(9, 0, 1, 1), accessed(8, 0, 1, 1)],
+        ),
+        ("task 40 is not in", vec![accessed(0, 40, 1, 1)]),
         ("ran for 6 us and 4 us", vec![ran(6, 6), ran(9, 4)]),
         ("ran for 1 us", vec![ran(6, 1), ran(9, u64::MAX)]),
     ];
+    let mut without = TraceWriter::create(path("without"), 3).unwrap();
+    let tasks = header().tasks;
+    without.header_mut().tasks = tasks;
+    let refused = without.push(&accessed(0, 0, 1, 1)).unwrap_err().to_string();
+    assert!(refused.contains("says that there are none"), "{refused}");
+    drop(without);
     for (reason, events) in cases {
         let path = path("refused");
         let mut writer = TraceWriter::create(&path, 3).unwrap();

@@ -32,7 +32,7 @@ const STRICT: [&str; 8] = [
     "-O1",
 ];
 
-const PROGRAMS: [&str; 2] = ["examples/kernel.c", "tests/border.c"];
+const PROGRAMS: [&str; 3] = ["examples/kernel.c", "tests/border.c", "tests/superpages.c"];
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), String> {
@@ -93,7 +93,15 @@ fn header_of(c: &Path) -> Result<String, String> {
     let config = cbindgen::Config::from_file(&config).map_err(|error| in_file(&config, &error))?;
     // In the order in which one reads them.
     let files = [
-        "status", "platform", "manager", "spaces", "regions", "objects", "frames", "report",
+        "status",
+        "platform",
+        "manager",
+        "spaces",
+        "regions",
+        "objects",
+        "superpages",
+        "frames",
+        "report",
     ];
     let builder = cbindgen::Builder::new().with_config(config);
     let builder = files.iter().fold(builder, |builder, file| {

@@ -11,6 +11,7 @@ mod slurm;
 mod snapshot_server;
 mod trace;
 mod validate_sim;
+mod verify_reclaim;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,9 @@ enum Chore {
     Slurm,
     /// Describe this machine and hold simulations on it against runs of the core
     ValidateSim(validate_sim::Args),
+    /// Replay the shipped traces verified with 75, 50 and 25 % of the memory that they use, under
+    /// every reverse mapping and aging
+    VerifyReclaim(verify_reclaim::Args),
     /// Run one of the workloads that the project brings along
     #[command(subcommand)]
     Workload(Workload),
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Chore::Site(args) => site::run(&args),
         Chore::Slurm => slurm::run(),
         Chore::ValidateSim(args) => validate_sim::run(&args),
+        Chore::VerifyReclaim(args) => verify_reclaim::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };
     match done {

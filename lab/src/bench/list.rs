@@ -1,6 +1,6 @@
 //! The benchmarks that there are.
 
-use super::{Benchmark, Size, Variant};
+use super::{Benchmark, PRESSURE, Size, Variant};
 
 const fn size(name: &'static str, default: u64, summary: &'static str) -> Size {
     Size {
@@ -139,7 +139,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "rmap-test",
-        summary: "tasks that map one file in many regions, and a scanner that looks its pages up",
+        summary: "tasks that map one file in many regions, and lookups of its pages",
         core: true,
         linux: false,
         designs: RMAP,
@@ -154,9 +154,28 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "regions of the one task of the second shape",
             ),
             fixed("wide-pages", 7, "pages of each of those"),
-            fixed("visits", 1, "lookups of each page of the file"),
+            fixed("visits", 1, "scanner: lookups of each page of the file"),
+            fixed(
+                "memory",
+                50,
+                "pressure: memory in percent of what the file and the page tables take",
+            ),
+            fixed(
+                "sweeps",
+                1,
+                "pressure: times that each task touches the file",
+            ),
         ],
-        variants: &[],
+        variants: &[
+            variant(
+                "scanner",
+                "with enough memory; a scanner looks the pages up",
+            ),
+            variant(
+                PRESSURE,
+                "as published, with too little memory: reclaim looks the pages up",
+            ),
+        ],
     },
     Benchmark {
         name: "fork-family",

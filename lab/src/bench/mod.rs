@@ -98,11 +98,52 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         (On::Core, "tmpfs") => tmpfs::files(request, interrupt),
         (On::Core, "tmpfs-calls") => tmpfs::calls(request, interrupt),
         (On::Core, "reclaim") => reclaim::on_core(request, interrupt),
+        (On::Core, "rmap-test") => rmap_test(request, interrupt),
         (On::Core, _) => core::run(request, interrupt),
         (On::Linux, "write" | "read" | "readonce" | "pft") => tmpfs::on_linux(request, interrupt),
         (On::Linux, "reclaim") => reclaim::on_linux(request, interrupt),
         (On::Linux, _) => host::run(request, interrupt),
     }
+}
+
+/// The variant of `rmap-test` with too little memory.
+pub const PRESSURE: &str = "pressure";
+
+/// `rmap-test` in the variants wanted. Figures under `pressure` are of the designs with
+/// `reclaim=on`.
+fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    let mut together: Option<Findings> = None;
+    for variant in &request.variants {
+        let more = match variant.name {
+            PRESSURE => reclaim::under_pressure(request, interrupt),
+            _ => core::rmap_test(request, interrupt),
+        };
+        let more = match (more, &mut together) {
+            (Err(failure), Some(so_far)) if failure.code() == Failure::INTERRUPTED => {
+                so_far.interrupted = true;
+                break;
+            }
+            (more, _) => more?,
+        };
+        match &mut together {
+            None => together = Some(more),
+            Some(so_far) => {
+                so_far.runs.extend(more.runs);
+                so_far.notes.extend(more.notes);
+                if variant.name != PRESSURE {
+                    so_far.arms = more.arms;
+                }
+                so_far.interrupted = more.interrupted;
+            }
+        }
+        if together
+            .as_ref()
+            .is_some_and(|findings| findings.interrupted)
+        {
+            break;
+        }
+    }
+    Ok(together.unwrap_or_default())
 }
 
 /// The benchmark called `name`.

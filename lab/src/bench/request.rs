@@ -191,7 +191,8 @@ mod tests {
         let forkfault = find("forkfault").expect("there is one");
         let refused = variants(forkfault, &wanted).expect_err("refused");
         assert!(refused.contains("migrate"), "{refused}");
-        let refused = variants(benchmark, &wanted).expect_err("refused");
+        let without = find("fork-family").expect("there is one");
+        let refused = variants(without, &wanted).expect_err("refused");
         assert!(refused.contains("no variants"), "{refused}");
     }
 

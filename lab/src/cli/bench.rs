@@ -47,6 +47,7 @@ Examples:
   vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8
   vellum bench sdet --on core --trace traces/sdet-like.vellum --json sdet.json
   vellum bench rmap-test --profile-out where-it-goes
+  vellum bench rmap-test --variant pressure --size memory=40 --designs rmap=chains --designs rmap=family
   vellum bench fork-family -n 12 --format ministat
   vellum bench kernbench --on linux --tree ~/linux
   vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4 --compat
@@ -129,9 +130,9 @@ pub struct BenchArgs {
     /// of it, up to what the format can have]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     lowmem: Option<u64>,
-    /// reclaim on the core: the device that pages leave for and come from: `nvme` (80 us for a
-    /// read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s) or `disk` (12 ms, 12 ms,
-    /// 150 MB/s) [default: nvme]
+    /// reclaim on the core, and rmap-test under pressure: the device that pages leave for and come
+    /// from: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s) or
+    /// `disk` (12 ms, 12 ms, 150 MB/s) [default: nvme]
     #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES))]
     device: Option<String>,
     /// Length of a slice in microseconds of CPU time
@@ -273,10 +274,18 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
             "{name} runs only with --on {place}"
         )));
     }
-    if args.device.is_some() && (name != "reclaim" || on == On::Linux) {
+    let variants = request::variants(benchmark, &args.variants).map_err(Failure::usage)?;
+    let models = match name {
+        "reclaim" => on == On::Core,
+        "rmap-test" => variants
+            .iter()
+            .any(|variant| variant.name == bench::PRESSURE),
+        _ => false,
+    };
+    if args.device.is_some() && !models {
         return Err(Failure::usage(
-            "--device is for `vellum bench reclaim` on the core: others have no device whose time \
-             is modelled",
+            "--device is for `vellum bench reclaim` and `rmap-test --variant pressure` on the core: \
+             others have no device whose time is modelled",
         ));
     }
     let builds = name == "buildkernel";
@@ -305,7 +314,7 @@ fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
             seed: args.seed,
         },
         sizes: sizes(benchmark, args)?,
-        variants: request::variants(benchmark, &args.variants).map_err(Failure::usage)?,
+        variants,
         traces: args.traces.clone(),
         tree: args.tree.clone(),
         configuration: args.config.clone(),

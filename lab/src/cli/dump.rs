@@ -77,11 +77,12 @@ pub(super) enum Kind {
     Read,
     Write,
     Truncate,
+    Accessed,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub(super) const ALL: [Kind; 15] = [
+    pub(super) const ALL: [Kind; 16] = [
         Kind::Create,
         Kind::Exec,
         Kind::Exit,
@@ -97,6 +98,7 @@ impl Kind {
         Kind::Read,
         Kind::Write,
         Kind::Truncate,
+        Kind::Accessed,
     ];
 
     /// The kind of an event.
@@ -117,6 +119,7 @@ impl Kind {
             EventKind::FileRead { .. } => Kind::Read,
             EventKind::FileWrite { .. } => Kind::Write,
             EventKind::Truncate { .. } => Kind::Truncate,
+            EventKind::Accessed { .. } => Kind::Accessed,
         }
     }
 
@@ -138,6 +141,7 @@ impl Kind {
             Kind::Read => "read",
             Kind::Write => "write",
             Kind::Truncate => "truncate",
+            Kind::Accessed => "accessed",
         }
     }
 }
@@ -166,7 +170,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
             && (args.kind.is_empty() || args.kind.contains(&Kind::of(&event.kind)))
     };
     let mut out = BufWriter::new(io::stdout().lock());
-    for event in trace.events() {
+    for event in trace.events_and_accesses() {
         let event = event.blame_input()?;
         if to.is_some_and(|to| event.time_us >= to) {
             break;
@@ -186,6 +190,11 @@ fn print_perf_script(trace: &TraceReader) -> Result<(), Failure> {
         writer.take(&event.blame_input()?)?;
     }
     let losses = writer.finish()?;
+    if trace.header().accesses.is_some() {
+        eprintln!(
+            "vellum: perf script has no words for samples of accessed marks; they will not come back"
+        );
+    }
     if trace.header().cpu_times {
         eprintln!("vellum: perf script has no words for CPU times; they will not come back");
     }
@@ -341,6 +350,7 @@ fn detail(out: &mut impl Write, header: &Header, kind: &EventKind) -> io::Result
             offset,
             length,
         } => write!(out, " {} {length} at {offset}", file_text(header, file)),
+        EventKind::Accessed { address, length } => write!(out, " {address:#x} {length:#x}"),
         EventKind::Truncate { file, size } => {
             write!(out, " {} to {size}", file_text(header, file))
         }

@@ -20,7 +20,7 @@ use crate::linux::saved::{Saved, TraceId};
 use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
-use crate::replay::{self, Options, Workload, prepare, ram};
+use crate::replay::{self, Options, Workload, prepare_events, ram};
 use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
@@ -81,7 +81,8 @@ fn load(path: &Path, fault_around: u64, style: Style) -> Result<Prepared, Failur
         fault_around,
         ..Options::default()
     };
-    let workload = prepare(&trace, &options).blame_input()?;
+    // What is sampled of later uses of pages cannot be had of the host at the same times.
+    let workload = prepare_events(trace.header(), || trace.events(), &options).blame_input()?;
     if workload.ops() == 0 {
         return Err(Failure::usage(format!(
             "{}: the workload has no operations",

@@ -12,7 +12,7 @@ use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
 use vellum_terminal::progress::{Progress, Style};
-use vellum_trace::TraceReader;
+use vellum_trace::{EventKind, TraceReader};
 
 const EXAMPLES: &str = "\
 Anonymous pages that no fork ever shared need only one reverse mapping; `singletons` is
@@ -51,9 +51,10 @@ pub fn run(args: InfoArgs) -> Result<(), Failure> {
     let style = Style::detect(args.quiet);
     let mut progress = Progress::new(style, "reading", trace.header().events, "events");
     let mut survey = survey::Survey::new(&trace);
-    for event in trace.events() {
-        survey.take(trace.header(), &event.blame_input()?);
-        progress.advance(1);
+    for event in trace.events_and_accesses() {
+        let event = event.blame_input()?;
+        survey.take(trace.header(), &event);
+        progress.advance(u64::from(!matches!(event.kind, EventKind::Accessed { .. })));
     }
     progress.finish();
     let report = survey.report(&trace);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::ValueHint;
@@ -12,7 +13,7 @@ use clap::builder::ValueHint;
 use super::{Failure, size};
 use vellum_record::{Options, Overhead};
 use vellum_terminal::progress::{Interrupt, Style};
-use vellum_trace::DEFAULT_LEVEL;
+use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 
 const EXAMPLES: &str = "\
 The exit code is the command's own; 1 if the recording failed.
@@ -27,6 +28,7 @@ Examples:
   vellum record -- make -j4
   vellum record -o gcc.vellum -- gcc -O2 -c main.c
   vellum record --buffer 64M -o server.vellum -- ./run-server-benchmark
+  vellum record --accesses 100ms -o server.vellum -- ./run-server-benchmark
   vellum record --measure-overhead 3 --prepare 'make clean' -- make -j4";
 
 /// Record what a command and its descendants ask of memory management
@@ -51,9 +53,14 @@ pub struct RecordArgs {
           value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
 
+    /// Sample which pages are used again, every INTERVAL (as 100ms or 2s), from the accessed marks
+    /// that the kernel shows: of each page by idle page tracking, else how many of each region
+    #[arg(long, value_name = "INTERVAL", value_parser = parse_interval)]
+    accesses: Option<Duration>,
+
     /// Write no trace: run the command N times four times, plain and recorded in
     /// the order A B B A, and print what recording costs
-    #[arg(long, value_name = "N", conflicts_with_all = ["allow_lost", "level"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["allow_lost", "level", "accesses"],
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     measure_overhead: Option<u16>,
 
@@ -86,6 +93,7 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         buffer: args.buffer,
         allow_lost: args.allow_lost,
         level: args.level,
+        accesses: args.accesses,
         style: Style::detect(args.quiet),
     };
     let recording = vellum_record::record(&options, &interrupt)?;
@@ -100,6 +108,15 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
             eprintln!(
                 "vellum: the trace has no CPU times: the kernel gave no records of context \
                  switches ({why})"
+            );
+        }
+        if let Some(accesses) = recording.accesses
+            && accesses.marks == AccessMarks::Regions
+        {
+            eprintln!(
+                "vellum: this kernel does not show which pages of a region are used (that takes \
+                 CONFIG_IDLE_PAGE_TRACKING, and root), but how many: as many of those that are \
+                 resident are taken for used, the lowest addresses first"
             );
         }
         let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
@@ -175,6 +192,20 @@ fn print_overhead(overhead: &Overhead, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
+/// The time from one sample to the next: a millisecond to an hour.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let refused = || format!("`{text}` is no interval; write 1ms to 3600s, as in 100ms or 2s");
+    let (number, unit_ms) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1.0),
+        None => (text.strip_suffix('s').ok_or_else(refused)?, 1000.0),
+    };
+    let ms = number.trim().parse::<f64>().map_err(|_| refused())? * unit_ms;
+    match (1.0..=3_600_000.0).contains(&ms) {
+        true => Ok(Duration::from_micros((ms * 1000.0) as u64)),
+        false => Err(refused()),
+    }
+}
+
 /// The size of a buffer: up to 1 GiB.
 fn parse_buffer(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
@@ -186,6 +217,15 @@ fn parse_buffer(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_have_a_unit_and_limits() {
+        assert_eq!(parse_interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_interval("1.5s"), Ok(Duration::from_millis(1500)));
+        for bad in ["", "100", "0ms", "0.5ms", "2h", "NaNs", "-1s", "1e9s", "ms"] {
+            assert!(parse_interval(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn buffers_take_suffixes_and_have_a_limit() {

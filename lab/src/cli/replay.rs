@@ -18,7 +18,7 @@ use crate::report::replay::Report;
 use crate::simulate::Purpose;
 use crate::verify::{self, Verified};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
-use vellum_trace::TraceReader;
+use vellum_trace::{Event, EventKind, TraceReader};
 
 /// Share of the operations that may diverge without explanation.
 const UNEXPLAINED_LIMIT: f64 = 0.01;
@@ -184,7 +184,9 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         return Err(Failure::usage(text));
     }
     compressed_needs_reclaim(args.compressed, &args.design)?;
-    if args.group_limit.is_some() && !has_groups(&args.design).map_err(|error| Failure::usage(error.to_string()))? {
+    if args.group_limit.is_some()
+        && !has_groups(&args.design).map_err(|error| Failure::usage(error.to_string()))?
+    {
         return Err(Failure::usage(
             "--group-limit: the design has no groups; add --design reclaim=on,groups=on",
         ));
@@ -199,7 +201,12 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
     };
     let total = (trace.header().events).saturating_mul(options.readings());
     let progress = RefCell::new(Progress::new(style, "preparing", total, "events"));
-    let events = || trace.events().inspect(|_| progress.borrow_mut().advance(1));
+    let is_event = |event: &Result<Event, _>| match event {
+        Ok(event) => !matches!(event.kind, EventKind::Accessed { .. }),
+        Err(_) => true,
+    };
+    let count = |event: &_| progress.borrow_mut().advance(u64::from(is_event(event)));
+    let events = || trace.events_and_accesses().inspect(count);
     let workload = prepare_events(trace.header(), events, &options).blame_input()?;
     progress.into_inner().finish();
     Ok(workload)

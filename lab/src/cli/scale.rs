@@ -122,10 +122,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
         .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
     let drawing = drawing.transpose()?;
     let files = WaitFiles::create(args.profile_out.as_deref())?;
-    let mut kept = match &args.resume {
-        Some(path) => Kept::open(path)?,
-        None => Kept::default(),
-    };
+    let mut kept = Kept::open_if(args.resume.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c()?;
     let findings = measure(&plan, &mut kept, Style::detect(args.quiet), &interrupt)?;
     let named = Named {

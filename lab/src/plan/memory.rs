@@ -1,7 +1,7 @@
 //! How much memory a workload needs: `vellum plan memory`.
 //!
 //! The workload is replayed on machines with less and less memory, whose pages leave for a
-//! device of a stated speed ([`DeviceModel`]). What it takes is the CPU time in the core and
+//! device of a stated speed (`--device`). What it takes is the CPU time in the core and
 //! the time for which it waits for the device.
 
 use serde::Serialize;
@@ -16,6 +16,7 @@ use crate::replay::Workload;
 use crate::replay::ram::too_small;
 use crate::report::device::Device;
 use vellum_terminal::progress::{Interrupt, Style};
+use vellum_trace::AccessMarks;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "vellum-plan-memory/1";
@@ -67,6 +68,8 @@ pub struct MemoryPlan {
     /// Whether pages are used again as the recording has it. A trace of faults has the first
     /// use of each page only.
     pub first_touches_only: bool,
+    /// How later uses of pages were sampled, if they were.
+    pub accesses: Option<Sampled>,
     /// From the most memory to the least.
     pub rows: Vec<Row>,
     /// The least memory with which it takes at most a tenth longer than with all memory, in
@@ -74,6 +77,15 @@ pub struct MemoryPlan {
     pub enough_bytes: Option<u64>,
     /// Whether the user ended it early.
     pub interrupted: bool,
+}
+
+/// How uses of pages were sampled.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Sampled {
+    /// Microseconds from one sample to the next.
+    pub interval_us: u64,
+    /// Whether only the number of pages that were used is known of each region.
+    pub of_regions: bool,
 }
 
 /// What a replay takes.
@@ -182,7 +194,11 @@ pub fn plan(
         compressed_percent: question.compressed,
         peak_bytes: peak(&plain),
         unlimited,
-        first_touches_only: true,
+        first_touches_only: workload.accesses().is_none(),
+        accesses: workload.accesses().map(|accesses| Sampled {
+            interval_us: accesses.interval_us,
+            of_regions: accesses.marks == AccessMarks::Regions,
+        }),
         rows: Vec::new(),
         enough_bytes: None,
         interrupted: false,

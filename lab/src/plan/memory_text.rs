@@ -63,6 +63,20 @@ pub fn render(plan: &MemoryPlan) -> String {
              of the workload, but the least that it would cost.",
         );
     }
+    if let Some(accesses) = plan.accesses {
+        let known = match accesses.of_regions {
+            true => {
+                "It shows of how many pages of each region, and those with the lowest addresses are \
+                 taken for them: which ones were used can make the need larger."
+            }
+            false => "It shows of each page.",
+        };
+        text += &wrapped(&format!(
+            "Pages are used again as the recording sampled it, every {} ms. {known} What was used \
+             more than once in between is used once here.",
+            accesses.interval_us as f64 / 1e3,
+        ));
+    }
     if plan.interrupted {
         text += "INTERRUPTED: the rows above are complete, others are missing\n";
     }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use vellum_engine::{Op, Pages};
 
 use super::prepare::service::Service;
-use vellum_trace::FileId;
+use vellum_trace::{Accesses, FileId};
 
 use super::explain::Expectation;
 use super::repairs::Repairs;
@@ -57,11 +57,13 @@ pub enum Class {
     File,
     /// The idle loop of a CPU.
     Idle,
+    /// Pages that were used again, as samples of accessed marks have it.
+    Use,
 }
 
 impl Class {
     /// Every class, in the order of its number.
-    pub const ALL: [Class; 13] = [
+    pub const ALL: [Class; 14] = [
         Class::Fault,
         Class::Fork,
         Class::Share,
@@ -75,6 +77,7 @@ impl Class {
         Class::Advise,
         Class::File,
         Class::Idle,
+        Class::Use,
     ];
 
     /// Its name in tables and JSON.
@@ -93,6 +96,7 @@ impl Class {
             Class::Advise => "advise",
             Class::File => "file",
             Class::Idle => "idle",
+            Class::Use => "use",
         }
     }
 }
@@ -233,9 +237,15 @@ pub struct Workload {
     pub(super) repairs: Repairs,
     pub(super) peak_pages: u64,
     pub(super) service: Option<Service>,
+    pub(super) accesses: Option<Accesses>,
 }
 
 impl Workload {
+    /// How uses of pages after the first were sampled, if they are among the operations.
+    pub fn accesses(&self) -> Option<Accesses> {
+        self.accesses
+    }
+
     /// Number of CPUs, if there is a stream for each.
     pub fn cpus(&self) -> usize {
         self.streams.len()

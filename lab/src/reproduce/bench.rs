@@ -40,6 +40,8 @@ pub struct Setting {
     pub traces: PathBuf,
     /// Parts of the titles of the sections wanted, in any case; empty: all.
     pub only: Vec<String>,
+    /// Where finished simulations are kept.
+    pub resume: Option<PathBuf>,
     /// The machine to simulate, if the reproduction is to be on one.
     pub simulated: Option<Simulated>,
 }

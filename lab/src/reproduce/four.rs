@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::bench::{Simulated, available};
+use super::four_scaled;
 use super::judge::{Change, Evidence, Factor};
 use super::model::{Comparison, Section};
 use super::published::{
@@ -15,8 +16,8 @@ use crate::bench::buildkernel::jobs;
 use crate::failure::Failure;
 use crate::report::buildkernel::{Builds, block};
 use crate::report::text::plural;
+use crate::scale::Lock;
 use crate::scale::text::percent;
-use crate::scale::{self, Kept, Lock};
 use crate::simulate::{Account, Findings, Ratio, Side};
 use crate::stats::median;
 use vellum_description::Description;
@@ -30,7 +31,7 @@ pub const FIRST_MACHINE: &str = "xeon-e5-2690";
 /// The second, which is larger and has nodes.
 const SECOND_MACHINE: &str = "xeon-104";
 /// The machine of the curves.
-const LARGE_MACHINE: &str = "generated-512";
+pub(super) const LARGE_MACHINE: &str = "generated-512";
 
 /// The recorded build.
 const BUILD: &str = "kernel-build-tmpfs.vellum";
@@ -56,11 +57,28 @@ const OTHERS: [(&str, &str); 4] = [
     ("family", "as=freebsd-13-hashed,rmap=family"),
 ];
 
-/// What locks of pv lists superpages are switched on and off under: names, design.
-const LOCKS: [([&str; 2], &str); 3] = [
+/// Schemes that are not in the published comparison, of the second machine.
+const OTHERS_WITH_NODES: [(&str, &str); 4] = [
+    ("hashed", "as=freebsd-13-hashed"),
+    ("chains", "as=freebsd-13-superpage,rmap=chains"),
+    (
+        "anon_vma_chain",
+        "as=freebsd-13-superpage,rmap=anon_vma_chain",
+    ),
+    ("family", "as=freebsd-13-superpage,rmap=family"),
+];
+
+/// What superpages are switched on and off under: names, design.
+const WITH_AND_WITHOUT: [([&str; 2], &str); 6] = [
     (["hashed", "hashed, on"], "as=freebsd-13-hashed"),
     (["2 MiB", "2 MiB, on"], "as=freebsd-13-superpage"),
     (["byte", "byte, on"], "as=freebsd-13-obm"),
+    (["chains", "chains, on"], "as=freebsd-13-hashed,rmap=chains"),
+    (
+        ["anon_vma_chain", "anon_vma_chain, on"],
+        "as=freebsd-13-hashed,rmap=anon_vma_chain",
+    ),
+    (["family", "family, on"], "as=freebsd-13-hashed,rmap=family"),
 ];
 /// Superpages switched on as FreeBSD has them.
 const SUPERPAGES: [&str; 1] = ["reserve"];
@@ -70,30 +88,6 @@ const RESAMPLES: usize = 2000;
 
 /// Locks that are printed of each design.
 const PRINTED_LOCKS: usize = 4;
-
-/// What each CPU does for a curve, on how many CPUs: mapping pages of a file that all map, as
-/// processes of a build do with the compiler, and making and ending processes.
-const WORKLOADS: [(&str, &[usize]); 2] = [
-    ("cached-faults", &[1, 8, 32, 128, 512]),
-    ("fork-exit", &[1, 8, 32, 128]),
-];
-const QUICK_CPUS: [usize; 2] = [1, 2];
-/// Virtual nanoseconds in which that counts.
-const WINDOW_NS: u64 = 400_000;
-const QUICK_WINDOW_NS: u64 = 100_000;
-/// Seeds of the curves at the most: they are not judged.
-const CURVE_SEEDS: usize = 3;
-/// A lock is saturated if CPUs wait for it for more than this share of their time.
-const SATURATED: f64 = 0.1;
-/// Designs of the curves.
-const CURVES: [(&str, &str); 6] = [
-    ("hashed", "as=freebsd-13-hashed"),
-    ("2 MiB", "as=freebsd-13-superpage"),
-    ("byte", "as=freebsd-13-obm"),
-    ("chains", "as=freebsd-13-hashed,rmap=chains"),
-    ("anon_vma_chain", "as=freebsd-13-hashed,rmap=anon_vma_chain"),
-    ("family", "as=freebsd-13-hashed,rmap=family"),
-];
 
 /// The sections in order.
 pub const SECTIONS: &[Entry] = &[
@@ -107,8 +101,26 @@ pub const SECTIONS: &[Entry] = &[
         &[published::MARCH_2020, published::OCTOBER_2019],
         second_machine,
     ),
-    ("superpages", &[published::MARCH_2020], superpages),
-    ("up to 512 CPUs", &[published::MARCH_2020], curves),
+    (
+        "superpages, first machine",
+        &[published::MARCH_2020],
+        |task, section| superpages(task, section, FIRST_MACHINE),
+    ),
+    (
+        "superpages, larger machine",
+        &[published::MARCH_2020],
+        |task, section| superpages(task, section, SECOND_MACHINE),
+    ),
+    (
+        "up to 512 CPUs",
+        &[published::MARCH_2020],
+        four_scaled::curves,
+    ),
+    (
+        "family against pv",
+        &[published::MARCH_2020],
+        four_scaled::against_pv,
+    ),
 ];
 
 impl Task<'_> {
@@ -118,7 +130,7 @@ impl Task<'_> {
     }
 
     /// The machine of that name, unless the user has asked for another.
-    fn machine(&self, name: &str) -> Result<Simulated, Failure> {
+    pub(super) fn machine(&self, name: &str) -> Result<Simulated, Failure> {
         let on = self.on()?;
         let machine = match on.machine_name == FIRST_MACHINE {
             true => Description::named(name),
@@ -138,34 +150,44 @@ impl Task<'_> {
         })
     }
 
-    fn build_on_tmpfs(&self) -> Result<PathBuf, Failure> {
+    fn build_on_tmpfs(&self, part: Selection) -> Result<PathBuf, Failure> {
         let part = match self.setting.quick {
             true => QUICK_PART,
-            false => PART,
+            false => part,
         };
         self.traces.get(BUILD, part)
     }
 }
 
 /// A build under several designs, the base first.
-struct Built {
+pub(super) struct Built {
     names: Vec<&'static str>,
-    findings: Findings,
+    pub findings: Findings,
     copies: u32,
     jobs: u64,
 }
 
 impl Built {
     /// Replays the part of the build, copies in place of so many jobs as the machine gets.
-    fn on(
+    pub fn on(
         task: &Task<'_>,
         machine: &Simulated,
         designs: &[(&'static str, &str)],
     ) -> Result<Self, Failure> {
-        let trace = task.build_on_tmpfs()?;
+        Built::of(task, machine, designs, PART)
+    }
+
+    /// The same of another part of the build.
+    pub fn of(
+        task: &Task<'_>,
+        machine: &Simulated,
+        designs: &[(&'static str, &str)],
+        part: Selection,
+    ) -> Result<Self, Failure> {
+        let trace = task.build_on_tmpfs(part)?;
         let jobs = jobs(0, machine.cpus);
         let copies = match task.setting.quick {
-            true => 2,
+            true => 1,
             // A copy of the part is a job.
             false => jobs as u32,
         };
@@ -183,7 +205,7 @@ impl Built {
     }
 
     /// The lines of `time`, and what ministat says of them.
-    fn block(&self) -> String {
+    pub fn block(&self) -> String {
         let sides = self.findings.sides.iter().zip(&self.names);
         let builds = sides.map(|(side, name)| Builds {
             name: (*name).to_owned(),
@@ -194,8 +216,15 @@ impl Built {
         block(&title, &builds.collect::<Vec<_>>())
     }
 
+    /// What the system time of the second is to that of the first: of their medians, without
+    /// an interval.
+    fn between(&self, pair: [usize; 2]) -> Change {
+        let [base, other] = pair.map(|number| self.findings.sides[number].median("system_s"));
+        Change::of_ratio(other / base, None)
+    }
+
     /// What a figure of a design is to that of the first.
-    fn change(&self, number: usize, figure: &str) -> Change {
+    pub fn change(&self, number: usize, figure: &str) -> Change {
         match self.findings.to_base(number, RESAMPLES) {
             Some(comparison) => match comparison.ratio(figure) {
                 Some(ratio) => change(ratio, false),
@@ -273,6 +302,12 @@ fn published_kernels(section: &mut Section, kernels: &[Kernel], built: &Built) {
     }
 }
 
+/// The system time of the second of two designs against the first, which nobody has published.
+fn unpublished(built: &Built, [base, other]: [usize; 2], ours: String) -> Comparison {
+    let what = format!("sys, {} against {}", built.names[other], built.names[base]);
+    Comparison::beside(what, "-".to_owned(), ours, "not published")
+}
+
 /// The locks that CPUs waited for longest under each design, in the middle simulation.
 fn locks(section: &mut Section, built: &Built) {
     let mut table = Table::new(&["", "acquired", "contended", "waited %"]);
@@ -301,10 +336,10 @@ fn first_machine(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> 
     method(section, &built.findings, &of(&built));
     published_kernels(section, &BUILDKERNEL_16_CORES, &built);
     for number in BUILDKERNEL_16_CORES.len()..designs.len() {
-        let what = format!("sys, {} against {}", designs[number].0, designs[0].0);
         let ours = built.change(number, "system_s").to_string();
-        let row = Comparison::beside(what, "-".to_owned(), ours, "not published");
-        section.comparisons.push(row);
+        section
+            .comparisons
+            .push(unpublished(&built, [0, number], ours));
     }
     locks(section, &built);
     difference(section, &built.names, &built.findings, "buildkernel");
@@ -324,12 +359,11 @@ fn second_machine(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
     let machine = task.machine(SECOND_MACHINE)?;
     let published = BUILDKERNEL_PIG1.iter();
     let published = published.map(|kernel| (kernel.name, kernel.design));
-    let hashed = ("hashed", BUILDKERNEL_16_CORES[0].design);
-    let designs: Vec<(&str, &str)> = published.chain([hashed]).collect();
+    let designs: Vec<(&str, &str)> = published.chain(OTHERS_WITH_NODES).collect();
     let built = Built::on(task, &machine, &designs)?;
     method(section, &built.findings, &of(&built));
     published_kernels(section, &BUILDKERNEL_PIG1, &built);
-    let base = designs.len() - 1;
+    let base = BUILDKERNEL_PIG1.len();
     for waiting in BUILD_FARM {
         let what = format!(
             "waiting for {}, a lock for each 2 MiB to hashed",
@@ -351,12 +385,17 @@ fn second_machine(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
         format!("{:.3} x", BUILD_FARM_UNBATCHED / BUILD_FARM[0].units[0]),
         "every design here keeps a lock that pages share from one page to the next",
     ));
+    for number in base..designs.len() {
+        let ours = built.change(number, "system_s").to_string();
+        section
+            .comparisons
+            .push(unpublished(&built, [0, number], ours));
+    }
     for number in 1..base {
-        let what = format!("sys, {} against {}", designs[base].0, designs[number].0);
-        let [hashed, other] = [base, number].map(|n| built.findings.sides[n].median("system_s"));
-        let ours = Change::of_ratio(hashed / other, None).to_string();
-        let row = Comparison::beside(what, "-".to_owned(), ours, "not published");
-        section.comparisons.push(row);
+        let ours = built.between([base, number]).to_string();
+        section
+            .comparisons
+            .push(unpublished(&built, [base, number], ours));
     }
     locks(section, &built);
     difference(section, &built.names, &built.findings, "buildkernel");
@@ -403,11 +442,13 @@ fn factor(waited: &[Vec<f64>; 2], seed: u64) -> Option<Factor> {
     })
 }
 
-fn superpages(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    let machine = task.machine(FIRST_MACHINE)?;
+fn superpages(task: &Task<'_>, section: &mut Section, machine: &str) -> Result<(), Failure> {
+    let machine = task.machine(machine)?;
     let (there, _) = available("superpage", &SUPERPAGES);
     let mut designs: Vec<(&'static str, String)> = Vec::new();
-    for (name, design) in LOCKS {
+    let all = WITH_AND_WITHOUT.len();
+    let first = if task.setting.quick { all - 2 } else { 0 };
+    for (name, design) in &WITH_AND_WITHOUT[first..] {
         designs.push((name[0], format!("{design},superpage=off")));
         for value in &there {
             designs.push((name[1], format!("{design},superpage={value}")));
@@ -423,126 +464,19 @@ fn superpages(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     ));
     section.tables.push(("ours".to_owned(), built.block()));
     for number in 1..names.len() {
-        let what = format!("sys, {} against {}", names[number].0, names[0].0);
         let ours = built.change(number, "system_s").to_string();
-        let row = Comparison::beside(what, "-".to_owned(), ours, "not published");
-        section.comparisons.push(row);
+        section
+            .comparisons
+            .push(unpublished(&built, [0, number], ours));
+    }
+    // What superpages change under each design: a median by the other.
+    for on in (1..names.len()).step_by(2).filter(|_| there.len() == 1) {
+        let ours = built.between([on - 1, on]).to_string();
+        let row = unpublished(&built, [on - 1, on], ours);
+        section.comparisons.extend((on > 1).then_some(row));
     }
     locks(section, &built);
     Ok(())
-}
-
-fn curves(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    let machine = task.machine(LARGE_MACHINE)?;
-    for (workload, cpus) in WORKLOADS {
-        let found = scaled(task, &machine, workload, cpus)?;
-        let seeds = plural(found.seeds.len(), "seed", "seeds");
-        section.method.push(format!(
-            "{}, on {} ({}), in virtual time, with {seeds}; nothing of the kind was published",
-            found.summary, found.machine, found.title,
-        ));
-        let heading =
-            format!("ours: {workload}, CPU time of each in us, and its range, by number of CPUs");
-        section.tables.push((heading, by_cpus(&found, cpu_time)));
-        let heading = format!("ours: {workload}, % of the CPUs' time waited for the worst lock");
-        section.tables.push((heading, by_cpus(&found, worst_lock)));
-        for (curve, (name, _)) in found.curves.iter().zip(CURVES) {
-            section.comparisons.push(Comparison::beside(
-                format!("{workload}, {name}: first lock that is saturated"),
-                "-".to_owned(),
-                saturated(curve).unwrap_or_else(|| "none".to_owned()),
-                "not published",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// What the designs make of a workload on more and more CPUs.
-fn scaled(
-    task: &Task<'_>,
-    machine: &Simulated,
-    workload: &str,
-    cpus: &[usize],
-) -> Result<scale::Findings, Failure> {
-    let setting = task.setting;
-    let (cpus, window_ns) = match setting.quick {
-        true => (&QUICK_CPUS[..], QUICK_WINDOW_NS),
-        false => (cpus, WINDOW_NS),
-    };
-    let cpus = cpus.iter().copied().filter(|&cpus| cpus <= machine.cpus);
-    let found = vellum_scale::WORKLOADS.iter();
-    let mut found = found.filter(|one| one.name == workload);
-    let seeds = setting.passes.min(CURVE_SEEDS) as u64;
-    let seeds = (0..seeds).map(|seed| setting.seed.wrapping_add(seed));
-    let plan = scale::Plan {
-        machine_name: machine.machine_name.clone(),
-        machine: machine.machine.clone(),
-        workload: found
-            .next()
-            .ok_or_else(|| Failure::failed(format!("there is no workload {workload}")))?,
-        cpus: cpus.collect(),
-        designs: CURVES.iter().map(|curve| curve.1.to_owned()).collect(),
-        seeds: seeds.collect(),
-        window_ns,
-        jobs: machine.jobs,
-    };
-    let found = scale::measure(&plan, &mut Kept::default(), setting.style, task.interrupt)?;
-    match found.interrupted {
-        true => Err(Failure::interrupted("interrupted")),
-        false => Ok(found),
-    }
-}
-
-/// A row for each number of CPUs, with what `of` says of each design there.
-fn by_cpus(found: &scale::Findings, of: fn(&scale::Point) -> String) -> String {
-    let mut header = vec!["CPUs"];
-    header.extend(CURVES.iter().map(|curve| curve.0));
-    let mut table = Table::new(&header);
-    let points = found.curves.first().map_or(0, |curve| curve.points.len());
-    for place in 0..points {
-        let points = found.curves.iter().map(|curve| &curve.points[place]);
-        let mut row = vec![found.curves[0].points[place].cpus.to_string()];
-        row.extend(points.map(of));
-        table.row(row);
-    }
-    table.render(0)
-}
-
-fn cpu_time(point: &scale::Point) -> String {
-    let us = |rate: f64| point.cpus as f64 * 1e6 / rate;
-    let rate = &point.rate;
-    format!(
-        "{:.1} ({:.1} .. {:.1})",
-        us(rate.median),
-        us(rate.most),
-        us(rate.least)
-    )
-}
-
-fn worst_lock(point: &scale::Point) -> String {
-    match worst(&point.cell) {
-        Some((name, share)) => format!("{} {name}", percent(share)),
-        None => "-".to_owned(),
-    }
-}
-
-/// The first lock that CPUs wait for during more than a tenth of their time, and how many
-/// CPUs that takes.
-fn saturated(curve: &scale::Curve) -> Option<String> {
-    curve.points.iter().find_map(|point| {
-        let (lock, share) = worst(&point.cell)?;
-        (share > SATURATED).then(|| format!("{lock}, with {} CPUs", point.cpus))
-    })
-}
-
-/// The lock for which the CPUs waited longest, and which share of their time.
-fn worst(cell: &scale::Cell) -> Option<(&str, f64)> {
-    let lock = cell.locks.first().filter(|lock| lock.waited_ns > 0)?;
-    Some((
-        &lock.name,
-        lock.waited_ns as f64 / cell.time_ns.max(1) as f64,
-    ))
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@
 pub mod bench;
 pub mod formats;
 mod four;
+mod four_scaled;
 pub mod judge;
 pub mod model;
 mod one;
 mod one_simulated;
 mod profiles;
 pub mod published;
+mod rmap_test;
 mod shares;
 mod simulated;
 mod three;
@@ -24,15 +26,17 @@ pub mod window;
 mod zero;
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use crate::bench::host::scratch::Scratch;
 use crate::excerpt;
 use crate::failure::{Failure, OrFail};
+use crate::scale::Kept;
 use bench::Setting;
 use model::{Reproduction, SCHEMA, Section};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::cut::Selection;
-use vellum_trace::{TraceReader, TraceWriter};
+use vellum_trace::{TaskId, TraceReader, TraceWriter};
 use zero::Task;
 
 /// The traces of which quick reproductions replay parts.
@@ -119,9 +123,11 @@ fn run_sections(
 ) -> Result<Reproduction, Failure> {
     let (sections, left_out) = chosen(sections, &setting.only)?;
     let traces = Traces::new(setting, interrupt)?;
+    let kept = Mutex::new(Kept::open_if(setting.resume.as_deref())?);
     let task = Task {
         setting,
         interrupt,
+        all_kept: &kept,
         traces: &traces,
     };
     let mut result = Reproduction {
@@ -241,7 +247,14 @@ impl<'t> Traces<'t> {
         let Some(scratch) = &self.scratch else {
             return Ok(whole);
         };
-        let part = scratch.path().join(name);
+        let Selection {
+            root,
+            from_us,
+            to_us,
+        } = window;
+        let root = root.map_or(0, |TaskId(task)| task);
+        let part = format!("{root}-{from_us}-{to_us}-{name}");
+        let part = scratch.path().join(part);
         if !part.exists() {
             let trace = TraceReader::open(&whole).blame_input()?;
             // Read a few times and thrown away.
@@ -275,6 +288,7 @@ mod tests {
             style: Style::Quiet,
             traces: traces.path().to_owned(),
             only: Vec::new(),
+            resume: None,
             simulated: None,
         };
         let sections: [zero::Entry; 2] = [("with", &[], with_server), ("without", &[], without)];

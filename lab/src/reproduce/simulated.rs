@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::report::kernbench;
 use crate::report::text::plural;
 use crate::scale::waits::profile;
-use crate::simulate::{Findings, Purpose, Ratio, Wanted, load, measure, text};
+use crate::simulate::{Findings, Purpose, Ratio, Wanted, load, measure_others, text};
 use vellum_profile::diffprofile::{self, diffprofile};
 
 /// Copies of the part of the kernel build that stand for the three loads: jobs beside the
@@ -105,7 +105,8 @@ impl<'c> Compared<'c> {
             jobs: on.jobs,
         };
         let plan = load(wanted, setting.style)?;
-        let findings = measure(&plan, setting.style, self.task.interrupt)?;
+        let mut kept = self.task.kept();
+        let findings = measure_others(&plan, &mut kept, setting.style, self.task.interrupt)?;
         match findings.interrupted {
             true => Err(Failure::interrupted("interrupted")),
             false => findings.trusted().map(|()| findings),

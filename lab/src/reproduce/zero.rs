@@ -1,21 +1,21 @@
 //! Source 0: reverse mapping, partial against full object-based (March 2003), and
 //! the four schemes of March 2004.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::bench::{self, Job, Setting};
 use super::judge::Change;
 use super::model::{Comparison, Section};
-use super::published::{
-    self, KERNELS_2003, KERNELS_2004, KERNELS_RMAP_TEST, Kernbench, Kernels, ProfileLine, RmapTest,
-};
+use super::published::{self, KERNELS_2003, KERNELS_2004, Kernbench, Kernels, ProfileLine};
 use super::{
     BUILD, QUICK_BUILD, QUICK_SERVER, QUICK_SIMULATED_BUILD, SERVER, SIMULATED_BUILD, Traces,
-    formats, profiles,
+    formats, profiles, rmap_test,
 };
-use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
+use crate::scale::Kept;
 use vellum_terminal::progress::Interrupt;
-use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::table::grouped;
 use vellum_trace::TraceReader;
 use vellum_trace::model::Model;
 
@@ -41,11 +41,18 @@ pub struct Task<'t> {
     pub setting: &'t Setting,
     /// Whether to stop.
     pub interrupt: &'t Interrupt,
+    /// Simulations that need not be run again.
+    pub(super) all_kept: &'t Mutex<Kept>,
     /// Where the other traces are.
     pub(super) traces: &'t Traces<'t>,
 }
 
 impl Task<'_> {
+    /// Simulations that need not be run again. Nobody leaves them half changed.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.all_kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The kernel build's trace, or the part of it that is replayed.
     ///
     /// # Errors
@@ -100,7 +107,12 @@ pub const SECTIONS: &[Entry] = &[
     (
         "rmap-test",
         &[published::RMAP_TEST_2003, published::RMAP_TEST_2004],
-        rmap_test,
+        rmap_test::under_pressure,
+    ),
+    (
+        "lookups of rmap-test",
+        &[published::RMAP_TEST_2003, published::RMAP_TEST_2004],
+        rmap_test::by_scanner,
     ),
 ];
 
@@ -220,7 +232,7 @@ fn main_arm(run: &Run, arm: usize) -> Result<&crate::bench::findings::ArmFigure,
     arm.ok_or_else(|| Failure::failed(format!("the run `{}` has no figure", run.title)))
 }
 
-fn interrupted(findings: &Findings) -> Result<(), Failure> {
+pub(super) fn interrupted(findings: &Findings) -> Result<(), Failure> {
     match findings.interrupted {
         true => Err(Failure::interrupted("interrupted")),
         false => Ok(()),
@@ -408,106 +420,4 @@ fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         section.comparisons.push(row);
     }
     Ok(())
-}
-
-/// Who the schemes with a search tree are here, beside the one with chains.
-const TREES: &[&str] = &[
-    "partial",
-    "anonmm2003",
-    "anonmm",
-    "anon_vma",
-    "anon_vma_chain",
-];
-
-fn rmap_test(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    section.method.push(
-        "published are system seconds of a machine under memory pressure; here a scanner looks up \
-         every page of the file, and the whole is mapping, touching, looking up and unmapping"
-            .to_owned(),
-    );
-    let all = with_later(&["chains", "partial", "anonmm2003"], TREES, section);
-    let mut designs = options(&all, KERNELS_RMAP_TEST);
-    // The scheme of 2003 once more, with the lists that it searched then.
-    let lists = designs.len();
-    designs.push("as=linux-2.5.66-mm4-objrmap".to_owned());
-    let mut labels = all.clone();
-    labels.push("partial, lists");
-    let mut job = Job::new("rmap-test", &designs);
-    if task.setting.quick {
-        job.scale = 0.1;
-        job.sizes = vec!["pages=60".to_owned()];
-    }
-    let findings = task.setting.run(&job, On::Core, task.interrupt)?;
-    let cases = published::RMAP_TEST.iter().zip(&published::RMAP_TEST_TREE);
-    // Each shape is looked up page by page, and then sixteen neighbours at a time.
-    for ((list, tree), runs) in cases.zip(findings.runs.chunks_exact(2)) {
-        let shape = |case: &RmapTest| {
-            let (tasks, regions, pages) = case.shape;
-            format!(
-                "{} x {} x {pages}",
-                grouped(tasks.into()),
-                grouped(regions.into())
-            )
-        };
-        let shape = shape(list);
-        for run in runs {
-            section
-                .tables
-                .push((format!("ours: {}", run.title), phases(run, &labels)));
-        }
-        let alone = bench::figure(&runs[0], ALL_PHASES)?;
-        let together = bench::figure(&runs[1], ALL_PHASES)?;
-        for (arm, design) in all.iter().enumerate().skip(1) {
-            let what = format!("{shape}: {design} (tree) / chains");
-            let published = tree
-                .tree_s
-                .map_or(f64::NAN, |tree_s| tree_s / tree.chains_s);
-            let [alone, together] = [alone, together].map(|figure| {
-                Comparison::of_times(what.clone(), published, bench::times(&figure.arms[arm]))
-            });
-            section.comparisons.extend(both_ways(alone, together));
-        }
-        let times = list.list.0 / list.chains_s;
-        let [alone, together] = [alone, together].map(|figure| {
-            let what = format!("{shape}: partial (lists) / chains");
-            Comparison::of_times(what, times, bench::times(&figure.arms[lists]))
-        });
-        section.comparisons.extend(both_ways(alone, together));
-    }
-    interrupted(&findings)
-}
-
-/// A figure with lookups page by page, as the published kernels made them, and with
-/// sixteen at a time: only the first is judged.
-fn both_ways(alone: Comparison, together: Comparison) -> [Comparison; 2] {
-    let says = match alone.disagrees && !together.disagrees {
-        true => "agrees only if sixteen are looked up at a time",
-        false => "not judged: the published kernels looked up page by page",
-    };
-    [
-        Comparison {
-            what: format!("{}, page by page", alone.what),
-            ..alone
-        },
-        Comparison {
-            what: format!("{}, sixteen at a time", together.what),
-            says: says.to_owned(),
-            disagrees: false,
-            ..together
-        },
-    ]
-}
-
-/// Nanoseconds of one unit of each phase by design.
-fn phases(run: &Run, designs: &[&str]) -> String {
-    let mut header = vec!["ns"];
-    header.extend(designs);
-    let mut table = Table::new(&header);
-    for figure in &run.figures {
-        let mut cells = vec![format!("{}, per {}", figure.name, figure.per)];
-        let arms = figure.arms.iter().take(designs.len());
-        cells.extend(arms.map(|arm| format!("{:.1}", arm.value)));
-        table.row(cells);
-    }
-    table.render(0)
 }

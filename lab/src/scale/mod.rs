@@ -116,7 +116,7 @@ pub fn measure(
     let mut done: Vec<(Task, Cell)> = Vec::with_capacity(tasks.len());
     let mut open = Vec::new();
     for task in tasks {
-        match kept.get(plan, task) {
+        match kept.of_workload(plan, task)? {
             Some(cell) => done.push((task, cell)),
             None => open.push(task),
         }
@@ -126,7 +126,7 @@ pub fn measure(
     let run = |task: &Task| plan.run(*task);
     let finished = run_all(open, plan.jobs, interrupt, run, |task, cell| {
         progress.advance(1);
-        kept.add(plan, task, &cell)?;
+        kept.add_of_workload(plan, task, &cell)?;
         done.push((task, cell));
         Ok(())
     });

@@ -1,6 +1,6 @@
 //! What one simulation of a whole machine found, and which figures of it are shown.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vellum_engine::Divergence;
 use vellum_scale::replay::Replayed;
 
@@ -9,7 +9,7 @@ use crate::scale::waits::waits;
 use crate::scale::{LINES, Line, Lock, Ticks};
 
 /// One simulation.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Account {
     /// The seed.
     pub seed: u64,
@@ -50,7 +50,7 @@ pub struct Account {
 }
 
 /// Operations that went otherwise than recorded in one way.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Diverged {
     /// What happened.
     pub how: String,

@@ -307,6 +307,7 @@ pub(super) mod tests {
             machine: Description::named("epyc-milan-1s").expect("it comes with the program"),
             cpus: 8,
             ram_bytes: 4 << 30,
+            checksum: 7,
             program: Program::default(),
             about: About {
                 tasks: 20,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Plan, Purpose, program};
 use crate::designs;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail};
 use crate::replay::{Options, Streams};
 use vellum_description::Description;
 use vellum_terminal::progress::Style;
@@ -42,6 +42,19 @@ pub struct Wanted {
     pub jobs: usize,
 }
 
+/// Of what is replayed: the traces, how often each, and what is drawn of them.
+fn checksum(wanted: &Wanted) -> Result<u32, Failure> {
+    let mut sum = crc32fast::Hasher::new();
+    for trace in &wanted.traces {
+        let bytes = std::fs::read(trace).doing(|| format!("reading {}", trace.display()))?;
+        sum.update(&bytes.len().to_le_bytes());
+        sum.update(&bytes);
+    }
+    sum.update(&wanted.copies.to_le_bytes());
+    sum.update(&wanted.seed.to_le_bytes());
+    Ok(sum.finalize())
+}
+
 /// Reads the traces and makes the program of their tasks.
 ///
 /// # Errors
@@ -54,6 +67,8 @@ pub fn load(wanted: Wanted, style: Style) -> Result<Plan, Failure> {
         ..Options::default()
     };
     let (_, workload) = designs::load(&wanted.traces, &wanted.designs, options, style)?;
+    // What cannot be read as a trace has been refused.
+    let checksum = checksum(&wanted)?;
     let trace = match &wanted.traces[..] {
         [one] => one.display().to_string(),
         several => format!("{} traces", several.len()),
@@ -76,6 +91,7 @@ pub fn load(wanted: Wanted, style: Style) -> Result<Plan, Failure> {
         ram_bytes: wanted.ram.unwrap_or(needed.max(least)),
         program,
         about,
+        checksum,
         designs: wanted.designs,
         seeds: seeds.collect(),
         purpose: wanted.purpose,

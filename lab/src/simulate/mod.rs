@@ -14,6 +14,7 @@ mod program;
 mod sweep;
 pub mod text;
 
+use serde::Serialize;
 use vellum_description::Description;
 use vellum_scale::ScaleError;
 use vellum_scale::replay::{Program, Request, SLICE_NS, Stop, replay};
@@ -27,6 +28,7 @@ pub use sweep::{Sweep, sweep};
 
 use crate::failure::Failure;
 use crate::replay::ram::too_small;
+use crate::scale::Kept;
 use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
@@ -47,6 +49,8 @@ pub struct Plan {
     pub program: Program,
     /// What is said of that.
     pub about: About,
+    /// Tells the program from others.
+    pub checksum: u32,
     /// The designs, of which the first is the base.
     pub designs: Vec<String>,
     /// The seeds, one at least.
@@ -130,18 +134,71 @@ impl Plan {
     }
 }
 
+/// What determines a simulation, of one program.
+#[derive(Serialize)]
+struct Key<'k> {
+    /// Checksum of the machine's description.
+    machine: u32,
+    /// Checksum of what is replayed.
+    replayed: u32,
+    design: &'k str,
+    cpus: usize,
+    ram_bytes: u64,
+    seed: u64,
+}
+
+impl Key<'_> {
+    fn of(plan: &Plan, task: Task) -> Key<'_> {
+        Key {
+            machine: crc32fast::hash(plan.machine.to_string().as_bytes()),
+            replayed: plan.checksum,
+            design: &plan.designs[task.design],
+            cpus: plan.cpus,
+            ram_bytes: plan.ram_bytes,
+            seed: task.seed,
+        }
+    }
+}
+
 /// Runs all simulations of a plan, several at a time.
 ///
 /// # Errors
 /// A simulation failed, or the user stopped it before there was anything to tell.
 pub fn measure(plan: &Plan, style: Style, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    measure_others(plan, &mut Kept::default(), style, interrupt)
+}
+
+/// Runs all simulations of a plan that are not in `kept`. A control is always run.
+///
+/// # Errors
+/// As [`measure`], or what is kept cannot be used or added to.
+pub fn measure_others(
+    plan: &Plan,
+    kept: &mut Kept,
+    style: Style,
+    interrupt: &Interrupt,
+) -> Result<Findings, Failure> {
     let tasks = plan.tasks();
+    let mut done: Vec<(Task, Account)> = Vec::with_capacity(tasks.len());
+    let mut open = Vec::new();
+    for task in tasks {
+        let found = match task.is_control {
+            true => None,
+            false => kept.get(&Key::of(plan, task))?,
+        };
+        match found {
+            Some(account) => done.push((task, account)),
+            None => open.push(task),
+        }
+    }
     let label = format!("{} on {}", plan.trace, plan.machine_name);
-    let mut progress = Progress::new(style, label, tasks.len() as u64, "simulations");
-    let mut done = Vec::with_capacity(tasks.len());
+    let mut progress = Progress::new(style, label, open.len() as u64, "simulations");
     let run = |task: &Task| plan.run(task);
-    let finished = run_all(tasks, plan.jobs, interrupt, run, |task, account| {
+    let finished = run_all(open, plan.jobs, interrupt, run, |task, account| {
         progress.advance(1);
+        if !task.is_control {
+            kept.add(&Key::of(plan, task), &account)?;
+        }
         done.push((task, account));
         Ok(())
     });

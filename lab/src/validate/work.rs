@@ -169,7 +169,7 @@ fn kind_of(class: Class) -> Option<WorkKind> {
             Some(WorkKind::Map)
         }
         Class::File => Some(WorkKind::File),
-        Class::Idle => None,
+        Class::Idle | Class::Use => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use vellum_engine::{
-    Access, Advice, Divergence, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
+    Access, Advice, Call, Divergence, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
 };
 
 use super::check::{Checked, Occasion, Verifier, count};
@@ -44,6 +44,12 @@ impl Verifier<'_> {
                 page,
                 access,
             } => self.touch(at, space, page, access),
+            Op::Call(Call::Access {
+                space,
+                page,
+                pages,
+                access,
+            }) => (page..page + pages).try_for_each(|page| self.touch(at, space, page, access)),
             Op::Fork { parent, child } => {
                 self.run(at, op)?;
                 self.read_back(at, parent)?;
@@ -301,6 +307,7 @@ fn location_of(op: &Op, shift: u32) -> Location {
         | Op::Remap { space, page, .. }
         | Op::Advise { space, page, .. }
         | Op::Touch { space, page, .. }
+        | Op::Call(Call::Access { space, page, .. })
         | Op::ScanSpace { space, page, .. }
         | Op::Brk {
             space, start: page, ..

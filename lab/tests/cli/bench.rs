@@ -180,6 +180,55 @@ fn rmap_test_looks_every_page_up_in_every_task() {
 }
 
 #[test]
+fn rmap_test_under_pressure_reads_the_file_again_for_each_sweep() {
+    let sized = |memory: &str| {
+        measured(&[
+            "rmap-test",
+            "--variant",
+            "pressure",
+            "--size",
+            "tasks=3",
+            "--size",
+            "regions=10",
+            "--size",
+            "pages=200",
+            "--size",
+            "wide-regions=300",
+            "--size",
+            "sweeps=3",
+            "--size",
+            memory,
+            "--designs",
+            "rmap=chains,faultaround=1",
+            "--designs",
+            "rmap=partial,regions=list,faultaround=1",
+        ])
+    };
+    let short = sized("memory=50");
+    has_figures(&short, 3);
+    let arms = short["arms"].to_string();
+    assert!(arms.contains("reclaim=on"), "{arms}");
+    for (run, pages) in [(0, 2000), (1, 2100)] {
+        for arm in 0..3 {
+            // No more than half can stay from one sweep to the next.
+            let read = counter(&short, run, "device: pages read", arm);
+            assert!((2 * pages..=3 * pages).contains(&read), "{read}");
+            let looked = counter(&short, run, "pages looked up", arm);
+            assert!(looked >= read - pages, "{looked} lookups, {read} read");
+        }
+        let printed = short["runs"][run]["title"].as_str().expect("a title");
+        assert!(printed.ends_with("with too little memory"), "{printed}");
+        let rows = short["runs"][run]["reclaim"].to_string();
+        assert!(rows.contains("lookups for each"), "{rows}");
+    }
+    let ample = sized("memory=400");
+    for arm in 0..3 {
+        assert_eq!(counter(&ample, 0, "device: pages read", arm), 2000);
+        assert_eq!(counter(&ample, 0, "reclaim: pages reclaimed", arm), 0);
+    }
+}
+
+#[test]
 fn fork_family_tells_lookups_of_parent_and_child_apart() {
     let value = measured(&[
         "fork-family",
@@ -515,11 +564,26 @@ fn what_does_not_exist_is_refused_naming_what_does() {
         (vec!["bench", "rmap-test", "--on", "linux"], "--on core"),
         (vec!["bench", "rmap-test", "--on", "mars"], "linux"),
         (
+            vec!["bench", "rmap-test", "--device", "nvme"],
+            "--variant pressure",
+        ),
+        (
+            vec![
+                "bench",
+                "rmap-test",
+                "--variant",
+                "pressure",
+                "--a",
+                "reclaim=off",
+            ],
+            "leave it out",
+        ),
+        (
             vec!["bench", "rmap-test", "--size", "forks=1"],
             "wide-regions",
         ),
         (
-            vec!["bench", "rmap-test", "--variant", "read"],
+            vec!["bench", "fork-family", "--variant", "read"],
             "no variants",
         ),
         (vec!["bench", "forkfault", "--variant", "odd"], "migrate"),

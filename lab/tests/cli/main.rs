@@ -1,5 +1,6 @@
 //! The commands as a user meets them.
 
+mod accesses;
 mod basics;
 mod bench;
 mod bench_files;

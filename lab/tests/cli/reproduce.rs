@@ -142,7 +142,8 @@ fn source_0_has_every_published_table_with_ours_beside_it() {
             "SDET, March 2004",
             "diffprofiles",
             "singletons",
-            "rmap-test"
+            "rmap-test",
+            "lookups of rmap-test"
         ]
     );
     for line in [
@@ -389,8 +390,10 @@ fn source_4_has_the_builds_of_both_machines_and_curves() {
     let expected = [
         "buildkernel, 16 cores",
         "buildkernel, second machine",
-        "superpages",
+        "superpages, first machine",
+        "superpages, larger machine",
         "up to 512 CPUs",
+        "family against pv",
     ];
     assert_eq!(titles(&report), expected);
     let row = |section: usize, what: &str| {
@@ -440,11 +443,78 @@ fn source_4_has_the_builds_of_both_machines_and_curves() {
 }
 
 #[test]
+fn a_build_that_was_kept_is_not_simulated_again() {
+    let scratch = Scratch::new("reproduce-kept");
+    let kept = scratch.path("kept.jsonl");
+    let run = || {
+        vellum(&[
+            "reproduce",
+            "4",
+            "--quick",
+            "--only",
+            "second",
+            "--cpus",
+            "2",
+            "-n",
+            "1",
+            "--quiet",
+            "--jobs",
+            "1",
+            "--resume",
+            &kept,
+        ])
+    };
+    let first = run();
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let lines = std::fs::read_to_string(&kept).expect("it was written");
+    assert_eq!(lines.lines().count(), 7, "a line for each design: {lines}");
+    assert_eq!(text(&run().stdout), text(&first.stdout));
+    // What is kept is what is shown.
+    let shown = lines.lines().enumerate().map(|(number, line)| {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        if number > 0 {
+            line["cell"]["user_ns"] = 1_234_560_000_000u64.into();
+        }
+        format!("{line}\n")
+    });
+    std::fs::write(&kept, shown.collect::<String>()).expect("it can be written");
+    let again = text(&run().stdout);
+    assert!(again.contains("1234.56 user"), "{again}");
+    // Another machine is another simulation.
+    let other = vellum(&[
+        "reproduce",
+        "4",
+        "--quick",
+        "--only",
+        "second",
+        "--cpus",
+        "1",
+        "-n",
+        "1",
+        "--quiet",
+        "--resume",
+        &kept,
+    ]);
+    assert!(!text(&other.stdout).contains("1234.56 user"));
+
+    std::fs::write(&kept, "{\"program\":1}\n").expect("it can be written");
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(2));
+    let message = text(&refused.stderr);
+    assert!(message.contains("kept.jsonl:1:"), "{message}");
+}
+
+#[test]
 fn what_cannot_be_reproduced_on_a_simulated_machine_is_refused() {
     for (arguments, why) in [
         (&["2", "--on", "sim"][..], "only the sources 0, 1 and 4"),
         (&["3", "--on", "sim"], "only the sources 0, 1 and 4"),
         (&["1", "--cpus", "4"], "only with --on sim"),
+        (&["0", "--resume", "kept.jsonl"], "only with --on sim"),
+        (
+            &["1", "--on", "sim", "--resume", "kept.jsonl"],
+            "none is kept",
+        ),
         (&["1", "--on", "sim", "--seeds", "4"], "5 seeds"),
         (&["4", "--on", "core"], "on simulated machines only"),
         (&["4", "--machine", "pdp-11"], "pdp-11"),

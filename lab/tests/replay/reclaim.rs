@@ -23,6 +23,7 @@ fn core_with(design: &str, ram_bytes: u64, compressed: Option<u8>) -> Box<dyn En
         low_bytes: None,
         device: None,
         compressed,
+        group_bytes: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("memory");
     build(&config, arena).expect("a design")
@@ -78,10 +79,8 @@ fn pages_written_back_before_a_cut_may_show_when_the_file_is_lengthened() {
     held(&workload, core("reclaim=on", 8 << 20).as_ref(), "a cut");
 }
 
-/// With a compressed store in front of swap that is set aside from the same memory: one that has
-/// room, and one that soon writes back.
-#[test]
-fn a_shipped_trace_is_verified_with_a_compressed_store() {
+/// The sdet-like script on one CPU.
+fn shipped() -> Workload {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
     let trace = TraceReader::open(&trace).expect("it is shipped");
     let options = Options {
@@ -89,7 +88,14 @@ fn a_shipped_trace_is_verified_with_a_compressed_store() {
         ..Options::default()
     };
     let events = || trace.events();
-    let workload = prepare_events(trace.header(), events, &options).expect("a recording");
+    prepare_events(trace.header(), events, &options).expect("a recording")
+}
+
+/// With a compressed store in front of swap that is set aside from the same memory: one that has
+/// room, and one that soon writes back.
+#[test]
+fn a_shipped_trace_is_verified_with_a_compressed_store() {
+    let workload = shipped();
     for (kib, percent, writes_back) in [(4400, 45, false), (2600, 5, true)] {
         let what = format!("{percent} % of {kib} KiB");
         let engine = core_with("reclaim=on", kib << 10, Some(percent));
@@ -117,14 +123,7 @@ fn a_shipped_trace_is_verified_with_a_compressed_store() {
 /// `verify` audits on the way, at the end, and after the end of all spaces.
 #[test]
 fn shipped_traces_are_verified_with_a_part_of_their_peak() {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/sdet-like.vellum");
-    let trace = TraceReader::open(&trace).expect("it is shipped");
-    let options = Options {
-        streams: Streams::ByCpu(1),
-        ..Options::default()
-    };
-    let events = || trace.events();
-    let workload = prepare_events(trace.header(), events, &options).expect("a recording");
+    let workload = shipped();
     for design in ["reclaim=on", "reclaim=on,rmap=chains"] {
         // A quarter, half and three quarters of what it has at its peak.
         for kib in [1952, 3904, 5856] {

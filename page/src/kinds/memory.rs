@@ -65,12 +65,21 @@ fn answer(plan: &MemoryPlan) -> Answer {
         None => "With none of these sizes it takes at most a tenth longer than with all memory."
             .to_owned(),
     };
-    let touches = match plan.first_touches_only {
-        true => {
+    let touches = match plan.accesses {
+        None if plan.first_touches_only => {
             " The recording has the first use of each page only: this is the least that less \
              memory would cost, and no need of the workload."
+                .to_owned()
         }
-        false => "",
+        None => String::new(),
+        Some(accesses) => format!(
+            " Pages are used again as was sampled every {} ms, {}.",
+            accesses.interval_us as f64 / 1e3,
+            match accesses.of_regions {
+                true => "as to how many pages of each region",
+                false => "page by page",
+            }
+        ),
     };
     Answer {
         sentence: format!(

@@ -22,12 +22,24 @@ pub struct MemoryPlan {
     pub unlimited: Cost,
     /// Whether the recording has only the first use of each page.
     pub first_touches_only: bool,
+    /// How later uses of pages were sampled, if they were.
+    #[serde(default)]
+    pub accesses: Option<Sampled>,
     /// From the most memory to the least.
     pub rows: Vec<Row>,
     /// The least memory with which it takes at most a tenth longer, in bytes.
     pub enough_bytes: Option<u64>,
     /// Whether the user ended it early.
     pub interrupted: bool,
+}
+
+/// How uses of pages were sampled.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+pub struct Sampled {
+    /// Microseconds from one sample to the next.
+    pub interval_us: u64,
+    /// Whether only the number of pages that were used is known of each region.
+    pub of_regions: bool,
 }
 
 /// A device, as it is modelled.

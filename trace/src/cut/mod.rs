@@ -79,6 +79,7 @@ impl<'a> Copier<'a> {
         header.environment.cuts.push(describe(source, selection));
         header.lost = source.lost;
         header.cpu_times = source.cpu_times;
+        header.accesses = source.accesses;
         header.invisible = source.invisible.clone();
         header.invisible.push(
             "Pages that tasks shared by fork before the cut are separate pages in it; the page \
@@ -110,6 +111,9 @@ impl<'a> Copier<'a> {
 
     /// Takes the next event of the trace.
     pub fn take(&mut self, event: &Event) -> Result<(), TraceError> {
+        if let EventKind::Accessed { .. } = event.kind {
+            return self.copy_access(event);
+        }
         if !self.reached && event.time_us >= self.selection.from_us {
             self.reached = true;
             self.begin(event.time_us.min(self.selection.from_us))?;
@@ -222,6 +226,19 @@ impl<'a> Copier<'a> {
             _ => {}
         }
         self.write(event.task, event.time_us, event.kind)
+    }
+
+    /// Copies a sample of accessed marks of a task that is in the cut. One that was taken just
+    /// after the beginning of the time window tells also of what came before.
+    fn copy_access(&mut self, event: &Event) -> Result<(), TraceError> {
+        let (Some(began_us), Some(&task)) = (self.began_us, self.tasks.get(&event.task)) else {
+            return Ok(());
+        };
+        self.writer.push(&Event {
+            time_us: event.time_us.saturating_sub(began_us),
+            task,
+            ..*event
+        })
     }
 
     /// A fault on a file's page needs the file to be that long.

@@ -13,9 +13,9 @@ mod tests;
 pub use presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileIo, FlagUpdates, Folio,
-    ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PvAlloc, PvLock,
-    PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages, TableFormat,
-    TableSource, UserTables, ZoneCache,
+    ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PmapLock,
+    PvAlloc, PvLock, PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages,
+    TableFormat, TableSource, UserTables, ZoneCache,
 };
 
 use alloc::format;

@@ -91,13 +91,14 @@ macro_rules! in_2014 {
 }
 
 /// FreeBSD 13 on amd64: page tables known to be zero are not zeroed again, a fault maps
-/// up to eight pages around, private memory comes from reservations, fork copies every entry.
+/// up to eight pages around, private memory comes from reservations, fork copies every entry,
+/// and the tables of an address space have one lock.
 macro_rules! freebsd_13 {
     ($locks:literal) => {
         concat!(
             "rmap=pv,",
             $locks,
-            ",pvalloc=chunks,di=lockless,ptepage=noted,format=x86-64,faultaround=8,",
+            ",pvalloc=chunks,di=lockless,pmaplock=space,ptepage=noted,format=x86-64,faultaround=8,",
             "faultlock=none,superpage=reserve,huge=never,folio=off,regions=tree,forkcopy=all",
             no_files!()
         )

@@ -165,6 +165,8 @@ choices! {
     Superpage "superpage";
     /// One byte for each page.
     Byte "byte";
+    /// The same, which visits that only look share.
+    ByteShared "byte-shared";
 }
 
 choices! {
@@ -199,6 +201,16 @@ choices! {
     Global "global";
     /// Address space by address space in turn, and of each its pages in turn.
     Pmap "pmap";
+}
+
+choices! {
+    /// Which locks guard page tables: `pmaplock=`.
+    #[non_exhaustive]
+    PmapLock;
+    /// One for each table.
+    Table "table";
+    /// One for all tables of an address space.
+    Space "space";
 }
 
 choices! {
@@ -306,7 +318,10 @@ choices! {
     Never "never";
     /// Those that were told so.
     Advise "advise";
-    /// All that were not told otherwise.
+    /// Those that were told so, and of all that were not told otherwise the ranges that lie
+    /// before the end.
+    WithinSize "within_size";
+    /// All that were not told otherwise, also as they grow.
     Always "always";
 }
 
@@ -551,7 +566,7 @@ options! {
         "family: a page remembers one entry, all there is of most";
         "PageDirect (McCracken 2002) for designs without chains";
     "pvlock" pv_lock: PvLock = "byte", only with "rmap" = ["pv"];
-        "pv: lists of entries under 256 locks, a lock for each 2 MiB, or for each page";
+        "pv: lists of entries under 256 locks, a lock for each 2 MiB, or for each page, which readers share or not";
         "one byte mutexes (Belousov 2020, D24217); a lock for each superpage (r353149, 2019)";
     "pvalloc" pv_alloc: PvAlloc = "chunks", only with "rmap" = ["pv"];
         "pv: entries from pages of their space, or from an arena";
@@ -562,6 +577,9 @@ options! {
     "di" di: Di = "epoch", only with "rmap" = ["pv"];
         "pv: whether visits wait for flushes of cleared entries, and how those are known";
         "delayed invalidation (Belousov), with a lock until 2019, without since (r347695)";
+    "pmaplock" pmap_lock: PmapLock = "table", only with "rmap" = ["pv"];
+        "pv: page tables are locked one by one, or all of an address space together";
+        "PMAP_LOCK of FreeBSD, held while any entry of the space changes";
     "ptepage" table_source: TableSource = "noted";
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";

@@ -83,8 +83,25 @@ impl<P: Platform> PhysicalMemory<P> {
         request: Request,
         payer: GroupId,
     ) -> Result<Pfn, NoPage> {
-        self.charged(pin, request, payer, || self.alloc(pin, request).ok())?
+        self.charged(pin, request.order, payer, || self.alloc(pin, request).ok())?
             .ok_or(NoPage::OutOfMemory)
+    }
+
+    /// The frame that `take` returns, which was set aside before, charged to `payer`.
+    ///
+    /// # Errors
+    /// [`NoPage::GroupLimit`].
+    #[inline]
+    pub(crate) fn charge_page(
+        &self,
+        pin: &Pin<'_>,
+        payer: GroupId,
+        take: impl FnOnce() -> Option<Pfn>,
+    ) -> Result<Option<Pfn>, NoPage> {
+        match payer {
+            GroupId::ROOT => Ok(take()),
+            _ => self.charged(pin, 0, payer, take),
+        }
     }
 
     /// [`PhysicalMemory::alloc_to_spare`], likewise.
@@ -97,7 +114,10 @@ impl<P: Platform> PhysicalMemory<P> {
         let alloc = || self.alloc_to_spare(pin, request);
         match payer {
             GroupId::ROOT => alloc(),
-            _ => self.charged(pin, request, payer, alloc).ok().flatten(),
+            _ => self
+                .charged(pin, request.order, payer, alloc)
+                .ok()
+                .flatten(),
         }
     }
 
@@ -106,14 +126,14 @@ impl<P: Platform> PhysicalMemory<P> {
     fn charged(
         &self,
         pin: &Pin<'_>,
-        request: Request,
+        order: u32,
         payer: GroupId,
         alloc: impl FnOnce() -> Option<Pfn>,
     ) -> Result<Option<Pfn>, NoPage> {
         let Some(groups) = self.groups() else {
             return Ok(alloc());
         };
-        let pages = 1 << request.order;
+        let pages = 1 << order;
         groups
             .charge(pin, payer, u64::from(pages))
             .map_err(NoPage::GroupLimit)?;

@@ -216,6 +216,13 @@ impl<P: Platform> PhysicalMemory<P> {
         self.table.frame(pfn)
     }
 
+    /// The records of consecutive frames, which lie one after the other. Panics as
+    /// [`PhysicalMemory::frame`] does.
+    #[inline]
+    pub(crate) fn frames(&self, first: Pfn, count: u32) -> &[Frame] {
+        self.table.frames(first, count)
+    }
+
     /// Whether the memory map has the frame.
     pub fn contains(&self, pfn: Pfn) -> bool {
         let map = self.platform.memory_map();

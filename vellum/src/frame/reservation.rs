@@ -4,17 +4,19 @@
 //! size sets aside a whole run, and each page of the range gets the frame at its place in
 //! the run. So pages that are all there lie as a superpage needs them, without a copy.
 //!
-//! A reservation belongs to the page table of its range, by that table's frame. The run's
-//! frames are in one of two states, as a bitmap says: **taken**, and then a frame like any
-//! other, which goes back to the allocator by itself; or **unused**, and then nobody has it
-//! but the reservation. A reservation ends when its table goes, when pages of its range are
-//! unmapped, when a superpage has taken all of it, or when an allocation would fail
-//! otherwise: then the oldest is **broken**. Each time the unused frames go back.
+//! A reservation belongs to the page table of its range, by that table's frame, or to a file in
+//! memory that grows into the range. The run's frames are in one of two states, as a bitmap
+//! says: **taken**, and then a frame like any other, which goes back to the allocator by itself;
+//! or **unused**, and then nobody has it but the reservation. A reservation ends when its table
+//! or file goes, when pages of its range are unmapped or cut off, when a superpage has taken all
+//! of it, when the file goes on to another range, or when an allocation would fail otherwise:
+//! then the oldest is **broken**. Each time the unused frames go back.
 //!
 //! Locks: the queue's, then a run's; of those one at a time. Both guard only themselves, and
 //! neither is held while frames go back.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 
 use super::audit::{mark, wrong};
 use super::memory::PhysicalMemory;
@@ -43,6 +45,13 @@ pub(crate) enum Owner {
     Maker,
     /// A page table.
     Table(Pfn),
+    /// A file in memory, for the pages from an index on.
+    Object {
+        /// The object's handle.
+        handle: u32,
+        /// The index.
+        first: u64,
+    },
 }
 
 /// One aligned run of physical memory.
@@ -90,7 +99,7 @@ pub struct ReservationStats {
 
 #[derive(Default)]
 struct Queue {
-    /// Those that belong to tables, oldest first.
+    /// Those that belong to tables and objects, oldest first.
     oldest_first: List,
 }
 
@@ -164,7 +173,13 @@ impl<P: Platform> PhysicalMemory<P> {
         self.reservations = Some(Box::new(Reservations::new(order, first, end)));
     }
 
-    /// Sets a run aside, for the caller to give to a table ([`PhysicalMemory::grant_run`]) or
+    /// Pages of a run, if any may be set aside.
+    #[inline]
+    pub(crate) fn pages_of_runs(&self) -> Option<u64> {
+        self.reservations().map(|kept| u64::from(kept.size()))
+    }
+
+    /// Sets a run aside, for the caller to give to an owner ([`PhysicalMemory::grant_run`]) or
     /// to end. `None` if there is no run, or none is asked for.
     pub(crate) fn reserve_run(&self, pin: &Pin<'_>) -> Option<Pfn> {
         let kept = self.reservations()?;
@@ -189,13 +204,13 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Gives the run that the caller has set aside to a page table, which is locked and names
-    /// the run. It is the newest then.
-    pub(crate) fn grant_run(&self, pin: &Pin<'_>, first: Pfn, table: Pfn) {
+    /// the run, or to an object. It is the newest then.
+    pub(crate) fn grant_run(&self, pin: &Pin<'_>, first: Pfn, owner: Owner) {
         let Some(kept) = self.reservations() else {
             return;
         };
         let mut queue = kept.queue.lock(pin);
-        kept.run(first).lock(pin).owner = Some(Owner::Table(table));
+        kept.run(first).lock(pin).owner = Some(owner);
         queue.oldest_first.push_back(kept, kept.name(first));
     }
 
@@ -229,16 +244,29 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Gives back a frame that was taken and has not been used: to its run, if that is still
     /// the owner's.
     pub(crate) fn give_back_reserved(&self, pin: &Pin<'_>, first: Pfn, owner: Owner, pfn: Pfn) {
+        self.give_back_if(pin, first, pfn, |is| is == owner);
+    }
+
+    /// The same of the run that an object names, whichever range it is for: the frame may come
+    /// from elsewhere, or the run belong to somebody else by now.
+    pub(crate) fn give_back_to(&self, pin: &Pin<'_>, first: Pfn, handle: u32, pfn: Pfn) {
+        let is_objects = |is| matches!(is, Owner::Object { handle: of, .. } if of == handle);
+        self.give_back_if(pin, first, pfn, is_objects);
+    }
+
+    fn give_back_if(&self, pin: &Pin<'_>, first: Pfn, pfn: Pfn, is: impl Fn(Owner) -> bool) {
         let Some(kept) = self.reservations() else {
             return;
         };
         let mut run = kept.run(first).lock(pin);
-        if run.owner != Some(owner) {
+        let is_of_run = pfn.0.wrapping_sub(first.0) < kept.size();
+        if !is_of_run || !run.owner.is_some_and(is) {
             drop(run);
             self.put(pin, pfn);
             return;
         }
         // Before the run says that it is unused.
+        self.uncharge(pin, pfn, 0);
         let frame = self.frame(pfn);
         frame.init_counts(0, 0);
         frame.set_tail(run.zone);
@@ -254,15 +282,31 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Ends the owner's reservation of a run, if it is still the owner's. Its unused frames go
     /// back.
     pub(crate) fn end_run(&self, pin: &Pin<'_>, first: Pfn, owner: Owner) {
+        self.end_if(pin, first, |run| run.owner == Some(owner));
+    }
+
+    /// The same of a run that is an object's, and for pages of which some are in `pages`.
+    pub(crate) fn end_run_of(&self, pin: &Pin<'_>, first: Pfn, handle: u32, pages: &Range<u64>) {
+        let size = self.pages_of_runs().unwrap_or(0);
+        self.end_if(pin, first, |run| match run.owner {
+            Some(Owner::Object {
+                handle: of,
+                first: start,
+            }) => of == handle && start < pages.end && pages.start < start + size,
+            _ => false,
+        });
+    }
+
+    fn end_if(&self, pin: &Pin<'_>, first: Pfn, ends: impl Fn(&Run) -> bool) {
         let Some(kept) = self.reservations() else {
             return;
         };
         let mut queue = kept.queue.lock(pin);
         let mut run = kept.run(first).lock(pin);
-        if run.owner != Some(owner) {
+        if !ends(&run) {
             return;
         }
-        if owner != Owner::Maker {
+        if run.owner != Some(Owner::Maker) {
             queue.oldest_first.remove(kept, kept.name(first));
         }
         let ended = Self::ended(kept, &mut run);
@@ -319,6 +363,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let Some(kept) = self.reservations() else {
             return;
         };
+        if run.taken == kept.size() {
+            return;
+        }
         let mut index = 0;
         while index < kept.size() {
             let mut order = index.trailing_zeros().min(kept.order);
@@ -351,6 +398,19 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// Calls `look` for each run that is set aside for an object, with its first frame and the
+    /// object's handle.
+    pub(crate) fn each_run_of_objects(&self, pin: &Pin<'_>, mut look: impl FnMut(Pfn, u32)) {
+        let Some(kept) = self.reservations() else {
+            return;
+        };
+        for (name, run) in (0..).zip(&kept.runs) {
+            if let Some(Owner::Object { handle, .. }) = run.lock(pin).owner {
+                look(kept.first_of(name), handle);
+            }
+        }
+    }
+
     /// Checks every reservation and marks its unused frames.
     pub(super) fn audit_reservations(&self, pin: &Pin<'_>) -> Result<(), AuditError> {
         let Some(kept) = self.reservations() else {
@@ -367,15 +427,17 @@ impl<P: Platform> PhysicalMemory<P> {
             let run = run.lock(pin);
             let first = kept.first_of(name);
             let Some(owner) = run.owner else { continue };
-            let Owner::Table(table) = owner else {
-                return Err(wrong(first, "a run is set aside for nobody"));
-            };
-            let record = self.audited(table)?;
-            if record.kind() != Kind::Table || record.reserved() != Some(first) {
-                return Err(wrong(
-                    first,
-                    "a run is set aside for a table that does not name it",
-                ));
+            match owner {
+                Owner::Maker => return Err(wrong(first, "a run is set aside for nobody")),
+                Owner::Table(table) => {
+                    let record = self.audited(table)?;
+                    if record.kind() != Kind::Table || record.reserved() != Some(first) {
+                        let what = "a run is set aside for a table that does not name it";
+                        return Err(wrong(first, what));
+                    }
+                }
+                // Who checks the objects checks that.
+                Owner::Object { .. } => {}
             }
             let taken = (0..kept.size())
                 .filter(|&index| run.is_taken(index))

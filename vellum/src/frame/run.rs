@@ -7,7 +7,8 @@
 //!   the run. The others are tails, as in any block. So a superpage that is mapped, forked
 //!   and unmapped whole costs one record each time, and goes back as one block.
 //! * **Divided**: every frame has a record of its own, with order 0, that counts all entries
-//!   that map the frame, large or small.
+//!   that map the frame, large or small. So it is when a large leaf has taken the place of
+//!   single pages, until [`PhysicalMemory::unite_records`], and when a mapping was split.
 //!
 //! The state changes under the run's lock, a bit in the first frame's record. Whoever counts
 //! a reference to a whole run up or down holds it, so that the counts that division copies
@@ -62,6 +63,12 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// The records of all frames of a run but the first.
+    #[inline]
+    fn parts(&self, run: &LockedRun<'_>, first: Pfn) -> &[Frame] {
+        &self.frames(first, 1 << run.order)[1..]
+    }
+
     /// Gives every frame of a whole run but the first a record of its own, with the first's
     /// owner and counts and the index that follows from the first's. The run stays whole
     /// until [`PhysicalMemory::set_divided`], so that nobody looks at the new records before
@@ -70,11 +77,10 @@ impl<P: Platform> PhysicalMemory<P> {
         let head = run.head;
         let (zone, owner, index) = (head.zone() as u16, head.owner(), head.index());
         let counts = head.counts();
-        for step in 1..1 << run.order {
-            let frame = self.frame(first.offset(step));
+        for (step, frame) in (1..).zip(self.parts(run, first)) {
             frame.set_part(zone);
             frame.set_owner(owner);
-            frame.set_part_index(index + u64::from(step));
+            frame.set_part_index(index + step);
             frame.init_counts(counts.refs(), counts.maps());
         }
     }
@@ -116,12 +122,13 @@ impl<P: Platform> PhysicalMemory<P> {
     /// and no other reference; otherwise changes nothing. Whoever would take a reference to
     /// one of them without a lock finds none from then on.
     pub(crate) fn take_parts(&self, run: &LockedRun<'_>, first: Pfn) -> bool {
-        let part = |step: u32| self.frame(first.offset(step));
-        let end = 1 << run.order;
-        match (1..end).find(|&step| !part(step).take_last()) {
+        let parts = self.parts(run, first);
+        match parts.iter().position(|part| !part.take_last()) {
             None => true,
             Some(shared) => {
-                (1..shared).for_each(|step| part(step).init_counts(1, 1));
+                for part in &parts[..shared] {
+                    part.init_counts(1, 1);
+                }
                 false
             }
         }
@@ -132,8 +139,7 @@ impl<P: Platform> PhysicalMemory<P> {
     pub(crate) fn unite_records(&self, run: &LockedRun<'_>, first: Pfn) {
         let head = run.head;
         let mut in_folio = head.came_in_folio();
-        for step in 1..1 << run.order {
-            let frame = self.frame(first.offset(step));
+        for frame in self.parts(run, first) {
             in_folio |= frame.came_in_folio();
             frame.set_tail(head.zone() as u16);
         }

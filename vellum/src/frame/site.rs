@@ -66,7 +66,7 @@ sites! {
     PvChunk,
     /// A pv entry of an arena (`pvalloc=slab`).
     PvEntry,
-    /// A run of frames set aside (`superpage=reserve`). Without it, any frames do.
+    /// A run of frames set aside (`superpage=reserve`, `huge=`). Without it, any frames do.
     Reservation,
     /// A page that comes back from swap.
     SwapIn,

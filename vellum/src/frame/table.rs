@@ -51,6 +51,13 @@ impl FrameTable {
         &self.records[pfn.0.wrapping_sub(self.base) as usize]
     }
 
+    /// The records of consecutive frames.
+    #[inline]
+    pub(super) fn frames(&self, first: Pfn, count: u32) -> &[Frame] {
+        let place = first.0.wrapping_sub(self.base) as usize;
+        &self.records[place..place + count as usize]
+    }
+
     /// Asks for the record of a frame that is about to be written. Of a number beyond
     /// the table, for nothing.
     #[inline]

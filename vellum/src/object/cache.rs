@@ -170,7 +170,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.pages.begin(pages.min(INDEX_END));
         object.mount.store(mount, Ordering::Relaxed);
         object.errors.reset();
-        object.write_back_from.store(0, Ordering::Relaxed);
+        object.next.store(0, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);
@@ -331,14 +331,21 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(CacheError::Full);
         }
         let zeroed = !object.is_file();
-        let request = Request::page(Site::CachePage);
-        let request = if zeroed { request.zeroed() } else { request };
-        let page = memory
-            .alloc_page(pin, request, payer)
-            .inspect_err(|_| self.uncharge(object, 1))?;
+        let page = match self.take_reserved(memory, pin, (handle, index), payer) {
+            Ok(Some(page)) => {
+                memory.zero(pin, page);
+                Ok(page)
+            }
+            Ok(None) => {
+                let request = Request::page(Site::CachePage);
+                let request = if zeroed { request.zeroed() } else { request };
+                memory.alloc_page(pin, request, payer)
+            }
+            Err(error) => Err(error),
+        };
+        let page = page.inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
-            memory.put(pin, page);
-            self.uncharge(object, 1);
+            self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }
         let frame = memory.frame(page);
@@ -380,8 +387,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if inserted.is_err() {
             frame.init_counts(1, 0);
             frame.set_kind(Kind::Allocated);
-            memory.put(pin, page);
-            self.uncharge(object, 1);
+            self.drop_frames(memory, pin, handle, &[page]);
             return false;
         }
         true

@@ -13,6 +13,11 @@ pub enum Inserted {
     Cache,
     /// A private page.
     Anonymous,
+    /// A private page that is a copy of another, in whose place a store has put it.
+    Copy {
+        /// The other, which may have been freed meanwhile.
+        of: Pfn,
+    },
 }
 
 /// Flags of a record that belong to aging.

@@ -97,6 +97,7 @@
 
 mod cache;
 mod errors;
+mod growth;
 pub(crate) mod links;
 mod lru;
 mod marks;
@@ -209,8 +210,9 @@ pub struct Object<S> {
     cache_lock: SpinLock<()>,
     /// What its store refused.
     pub(crate) errors: WriteErrors,
-    /// Index where the next background write-back begins.
-    write_back_from: AtomicU64,
+    /// Of a file, the index where the next background write-back begins. Of shared memory, the
+    /// run of frames that is set aside for its growth (`growth`), or 0.
+    next: AtomicU64,
     third_line: NextLine,
     /// The regions that map it.
     regions: RegionRoots,
@@ -256,7 +258,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             dirty: AtomicU64::new(0),
             cache_lock: SpinLock::default(),
             errors: WriteErrors::default(),
-            write_back_from: AtomicU64::new(0),
+            next: AtomicU64::new(0),
             third_line: NextLine,
             regions: RegionRoots::default(),
             rmap: S::default(),
@@ -331,11 +333,16 @@ impl<S> Object<S> {
 
     /// Index where the next background write-back begins.
     pub(crate) fn write_back_from(&self) -> u64 {
-        self.write_back_from.load(Ordering::Relaxed)
+        match self.is_file() {
+            true => self.next.load(Ordering::Relaxed),
+            false => 0,
+        }
     }
 
     pub(crate) fn set_write_back_from(&self, index: u64) {
-        self.write_back_from.store(index, Ordering::Relaxed);
+        if self.is_file() {
+            self.next.store(index, Ordering::Relaxed);
+        }
     }
 
     /// Frames in the page cache.

@@ -89,9 +89,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.radix(object).next_hole(from)
     }
 
-    /// Frames for pages that are about to be made, as many as `frames` has room for at
-    /// the most: charged to the object's mount and to `payer`, their bytes unspecified. They enter the
-    /// cache as `new`. Returns how many there are, which is at least one; the caller
+    /// Frames for the pages from `first` on, which are about to be made, as many as `frames` has
+    /// room for at the most: charged to the object's mount and to `payer`, their bytes
+    /// unspecified. They enter the cache as `new`. Returns how many there are, which is at least
+    /// one; the caller
     /// gives them to [`Objects::insert_run`] or to [`Objects::drop_frames`].
     ///
     /// # Errors
@@ -100,10 +101,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        object: &Object<S>,
+        (handle, first): (u32, u64),
         (new, payer): (NewPages, GroupId),
         frames: &mut [Pfn],
     ) -> Result<usize, CacheError> {
+        let object = self.get(handle);
         let granted = self.charge(object, frames.len() as u64);
         if granted == 0 {
             return Err(CacheError::Full);
@@ -111,8 +113,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let (mut count, mut refused) = (0, NoPage::OutOfMemory);
         let dirty = object.is_file() && new == NewPages::Written;
         let request = Request::page(Site::CachePage).dirty(dirty);
-        for place in &mut frames[..granted as usize] {
-            match memory.alloc_page(pin, request, payer) {
+        for (place, index) in frames[..granted as usize].iter_mut().zip(first..) {
+            match self.alloc_for(memory, pin, (handle, index), (request, payer)) {
                 Ok(frame) => *place = frame,
                 Err(error) => {
                     refused = error;
@@ -133,12 +135,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        object: &Object<S>,
+        handle: u32,
         frames: &[Pfn],
     ) {
-        self.uncharge(object, frames.len() as u64);
+        self.uncharge(self.get(handle), frames.len() as u64);
         for &frame in frames {
-            memory.put(pin, frame);
+            self.give_back(memory, pin, handle, frame);
         }
     }
 
@@ -161,7 +163,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         } = *run;
         let object = self.get(handle);
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
-            self.drop_frames(memory, pin, object, frames);
+            self.drop_frames(memory, pin, handle, frames);
             return Err(error.into());
         }
         for (index, &page) in (first..).zip(frames) {
@@ -194,7 +196,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             memory.frame(page).init_counts(1, 0);
             memory.frame(page).set_kind(Kind::Allocated);
         }
-        self.drop_frames(memory, pin, object, late);
+        self.drop_frames(memory, pin, handle, late);
         Ok(inserted)
     }
 

@@ -103,11 +103,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(CacheError::Full);
         }
         let request = Request::page(Site::CachePage).dirty(object.is_file());
-        let page = memory
-            .alloc_page(pin, request, payer)
+        let page = self
+            .alloc_for(memory, pin, (handle, index), (request, payer))
             .inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
-            self.drop_frames(memory, pin, object, &[page]);
+            self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }
         let frame = memory.frame(page);

@@ -123,6 +123,12 @@ impl Lists {
         }
     }
 
+    /// Whether a page was used again since it came.
+    pub(super) fn is_used_again(&self, page: Pfn) -> bool {
+        self.ages()
+            .is_some_and(|ages| ages.is_used_again(self.number(page)))
+    }
+
     /// Begins a generation of a group on each node.
     fn open_generations(&self, pin: &Pin<'_>, group: usize, now: u32) {
         for node in 0..self.nodes() {

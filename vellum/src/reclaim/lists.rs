@@ -261,9 +261,8 @@ impl Lists {
             let list = match &self.ages {
                 None => list_of(kind, is_active),
                 Some(ages) if is_active => {
-                    let now = ages.now(group);
-                    ages.set_last_use(number, now);
-                    guarded.groups[group].rings[kind as usize].list(kind, now)
+                    ages.begin(number, group);
+                    guarded.groups[group].rings[kind as usize].list(kind, ages.now(group))
                 }
                 Some(ages) => {
                     ages.begin(number, group);

@@ -269,6 +269,11 @@ impl Aging for Reclaim {
     fn inserted(&self, pin: &Pin<'_>, page: AgedPage<'_>, kind: Inserted) {
         match kind {
             Inserted::Anonymous => self.lists.add(pin, page, PageKind::SwapBacked, false),
+            // Who stores to it has used it before, as the other page.
+            Inserted::Copy { of } => {
+                let is_kept = self.lists.is_used_again(of);
+                self.lists.add(pin, page, PageKind::SwapBacked, is_kept);
+            }
             Inserted::Cache => {
                 let frame = page.record();
                 let name = (frame.owner(), frame.index());

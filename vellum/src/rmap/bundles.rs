@@ -316,7 +316,7 @@ impl Bundles {
                 visit.report.false_probes += 1;
                 continue;
             };
-            match Slot::open(env, pte, visit.page) {
+            match Slot::open(env, (pte, None), visit.page) {
                 Err(_) => {
                     visit.report.lock_failures += 1;
                     return Look::Contended;

@@ -188,7 +188,7 @@ impl<P: Platform, F: Format> FileSearch<'_, '_, P, F> {
         for at in 0..count {
             let candidate = self.candidates[at];
             let contended = &mut self.report.lock_failures;
-            match Slot::wait(self.env, candidate.pte, contended) {
+            match Slot::wait(self.env, (candidate.pte, None), contended) {
                 None => self.report.false_probes += candidate.pages,
                 Some(slot) => self.look_into(slot, candidate)?,
             }

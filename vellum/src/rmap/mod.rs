@@ -21,7 +21,8 @@
 //!   asked for the first frame.
 //! * **Divided**: each frame has a record of its own with order 0, which counts all
 //!   entries that map it, large or small. So it is once a mapping of the run was cut into
-//!   single pages while others are still large. Visits are asked for each frame, and find
+//!   single pages while others are still large, and after a leaf took the place of single
+//!   pages. Visits are asked for each frame, and find
 //!   the large leaves that cover it.
 //!
 //! [`ReverseMap::divide`] leads from the first state to the second and
@@ -63,7 +64,7 @@ pub use types::{Cleared, Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict
 use crate::addr::Pfn;
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
-use crate::table::{Format, PteRef};
+use crate::table::{Format, PteRef, SpaceLock};
 
 /// Every design, from the module of its name.
 macro_rules! exported {
@@ -116,6 +117,14 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// The design on a machine of `cpus` CPUs.
     fn new(options: &crate::design::Design, cpus: usize, arenas: &crate::slab::ArenaMaker) -> Self;
+
+    /// The lock that is taken in place of those of the tables of a space, if the design has one.
+    /// It is the same from the first table of the space that others may lock to the last.
+    #[inline]
+    fn tables_lock<'a>(&'a self, space: &'a Self::Space) -> SpaceLock<'a> {
+        let _ = space;
+        None
+    }
 
     /// Makes sure that entries for `count` frames can be added or duplicated at
     /// `place`, or moved, without failing. Promises are not added up: the last one holds.

@@ -6,7 +6,8 @@ use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::sync::bytes;
 use crate::table::{
-    Contended, Format, LockedTable, Marks, PteRef, Swapped, Users, table_words, uses_windows,
+    Contended, Format, LockedTable, Marks, PteRef, SpaceLock, Swapped, Users, table_words,
+    uses_windows,
 };
 
 /// A page-table entry that maps the visited frame. Whoever edits it does so here.
@@ -28,20 +29,20 @@ impl<'a, F: Format> Slot<'a, F> {
         bytes::prefetch(&table_words::<F, P>(memory, pte.table)[pte.index as usize]);
     }
 
-    /// Locks the table of `pte` if that needs no waiting, and checks that the
-    /// entry maps `frame`; `Ok(None)` if it does not.
+    /// Locks the table of `pte`, or all of its space if those have one lock, if that needs no
+    /// waiting, and checks that the entry maps `frame`; `Ok(None)` if it does not.
     pub(super) fn open<P: Platform>(
         env: &Env<'a, P>,
-        pte: PteRef,
+        (pte, whole): (PteRef, SpaceLock<'a>),
         frame: Pfn,
     ) -> Result<Option<Self>, Contended> {
-        match Self::lock(env, pte)? {
+        match Self::lock(env, pte, whole)? {
             Some(slot) if slot.maps(frame) => Ok(Some(slot)),
             Some(slot) => match slot.split_entry(frame) {
                 Some(pte) => {
                     // The lower table's lock comes first.
                     drop(slot);
-                    Ok(Self::lock(env, pte)?.filter(|slot| slot.maps(frame)))
+                    Ok(Self::lock(env, pte, whole)?.filter(|slot| slot.maps(frame)))
                 }
                 None => Ok(None),
             },
@@ -56,13 +57,13 @@ impl<'a, F: Format> Slot<'a, F> {
         frame: Pfn,
         contended: &mut u32,
     ) -> Option<Self> {
-        let slot = Self::wait(env, pte, contended)?;
+        let slot = Self::wait(env, (pte, None), contended)?;
         if slot.maps(frame) {
             return Some(slot);
         }
         let pte = slot.split_entry(frame)?;
         drop(slot);
-        Self::wait(env, pte, contended).filter(|slot| slot.maps(frame))
+        Self::wait(env, (pte, None), contended).filter(|slot| slot.maps(frame))
     }
 
     /// The entry that maps `frame` if this one was a large leaf that did and has been split
@@ -87,9 +88,10 @@ impl<'a, F: Format> Slot<'a, F> {
     pub(super) fn lock<P: Platform>(
         env: &Env<'a, P>,
         pte: PteRef,
+        whole: SpaceLock<'a>,
     ) -> Result<Option<Self>, Contended> {
         let index = pte.index as usize;
-        let locked = LockedTable::try_lock(env.memory, env.pin, pte.table)?;
+        let locked = LockedTable::try_lock(env.memory, env.pin, pte.table, whole)?;
         Ok(locked.map(|table| Slot { table, index }))
     }
 
@@ -98,13 +100,13 @@ impl<'a, F: Format> Slot<'a, F> {
     #[inline]
     pub(super) fn wait<P: Platform>(
         env: &Env<'a, P>,
-        pte: PteRef,
+        (pte, whole): (PteRef, SpaceLock<'a>),
         contended: &mut u32,
     ) -> Option<Self> {
-        Self::lock(env, pte).unwrap_or_else(|Contended| {
+        Self::lock(env, pte, whole).unwrap_or_else(|Contended| {
             *contended += 1;
             let index = pte.index as usize;
-            let locked = LockedTable::lock(env.memory, env.pin, pte.table);
+            let locked = LockedTable::lock(env.memory, env.pin, pte.table, whole);
             locked.map(|table| Slot { table, index })
         })
     }

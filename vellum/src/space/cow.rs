@@ -87,7 +87,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             fault.count_resident(Resident::Anonymous, 1);
         }
         fault.entered.region.note_private();
-        self.note_inserted(fault.pin, new, Inserted::Anonymous);
+        let kind = match from_zero || was_cached {
+            true => Inserted::Anonymous,
+            false => Inserted::Copy { of: old },
+        };
+        self.note_inserted(fault.pin, new, kind);
         let events = &fault.cpu.events;
         if from_zero {
             events.zero_fills.bump();

@@ -119,7 +119,8 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         if level > 1 {
             return None;
         }
-        LockedTable::lock(&self.vm.memory, self.pin, table)
+        let whole = self.vm.tables_lock(self.space);
+        LockedTable::lock(&self.vm.memory, self.pin, table, whole)
     }
 
     /// The table for the page, locked. A leaf that covers more than the page

@@ -103,6 +103,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: F::USER_END,
         };
         self.close_gates(pin, parent, whole);
+        // Before the child begins: to some designs pages that get an owner from then on are
+        // none of the child's.
+        self.unite_promoted(pin, parent, whole);
         let env = self.env(pin);
         let begun = self
             .rmap

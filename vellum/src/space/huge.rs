@@ -10,6 +10,9 @@
 //! its page table would be, maps the pages by one leaf if their frames are consecutive and
 //! aligned, whoever made them. Each page counts the leaf as a mapping.
 //!
+//! Where an object grows into a range, its pages are made one by one, in place: of a run of
+//! frames that is set aside for it ([`crate::object`], `growth`).
+//!
 //! A call about a part of the range clears the leaf, and so does a page that leaves the
 //! object: faults find the pages again, one by one or, if all are still there, by a leaf. That
 //! needs no memory, so no table is kept for it, and cannot fail. Fork leaves the leaf to
@@ -35,6 +38,16 @@ use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Format, Gather, LockedTable, Marks, Users};
 use crate::tree::IntervalItem;
+
+/// Which pages of an object come in superpages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    None,
+    /// Those of ranges that lie before its end.
+    WithinSize,
+    /// All of them, as far as they come to lie before its end.
+    All,
+}
 
 impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     /// The rest of [`Zap::large`] for a leaf that maps pages of an object.
@@ -88,9 +101,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Says whether the pages of shared memory, or of a tmpfs file, come in superpages from
-    /// now on, or, with `None`, that the design decides again (`huge=`). Pages that are there
-    /// stay what they are. With `huge=never` there are none all the same, and for an object with
-    /// a backing store it changes nothing.
+    /// now on, also where it grows, or, with `None`, that the design decides again (`huge=`).
+    /// Pages that are there stay what they are. With `huge=never` there are none all the same,
+    /// and for an object with a backing store it changes nothing.
     ///
     /// # Errors
     /// [`MapError::NoObject`].
@@ -103,28 +116,53 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Whether pages of the object come in superpages.
-    fn wants_huge(&self, object: &Object<R::Object>) -> bool {
-        let by_design = self.design.huge == HugePages::Always;
-        !object.is_file() && object.huge().unwrap_or(by_design)
+    /// Which pages of the object come in superpages.
+    fn wanted_huge(&self, object: &Object<R::Object>) -> Wanted {
+        if object.is_file() {
+            return Wanted::None;
+        }
+        match (object.huge(), self.design.huge) {
+            (Some(false), _) | (None, HugePages::Never | HugePages::Advise) => Wanted::None,
+            (None, HugePages::WithinSize) => Wanted::WithinSize,
+            (Some(true), _) | (None, HugePages::Always) => Wanted::All,
+        }
     }
 
-    /// The first index of the range around `index` that a superpage of the object shows, if
-    /// there can be one.
-    fn huge_range(&self, object: &Object<R::Object>, index: u64) -> Option<u64> {
-        let first = index & !(Self::SUPERPAGE - 1);
-        let fits = first + Self::SUPERPAGE <= object.pages();
-        (fits && self.wants_huge(object)).then_some(first)
+    /// The first index of the range around `index` that a superpage shows.
+    fn huge_start(index: u64) -> u64 {
+        index & !(Self::SUPERPAGE - 1)
     }
 
-    /// Has the pages around `index` made of one block, if there is none of them yet and they
-    /// are to come in superpages. Without a block they come one by one.
+    /// Whether the range from `first` on lies before the object's end.
+    fn is_within(object: &Object<R::Object>, first: u64) -> bool {
+        first + Self::SUPERPAGE <= object.pages()
+    }
+
+    /// Before a page at `index` is written that may be new: has the pages around it made of one
+    /// block, if there is none of them yet and they are to come in superpages, or, if the object
+    /// grows into their range, has a run set aside for them. Without a block they come one by
+    /// one.
     pub(super) fn make_huge_around(&self, pin: &Pin<'_>, handle: u32, index: u64) {
         let object = self.objects.get(handle);
-        if let Some(first) = self.huge_range(object, index)
-            && self.is_vacant(object, first)
-        {
+        let (wanted, first) = (self.wanted_huge(object), Self::huge_start(index));
+        if wanted == Wanted::None || !self.is_vacant(object, first) {
+            return;
+        }
+        if Self::is_within(object, first) {
             self.make_huge(pin, handle, first);
+        } else if wanted == Wanted::All {
+            self.grow_huge(pin, handle, first);
+        }
+    }
+
+    /// Has a run set aside for a range into which an object grows.
+    #[cold]
+    #[inline(never)]
+    fn grow_huge(&self, pin: &Pin<'_>, handle: u32, first: u64) {
+        let events = self.events(pin);
+        match (self.objects).set_run_aside(&self.memory, pin, (handle, first)) {
+            true => events.reservations.bump(),
+            false => events.superpage_failures.bump(),
         }
     }
 
@@ -152,7 +190,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 *frame = block.offset(start as u32 + step as u32);
             }
             if !can_insert {
-                self.objects.drop_frames(&self.memory, pin, object, &frames);
+                self.objects.drop_frames(&self.memory, pin, handle, &frames);
                 continue;
             }
             let run = NewRun {
@@ -216,9 +254,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let object = self.objects.get(view.object);
         let index = view.index_of(range.start);
-        let first = self
-            .huge_range(object, index)
-            .filter(|&first| first == index)?;
+        let first = Self::huge_start(index);
+        if first != index
+            || !Self::is_within(object, first)
+            || self.wanted_huge(object) == Wanted::None
+        {
+            return None;
+        }
         if self.is_vacant(object, first) {
             self.make_huge(fault.pin, view.object, first);
         }

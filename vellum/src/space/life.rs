@@ -47,6 +47,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);
         space.has_stack.store(0, Ordering::Relaxed);
+        space.has_promoted.store(0, Ordering::Relaxed);
         space.limits.set(super::Limits::default());
         space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));
         space.generation.store(generation, Ordering::Release);

@@ -12,7 +12,7 @@ use super::error::CreateError;
 use super::folio::Extras;
 use super::region::Region;
 use crate::addr::Pfn;
-use crate::design::{Design, FileIo, PageLocking, Superpages};
+use crate::design::{Design, FileIo, HugePages, PageLocking, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory, Site};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
@@ -26,7 +26,7 @@ use crate::sync::{
     ActiveCpus, Announcements, CoarseLock, Counter, ManyActiveCpus, PerCpu, Pin, SeqCount,
     SleepLock, Underway, WaitTable,
 };
-use crate::table::{Format, TablePages, Tables, source_of};
+use crate::table::{Format, SpaceLock, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
 /// Names an address space. Stale names are noticed.
@@ -97,6 +97,9 @@ pub struct Space<R: ReverseMap> {
     /// 1 if a region that grows down was ever mapped in the space.
     pub(super) has_stack: AtomicU32,
     link: AtomicU32,
+    /// 1 if there may be large leaves that were made of single pages, whose records fork makes
+    /// one (`promote.rs`).
+    pub(super) has_promoted: AtomicU32,
     /// Held by each fault with `faultlock=space`.
     pub(super) fault_lock: CoarseLock,
     pub(super) limits: LimitWords,
@@ -138,6 +141,7 @@ impl<R: ReverseMap> Item for Space<R> {
             unflushed: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            has_promoted: AtomicU32::new(0),
             fault_lock: CoarseLock::default(),
             limits: LimitWords::default(),
             account: Account::default(),
@@ -375,10 +379,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Before there are reservations, whose statistics can be had on a CPU only.
         let table_pages = source_of(&design, &mut memory);
-        if P::PARTS.superpages
-            && design.superpages == Superpages::Reserve
-            && F::INDEX_BITS <= MOST_RESERVED
-        {
+        let reserves = design.superpages == Superpages::Reserve || design.huge != HugePages::Never;
+        if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
         let spaces: Arena<Space<R>> = arenas.make();
@@ -532,7 +534,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.spaces.try_get(Handle::from_raw(id.handle))
     }
 
-    pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'_, R>) -> Tables<'a, P, F> {
+    pub(super) fn tables<'a>(&'a self, pin: &'a Pin<'_>, space: Live<'a, R>) -> Tables<'a, P, F> {
         self.tables_under(pin, space, space.root())
     }
 
@@ -540,7 +542,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn tables_if_any<'a>(
         &'a self,
         pin: &'a Pin<'_>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
     ) -> Option<Tables<'a, P, F>> {
         let root = space.root();
         (!root.is_none()).then(|| self.tables_under(pin, space, root))
@@ -549,14 +551,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn tables_under<'a>(
         &'a self,
         pin: &'a Pin<'_>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
         root: Pfn,
     ) -> Tables<'a, P, F> {
         let (memory, source) = (&self.memory, &*self.table_pages);
         // SAFETY: `create_space` made the root, and a root is retired only when the
         // space cannot be found any more (invariant 7). What the core puts into tables
         // beside other tables are leaves.
-        unsafe { Tables::new(memory, source, pin, root, space.handle()) }
+        let tables = unsafe { Tables::new(memory, source, pin, root, space.handle()) };
+        tables.under(self.tables_lock(space))
+    }
+
+    /// The lock of all tables of a space, if it has one.
+    #[inline]
+    pub(super) fn tables_lock<'a>(&'a self, space: Live<'a, R>) -> SpaceLock<'a> {
+        self.rmap.tables_lock(&space.get().rmap)
     }
 
     /// Loads `space` on this CPU: the context switch of the embedder. Faults

@@ -132,7 +132,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether `page` shows private memory that was mapped because another page of its folio
-    /// was stored to; in a superpage made of single pages, whether any of it was.
+    /// was stored to; in a superpage that was made of single pages and forked since, whether any of
+    /// it was.
     pub fn came_in_folio(&self, id: SpaceId, page: Vpn) -> bool {
         if !self.extras().folios() || page >= F::USER_END {
             return false;
@@ -145,7 +146,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !F::is_mapped(entry) {
             return false;
         }
-        let record = self.memory.frame(F::frame(entry, level));
+        let first = F::frame(entry, level);
+        let mut record = self.memory.frame(first);
+        if level > 1 && record.order() == 0 {
+            // Single pages that became one leaf, and have their records still.
+            let step = page.0 & (F::pages_at(level) - 1);
+            record = self.memory.frame(first.offset(step as u32));
+        }
         record.kind() == Kind::Anonymous && record.came_in_folio()
     }
 

@@ -9,16 +9,25 @@
 //! were. It keeps a table to be split into, as each superpage does, which is had before
 //! anything changes; without one nothing is promoted.
 //!
-//! Where nobody else maps or refers to one of the frames, the run has one record from then on
-//! ([`crate::frame::run`](crate::frame)), and is forked and freed as a whole.
+//! A promotion changes entries, and no record of a frame: the run is divided, as one of which
+//! a mapping was split is ([`crate::frame::run`](crate::frame)), and a superpage that is split
+//! again before anything else happens to it costs no more than the entries of a table. The
+//! records become one ([`Vm::unite`]) where that saves going over them: when the space forks,
+//! and when the superpage is unmapped whole, if nobody else maps or refers to one of the
+//! frames by then.
+
+use core::convert::Infallible;
 
 use super::fault::Fault;
-use super::manager::Vm;
+use super::manager::{Live, Vm};
+use super::region::Traits;
 use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::frame::{OutOfMemory, Owner};
 use crate::platform::Platform;
-use crate::rmap::{Env, ReverseMap, Run};
+use crate::rmap::{Env, Place, ReverseMap, Run};
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
 
 /// What the entries of a table have in common.
@@ -85,19 +94,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let leaf = F::leaf(found.first, LEVEL, found.prot, found.marks);
         let flush = || self.flush_locked_table(pin, space, range);
         let dead = Tables::<P, F>::promote(&table, &parent, leaf, flush, || {
-            for index in 0..F::ENTRIES {
-                // No CPU walks the table any more.
-                table.clear(index, Users::None);
-            }
-            table.count_cleared(F::ENTRIES as u32);
+            // No CPU walks the table any more.
+            table.clear_all();
             (self.rmap).promote(&env, &mut ctx, &singles, leaf_at, place);
             tables.keep_spare(&parent, spare);
         });
         // The frames are the superpage's now, and none of the run is unused.
         self.memory
             .end_run(pin, found.first, Owner::Table(table.table()));
-        let whole = Run::large(found.first, Self::ORDER, leaf_at, range.start);
-        self.unite(&env, &whole, fault);
+        space.has_promoted.store(1, Ordering::Relaxed);
         drop((table, parent));
         // Before a flush: the context may hold a lock.
         self.rmap.finish(&env, ctx);
@@ -109,21 +114,52 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         true
     }
 
-    /// Gives the frames of a large leaf one record, if nobody else maps or refers to one. Both
-    /// tables are locked still.
-    fn unite(&self, env: &Env<'_, P>, run: &Run, fault: &Fault<'_, P, F, R>) {
+    /// Gives the frames of a large leaf one record, if each has its own and nobody else maps or
+    /// refers to one. The leaf's table is locked.
+    pub(super) fn unite(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, R::Region, R::Space>) {
         let locked = self.memory.lock_run(env.pin, run.frame, run.order);
-        if !self.is_exclusive(run.frame) || self.memory.frame(run.frame).counts().pins() != 0 {
+        let first = self.memory.frame(run.frame);
+        if locked.is_whole() || !self.is_exclusive(run.frame) || first.counts().pins() != 0 {
             return;
         }
         if !self.memory.take_parts(&locked, run.frame) {
             return;
         }
-        self.rmap.unite(env, run, fault.place());
+        self.rmap.unite(env, run, place);
         for part in run.parts().skip(1) {
             self.note_removed(env.pin, part.frame);
         }
         self.memory.unite_records(&locked, run.frame);
+    }
+
+    /// [`Vm::unite`] of all superpages of a space that is about to be forked, if any was made of
+    /// single pages since it was forked last. The space is locked, and its gates are closed.
+    #[inline]
+    pub(super) fn unite_promoted(&self, pin: &Pin<'_>, space: Live<'_, R>, whole: PageRange) {
+        if space.has_promoted.load(Ordering::Relaxed) != 0 {
+            space.has_promoted.store(0, Ordering::Relaxed);
+            self.unite_all(pin, space, whole);
+        }
+    }
+
+    #[cold]
+    fn unite_all(&self, pin: &Pin<'_>, space: Live<'_, R>, whole: PageRange) {
+        let (env, tables) = (self.env(pin), self.tables(pin, space));
+        let result = self.for_regions(space, whole, |handle, view| {
+            if view.object != 0 || !view.traits.has(Traits::HAS_PRIVATE) {
+                return Ok::<(), Infallible>(());
+            }
+            let place = self.region(handle).place(space);
+            for span in tables.spans(view.range) {
+                if span.table.level() == LEVEL {
+                    let first = F::frame(span.table.load(span.first), LEVEL);
+                    let run = Self::large_run(&span.table, span.first, first);
+                    self.unite(&env, &run, place);
+                }
+            }
+            Ok(())
+        });
+        let Ok(()) = result;
     }
 
     /// What the entries of the table have in common, if a large leaf can take their place.
@@ -176,17 +212,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return None;
         }
         let (prot, mut marks) = (F::prot(entry, 1), F::marks(entry));
-        let right = (prot, F::is_writable(entry), marks.dirty);
         // From the end: pages are mostly filled in ascending order.
         for index in (1..F::ENTRIES).rev() {
+            let frame = first.offset(index as u32);
+            if table.load(index) == F::leaf(frame, 1, prot, marks) {
+                // As most are, and then nothing has to be taken apart.
+                continue;
+            }
             let entry = settled(index);
             let same = F::is_mapped(entry)
-                && F::frame(entry, 1) == first.offset(index as u32)
-                && (
-                    F::prot(entry, 1),
-                    F::is_writable(entry),
-                    F::marks(entry).dirty,
-                ) == right;
+                && F::frame(entry, 1) == frame
+                && F::prot(entry, 1) == prot
+                && F::marks(entry).dirty == marks.dirty;
             if !same {
                 return None;
             }

@@ -143,7 +143,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let is_new = table.level() == 1 && table.live() == 1 && record.reserved().is_none();
         if is_new {
             record.set_reserved(Some(first));
-            self.memory.grant_run(fault.pin, first, table.table());
+            let owner = Owner::Table(table.table());
+            self.memory.grant_run(fault.pin, first, owner);
         }
         is_new
     }

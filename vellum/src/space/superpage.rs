@@ -154,7 +154,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(FaultStep::Done(Resolved::Spurious));
         }
         let (found, _) = fault.lowest;
-        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found) else {
+        let whole = self.tables_lock(fault.space);
+        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
             return Ok(FaultStep::Again);
         };
         let index = F::index(fault.page, LEVEL);

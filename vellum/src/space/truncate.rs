@@ -122,7 +122,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Self::note_move(space, &mut gather);
         // While a table is linked its space has not ended; whoever ends the
         // space, or unmaps the range, finds the table and unlinks it first.
-        if let Some(table) = LockedTable::lock(&self.memory, pin, table) {
+        if let Some(table) = LockedTable::lock(&self.memory, pin, table, self.tables_lock(space)) {
             self.tables(pin, space).unlink_if_empty(table, &mut gather);
             self.count_tables(pin, space, 0, gather.tables_freed());
         }
@@ -204,6 +204,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Takes every page of `range` out of an object, whose range the caller holds or
     /// which has no user.
     pub(super) fn drop_pages(&self, handle: u32, range: Range<u64>) {
+        if self.has_huge() {
+            (self.objects).end_run(&self.memory, &self.pin(), handle, &range);
+        }
         loop {
             // First: a page whose slot is gone cannot come back meanwhile.
             self.drop_slots(handle, range.clone());

@@ -122,14 +122,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             return Some(page);
         }
         let tables = vm.tables(pin, space);
+        let first = F::frame(table.load(index), table.level());
+        let run = Vm::<P, F, R>::large_run(table, index, first);
+        let is_huge = P::PARTS.superpages && vm.memory.frame(first).kind() == Kind::Object;
+        let env = vm.env(pin);
+        if !is_huge && vm.has_reservations() {
+            vm.unite(&env, &run, self.region.place(space));
+        }
         let entry = table.clear(index, self.users);
-        let run = Vm::<P, F, R>::large_run(table, index, F::frame(entry, table.level()));
         gather.stale_leaf(page, 1 << run.order);
-        if P::PARTS.superpages && vm.memory.frame(run.frame).kind() == Kind::Object {
+        if is_huge {
             self.huge(table, &run, entry, gather);
             return None;
         }
-        let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
         let is_whole = vm.unmap_run(&env, &mut ctx, self.region, space, &run);
         // The context may hold a lock that comes after those of runs.
@@ -248,7 +253,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn leave_table<'a>(
         &'a self,
         pin: &'a Pin<'a>,
-        space: Live<'_, R>,
+        space: Live<'a, R>,
         table: LockedTable<'a, F>,
     ) {
         if table.live() > 0 {

@@ -25,6 +25,7 @@ pub(crate) mod limbo;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 pub(crate) mod list;
 mod meet;
+mod nested;
 mod percpu;
 mod queue;
 mod range;
@@ -52,6 +53,7 @@ pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 #[cfg(not(vellum_loom))]
 pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
+pub use nested::NestedLock;
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{NodeId, Queues, Tail};

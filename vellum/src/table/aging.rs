@@ -110,7 +110,8 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
             if !may_be_used {
                 continue;
             }
-            let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, table) else {
+            let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, table, self.whole)
+            else {
                 return (Step::Nothing, next);
             };
             count += locked.take_used(entries, used);
@@ -121,7 +122,7 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
             MOST_IDLE.min(idle + 1)
         };
         if times != idle
-            && let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, table)
+            && let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, table, self.whole)
         {
             locked.set_idle(times);
         }

@@ -106,7 +106,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         };
         let (Some(old), Some(new)) = (
             self.lock(page).filter(lifts),
-            LockedTable::<F>::lock(self.memory, self.pin, successor),
+            LockedTable::<F>::lock(self.memory, self.pin, successor, self.whole),
         ) else {
             // SAFETY: taken for this call, never linked, and all its entries are zero.
             unsafe { (self.source).give_back(self.memory, self.pin, successor, 1) };

@@ -1,6 +1,7 @@
 //! One page table under its lock: the only way to change an entry.
 //!
-//! Each table has a spin lock in its frame record, and a count of its live
+//! Each table has a spin lock in its frame record, in whose place that of its whole space
+//! can be taken ([`SpaceLock`]), and a count of its live
 //! (non-empty) entries that is exact under the lock. Hardware sets accessed
 //! and dirty marks without the lock, so an entry that hardware may be using is
 //! changed by an atomic exchange; one that hardware cannot be using
@@ -16,7 +17,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{BitGuard, BitLock, Held, Pin, bytes, set_beside};
+use crate::sync::{BitGuard, BitLock, Held, NestedLock, Pin, bytes, set_beside};
 
 /// Entries of a cache line of 64 bytes.
 pub(crate) const LINE_ENTRIES: usize = 8;
@@ -30,6 +31,10 @@ pub enum Users {
     None,
 }
 
+/// The lock of all tables of a space, if it has one: it is then taken in place of those of
+/// the tables, and everybody takes it. Whoever locks several tables has it several times.
+pub type SpaceLock<'a> = Option<&'a NestedLock>;
+
 /// A locked page table. If it lies in high memory, a window of the CPU is open on it.
 ///
 /// It is moved on every fault, so its fields are few, and fill their words.
@@ -41,7 +46,8 @@ pub struct LockedTable<'a, F: Format> {
     frame: &'a Frame,
     /// Where the entries are while the window is open.
     address: NonNull<u8>,
-    /// Of the lock, which is a bit of `frame`'s flag word.
+    /// What is held in place of the table's own lock, a bit of `frame`'s flag word.
+    whole: SpaceLock<'a>,
     _held: Held<'a>,
 }
 
@@ -49,30 +55,39 @@ impl<F: Format> Drop for LockedTable<'_, F> {
     #[inline]
     fn drop(&mut self) {
         close::<F>(self.owner, self.slot);
-        self.frame.flag_word().unlock_bit(Flags::TABLE_LOCK.bit());
+        match self.whole {
+            None => self.frame.flag_word().unlock_bit(Flags::TABLE_LOCK.bit()),
+            Some(whole) => whole.release(),
+        }
     }
 }
 
 impl<'a, F: Format> LockedTable<'a, F> {
     /// Locks `table`, or the one that its entries were moved to; `None` if it was
     /// unlinked in the meantime. The caller is pinned since before it found the table.
+    /// `whole` is the lock of the space's tables, if they have one together.
     #[inline(always)]
     pub(crate) fn lock<P: Platform>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         table: Pfn,
+        whole: SpaceLock<'a>,
     ) -> Option<Self> {
         let frame = memory.frame(table);
+        if let Some(whole) = whole {
+            whole.acquire(pin);
+            return Self::under(memory, pin, (table, frame), whole);
+        }
         let guard = frame.flag_word().lock_bit(Flags::TABLE_LOCK.bit(), pin);
         if Self::is_dead(&guard) {
             drop(guard);
             return match uses_windows::<F>() {
-                true => Self::lock_successor(memory, pin, frame),
+                true => Self::lock_successor(memory, pin, frame, None),
                 false => None,
             };
         }
         guard.hand_over();
-        Some(Self::locked(memory, pin, (table, frame)))
+        Some(Self::locked(memory, pin, (table, frame), None))
     }
 
     /// [`LockedTable::lock`] if that needs no waiting. `Err` if it does.
@@ -81,8 +96,15 @@ impl<'a, F: Format> LockedTable<'a, F> {
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         table: Pfn,
+        whole: SpaceLock<'a>,
     ) -> Result<Option<Self>, super::Contended> {
         let frame = memory.frame(table);
+        if let Some(whole) = whole {
+            return match whole.try_acquire(pin) {
+                true => Ok(Self::under(memory, pin, (table, frame), whole)),
+                false => Err(super::Contended),
+            };
+        }
         let guard = frame
             .flag_word()
             .try_lock_bit(Flags::TABLE_LOCK.bit(), pin)
@@ -95,7 +117,27 @@ impl<'a, F: Format> LockedTable<'a, F> {
             };
         }
         guard.hand_over();
-        Ok(Some(Self::locked(memory, pin, (table, frame))))
+        Ok(Some(Self::locked(memory, pin, (table, frame), None)))
+    }
+
+    /// The table, of a space whose lock has just been taken; `None`, and the lock given up,
+    /// if it was unlinked in the meantime.
+    #[cold]
+    #[inline(never)]
+    fn under<P: Platform>(
+        memory: &'a PhysicalMemory<P>,
+        pin: &'a Pin<'_>,
+        (table, frame): (Pfn, &'a Frame),
+        whole: &'a NestedLock,
+    ) -> Option<Self> {
+        if frame.has(Flags::DEAD) {
+            whole.release();
+            return match uses_windows::<F>() {
+                true => Self::lock_successor(memory, pin, frame, Some(whole)),
+                false => None,
+            };
+        }
+        Some(Self::locked(memory, pin, (table, frame), Some(whole)))
     }
 
     /// The table that has the entries of one that is dead, locked, if there is one. A call
@@ -106,8 +148,9 @@ impl<'a, F: Format> LockedTable<'a, F> {
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         dead: &Frame,
+        whole: SpaceLock<'a>,
     ) -> Option<Self> {
-        Self::lock(memory, pin, Self::moved_to(dead)?)
+        Self::lock(memory, pin, Self::moved_to(dead)?, whole)
     }
 
     /// The same if that needs no waiting.
@@ -119,7 +162,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
         dead: &Frame,
     ) -> Result<Option<Self>, super::Contended> {
         match Self::moved_to(dead) {
-            Some(table) => Self::try_lock(memory, pin, table),
+            Some(table) => Self::try_lock(memory, pin, table, None),
             None => Ok(None),
         }
     }
@@ -136,12 +179,13 @@ impl<'a, F: Format> LockedTable<'a, F> {
         guard.value() & Flags::DEAD.0 != 0
     }
 
-    /// The table, whose lock has been taken under the pin.
+    /// The table, whose lock, or `whole`, has been taken under the pin.
     #[inline]
     fn locked<P: Platform>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         (table, frame): (Pfn, &'a Frame),
+        whole: SpaceLock<'a>,
     ) -> Self {
         let (address, slot) = open_locked::<F, P>(memory, pin, table);
         LockedTable {
@@ -150,6 +194,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
             owner: owner_of::<F>(pin),
             frame,
             address,
+            whole,
             _held: Held::by(pin),
         }
     }
@@ -257,6 +302,14 @@ impl<'a, F: Format> LockedTable<'a, F> {
                 old
             }
         }
+    }
+
+    /// Empties all entries of a full table that no CPU walks, and counts them.
+    pub(crate) fn clear_all(&self) {
+        for word in self.words() {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.count_cleared(F::ENTRIES as u32);
     }
 
     /// Counts entries cleared; returns how many are live.

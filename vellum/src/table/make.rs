@@ -42,7 +42,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         loop {
             let (table, level, entry) = self.way_to(page, leaf_level);
             if level == leaf_level || F::is_mapped(entry) {
-                if let Some(locked) = LockedTable::lock(self.memory, self.pin, table) {
+                if let Some(locked) = LockedTable::lock(self.memory, self.pin, table, self.whole) {
                     let entry = locked.load(F::index(page, level));
                     if level == leaf_level || (F::is_mapped(entry) && F::is_leaf(entry, level)) {
                         return Ok(locked);
@@ -90,7 +90,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         if lowest + 1 < top_level {
             entry = self.make_above(page, lowest, top_level, entry)?;
         }
-        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top) {
+        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top, self.whole) {
             let index = F::index(page, top_level);
             if locked.load(index) == 0 {
                 locked.fill(index, entry);
@@ -328,7 +328,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             .init_table(self.owner, below, base, entries);
         self.fill_with_parts((spare, below), old, F::marks(old));
         // Nobody else knows the table.
-        if let Some(made) = LockedTable::lock(self.memory, self.pin, spare) {
+        if let Some(made) = LockedTable::lock(self.memory, self.pin, spare, self.whole) {
             tell(&made);
         }
         table.update(index, Users::Hardware, |_| F::table_entry(spare, level));

@@ -37,7 +37,7 @@ pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
 pub use cursor::Cursor;
 pub use format::{Entry, Format, Marks, Swapped};
 pub use gather::{FlushTarget, Gather};
-pub use locked::{LockedTable, Users};
+pub use locked::{LockedTable, SpaceLock, Users};
 pub use pages::{Chain, Fresh, Quicklist, TablePageStats, TablePages, Wanted, Warm, source_of};
 pub use pte::PteRef;
 pub use reach::{Direct, Reach, Windowed};

@@ -131,7 +131,7 @@ fn a_table_that_was_linked_while_a_walk_waited_is_found() {
             let frame = memory.frame(pfn);
             frame.kind() == crate::frame::Kind::Table && frame.level() == 2
         })
-        .and_then(|pfn| LockedTable::<X86_64>::lock(&memory, &pin, pfn))
+        .and_then(|pfn| LockedTable::<X86_64>::lock(&memory, &pin, pfn, None))
         .unwrap();
     let link = above.clear(0, Users::None);
     std::thread::scope(|scope| {

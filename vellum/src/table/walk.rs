@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::format::Format;
 use super::gather::Gather;
-use super::locked::LockedTable;
+use super::locked::{LockedTable, SpaceLock};
 use super::pages::TablePages;
 use super::pte::PteRef;
 use super::reach::{table_words, uses_windows, with_table_words};
@@ -22,6 +22,8 @@ pub struct Tables<'a, P: Platform, F> {
     pub(super) pin: &'a Pin<'a>,
     pub(super) root: Pfn,
     pub(super) owner: u32,
+    /// The lock of all of them, if they have one.
+    pub(super) whole: SpaceLock<'a>,
     format: PhantomData<F>,
 }
 
@@ -45,8 +47,16 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             pin,
             root,
             owner,
+            whole: None,
             format: PhantomData,
         }
+    }
+
+    /// The same tables, whose locks are all `whole`, if there is one. Everybody who locks
+    /// tables of the space says so.
+    #[inline]
+    pub fn under(self, whole: SpaceLock<'a>) -> Self {
+        Tables { whole, ..self }
     }
 
     /// The leaf entry that covers `page`, or what stands where one of level 1 would: 0, or
@@ -196,7 +206,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     pub fn lock(&self, page: Vpn) -> Option<LockedTable<'a, F>> {
         loop {
             let (table, level, _) = self.way_to(page, 1);
-            let Some(locked) = LockedTable::lock(self.memory, self.pin, table) else {
+            let Some(locked) = LockedTable::lock(self.memory, self.pin, table, self.whole) else {
                 continue;
             };
             let entry = locked.load(F::index(page, level));
@@ -257,7 +267,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             // one that is just being marked dead would have to be empty.
             let (parent, level, _) = self.descend_to(table.base(), above);
             debug_assert!(level == above, "linked table without a parent");
-            if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent) {
+            if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, parent, self.whole)
+            {
                 return locked;
             }
         }
@@ -276,7 +287,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         if level != 2 || !F::is_mapped(entry) || F::is_leaf(entry, level) {
             return None;
         }
-        LockedTable::try_lock(self.memory, self.pin, F::frame(entry, level)).ok()?
+        let below = F::frame(entry, level);
+        LockedTable::try_lock(self.memory, self.pin, below, self.whole).ok()?
     }
 
     /// Visits the existing tables with leaves in `range`.
@@ -331,8 +343,10 @@ impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
         while self.next < self.end {
             let page = self.next;
             let (table, level, _) = self.tables.way_to(page, 1);
-            let Some(locked) = LockedTable::<F>::lock(self.tables.memory, self.tables.pin, table)
-            else {
+            let Tables {
+                memory, pin, whole, ..
+            } = *self.tables;
+            let Some(locked) = LockedTable::<F>::lock(memory, pin, table, whole) else {
                 continue;
             };
             let first = F::index(page, level);

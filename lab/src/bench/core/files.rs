@@ -1,9 +1,8 @@
 //! Files that many regions map: `rmap-test` and `shared-file`.
 //!
-//! What a lookup costs when a page has many mappings, or may have many. Reclaim,
-//! which makes such lookups in a kernel, does not exist in the core yet: the
-//! pages are visited by a scanner that asks of each who maps it and takes the
-//! accessed marks, as page aging does.
+//! What a lookup costs when a page has many mappings, or may have many. Memory is
+//! not short here: the pages are visited by a scanner that asks of each who maps it
+//! and takes the accessed marks, as page aging does.
 
 use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot};
 
@@ -28,7 +27,7 @@ const WAYS: [Asks; 2] = [Asks::PageByPage, Asks::SixteenAtATime];
 
 const FILE: FileSlot = FileSlot(0);
 
-const SCANNER: &str = "There is no reclaim yet: a scanner visits every page of the file at a set \
+const SCANNER: &str = "Memory is not short: a scanner visits every page of the file at a set \
      rate (size visits: times for each page) and asks who maps it, as page aging would.";
 
 /// How many pages the scanner asks for at once.

@@ -16,6 +16,8 @@ pub mod script;
 pub mod traces;
 mod used;
 
+pub use files::rmap_test;
+
 use super::findings::Findings;
 use super::request::Request;
 use crate::failure::Failure;
@@ -32,7 +34,6 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         "kernbench" => traces::kernbench(request, interrupt),
         "buildkernel" => buildkernel::run(request, interrupt),
         "sdet" => traces::sdet(request, interrupt),
-        "rmap-test" => files::rmap_test(request, interrupt),
         "shared-file" => files::shared_file(request, interrupt),
         "fork-family" => families::fork_family(request, interrupt),
         "mremap-after-fork" => families::mremap_after_fork(request, interrupt),

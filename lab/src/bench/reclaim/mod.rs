@@ -7,6 +7,7 @@ mod measures;
 mod process;
 mod processes;
 mod programs;
+mod rmap_test;
 mod zipf;
 
 use vellum_engine::{DeviceModel, EngineError, reclaims};
@@ -20,6 +21,7 @@ use crate::replay::ram;
 use crate::report::text::device_sentence;
 pub use linux::on_linux;
 use programs::{Memory, Program, program};
+pub use rmap_test::under_pressure;
 use vellum_terminal::progress::Interrupt;
 
 /// The device if none is named.
@@ -40,20 +42,8 @@ const NOT_MODELLED: &str = "Not in these times: trap and system call entry and e
 /// A design or a size is refused, memory ran out, or the user stopped before there was anything
 /// to report.
 pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    let mut request = request.clone();
-    for design in &mut request.designs {
-        *design = with_reclaim(design);
-        let refused = |error: EngineError| Failure::usage(error.to_string());
-        if !reclaims(design).map_err(refused)? {
-            return Err(Failure::usage(format!(
-                "design `{design}`: with reclaim=off these programs run out of memory; leave it out"
-            )));
-        }
-    }
+    let (request, name, device) = settled(request)?;
     let request = &request;
-    let name = request.device.as_deref().unwrap_or(DEVICE);
-    let device = DeviceModel::named(name)
-        .ok_or_else(|| Failure::usage(format!("{name}: no such device")))?;
     let machines = request.designs.len() + 1;
     let bytes = ram::choose(request.ram_bytes, request.benchmark.ram_bytes, machines);
     let shift = common_pages(&request.designs)?.shift;
@@ -66,7 +56,7 @@ pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fai
         let Program {
             script, mut facts, ..
         } = program(variant.name, &request.sizes, memory, request.method.seed)?;
-        facts.push(device_sentence(name, &device));
+        facts.push(device_sentence(&name, &device));
         let title = format!("{}: {}", variant.name, variant.summary);
         let part = Part::new(&title, facts, &script)
             .on(Machine {
@@ -83,4 +73,22 @@ pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fai
     }
     findings.notes = vec![TIMES.to_owned(), NOT_MODELLED.to_owned()];
     Ok(findings)
+}
+
+/// The request with designs under which pages may leave, and the device for which they do.
+fn settled(request: &Request) -> Result<(Request, String, DeviceModel), Failure> {
+    let mut request = request.clone();
+    for design in &mut request.designs {
+        *design = with_reclaim(design);
+        let refused = |error: EngineError| Failure::usage(error.to_string());
+        if !reclaims(design).map_err(refused)? {
+            return Err(Failure::usage(format!(
+                "design `{design}`: with reclaim=off these programs run out of memory; leave it out"
+            )));
+        }
+    }
+    let name = request.device.as_deref().unwrap_or(DEVICE).to_owned();
+    let device = DeviceModel::named(&name)
+        .ok_or_else(|| Failure::usage(format!("{name}: no such device")))?;
+    Ok((request, name, device))
 }

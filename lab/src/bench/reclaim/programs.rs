@@ -11,7 +11,7 @@ use crate::stats::Random;
 use vellum_terminal::table::grouped;
 
 /// First page of every mapping of private memory.
-const START: u64 = 1 << 19;
+pub(super) const START: u64 = 1 << 19;
 
 /// First page of a mapping of a file.
 const FILE_START: u64 = START + (1 << 18);
@@ -107,7 +107,7 @@ pub fn program(name: &str, sizes: &Sizes, memory: Memory, seed: u64) -> Result<P
     }
 }
 
-fn access(space: SpaceSlot, page: u64, pages: u64, access: Access) -> Op {
+pub(super) fn access(space: SpaceSlot, page: u64, pages: u64, access: Access) -> Op {
     Op::Call(Call::Access {
         space,
         page,
@@ -116,7 +116,7 @@ fn access(space: SpaceSlot, page: u64, pages: u64, access: Access) -> Op {
     })
 }
 
-fn map(space: SpaceSlot, page: u64, pages: u64, backing: Backing) -> Op {
+pub(super) fn map(space: SpaceSlot, page: u64, pages: u64, backing: Backing) -> Op {
     let sharing = match backing {
         Backing::Anonymous => Sharing::Private,
         Backing::File { .. } => Sharing::Shared,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::cpu_time::{CpuTime, Tally};
 use crate::cli::dump::Kind;
 use vellum_trace::model::{Model, Totals};
-use vellum_trace::{Access, Event, EventKind, Header, TaskId, TraceReader};
+use vellum_trace::{Access, AccessMarks, Event, EventKind, Header, TaskId, TraceReader};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -36,6 +36,8 @@ pub struct Report {
     pub creations: Creations,
     pub events: Vec<Count>,
     pub total_events: u64,
+    /// `None`: accessed marks were not sampled.
+    pub accesses: Option<AccessCounts>,
     pub faults: Vec<FaultRow>,
     pub around_pages: u64,
     pub commands: Vec<CommandRow>,
@@ -47,6 +49,19 @@ pub struct Report {
     pub peak_file_bytes: u64,
     pub unmapped_faults: u64,
     pub invisible: Vec<String>,
+}
+
+/// Samples of accessed marks.
+#[derive(Serialize, Clone, Copy, Default, Debug)]
+pub struct AccessCounts {
+    /// Microseconds from one sample to the next.
+    pub interval_us: u64,
+    /// Whether only the number of pages that were used is known of each region.
+    pub of_regions: bool,
+    /// Ranges of pages in them.
+    pub ranges: u64,
+    /// Pages in these.
+    pub pages: u64,
 }
 
 /// How tasks came to be.
@@ -97,6 +112,7 @@ pub struct CommandRow {
 /// Counts events as they come.
 pub struct Survey {
     kinds: [u64; Kind::ALL.len()],
+    accessed: AccessCounts,
     creations: Creations,
     faults: [FaultRow; 3],
     around_pages: u64,
@@ -123,6 +139,7 @@ impl Survey {
         };
         Survey {
             kinds: [0; Kind::ALL.len()],
+            accessed: AccessCounts::default(),
             creations: Creations {
                 initial: initial.count() as u64,
                 ..Creations::default()
@@ -138,6 +155,11 @@ impl Survey {
 
     /// Counts one event.
     pub fn take(&mut self, header: &Header, event: &Event) {
+        if let EventKind::Accessed { length, .. } = event.kind {
+            self.accessed.ranges += 1;
+            self.accessed.pages += length / PAGE;
+            return;
+        }
         self.model.take(event);
         self.cpu_time.take(event);
         self.kinds[Kind::of(&event.kind) as usize] += 1;
@@ -193,6 +215,9 @@ impl Survey {
             kind: kind.name(),
             count: self.kinds[kind as usize],
         };
+        // Samples are told of apart.
+        let kinds = Kind::ALL.into_iter();
+        let kinds = kinds.filter(|kind| *kind != Kind::Accessed);
         Report {
             trace: trace.path().display().to_string(),
             file_bytes: trace.file_length(),
@@ -210,7 +235,12 @@ impl Survey {
             files: header.files.len(),
             lost: header.lost,
             creations: self.creations,
-            events: Kind::ALL.into_iter().map(count).collect(),
+            events: kinds.map(count).collect(),
+            accesses: header.accesses.map(|accesses| AccessCounts {
+                interval_us: accesses.interval_us,
+                of_regions: accesses.marks == AccessMarks::Regions,
+                ..self.accessed
+            }),
             total_events: header.events,
             faults: self.faults.to_vec(),
             around_pages: self.around_pages,

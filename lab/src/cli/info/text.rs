@@ -77,6 +77,19 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         "CPU time",
         cpu_time.map_or("not recorded".to_owned(), ToString::to_string),
     )?;
+    if let Some(accesses) = &report.accesses {
+        let known = match accesses.of_regions {
+            true => "how many pages of each region",
+            false => "each page",
+        };
+        let text = format!(
+            "sampled every {} ms, {known}: {} pages in {} ranges",
+            accesses.interval_us as f64 / 1e3,
+            grouped(accesses.pages),
+            grouped(accesses.ranges)
+        );
+        line("later uses", text)?;
+    }
     line("tasks", grouped(report.tasks as u64))?;
     line("files", grouped(report.files as u64))?;
     line("lost events", grouped(report.lost))

@@ -116,6 +116,17 @@ impl Folding<'_> {
                 kernel,
                 present,
             } => self.fault(address, access, kernel, present),
+            EventKind::Accessed { address, length } => {
+                if let Some((start, end)) =
+                    pages(address, length).filter(|(start, end)| start < end)
+                {
+                    let (start, end) = (self.large(start), self.large_end(end));
+                    self.out.push(EventKind::Accessed {
+                        address: start << PAGE_SHIFT,
+                        length: (end - start) << PAGE_SHIFT,
+                    });
+                }
+            }
             EventKind::MapAround { file, first, last } => self.out.push(EventKind::MapAround {
                 file,
                 first: first >> self.shift,

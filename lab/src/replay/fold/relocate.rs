@@ -146,6 +146,12 @@ impl Relocation {
                 }
                 return Ok(());
             }
+            EventKind::Accessed { address, length } => {
+                for (address, length) in self.known(address, length) {
+                    out.push(EventKind::Accessed { address, length });
+                }
+                return Ok(());
+            }
             EventKind::Protect {
                 address,
                 length,

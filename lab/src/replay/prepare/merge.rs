@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use vellum_trace::{Event, TraceError};
+use vellum_trace::{Event, EventKind, TraceError};
 
 /// An event of one copy.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,8 @@ impl<I: Iterator<Item = Result<Event, TraceError>>> Merge<I> {
         let next = copy.at_hand.take().map(|event| Next {
             event,
             copy: number,
-            index: copy.index - 1,
+            // A sample of accessed marks counts as part of the event before it.
+            index: copy.index.saturating_sub(1),
             time_us,
         });
         self.advance(number)?;
@@ -77,7 +78,8 @@ impl<I: Iterator<Item = Result<Event, TraceError>>> Merge<I> {
             self.order
                 .push(Reverse((event.time_us + copy.shift_us, number)));
             copy.at_hand = Some(event);
-            copy.index = copy.index.saturating_add(1);
+            let is_event = !matches!(event.kind, EventKind::Accessed { .. });
+            copy.index = copy.index.saturating_add(u32::from(is_event));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use merge::Merge;
 use survey::Survey;
 pub use together::Together;
 use translate::Translator;
-use vellum_trace::{Event, Header, TraceError, TraceReader};
+use vellum_trace::{Event, EventKind, Header, TraceError, TraceReader};
 
 /// More simulated CPUs than this are refused.
 pub const MAX_CPUS: usize = 256;
@@ -128,13 +128,13 @@ pub enum PrepareError {
     },
 }
 
-/// Prepares `trace`. It is read once for each copy, once more if there are several
+/// Prepares `trace`, with its samples of accessed marks if it has any. It is read once for each copy, once more if there are several
 /// copies or streams, and once more if the engine's address space is very small.
 ///
 /// # Errors
 /// The trace is damaged or an option is out of range.
 pub fn prepare(trace: &TraceReader, options: &Options) -> Result<Workload, PrepareError> {
-    prepare_events(trace.header(), || trace.events(), options)
+    prepare_events(trace.header(), || trace.events_and_accesses(), options)
 }
 
 /// As [`prepare`], from events that need not be in a file. Every call of
@@ -180,6 +180,9 @@ where
     };
     for event in events() {
         let event = event?;
+        if let EventKind::Accessed { .. } = event.kind {
+            continue;
+        }
         planner.event(event.task, event.kind);
     }
     Ok(Some(Arc::new(planner.finish()?)))

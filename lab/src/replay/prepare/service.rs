@@ -105,7 +105,8 @@ impl Served {
             | EventKind::Wait { .. }
             | EventKind::Map { .. }
             | EventKind::Fault { .. }
-            | EventKind::MapAround { .. } => return None,
+            | EventKind::MapAround { .. }
+            | EventKind::Accessed { .. } => return None,
         })
     }
 }

@@ -35,6 +35,9 @@ impl Survey {
         let mut samples = Samples::new(header.tasks.len());
         for event in events {
             let event = event?;
+            if let EventKind::Accessed { .. } = event.kind {
+                continue;
+            }
             samples.take(event.task.0 as usize, event.kind, event.ran_us);
             if let Some(count) = survey.events.get_mut(event.task.0 as usize) {
                 *count = count.saturating_add(1);

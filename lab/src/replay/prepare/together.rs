@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use super::survey::Survey;
-use vellum_trace::{Event, EventKind, FileId, Header, TaskId, TraceError, TraceReader};
+use vellum_trace::{
+    AccessMarks, Accesses, Event, EventKind, FileId, Header, TaskId, TraceError, TraceReader,
+};
 
 /// Traces that begin at the same moment, with one table of tasks and one of files.
 pub struct Together<'t> {
@@ -32,6 +34,7 @@ impl<'t> Together<'t> {
     pub fn of(traces: &[&'t TraceReader]) -> Result<Self, TraceError> {
         let mut header = Header {
             cpu_times: traces.iter().all(|trace| trace.header().cpu_times),
+            accesses: least(traces),
             ..Header::default()
         };
         let mut known: HashMap<(&str, u32, u64, u64), FileId> = HashMap::new();
@@ -81,12 +84,13 @@ impl<'t> Together<'t> {
         &self.header
     }
 
-    /// The events of all, by time; at one time, in the order of the traces.
+    /// The events of all and their samples of accessed marks, by time; at one time, in the order
+    /// of the traces.
     pub fn events(&self) -> impl Iterator<Item = Result<Event, TraceError>> + '_ {
         let mut streams: Vec<_> = self
             .parts
             .iter()
-            .map(|part| (part, part.trace.events().peekable()))
+            .map(|part| (part, part.trace.events_and_accesses().peekable()))
             .collect();
         std::iter::from_fn(move || {
             let time = |next: Option<&Result<Event, TraceError>>| match next? {
@@ -101,6 +105,20 @@ impl<'t> Together<'t> {
             Some(events.next()?.map(|event| part.renumber(event)))
         })
     }
+}
+
+/// What is known of the accesses in all traces: nothing if one has no samples, and no more than
+/// of regions if one has no more.
+fn least(traces: &[&TraceReader]) -> Option<Accesses> {
+    let sampled = traces.iter().map(|trace| trace.header().accesses);
+    let sampled = sampled.collect::<Option<Vec<Accesses>>>()?;
+    let of_regions = |sampled: &&Accesses| sampled.marks == AccessMarks::Regions;
+    let coarsest = sampled.iter().find(of_regions).or(sampled.first())?;
+    let interval_us = sampled.iter().map(|sampled| sampled.interval_us).max()?;
+    Some(Accesses {
+        interval_us,
+        ..*coarsest
+    })
 }
 
 impl Part<'_> {
@@ -134,7 +152,8 @@ impl Part<'_> {
             | EventKind::Remap { .. }
             | EventKind::Brk { .. }
             | EventKind::Advise { .. }
-            | EventKind::Fault { .. } => {}
+            | EventKind::Fault { .. }
+            | EventKind::Accessed { .. } => {}
         }
         event
     }

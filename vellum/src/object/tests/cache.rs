@@ -71,14 +71,14 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
     let joined = objects.join_mount(&pin, mount).unwrap();
     let kind = ObjectKind::SharedMemory;
     let id = objects.create(&memory, &pin, kind, 64 << 12, joined);
-    let object = objects.get(id.unwrap().handle);
+    let handle = id.unwrap().handle;
     let fail_after = |after| {
         let site = Site::CachePage;
         memory.inject(Some(FailAt { site, after }));
     };
     fail_after(3);
     let new = (NewPages::Written, GroupId::ROOT);
-    let alloc = |frames: &mut [Pfn]| objects.alloc_run(&memory, &pin, object, new, frames);
+    let alloc = |frames: &mut [Pfn]| objects.alloc_run(&memory, &pin, (handle, 0), new, frames);
     let mut frames = [Pfn::NONE; 64];
     assert_eq!((alloc(&mut frames[..10]), used()), (Ok(3), 3));
     assert_eq!(frames[3], Pfn::NONE, "it could not be had");
@@ -86,7 +86,7 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
     assert_eq!(alloc(&mut [Pfn::NONE; 10]), Err(CacheError::OutOfMemory));
     assert_eq!(used(), 3);
     memory.inject(None);
-    objects.drop_frames(&memory, &pin, object, &frames[..3]);
+    objects.drop_frames(&memory, &pin, handle, &frames[..3]);
     assert_eq!(used(), 0);
     assert_eq!(
         (alloc(&mut frames), used()),

@@ -163,7 +163,7 @@ impl Chains {
             // Removing moves the head's first entry, which was handed out
             // before, into the gap; so the place after the gap is next.
             let after = place.and_then(|(node, index)| self.normal(node, index + 1));
-            let verdict = match Slot::open(env, pte, frame) {
+            let verdict = match Slot::open(env, (pte, None), frame) {
                 Err(_) => {
                     report.lock_failures += 1;
                     return false;

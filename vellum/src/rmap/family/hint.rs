@@ -38,6 +38,12 @@ impl Hints {
         Hints(if kept { HINT } else { 0 })
     }
 
+    /// Whether there are any.
+    #[inline]
+    pub const fn are_kept(self) -> bool {
+        self.0 != 0
+    }
+
     /// The bits that stand for `pte`.
     #[inline]
     pub fn bits(self, pte: PteRef) -> u64 {

@@ -312,8 +312,7 @@ impl ReverseMap for Family {
     fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
         let first = env.memory.frame(run.frame);
         let word = first.rmap().load(Ordering::Relaxed);
-        for part in run.parts().skip(1) {
-            let frame = env.memory.frame(part.frame);
+        for frame in &env.memory.frames(run.frame, 1 << run.order)[1..] {
             frame.rmap().store(word, Ordering::Release);
         }
         self.count_pages(env.pin, first.owner(), (1 << run.order) - 1);
@@ -321,9 +320,8 @@ impl ReverseMap for Family {
 
     fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceKin>) {
         // The frames may have been made by several spaces of the family.
-        for part in run.parts().skip(1) {
-            let owner = env.memory.frame(part.frame).owner();
-            self.count_pages(env.pin, owner, u64::MAX);
+        for frame in &env.memory.frames(run.frame, 1 << run.order)[1..] {
+            self.count_pages(env.pin, frame.owner(), u64::MAX);
         }
         self.own(env, run, &place, false);
     }
@@ -336,7 +334,9 @@ impl ReverseMap for Family {
         leaf: PteRef,
         _place: Place<'_, (), SpaceKin>,
     ) {
-        Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, leaf));
+        if self.hints.are_kept() {
+            Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, leaf));
+        }
     }
 
     fn demote<P: Platform>(
@@ -347,7 +347,9 @@ impl ReverseMap for Family {
         leaf: PteRef,
         _place: Place<'_, (), SpaceKin>,
     ) {
-        Self::for_run(env, run, |frame, pte| self.hints.rename(frame, leaf, pte));
+        if self.hints.are_kept() {
+            Self::for_run(env, run, |frame, pte| self.hints.rename(frame, leaf, pte));
+        }
     }
 
     fn space_executed<P: Platform>(

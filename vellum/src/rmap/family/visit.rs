@@ -37,7 +37,7 @@ impl Family {
         let env = visit.env;
         let mut spins = 0;
         let slot = loop {
-            match Slot::<F>::open(env, pte, visit.pfn) {
+            match Slot::<F>::open(env, (pte, None), visit.pfn) {
                 Ok(Some(slot)) => break slot,
                 Ok(None) => {
                     visit.report.false_probes += 1;

@@ -51,6 +51,9 @@ impl Pv {
             if self.space(self.owner(env, name)).handle() == 0 {
                 return Err("a pv entry is that of a space that has ended");
             }
+            if self.space(self.owner(env, name)).tables.is_held() {
+                return Err("the lock of a space's tables is held");
+            }
             count += 1;
             before = name;
             name = entry.next();

@@ -43,6 +43,12 @@ impl Pv {
         self.note(pin, self.locks.acquire(lock, pin));
     }
 
+    /// Takes a lock to look at a list only, and counts it.
+    #[inline]
+    pub(super) fn lock_to_read(&self, pin: &Pin<'_>, lock: LockName) {
+        self.note(pin, self.locks.acquire_to_read(lock, pin));
+    }
+
     /// The list that an entry of a run is in, whose lock the operation holds from now on,
     /// in the place of another that it may hold (FreeBSD: `CHANGE_PV_LIST_LOCK_TO_PHYS`).
     #[inline]

@@ -23,7 +23,7 @@ pub(super) struct PageHead {
     first: AtomicU64,
     /// Advances with every change of the list.
     generation: AtomicU32,
-    /// The page's own lock, with `pvlock=byte`. It lies beside what it guards, as in
+    /// The page's own lock, with `pvlock=byte` and `byte-shared`. It lies beside what it guards, as in
     /// FreeBSD's `md_page`.
     lock: ByteLock,
 }
@@ -69,7 +69,7 @@ struct Neighbourhood {
 }
 
 /// One of the locks: a number among those of its kind, and above it whether it is the
-/// lock of a superpage's list where that has one of its own (`pvlock=byte`).
+/// lock of a superpage's list where that has one of its own (locks of one byte).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LockName(u64);
 
@@ -126,7 +126,7 @@ impl PageLocks {
         let large = (end.0.div_ceil(1 << NEIGHBOURS) - (first.0 >> NEIGHBOURS)) as usize;
         let (hashed, own) = match kind {
             PvLock::Hashed => (HASHED, 0),
-            PvLock::Superpage | PvLock::Byte => (0, large),
+            PvLock::Superpage | PvLock::Byte | PvLock::ByteShared => (0, large),
         };
         PageLocks {
             kind,
@@ -168,7 +168,7 @@ impl PageLocks {
         }
         match self.kind {
             // The locks of other pages do not keep their holders away.
-            PvLock::Byte => {
+            PvLock::Byte | PvLock::ByteShared => {
                 stamp.fetch_max(generation, Ordering::Relaxed);
             }
             _ => stamp.store(generation, Ordering::Relaxed),
@@ -193,7 +193,7 @@ impl PageLocks {
         LockName(u64::from(match self.kind {
             PvLock::Hashed => (frame.0 >> NEIGHBOURS) % HASHED as u32,
             PvLock::Superpage => frame.0 >> NEIGHBOURS,
-            PvLock::Byte => frame.0,
+            PvLock::Byte | PvLock::ByteShared => frame.0,
         }))
     }
 
@@ -202,7 +202,7 @@ impl PageLocks {
     #[inline]
     pub fn of_large(&self, frame: Pfn) -> LockName {
         match self.kind {
-            PvLock::Byte => {
+            PvLock::Byte | PvLock::ByteShared => {
                 let first = frame.0 >> NEIGHBOURS << NEIGHBOURS;
                 LockName(LockName::LARGE | u64::from(first))
             }
@@ -213,7 +213,7 @@ impl PageLocks {
     /// Whether a lock is worth keeping for the next page.
     #[inline]
     pub fn are_shared(&self) -> bool {
-        self.kind != PvLock::Byte
+        matches!(self.kind, PvLock::Hashed | PvLock::Superpage)
     }
 
     #[inline]
@@ -232,7 +232,7 @@ impl PageLocks {
         match self.kind {
             PvLock::Hashed => self.hashed[number as usize].0.acquire(pin),
             PvLock::Superpage => self.neighbourhood(number).lock.acquire(pin),
-            PvLock::Byte => self.byte(lock).acquire(self.bucket(number), pin),
+            PvLock::Byte | PvLock::ByteShared => self.byte(lock).acquire(self.bucket(number), pin),
         }
     }
 
@@ -251,7 +251,51 @@ impl PageLocks {
         match self.kind {
             PvLock::Hashed => self.hashed[number as usize].0.release(pin),
             PvLock::Superpage => self.neighbourhood(number).lock.release(pin),
-            PvLock::Byte => self.byte(lock).release(self.bucket(number), pin),
+            PvLock::Byte | PvLock::ByteShared => {
+                self.byte(lock).release(self.bucket(number), pin);
+            }
+        }
+    }
+
+    /// Takes a lock to look at the list only: others may, too, if the lock can be shared.
+    #[inline]
+    pub fn acquire_to_read(&self, lock: LockName, pin: &Pin<'_>) -> Waited {
+        match self.kind {
+            PvLock::ByteShared => {
+                let bucket = self.bucket(lock.number());
+                self.byte(lock).acquire_shared(bucket, pin)
+            }
+            _ => self.acquire(lock, pin),
+        }
+    }
+
+    /// Ends what [`PageLocks::acquire_to_read`] began.
+    #[inline]
+    pub fn release_read(&self, lock: LockName, pin: &Pin<'_>) {
+        match self.kind {
+            PvLock::ByteShared => {
+                let bucket = self.bucket(lock.number());
+                self.byte(lock).release_shared(bucket, pin);
+            }
+            _ => self.release(lock, pin),
+        }
+    }
+
+    /// Whether who has the lock to read may change the list, until [`PageLocks::read_on`]:
+    /// no, if the lock can be shared, and others do.
+    #[inline]
+    pub fn try_to_change(&self, lock: LockName) -> bool {
+        match self.kind {
+            PvLock::ByteShared => self.byte(lock).try_upgrade(),
+            _ => true,
+        }
+    }
+
+    /// Who has the lock alone only looks at the list from now on.
+    #[inline]
+    pub fn read_on(&self, lock: LockName) {
+        if self.kind == PvLock::ByteShared {
+            self.byte(lock).share(self.bucket(lock.number()));
         }
     }
 
@@ -261,7 +305,7 @@ impl PageLocks {
         match self.kind {
             PvLock::Hashed => self.hashed[number as usize].0.is_held(),
             PvLock::Superpage => self.neighbourhood(number).lock.is_held(),
-            PvLock::Byte => {
+            PvLock::Byte | PvLock::ByteShared => {
                 self.head(frame).lock.is_held() || self.large_head(frame).lock.is_held()
             }
         }

@@ -46,13 +46,13 @@ use super::{
     ClearsEntries, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
 };
 use crate::addr::Pfn;
-use crate::design::{Design, Di, PvAlloc};
+use crate::design::{Design, Di, PmapLock, PvAlloc};
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, PerCpu};
-use crate::table::{Format, PteRef};
+use crate::table::{Format, PteRef, SpaceLock};
 
 #[derive(Default)]
 struct PvCpu {
@@ -82,6 +82,8 @@ pub struct Pv {
     delayed: Option<Delayed>,
     cpus: PerCpu<PvCpu>,
     peak_chunks: AtomicU64,
+    /// Whether spaces have one lock for all their tables.
+    locks_spaces: bool,
 }
 
 /// What spaces embed: what is kept of them, by its handle.
@@ -129,6 +131,15 @@ impl Pv {
         }
     }
 
+    /// The lock of all tables of a space, if it has one.
+    #[inline]
+    fn tables_of<'a>(&self, space: &'a PvSpace) -> SpaceLock<'a> {
+        match self.locks_spaces {
+            true => Some(&space.tables),
+            false => None,
+        }
+    }
+
     #[inline]
     fn space(&self, handle: u32) -> &PvSpace {
         self.spaces.get(Handle::from_raw(handle))
@@ -160,6 +171,15 @@ impl ReverseMap for Pv {
             spaces: arenas.make(),
             cpus: PerCpu::new(cpus, |_| PvCpu::default()),
             peak_chunks: AtomicU64::new(0),
+            locks_spaces: options.pmap_lock == PmapLock::Space,
+        }
+    }
+
+    #[inline]
+    fn tables_lock<'a>(&'a self, space: &'a PvOfSpace) -> SpaceLock<'a> {
+        match space.handle() {
+            0 => None,
+            own => self.tables_of(self.space(own)),
         }
     }
 

@@ -1,13 +1,16 @@
 //! Address spaces as pv entries know them, and their chunks: FreeBSD's `pmap`.
 
+use core::mem::offset_of;
+
 use super::entry::{Chunk, Name, OfSpace};
 use crate::addr::Pfn;
 use crate::frame::{PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, Handle, Item};
-use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::list::{Link, Links, List, NONE};
+use crate::sync::report::Fields;
+use crate::sync::{NestedLock, SpinLock};
 
 /// The chunks of a space: those with free entries, and full ones.
 #[derive(Debug, Default)]
@@ -25,6 +28,9 @@ pub(super) struct PvSpace {
     pub chunks: SpinLock<SpaceChunks>,
     /// Handle of the space, or 0.
     pub space: AtomicU32,
+    /// Taken in place of the locks of its tables, with `pmaplock=space`. Beside the chunks, as
+    /// in FreeBSD's `pmap`, where one lock guards both.
+    pub tables: NestedLock,
     link: AtomicU32,
     /// In the list of all spaces, with `pvlru=pmap`.
     turn: Link,
@@ -32,11 +38,17 @@ pub(super) struct PvSpace {
 
 impl Item for PvSpace {
     const SITE: Site = Site::PvSpace;
+    const FIELDS: Fields = &[
+        ("chunks", 0),
+        ("tables", offset_of!(PvSpace, tables)),
+        ("turn", offset_of!(PvSpace, turn)),
+    ];
 
     fn vacant() -> Self {
         PvSpace {
             chunks: SpinLock::default(),
             space: AtomicU32::new(0),
+            tables: NestedLock::default(),
             link: AtomicU32::new(0),
             turn: Link::new(),
         }

@@ -208,6 +208,7 @@ fn pages_have_locks_together_as_the_option_says() {
     assert_eq!(together(PvLock::Hashed), (true, true));
     assert_eq!(together(PvLock::Superpage), (true, true));
     assert_eq!(together(PvLock::Byte), (false, false));
+    assert_eq!(together(PvLock::ByteShared), (false, false));
     let locks = PageLocks::new(PvLock::Hashed, false, &arenas);
     assert_eq!(
         locks.of(Pfn(5 << 9)),
@@ -225,6 +226,39 @@ fn names_lead_to_their_chunks() {
             assert_eq!(name.chunk(), frame);
         }
     }
+}
+
+#[test]
+fn readers_share_a_lock_of_one_byte_and_change_what_it_guards_alone() {
+    let memory = memory();
+    let pin = memory.pin();
+    // SAFETY: the maker makes no arena.
+    let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
+    let arenas = arenas.spanning(memory.view().span(), 1);
+    let locks = PageLocks::new(PvLock::ByteShared, false, &arenas);
+    for lock in [locks.of(Pfn(700)), locks.of_large(Pfn(700))] {
+        for _ in 0..2 {
+            let waited = locks.acquire_to_read(lock, &pin);
+            assert!(!waited.contended);
+        }
+        assert!(!locks.try_to_change(lock), "another reads");
+        locks.release_read(lock, &pin);
+        assert!(locks.try_to_change(lock) && !locks.try_to_change(lock));
+        locks.read_on(lock);
+        assert!(locks.is_held(Pfn(700)));
+        locks.release_read(lock, &pin);
+        assert!(!locks.is_held(Pfn(700)));
+        assert!(!locks.acquire(lock, &pin).contended);
+        locks.release(lock, &pin);
+    }
+    // Who cannot share a lock has it alone from the beginning.
+    let locks = PageLocks::new(PvLock::Byte, false, &arenas);
+    let lock = locks.of(Pfn(700));
+    locks.acquire_to_read(lock, &pin);
+    assert!(locks.try_to_change(lock) && locks.try_to_change(lock));
+    locks.read_on(lock);
+    locks.release_read(lock, &pin);
+    assert!(!locks.is_held(Pfn(700)));
 }
 
 /// The design with each of its options' values, and who uses it.

@@ -36,10 +36,17 @@ impl Lists<'_> {
     }
 }
 
+/// Which of the two lists an entry is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Own,
+    Large,
+}
+
 impl Pv {
-    /// The lists of a page, locked.
+    /// The lists of a page, locked to be looked at.
     fn lock_lists(&self, pin: &Pin<'_>, frame: Pfn) -> Lists<'_> {
-        self.lock(pin, self.locks.of(frame));
+        self.lock_to_read(pin, self.locks.of(frame));
         let large = self.listed_large(frame);
         // Without the lock: superpages that are mapped meanwhile may be missed. Those that
         // are there stay what they are, for the page's lock is held.
@@ -47,7 +54,7 @@ impl Pv {
             Name::NONE => None,
             _ => {
                 if let Some(lock) = self.lock_beside(frame) {
-                    self.lock(pin, lock);
+                    self.lock_to_read(pin, lock);
                 }
                 Some(large)
             }
@@ -65,22 +72,55 @@ impl Pv {
         (large != self.locks.of(frame)).then_some(large)
     }
 
+    /// The lock of the list of the superpage, if it is held beside the page's.
+    fn held_beside(&self, lists: &Lists<'_>) -> Option<LockName> {
+        lists.large.as_ref()?;
+        self.lock_beside(lists.frame)
+    }
+
     fn lock_again(&self, pin: &Pin<'_>, lists: &Lists<'_>) {
-        self.lock(pin, self.locks.of(lists.frame));
-        if lists.large.is_some()
-            && let Some(lock) = self.lock_beside(lists.frame)
-        {
-            self.lock(pin, lock);
+        self.lock_to_read(pin, self.locks.of(lists.frame));
+        if let Some(lock) = self.held_beside(lists) {
+            self.lock_to_read(pin, lock);
         }
     }
 
     fn unlock_lists(&self, pin: &Pin<'_>, lists: &Lists<'_>) {
-        if lists.large.is_some()
-            && let Some(lock) = self.lock_beside(lists.frame)
-        {
-            self.locks.release(lock, pin);
+        if let Some(lock) = self.held_beside(lists) {
+            self.locks.release_read(lock, pin);
         }
-        self.locks.release(self.locks.of(lists.frame), pin);
+        self.locks.release_read(self.locks.of(lists.frame), pin);
+    }
+
+    /// The lock under which a list changes.
+    fn lock_of(&self, lists: &Lists<'_>, which: Which) -> LockName {
+        let own = self.locks.of(lists.frame);
+        match which {
+            Which::Own => own,
+            Which::Large => self.lock_beside(lists.frame).unwrap_or(own),
+        }
+    }
+
+    /// Makes sure that nobody else looks at a list, until [`PageLocks::read_on`]. If others
+    /// do, both locks are given up and taken again. Returns whether the lists are the same
+    /// as before. The caller has locked the table of an entry, which stays where it is.
+    ///
+    /// [`PageLocks::read_on`]: super::locks::PageLocks::read_on
+    fn keep_others_out(&self, pin: &Pin<'_>, lists: &Lists<'_>, which: Which) -> bool {
+        let lock = self.lock_of(lists, which);
+        if self.locks.try_to_change(lock) {
+            return true;
+        }
+        let generations = lists.generations();
+        self.unlock_lists(pin, lists);
+        let own = self.locks.of(lists.frame);
+        for each in [Some(own), self.held_beside(lists)].into_iter().flatten() {
+            match each == lock {
+                true => self.lock(pin, each),
+                false => self.lock_to_read(pin, each),
+            }
+        }
+        lists.generations() == generations
     }
 
     /// Hands out the entries that map a page.
@@ -110,23 +150,23 @@ impl Pv {
         report: &mut VisitReport,
         visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
     ) -> Ended {
-        for list in [Some(&lists.own), lists.large.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let own = Some((Which::Own, &lists.own));
+        let large = lists.large.as_ref().map(|large| (Which::Large, large));
+        for (which, list) in [own, large].into_iter().flatten() {
             let mut name = list.head.first();
             while !name.is_none() {
                 let entry = self.entry(env, name);
                 let after = entry.next();
-                let space = self.space(self.owner(env, name)).handle();
-                let pte = topology.leaf(env.pin, space, entry.page());
-                let slot = match pte.map(|pte| (pte, Slot::open(env, pte, lists.frame))) {
+                let space = self.space(self.owner(env, name));
+                let pte = topology.leaf(env.pin, space.handle(), entry.page());
+                let place = pte.map(|pte| (pte, self.tables_of(space)));
+                let slot = match place.map(|place| (place, Slot::open(env, place, lists.frame))) {
                     None => None,
                     Some((_, Ok(slot))) => slot,
-                    Some((pte, Err(_))) => {
+                    Some((place, Err(_))) => {
                         let generations = lists.generations();
                         self.unlock_lists(env.pin, lists);
-                        let slot = Slot::wait(env, pte, &mut report.lock_failures);
+                        let slot = Slot::wait(env, place, &mut report.lock_failures);
                         self.lock_again(env.pin, lists);
                         if lists.generations() != generations {
                             return Ended::Changed;
@@ -145,13 +185,18 @@ impl Pv {
                     Verdict::Stop => return Ended::Done,
                     Verdict::Unmapped => {
                         report.unmapped += 1;
+                        let is_same = self.keep_others_out(env.pin, lists, which);
                         self.unlink(env, list, name);
                         env.memory.frame(lists.frame).remove_mapping();
+                        self.locks.read_on(self.lock_of(lists, which));
                         self.cpus.get(env.pin).removes.bump();
                         // Before the table is unlocked: its space cannot end earlier.
                         let mut freed = Chain::default();
                         self.push(env, &mut freed, name);
                         self.give(env, &mut freed);
+                        if !is_same {
+                            return Ended::Changed;
+                        }
                     }
                 }
                 drop(slot);

@@ -120,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let count = self.objects.alloc_run(
                 &self.memory,
                 &pin,
-                object,
+                (handle, first),
                 (new, self.payer(&pin)),
                 wanted,
             )?;

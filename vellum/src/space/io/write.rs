@@ -346,10 +346,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
         let object = self.objects.get(handle);
-        let new = NewPages::Written;
-        let count =
-            self.objects
-                .alloc_run(&self.memory, pin, object, (new, self.payer(pin)), frames)?;
+        let (first, new) = (self.page_of(rest.bytes.start), NewPages::Written);
+        let count = self.objects.alloc_run(
+            &self.memory,
+            pin,
+            (handle, first),
+            (new, self.payer(pin)),
+            frames,
+        )?;
         let frames = &frames[..count];
         let (mut bytes, mut used, mut over) = (0, 0, false);
         for &frame in frames {
@@ -377,11 +381,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         let (filled, unused) = frames.split_at(used);
-        self.objects.drop_frames(&self.memory, pin, object, unused);
+        self.objects.drop_frames(&self.memory, pin, handle, unused);
         if used == 0 {
             return Ok(Written { bytes: 0, over });
         }
-        let first = self.page_of(rest.bytes.start);
         let run = NewRun {
             object: handle,
             first,

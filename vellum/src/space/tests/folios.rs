@@ -545,9 +545,14 @@ fn a_superpage_made_of_folios_says_so() {
         store(&vm, space, page);
     }
     assert_eq!(vm.stats().events.superpage_promotions, 1);
-    for page in pages {
-        assert!(vm.came_in_folio(space, Vpn(BASE + page)));
+    // As before, each by itself; by one record, when there is one, all of them.
+    let came = |page: u64| vm.came_in_folio(space, Vpn(BASE + page));
+    for page in pages.clone() {
+        assert_eq!(came(page), page != 5 && page != 300, "{page}");
     }
+    let child = vm.fork(space).unwrap();
+    assert!(pages.clone().all(came));
+    vm.exit(child).unwrap();
     for block in held {
         block.free(&vm.pin());
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::vec;
 
 use super::*;
+use crate::frame::{FailAt, Site};
 use crate::platform::{GroupId, NodeId, Rescue};
 use crate::space::{FileError, GroupError, GroupStats};
 use crate::swap::SwapArea;
@@ -150,6 +151,61 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
     vm.release_object(file).unwrap();
     assert_eq!((usage(&vm, one), usage(&vm, other)), (0, 0));
     vm.exit(reader).unwrap();
+}
+
+#[test]
+fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
+    let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
+    let group = vm.new_group(40).unwrap();
+    let (inside, outside) = (space_in(&vm, group), space_in(&vm, GroupId::ROOT));
+    let file = vm.create_shared_memory(0).unwrap();
+    let page = [7; 4096];
+    vm.load(inside).unwrap();
+    for index in 0..39 {
+        assert_eq!(vm.append(file, &[&page]), Ok((index << 12, 4096)));
+        assert_eq!(usage(&vm, group), index + 1);
+    }
+    assert_eq!(vm.stats().frames.reservations.populated, 39);
+    let request = MapRequest::object(file, 0, 100, RW).shared();
+    map(&vm, inside, 9000, request);
+    assert_eq!(vm.append(file, &[&page[..9]]), Ok((39 << 12, 9)));
+    assert_eq!(usage(&vm, group), 40);
+    let refused = Err(FileError::GroupLimit(group));
+    assert_eq!(vm.append(file, &[&page, &page]), Ok((39 << 12 | 9, 4087)));
+    assert_eq!(vm.append(file, &[&page]), refused, "whole pages");
+    assert_eq!(vm.append(file, &[&page[..9]]), refused, "a part");
+    vm.set_size(file, 60 << 12).unwrap();
+    let refused = Err(FaultError::GroupLimit(group));
+    assert_eq!(vm.fault(inside, 9050 << 12, Access::Write), refused);
+    assert_eq!(usage(&vm, group), 40);
+    // The frames that were refused are still where they belong.
+    vm.load(outside).unwrap();
+    assert_eq!(vm.write_at(file, 40 << 12, &[&page]), Ok(4096));
+    assert_eq!(vm.stats().frames.reservations.populated, 41);
+    assert_eq!(usage(&vm, group), 40);
+    vm.release_object(file).unwrap();
+    vm.unmap(inside, Vpn(9000), 100).unwrap();
+    assert_eq!(usage(&vm, group), 0);
+}
+
+#[test]
+fn a_frame_that_goes_back_to_a_growing_file_is_charged_no_more() {
+    for after in 0..3 {
+        let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
+        let group = vm.new_group(u64::MAX).unwrap();
+        vm.load(space_in(&vm, group)).unwrap();
+        let file = vm.create_shared_memory(0).unwrap();
+        let site = Site::RadixNode;
+        vm.memory().inject(Some(FailAt { site, after }));
+        let pages = [7; 9 << 12];
+        let written = vm.append(file, &[&pages]).map_or(0, |(_, bytes)| bytes);
+        let made = written.div_ceil(4096) as u64;
+        assert_eq!(usage(&vm, group), made, "{after}");
+        vm.memory().inject(None);
+        vm.append(file, &[&pages]).unwrap();
+        vm.release_object(file).unwrap();
+        assert_eq!(usage(&vm, group), 0);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! one large leaf.
 
 use super::*;
-use crate::frame::{FailAt, Site};
+use crate::frame::{FailAt, MAX_ORDER, Site};
 use crate::rmap::{Family, ReverseMap};
 
 /// First page of a range of a superpage's size, and of the region that holds it and more.
@@ -119,8 +119,11 @@ fn life_of_a_superpage<R: ReverseMap>() {
         pages.all(|page| frame_of(&vm, space, page) == before[page as usize])
     };
     assert!(same(space, PAGES));
-    // Shared whole, with one record.
+    // Shared whole, with one record, which the first fork makes of those that the pages have.
+    let order = || vm.memory.frame(before[0]).order();
+    assert_eq!(order(), 0);
     let child = vm.fork(space).unwrap();
+    assert_eq!(order(), 9);
     assert_eq!(leaf_count(&vm, child), 1, "{}", R::NAME);
     vm.audit().unwrap();
     touch(&vm, child, BASE + 9, Access::Write);
@@ -137,13 +140,83 @@ fn life_of_a_superpage<R: ReverseMap>() {
     end(&vm, &[space]);
 }
 
+/// The order of the free block that a frame lies in, if it lies in one.
+fn free_block_around<R: ReverseMap>(vm: &TestVm<R>, frame: Pfn) -> Option<u32> {
+    (0..=MAX_ORDER).rev().find(|&order| {
+        let head = Pfn(frame.0 >> order << order);
+        let record = vm.memory.contains(head).then(|| vm.memory.frame(head));
+        record.is_some_and(|head| head.kind() == Kind::Free && head.order() == order)
+    })
+}
+
 #[test]
 fn a_promoted_run_goes_back_as_one_block() {
     let vm = reserving::<Family>("", 8192);
+    for is_forked in [false, true] {
+        let space = promoted(&vm);
+        let first = frame_of(&vm, space, 0);
+        if is_forked {
+            let child = vm.fork(space).unwrap();
+            assert_eq!(vm.exit(child), Ok(true));
+        }
+        vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        // Frames that go back one by one stay in the CPU's list, the last of them at least.
+        let free = free_block_around(&vm, first);
+        assert!(
+            free >= Some(9),
+            "a block of order {free:?}, forked: {is_forked}"
+        );
+        end(&vm, &[space]);
+    }
+}
+
+/// What was promoted and is split before its records are made one costs no record anything:
+/// the pages are what they were.
+#[test]
+fn a_superpage_that_is_split_again_has_the_records_of_its_pages() {
+    let vm = reserving::<Family>("", 8192);
     let space = promoted(&vm);
-    let first = frame_of(&vm, space, 0);
-    assert_eq!(vm.memory.frame(first).order(), 9);
+    let records = |vm: &TestVm<Family>| -> Vec<_> {
+        let pages = (0..PAGES).filter(|&page| page != 7);
+        let frames = pages.map(|page| frame_of(vm, space, page));
+        let record = |frame: Pfn| {
+            let frame = vm.memory.frame(frame);
+            (frame.counts(), frame.index(), frame.came_in_run())
+        };
+        frames.map(record).collect()
+    };
+    let before = records(&vm);
+    assert!(before.iter().all(|&(_, _, came_in_run)| !came_in_run));
+    vm.advise(space, Vpn(BASE + 7), 1, Advice::DontNeed)
+        .unwrap();
+    touch(&vm, space, BASE + 7, Access::Read);
+    assert_eq!(leaf_count(&vm, space), PAGES as usize);
+    assert_eq!(records(&vm), before);
     end(&vm, &[space]);
+}
+
+/// One page of a superpage is another space's as well: the others leave one by one, and that
+/// one stays.
+#[test]
+fn a_superpage_of_which_one_page_is_shared_is_not_freed_as_one() {
+    for shared in [0, 1, 300, PAGES - 1] {
+        let vm = reserving::<Family>("", 8192);
+        let space = promoted(&vm);
+        let frame = frame_of(&vm, space, shared);
+        let child = vm.fork(space).unwrap();
+        for (from, to) in [(0, shared), (shared + 1, PAGES)] {
+            if from < to {
+                vm.unmap(child, Vpn(BASE + from), to - from).unwrap();
+            }
+        }
+        assert_eq!((leaf_count(&vm, space), leaf_count(&vm, child)), (1, 1));
+        vm.audit().unwrap();
+        vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        let census = vm.audit().unwrap().frames;
+        assert_eq!(census.of(Kind::Anonymous), 1);
+        assert_eq!(frame_of(&vm, child, shared), frame);
+        end(&vm, &[child, space]);
+    }
 }
 
 #[test]
@@ -338,6 +411,52 @@ fn pages_that_fork_shares_or_that_are_pinned_are_not_given_one_record() {
     assert_eq!(leaf_count(&vm, space), 1);
     vm.audit().unwrap();
     end(&vm, &[space]);
+}
+
+/// Moved by one page, the frames of two runs that follow one another fill a table in order, but
+/// begin where no superpage may.
+#[test]
+fn frames_that_begin_elsewhere_than_a_superpage_are_not_promoted() {
+    let vm = reserving::<Family>("", 8192);
+    let space = vm.create_space().unwrap();
+    map(&vm, space, BASE, MapRequest::anonymous(2 * PAGES, RW));
+    store_to(&vm, space, 0..2 * PAGES);
+    assert_eq!(leaf_count(&vm, space), 2);
+    let runs = [0, PAGES].map(|page| frame_of(&vm, space, page).0);
+    assert_eq!(runs[1], runs[0] + PAGES as u32);
+    let to = Placement::Fixed(Vpn(BASE * 2 + 1));
+    vm.remap(space, Vpn(BASE), 2 * PAGES, 2 * PAGES, to)
+        .unwrap();
+    let page = BASE + PAGES + 5;
+    vm.protect(space, Vpn(BASE + page), 1, Prot::READ).unwrap();
+    vm.protect(space, Vpn(BASE + page), 1, RW).unwrap();
+    touch(&vm, space, BASE + page, Access::Write);
+    assert_eq!(leaf_count(&vm, space), 2 * PAGES as usize);
+    assert_eq!(vm.stats().events.superpage_promotions, 2);
+    end(&vm, &[space]);
+}
+
+/// Whoever pinned a page writes to the parent's, so a child must not have it: a superpage that
+/// was made with the page is not shared whole.
+#[test]
+fn a_superpage_with_a_pinned_page_is_not_shared_by_fork() {
+    for pinned in [0, 5] {
+        let vm = reserving::<Family>("", 8192);
+        let space = one_range(&vm);
+        store_to(&vm, space, 0..PAGES - 1);
+        let mut frames = [Pfn::NONE];
+        let at = Vpn(BASE + pinned);
+        vm.pin_pages(space, at, Access::Write, &mut frames).unwrap();
+        store_to(&vm, space, PAGES - 1..PAGES);
+        assert_eq!(leaf_count(&vm, space), 1);
+        let child = vm.fork(space).unwrap();
+        assert_eq!(frame_of(&vm, space, pinned), frames[0]);
+        assert_ne!(frame_of(&vm, child, pinned), frames[0]);
+        assert_eq!(frame_of(&vm, child, 9), frame_of(&vm, space, 9));
+        // SAFETY: pinned above, once.
+        unsafe { vm.unpin(&frames) };
+        end(&vm, &[child, space]);
+    }
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_cursor_keeps_the_table_above_only_while_it_empties_tables() {
     let above = tables.lock_or_make_at(Vpn(0), 2, &mut 0).unwrap();
     let above_pfn = above.table();
     drop(above);
-    let is_free = || LockedTable::<X86_64>::try_lock(&memory, &pin, above_pfn).is_ok();
+    let is_free = || LockedTable::<X86_64>::try_lock(&memory, &pin, above_pfn, None).is_ok();
     unmap(&mut cursor, 0, &mut gather);
     assert!(!is_free(), "kept for the next table");
     unmap(&mut cursor, 512, &mut gather);
@@ -201,7 +201,8 @@ fn a_table_below_one_that_is_held_is_not_waited_for() {
     fill_large(&tables, 1024, 2, 512);
     let above = tables.lock_or_make_at(Vpn(0), 2, &mut 0).unwrap();
     assert!(tables.try_lock_below(&above, Vpn(0)).is_some());
-    let below = LockedTable::<X86_64>::lock(&memory, &pin, tables.leaf_table(Vpn(0)).unwrap());
+    let below = tables.leaf_table(Vpn(0)).unwrap();
+    let below = LockedTable::<X86_64>::lock(&memory, &pin, below, None);
     assert!(
         tables.try_lock_below(&above, Vpn(0)).is_none(),
         "somebody has it"

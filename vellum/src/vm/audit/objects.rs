@@ -32,7 +32,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             same("dirty pages of zones", 0, counted, dirty)?;
         }
         self.audit_mounts()?;
+        self.audit_runs()?;
         Ok(cached)
+    }
+
+    /// Checks that the runs set aside for objects are named by them.
+    fn audit_runs(&self) -> Result<(), AuditFailure> {
+        let mut result = Ok(());
+        self.memory.each_run_of_objects(&self.pin(), |run, handle| {
+            if result.is_ok() && !self.objects.has_run(handle, run) {
+                let what = "a run is set aside for an object that does not name it";
+                result = wrong(what, u64::from(run.0));
+            }
+        });
+        result
     }
 
     /// Checks that each mount is charged with the pages of its objects.

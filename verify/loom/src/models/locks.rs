@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{BitLock, Epochs, SpinLock};
+use crate::sync::{BitLock, Epochs, NestedLock, SpinLock};
 
 const LOCK: u32 = 63;
 
@@ -116,5 +116,78 @@ fn a_spin_lock_admits_one() {
             unsafe { *count }
         });
         assert_eq!(count, 2);
+    });
+}
+
+/// A lock that its holder takes twice, and two values that it guards.
+struct Nested {
+    epochs: Epochs,
+    lock: NestedLock,
+    guarded: UnsafeCell<u32>,
+}
+
+fn two_with_a_nested_lock(work: fn(&Nested, u16)) {
+    let nested = Arc::new(Nested {
+        epochs: Epochs::new(2),
+        lock: NestedLock::default(),
+        guarded: UnsafeCell::new(0),
+    });
+    let other = {
+        let nested = nested.clone();
+        thread::spawn(move || work(&nested, 1))
+    };
+    work(&nested, 0);
+    other.join().unwrap();
+    assert!(!nested.lock.is_held());
+}
+
+impl Nested {
+    fn add(&self) {
+        self.guarded.with_mut(|guarded| {
+            // SAFETY: the model checker verifies that nobody else is in here.
+            unsafe { *guarded += 1 }
+        });
+    }
+}
+
+#[test]
+fn a_nested_lock_admits_one_cpu_until_it_was_given_up_as_often_as_taken() {
+    check(|| {
+        two_with_a_nested_lock(|nested, cpu| {
+            let pin = pin(&nested.epochs, cpu);
+            nested.lock.acquire(&pin);
+            assert!(nested.lock.try_acquire(&pin));
+            nested.add();
+            nested.lock.release();
+            nested.add();
+            nested.lock.release();
+        });
+    });
+}
+
+#[test]
+fn a_nested_lock_is_tried_for_without_harm() {
+    check(|| {
+        two_with_a_nested_lock(|nested, cpu| {
+            let pin = pin(&nested.epochs, cpu);
+            if nested.lock.try_acquire(&pin) {
+                nested.add();
+                nested.lock.release();
+            }
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn what_is_done_after_a_nested_lock_was_given_up_is_noticed() {
+    check(|| {
+        two_with_a_nested_lock(|nested, cpu| {
+            let pin = pin(&nested.epochs, cpu);
+            nested.lock.acquire(&pin);
+            nested.add();
+            nested.lock.release();
+            nested.add();
+        });
     });
 }

@@ -7,7 +7,7 @@ use loom::thread;
 use super::{check, pin};
 use crate::delayed::Delayed;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Bucket, ByteLock, Epochs, SpinLock};
+use crate::sync::{Bucket, ByteLock, Epochs, Pin, SpinLock};
 
 /// Runs `other` on CPU 1 beside `this` on CPU 0.
 fn beside<T: 'static>(shared: T, other: fn(&T), this: fn(&T)) {
@@ -100,6 +100,108 @@ fn a_byte_lock_of_the_neighbour_is_no_lock() {
                     unsafe { *guarded += 1 }
                 });
                 bytes.locks[1].release(&bytes.bucket, &pin);
+            },
+        );
+    });
+}
+
+impl Bytes {
+    /// Reads what lock 0 guards, beside others.
+    fn read(&self, cpu: u16) {
+        let pin = pin(&self.epochs, cpu);
+        self.locks[0].acquire_shared(&self.bucket, &pin);
+        self.guarded[0].with(|guarded| {
+            // SAFETY: the model checker verifies that nobody changes it meanwhile.
+            unsafe { *guarded }
+        });
+        self.locks[0].release_shared(&self.bucket, &pin);
+    }
+
+    /// Adds to what lock 0 guards as somebody who only reads at first; `alone` makes sure
+    /// that nobody else does.
+    fn read_and_add(&self, cpu: u16, alone: fn(&Bytes, &Pin<'_>)) {
+        let pin = pin(&self.epochs, cpu);
+        self.locks[0].acquire_shared(&self.bucket, &pin);
+        alone(self, &pin);
+        self.guarded[0].with_mut(|guarded| {
+            // SAFETY: the model checker verifies that nobody else is in here.
+            unsafe { *guarded += 1 }
+        });
+        self.locks[0].share(&self.bucket);
+        self.locks[0].release_shared(&self.bucket, &pin);
+    }
+
+    /// As a visit does that takes an entry out of a list.
+    fn keep_others_out(&self, pin: &Pin<'_>) {
+        if !self.locks[0].try_upgrade() {
+            self.locks[0].release_shared(&self.bucket, pin);
+            self.locks[0].acquire(&self.bucket, pin);
+        }
+    }
+}
+
+#[test]
+fn readers_of_a_byte_lock_see_nothing_half_changed_and_keep_nobody_out_for_ever() {
+    check(|| {
+        beside(
+            Bytes::new(),
+            |bytes| {
+                bytes.read(1);
+                bytes.read(1);
+            },
+            |bytes| {
+                bytes.change(0, 0);
+                bytes.read(0);
+            },
+        );
+    });
+}
+
+#[test]
+fn two_readers_of_a_byte_lock_that_want_to_change_something_do_so_in_turn() {
+    check(|| {
+        let bytes = Bytes::new();
+        beside(
+            bytes,
+            |bytes| bytes.read_and_add(1, Bytes::keep_others_out),
+            |bytes| bytes.read_and_add(0, Bytes::keep_others_out),
+        );
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_reader_of_a_byte_lock_that_changes_something_beside_others_is_noticed() {
+    check(|| {
+        beside(
+            Bytes::new(),
+            |bytes| bytes.read(1),
+            |bytes| {
+                let pin = pin(&bytes.epochs, 0);
+                bytes.locks[0].acquire_shared(&bytes.bucket, &pin);
+                bytes.guarded[0].with_mut(|guarded| {
+                    // SAFETY: none: the model checker is to notice.
+                    unsafe { *guarded += 1 }
+                });
+                bytes.locks[0].release_shared(&bytes.bucket, &pin);
+            },
+        );
+    });
+}
+
+/// The model counts two readers at the most.
+#[test]
+fn a_reader_more_than_are_counted_waits_for_the_first_that_goes() {
+    check(|| {
+        beside(
+            Bytes::new(),
+            |bytes| bytes.read(1),
+            |bytes| {
+                let (one, other) = (pin(&bytes.epochs, 0), pin(&bytes.epochs, 2));
+                bytes.locks[0].acquire_shared(&bytes.bucket, &one);
+                bytes.locks[0].acquire_shared(&bytes.bucket, &other);
+                bytes.locks[0].release_shared(&bytes.bucket, &one);
+                bytes.locks[0].release_shared(&bytes.bucket, &other);
             },
         );
     });

@@ -3,9 +3,10 @@
 
 use crate::world::{World, at};
 use vellum::addr::{PageRange, Prot, Vpn};
+use vellum::frame::{Request, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError};
+use vellum::space::{Advice, FaultError, FileError};
 use vellum::swap::SwapArea;
 use vellum::{ObjectId, SpaceId};
 
@@ -22,6 +23,7 @@ explored! {
     counters_in_a_superpage_are_kept_while_a_third_cpu_pages_out: 40 => counters;
     one_space_loses_a_part_while_another_stores_and_forks: 40 => part;
     an_object_ends_beside_the_first_uses_of_its_range: 40 => end;
+    a_file_grows_beside_cuts_uses_and_breaking: 40 => grow;
 }
 
 struct Shared<R: ReverseMap> {
@@ -207,4 +209,43 @@ fn end<R: ReverseMap>() {
     let release = |_| world.vm.release_object(shared.object).unwrap();
     world.run(&[&use_and_end, &use_and_end, &release]);
     world.finish(&spaces, &[]);
+}
+
+/// A writer at the end, one that cuts and writes anew while the frames that are set aside go to
+/// somebody else, and a program that uses what there is.
+fn grow<R: ReverseMap>() {
+    const USED: u64 = 6;
+    let shared = shared::<R>();
+    let (world, object, [space, _]) = (&shared.world, shared.object, shared.spaces);
+    world.alone(|| world.vm.set_size(object, 0).unwrap());
+    // Others may have all memory meanwhile.
+    let write = |page: u64| {
+        let word = (page + 1).to_le_bytes();
+        let written = world.vm.write_at(object, page * PAGE, &[&word]);
+        let is_fine = [Ok(8), Err(FileError::OutOfMemory)].contains(&written);
+        assert!(is_fine, "page {page}: {written:?}");
+    };
+    let grow = |_| (0..USED).for_each(write);
+    let cut = |_| {
+        world.vm.set_size(object, 0).unwrap();
+        write(2);
+        // All that there is in large blocks; for the last of them a run is broken.
+        let pin = world.vm.pin();
+        let request = Request::page(Site::AnonymousPage).order(9);
+        let blocks = || world.vm.memory().alloc(&pin, request).ok();
+        let blocks: Vec<_> = std::iter::from_fn(blocks).collect();
+        blocks.into_iter().for_each(|block| block.free(&pin));
+    };
+    let use_it = |cpu: CpuId| {
+        for page in 0..USED {
+            let seen = world.load(cpu, space, at(BASE + page, 0));
+            let is_fine = match seen {
+                Ok(word) => word == 0 || word == page + 1,
+                Err(error) => matches!(error, FaultError::PastEnd | FaultError::OutOfMemory),
+            };
+            assert!(is_fine, "page {page}: {seen:?}");
+        }
+    };
+    world.run(&[&grow, &cut, &use_it]);
+    world.finish(&shared.spaces, &[object]);
 }

@@ -29,6 +29,7 @@ explored! {
     a_range_is_filled_beside_a_fork: 40 => fill_beside_fork;
     a_range_is_filled_beside_a_change_of_rights: 40 => fill_beside_protect;
     a_range_is_filled_beside_a_lookup: 40 => fill_beside_lookup;
+    records_become_one_or_stay_beside_a_lookup: 40 => unite_beside_lookup;
     a_reservation_is_broken_beside_faults: 40 => break_beside_faults;
 }
 
@@ -381,6 +382,35 @@ fn fill_beside_lookup<R: ReverseMap>() {
         assert!(report.hits <= report.pages, "{report:?}");
     };
     world.run(&[&|cpu| fill(&world, cpu, space), &look]);
+    world.finish(&[space], &[]);
+}
+
+/// A promoted superpage is forked, and then unmapped, while somebody has references to pages of
+/// it.
+fn unite_beside_lookup<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    world.alone(|| {
+        let last = at(BASE + PAGES - 1, 0);
+        world.store(ZERO, space, last, PAGES - 1).unwrap();
+        assert_eq!(promotions(&world), 1);
+    });
+    let share = |cpu: CpuId| {
+        let child = world.vm.fork(space).unwrap();
+        assert_eq!(world.load(cpu, child, at(BASE + 1, 0)), Ok(1));
+        world.vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        for page in [0, 2, PAGES - 1] {
+            assert_eq!(world.load(cpu, child, at(BASE + page, 0)), Ok(page));
+        }
+        world.vm.exit(child).unwrap();
+    };
+    let look = |_| {
+        for first in [0, 2] {
+            let pages = PageRange::new(Vpn(BASE + first), 3);
+            let report = world.vm.scan_space(space, pages).unwrap();
+            assert!(report.hits <= 2 * report.pages, "{report:?}");
+        }
+    };
+    world.run(&[&share, &look]);
     world.finish(&[space], &[]);
 }
 

@@ -1,8 +1,8 @@
 //! Faults and fault-around.
 
-use vellum_engine::{Access, Backing, Op, Prot, Sharing};
+use vellum_engine::{Access, Backing, Call, Op, Prot, Sharing};
 
-use super::{Done, Translator, USER_PAGES, changes_space, slot, uses_file, uses_space};
+use super::{Done, Translator, USER_PAGES, changes_space, slot, user_pages, uses_file, uses_space};
 use crate::replay::explain::Expectation;
 use crate::replay::prepare::schedule::Place;
 use crate::replay::regions::{Region, Source};
@@ -71,6 +71,45 @@ impl Translator<'_> {
         };
         if self.options.streams.are_several() && self.space(task).users > 1 {
             self.note_races(task, page, &region, place);
+        }
+        Ok(())
+    }
+
+    /// Pages that the task's process used again, loaded from as far as they can be.
+    pub(super) fn accessed(&mut self, task: usize, address: u64, length: u64) -> Done {
+        let Some((start, end)) = user_pages(address, length) else {
+            return Ok(());
+        };
+        let space = self.tasks[task].space;
+        for part in self.space(task).regions.parts(start, end) {
+            if !part.allows(Access::Read) {
+                continue;
+            }
+            let op = Op::Call(Call::Access {
+                space: slot(space),
+                page: part.start,
+                pages: part.end - part.start,
+                access: Access::Read,
+            });
+            let place = match part.file_page(part.start) {
+                Some((file, first)) => {
+                    let end = first + (part.end - part.start);
+                    self.ensure_length(task, file, end)?;
+                    self.memory.cache(file.0, first, end);
+                    let uses = [uses_space(space), uses_file(file)];
+                    self.put(task, op, Class::Use, &uses)?
+                }
+                None => self.put(task, op, Class::Use, &[uses_space(space)])?,
+            };
+            if let Source::Object { object, page } = part.source {
+                let end = page + (part.end - part.start);
+                self.memory.cache(object | SHARED_MEMORY, page, end);
+            }
+            if self.options.streams.are_several() && self.space(task).users > 1 {
+                for page in part.start..part.end {
+                    self.note_races(task, page, &part, place);
+                }
+            }
         }
         Ok(())
     }

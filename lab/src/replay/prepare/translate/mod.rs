@@ -118,10 +118,13 @@ impl<'a> Translator<'a> {
 
     /// Translates one event.
     pub(super) fn event(&mut self, next: &Next) -> Done {
-        self.events += 1;
         self.origin = next.index;
         self.copy = next.copy;
         let task = self.task_index(next.event.task);
+        if let EventKind::Accessed { .. } = next.event.kind {
+            return self.sample(task, next);
+        }
+        self.events += 1;
         if self.tasks[task].ended {
             self.repairs.meaningless += 1;
             return Ok(());
@@ -137,6 +140,20 @@ impl<'a> Translator<'a> {
         let user_ns = owed.user_ns(next.event.kind, ran_us, &self.service.prices);
         self.service.taken_ns += ran_us.saturating_mul(1000) - user_ns;
         self.scheduler.compute(stream, user_ns);
+        self.fold_and_dispatch(task, next)
+    }
+
+    /// Translates a sample of accessed marks. The task may have ended meanwhile. Simulated CPUs
+    /// have no accesses of programs.
+    fn sample(&mut self, task: usize, next: &Next) -> Done {
+        let Task { started, ended, .. } = self.tasks[task];
+        match started && !ended && self.options.streams != Streams::ByTask {
+            true => self.fold_and_dispatch(task, next),
+            false => Ok(()),
+        }
+    }
+
+    fn fold_and_dispatch(&mut self, task: usize, next: &Next) -> Done {
         let Some(fold) = self.folds.get_mut(next.copy as usize) else {
             return self.dispatch(task, next.event.kind);
         };
@@ -194,6 +211,7 @@ impl<'a> Translator<'a> {
                 length,
             } => self.file_write(task, file, offset, length),
             EventKind::Truncate { file, size } => self.truncate(task, file, size),
+            EventKind::Accessed { address, length } => self.accessed(task, address, length),
         }
     }
 
@@ -212,6 +230,10 @@ impl<'a> Translator<'a> {
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
             service: self.header.cpu_times.then_some(self.service),
+            accesses: match self.options.streams {
+                Streams::ByCpu(_) => self.header.accesses,
+                Streams::ByTask => None,
+            },
         }
     }
 

@@ -290,7 +290,7 @@ fn seed() -> u64 {
 
 const AS_THEN: &str = "regions=list,fileio=pages,pagelock=hashed,accessed=atomic,flags=atomic,\
     framelists=linked,zonecache=eager,blockflags=bits,buddycheck=early,marks=early,\
-    faultlock=space";
+    faultlock=space,pmaplock=space,pvlock=byte-shared";
 
 thread_local! {
     /// Options that every world of the exploration has, unless its test says otherwise.

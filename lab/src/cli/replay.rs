@@ -337,6 +337,12 @@ impl Session {
                     low.min(self.ram) >> 20
                 );
             }
+            if let Some(limit) = args.group_limit {
+                text += &format!(
+                    ", or more for the group: it may have {} KiB (--group-limit)",
+                    limit >> 10
+                );
+            }
             return Err(Failure::failed(text));
         }
         let path = args.trace.display().to_string();

@@ -460,8 +460,9 @@ pub unsafe trait Platform: Sync {
     }
 
     /// The same for a call that fails because a group has as many pages as it may and none can
-    /// leave. `victim` is one of the group's spaces ([`Vm::choose_victim_of`](crate::Vm::choose_victim_of)).
-    /// The default asks [`Platform::out_of_memory`].
+    /// leave. `victim` is one of the group's spaces
+    /// ([`Vm::choose_victim_of`](crate::Vm::choose_victim_of)). The default asks
+    /// [`Platform::out_of_memory`].
     fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
         let _ = group;
         self.out_of_memory(victim)

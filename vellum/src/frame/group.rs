@@ -293,8 +293,8 @@ impl Group {
     }
 }
 
-/// How groups begin and end, and what they may have. The caller is not pinned; `wait` returns when all
-/// pins that were there when it was called have ended.
+/// How groups begin and end, and what they may have. The caller is not pinned; `wait` returns when
+/// all pins that were there when it was called have ended.
 impl Groups {
     /// Does `change` while nobody else changes groups.
     fn alone<T>(&self, relax: &dyn Fn(u32), change: impl FnOnce() -> T) -> T {
@@ -504,8 +504,8 @@ impl Groups {
     }
 
     /// Checks while nothing else runs that each group is charged for as many pages as there are
-    /// frames of it, with those in stocks, and that there is no frame of a group that is not there. Returns the
-    /// place of one that is not so.
+    /// frames of it, with those in stocks, and that there is no frame of a group that is not there.
+    /// Returns the place of one that is not so.
     pub(super) fn audit(&self) -> Result<(), usize> {
         let mut frames = [0_u64; GROUPS];
         for byte in &self.of_frames {

@@ -272,8 +272,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// The page at `index`, made if need be, and then charged to `payer`. A page that is about to be overwritten
-    /// as a whole need not be filled first: it is handed out locked for that, as
+    /// The page at `index`, made if need be, and then charged to `payer`. A page that is about to
+    /// be overwritten as a whole need not be filled first: it is handed out locked for that, as
     /// [`CachedPage::Fill`], only if it is new.
     ///
     /// # Errors

@@ -66,8 +66,8 @@ impl Ages {
             .fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Begins a walk of a group if `due` pages have come since the last one began, and nobody else walks.
-    /// Returns the interval that it ends.
+    /// Begins a walk of a group if `due` pages have come since the last one began, and nobody else
+    /// walks. Returns the interval that it ends.
     pub(super) fn begin_walk(&self, group: usize, due: u32) -> Option<u32> {
         let clock = &self.clocks[group];
         let is_due = clock.arrived.load(Ordering::Relaxed) >= due;

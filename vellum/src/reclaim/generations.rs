@@ -198,9 +198,9 @@ enum From {
 }
 
 impl Reclaim {
-    /// Walks the page tables of each group of a scope of which as many pages have come since its last
-    /// walk as newcomers may be: uses are noted, and what was used up to now is a generation of
-    /// its own.
+    /// Walks the page tables of each group of a scope of which as many pages have come since its
+    /// last walk as newcomers may be: uses are noted, and what was used up to now is a generation
+    /// of its own.
     pub(super) fn walk_if_due(&self, evictor: &dyn Evictor, scope: Scope) {
         if let Some(ages) = self.lists.ages() {
             for group in self.groups_in(scope) {

@@ -1,8 +1,8 @@
 //! Pages by who is charged for them.
 //!
-//! Each group has lists of its own on each node, all under the node's lock. A page is put on those of the group that is
-//! charged for it at that moment. Since a frame stays listed when its page is gone, a byte beside it says
-//! on whose lists it is, which changes under the lock.
+//! Each group has lists of its own on each node, all under the node's lock. A page is put on those
+//! of the group that is charged for it at that moment. Since a frame stays listed when its page is
+//! gone, a byte beside it says on whose lists it is, which changes under the lock.
 
 use super::lists::{LISTS, Lists, OF_KIND, newcomers_of};
 use super::stats::GroupCounts;
@@ -16,7 +16,8 @@ use crate::sync::atomic::Ordering;
 pub(super) enum Whose {
     /// That group's, as far as can be told.
     Own,
-    /// Another group's: the frame was used anew and is about to be listed there, or the group has ended.
+    /// Another group's: the frame was used anew and is about to be listed there, or the group has
+    /// ended.
     Others,
     /// There is none.
     Nobodys,

@@ -489,8 +489,8 @@ impl Lists {
     }
 
     /// Checks the lists while nothing else runs: links lead back, and as many frames are on each
-    /// list as it says. Returns which frames are on one of the group that is charged for them, or in
-    /// a batch.
+    /// list as it says. Returns which frames are on one of the group that is charged for them, or
+    /// in a batch.
     pub(super) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
         let wrong = |(what, number): (&'static str, u32)| AuditError {
             what,

@@ -12,8 +12,8 @@ use crate::rmap::{ReverseMap, Slot};
 use crate::table::{Format, Step};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Takes the accessed marks of single pages of a group's spaces, in its walk of this number, and
-    /// tells which frames they are. The caller is not pinned and holds no lock. CPUs are not
+    /// Takes the accessed marks of single pages of a group's spaces, in its walk of this number,
+    /// and tells which frames they are. The caller is not pinned and holds no lock. CPUs are not
     /// flushed: one that has a translation cached need not mark the entry again.
     pub(super) fn walk_tables(
         &self,

@@ -6,9 +6,9 @@
 //! became free, flushes, and opens the gates. A call that fails leaves the
 //! space as it was, because everything that can fail is done first.
 //!
-//! Names ([`SpaceId`], [`ObjectId`](crate::ObjectId)) that are stale when a call begins are refused.
-//! What a call names must not end while it runs: a space has a task in it, an
-//! object a user, on whose behalf the call is made.
+//! Names ([`SpaceId`], [`ObjectId`](crate::ObjectId)) that are stale when a call begins are
+//! refused. What a call names must not end while it runs: a space has a task in it, an object a
+//! user, on whose behalf the call is made.
 //!
 //! Order of locks: space lock, page lock, region gate, table lock, then the
 //! spin locks of rmap designs, objects, arenas and frames.

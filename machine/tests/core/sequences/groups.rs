@@ -1,5 +1,5 @@
-//! Groups that the spaces of a sequence are in (`groups=on`): spaces move, limits change, and groups end,
-//! which no operation of the model sees unless a limit is reached.
+//! Groups that the spaces of a sequence are in (`groups=on`): spaces move, limits change, and
+//! groups end, which no operation of the model sees unless a limit is reached.
 
 use vellum::platform::GroupId;
 use vellum::rmap::ReverseMap;
@@ -26,7 +26,8 @@ fn text(error: GroupError) -> String {
 }
 
 impl Groups {
-    /// Groups that may have a third of the frames each if memory is `tight`, else whatever there is.
+    /// Groups that may have a third of the frames each if memory is `tight`, else whatever there
+    /// is.
     pub fn new<F: Format, R: ReverseMap>(vm: &Vm<Machine, F, R>, tight: bool) -> Groups {
         let limit = match tight {
             true => vm.memory().frame_count() as u64 / 3,

@@ -94,9 +94,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ready.is_some()
     }
 
-    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory, if nobody has done so meanwhile,
-    /// and with it up to `pages` pages as far as none of them is cached. An error
-    /// is that of the first page.
+    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory,
+    /// if nobody has done so meanwhile, and with it up to `pages` pages as far as none of them is
+    /// cached. An error is that of the first page.
     pub(super) fn fetch_run(
         &self,
         object: &Object<R::Object>,

@@ -55,8 +55,8 @@ impl<R: ReverseMap> World<R> {
     }
 }
 
-/// Two CPUs store, fork, copy and discard, and read a file, while a third has the group end and another
-/// take its place.
+/// Two CPUs store, fork, copy and discard, and read a file, while a third has the group end and
+/// another take its place.
 fn ends_with<R: ReverseMap>(design: &str) {
     let world = world_with_swap::<R>(design);
     let group = world.alone(|| world.vm.new_group(STOCKED).unwrap());
@@ -149,7 +149,8 @@ fn stocks<R: ReverseMap>() {
     world.audit();
 }
 
-/// Two CPUs store to more than the group may have, and read it again, while a third lowers and raises the limit.
+/// Two CPUs store to more than the group may have, and read it again, while a third lowers and
+/// raises the limit.
 fn lowered<R: ReverseMap>() {
     let world = world_with_swap::<R>(LISTS);
     let group = world.alone(|| world.vm.new_group(8).unwrap());

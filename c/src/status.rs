@@ -114,7 +114,7 @@ impl From<FaultError> for Status {
             FaultError::Protection => Status::Protection,
             FaultError::PastEnd => Status::PastEnd,
             FaultError::Full => Status::Full,
-            FaultError::OutOfMemory => Status::OutOfMemory,
+            FaultError::OutOfMemory | FaultError::GroupLimit(_) => Status::OutOfMemory,
             FaultError::Io => Status::Io,
         }
     }
@@ -130,7 +130,7 @@ impl From<MapError> for Status {
             MapError::Occupied => Status::Occupied,
             MapError::NoGap => Status::NoGap,
             MapError::Limit => Status::Limit,
-            MapError::OutOfMemory => Status::OutOfMemory,
+            MapError::OutOfMemory | MapError::GroupLimit(_) => Status::OutOfMemory,
         }
     }
 }
@@ -141,7 +141,7 @@ impl From<FileError> for Status {
             FileError::NoObject | FileError::NoMount => Status::NoObject,
             FileError::TooLarge | FileError::NoData => Status::TooLarge,
             FileError::Full => Status::Full,
-            FileError::OutOfMemory => Status::OutOfMemory,
+            FileError::OutOfMemory | FileError::GroupLimit(_) => Status::OutOfMemory,
             FileError::Io => Status::Io,
         }
     }

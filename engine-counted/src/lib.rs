@@ -58,6 +58,7 @@ pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
         low_bytes: config.low_bytes,
         device: None,
         compressed: config.compressed,
+        group_bytes: config.group_bytes,
     };
     build::build(&config, arena)
 }

@@ -26,6 +26,7 @@ fn config(design: &str) -> Config {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     }
 }
 
@@ -166,6 +167,7 @@ fn what_cannot_be_built_is_refused_by_name() {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
         ..config("rmap=chains")
     };
     let refused = build_counting(&vast).err();

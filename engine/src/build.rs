@@ -34,6 +34,8 @@ pub struct Config {
     /// How much of the RAM is set aside for a compressed store in front of swap, in percent, if
     /// there is to be one.
     pub compressed: Option<u8>,
+    /// What the group of all spaces may have, in bytes, if they are to be in one.
+    pub group_bytes: Option<u64>,
 }
 
 /// The hosted machine that engines run on, with the pages and the MMU of the
@@ -92,7 +94,7 @@ fn parse(config: &Config) -> Result<Design, EngineError> {
 /// [`EngineError`] names what was refused, and what would be accepted.
 pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, EngineError> {
     let (design, instance) = chosen(config)?;
-    instance(machine(config, arena)?, design)
+    instance(machine(config, arena)?, design, config.group_bytes)
 }
 
 /// Whether there is such an engine, before memory is taken for it.
@@ -103,8 +105,8 @@ pub fn check(config: &Config) -> Result<(), EngineError> {
     chosen(config).map(|_| ())
 }
 
-/// Makes an engine of one instance.
-type Instance = fn(Machine, Design) -> Result<Box<dyn Engine>, EngineError>;
+/// Makes an engine of one instance, with a limit in bytes if its processes are in a group.
+type Instance = fn(Machine, Design, Option<u64>) -> Result<Box<dyn Engine>, EngineError>;
 
 fn chosen(config: &Config) -> Result<(Design, Instance), EngineError> {
     let design = parse(config)?;
@@ -124,8 +126,13 @@ fn chosen(config: &Config) -> Result<(Design, Instance), EngineError> {
 fn new<F: Format, R: ReverseMap>(
     machine: Machine,
     design: Design,
+    group_bytes: Option<u64>,
 ) -> Result<Box<dyn Engine>, EngineError> {
-    Ok(Box::new(CoreEngine::<F, R>::new(machine, design)?))
+    let engine = CoreEngine::<F, R>::new(machine, design)?;
+    Ok(Box::new(match group_bytes {
+        Some(bytes) => engine.in_group(bytes >> F::FRAME_SHIFT)?,
+        None => engine,
+    }))
 }
 
 fn no_instance(format: TableFormat) -> EngineError {

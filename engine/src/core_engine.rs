@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, Loaded};
+use vellum::space::{FaultError, GroupError, Loaded};
 use vellum::swap::SwapArea;
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
@@ -63,6 +63,17 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             peaks: Peaks::default(),
             meter: Meter::new(),
         })
+    }
+
+    /// The same, with every space in one group that may have so many pages.
+    ///
+    /// # Errors
+    /// [`EngineError::Design`] if the design has no groups.
+    pub fn in_group(mut self, pages: u64) -> Result<Self, EngineError> {
+        let made = self.on(0, || self.vm.new_group(pages));
+        let refused = |error: GroupError| EngineError::Design(error.to_string());
+        self.names.group = made.map_err(refused)?;
+        Ok(self)
     }
 
     /// The manager.

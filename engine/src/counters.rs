@@ -59,6 +59,17 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 ("compressed: bytes set aside", stats.limit),
             ]);
         }
+        if let Some(stats) = self.vm.group_stats(self.names.group) {
+            counters.extend([
+                ("group: pages at the end", stats.usage),
+                ("group: pages at the peak", stats.peak),
+                ("group: pages it may have", stats.limit),
+                ("group: limit reached", stats.limit_hits),
+                ("group: pages scanned", stats.scanned),
+                ("group: pages reclaimed", stats.reclaimed),
+                ("group: refaults", stats.refaults),
+            ]);
+        }
         if let Some(used) = self.machine().store().used() {
             counters.extend([
                 ("device: pages read", used.pages_read),

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum::addr::{PageRange, Vpn};
-use vellum::platform::Platform;
+use vellum::platform::{GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
     FaultError, FileError, MapError, MapRequest, Placement, Resolved, Source, Traits,
@@ -46,7 +46,9 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::NoRegion => OpError::NoRegion,
         FaultError::Protection => OpError::Protection,
         FaultError::PastEnd => OpError::PastEnd,
-        FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
+        FaultError::OutOfMemory | FaultError::GroupLimit(_) | FaultError::Full => {
+            OpError::OutOfMemory
+        }
         FaultError::Io => OpError::Io,
     }
 }
@@ -56,7 +58,7 @@ pub(crate) fn file_error(error: FileError) -> OpError {
         FileError::NoObject | FileError::NoMount => OpError::BadFile,
         FileError::TooLarge => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
-        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
+        FileError::Full | FileError::OutOfMemory | FileError::GroupLimit(_) => OpError::OutOfMemory,
         FileError::Io => OpError::Io,
     }
 }
@@ -67,7 +69,7 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         MapError::NoObject => OpError::BadFile,
         MapError::NotMapped => OpError::NoRegion,
         MapError::BadRange | MapError::Occupied | MapError::NoGap => OpError::Invalid,
-        MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
+        MapError::Limit | MapError::OutOfMemory | MapError::GroupLimit(_) => OpError::OutOfMemory,
     }
 }
 
@@ -123,6 +125,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
         }
     }
 
+    fn create_space(self) -> Result<SpaceId, OpError> {
+        let id = self.vm.create_space().map_err(map_error)?;
+        if self.names.group != GroupId::ROOT {
+            let moved = self.vm.set_group(id, self.names.group);
+            moved.map_err(|_| OpError::BadSpace)?;
+        }
+        Ok(id)
+    }
+
     /// Executes one operation.
     #[inline]
     pub(crate) fn execute(self, op: &Op) -> Executed {
@@ -141,7 +152,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 }
             }
             Op::Create { space } => {
-                let id = self.vm.create_space().map_err(map_error)?;
+                let id = self.create_space()?;
                 self.name_space(space, id)
             }
             Op::Fork { parent, child } => {
@@ -153,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 if shared { DONE } else { Err(OpError::BadSpace) }
             }
             Op::Exec { old, new } => {
-                let id = self.vm.create_space().map_err(map_error)?;
+                let id = self.create_space()?;
                 self.leave(old)?;
                 self.name_space(new, id)
             }

@@ -35,7 +35,7 @@ pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
     Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
-pub use pages::{fault_around_of, pages_of, reclaims};
+pub use pages::{fault_around_of, has_groups, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};
 pub use vellum_machine::store::DeviceModel;
 pub use vellum_machine::{Arena, ArenaOptions};

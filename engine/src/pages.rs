@@ -30,6 +30,15 @@ pub fn reclaims(design: &str) -> Result<bool, EngineError> {
     Ok(parse(design)?.reclaim)
 }
 
+/// Whether spaces can be in groups under `design`.
+///
+/// # Errors
+/// [`EngineError::Design`] if it is not a design.
+pub fn has_groups(design: &str) -> Result<bool, EngineError> {
+    let design = parse(design)?;
+    Ok(design.reclaim && design.groups)
+}
+
 fn parse(design: &str) -> Result<Design, EngineError> {
     Design::parse(design).map_err(|error| EngineError::Design(error.to_string()))
 }

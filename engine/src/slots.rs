@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use vellum::platform::GroupId;
+
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNKS: usize = 1 << 12;
@@ -11,6 +13,8 @@ const CHUNKS: usize = 1 << 12;
 pub struct Names {
     pub spaces: Slots,
     pub files: Slots,
+    /// The group that new spaces come to.
+    pub group: GroupId,
 }
 
 impl Names {
@@ -19,6 +23,7 @@ impl Names {
         Names {
             spaces: Slots::new(),
             files: Slots::new(),
+            group: GroupId::ROOT,
         }
     }
 }

@@ -30,6 +30,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
             low_bytes: None,
             device: None,
             compressed: None,
+            group_bytes: None,
         };
         build(&config, Arena::new(96 << 20).unwrap()).unwrap()
     })
@@ -137,6 +138,7 @@ fn tables_that_spaces_have_from_their_beginning_are_reported() {
             low_bytes: None,
             device: None,
             compressed: None,
+            group_bytes: None,
         };
         let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
         let engine = engine.as_ref();
@@ -484,6 +486,7 @@ fn roomy(design: &str) -> Box<dyn Engine> {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     build(&config, Arena::new(96 << 20).unwrap()).unwrap()
 }

@@ -193,6 +193,7 @@ fn engine<W: Reach + Send + Sync + 'static>(
         low_bytes: Some(LOW),
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(config.ram_bytes as usize).map_err(text)?;
     let design = Design::parse(DESIGN).map_err(text)?;

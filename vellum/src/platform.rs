@@ -5,6 +5,8 @@
 //! to the architecture's own instruction or per-CPU variable.
 
 // The model checker takes this file from elsewhere.
+#[path = "platform/group.rs"]
+mod group;
 #[path = "platform/parts.rs"]
 mod parts;
 
@@ -13,6 +15,7 @@ use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+pub use self::group::GroupId;
 pub use self::parts::Parts;
 use crate::addr::{PageRange, Pfn};
 
@@ -456,6 +459,15 @@ pub unsafe trait Platform: Sync {
         Rescue::Fail
     }
 
+    /// The same for a call that fails because a group has as many pages as it may and none can
+    /// leave. `victim` is one of the group's spaces
+    /// ([`Vm::choose_victim_of`](crate::Vm::choose_victim_of)). The default asks
+    /// [`Platform::out_of_memory`].
+    fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
+        let _ = group;
+        self.out_of_memory(victim)
+    }
+
     /// Reads page `index` of the backing store `store` into `frame`. Pages
     /// never written read as the store defines. Not called pinned.
     ///
@@ -627,6 +639,9 @@ macro_rules! forward {
             }
             fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
                 (**self).out_of_memory(victim)
+            }
+            fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
+                (**self).group_out_of_memory(group, victim)
             }
             unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 // SAFETY: the caller's promise.

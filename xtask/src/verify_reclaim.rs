@@ -147,6 +147,7 @@ fn engine(design: &str, ram_bytes: u64) -> Result<Box<dyn Engine>, String> {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(ram_bytes as usize).map_err(|error| error.to_string())?;
     build(&config, arena).map_err(|error| error.to_string())

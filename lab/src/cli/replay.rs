@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, ValueHint};
-use vellum_engine::{DeviceModel, Engine, EngineError, reclaims};
+use vellum_engine::{DeviceModel, Engine, EngineError, has_groups, reclaims};
 
 use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, On, SimArgs, refuse};
@@ -88,6 +88,10 @@ pub struct ReplayArgs {
     /// (docs/compressed.md). What pages hold is assumed, as the trace does not have it
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
     compressed: Option<u8>,
+    /// Put all processes into one group that may have so much memory, of what the machine has
+    /// (docs/groups.md); needs a design with `reclaim=on,groups=on`
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    group_limit: Option<u64>,
     /// The device that files and swap are on, whose time is modelled and told beside CPU time:
     /// `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s) or
     /// `disk` (12 ms, 12 ms, 150 MB/s)
@@ -151,6 +155,7 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         arenas: Arenas::new(1, usize::from(args.cpus), ram)
             .with_low(args.lowmem)
             .with_compressed(args.compressed)
+            .with_group(args.group_limit)
             .with_device(device.as_ref().map(Device::model))
             .prefaulted(),
         device,
@@ -179,6 +184,13 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         return Err(Failure::usage(text));
     }
     compressed_needs_reclaim(args.compressed, &args.design)?;
+    if args.group_limit.is_some()
+        && !has_groups(&args.design).map_err(|error| Failure::usage(error.to_string()))?
+    {
+        return Err(Failure::usage(
+            "--group-limit: the design has no groups; add --design reclaim=on,groups=on",
+        ));
+    }
     let options = Options {
         streams: Streams::ByCpu(usize::from(args.cpus)),
         copies: args.copies,
@@ -225,6 +237,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         (args.device.is_some(), "--device"),
         (args.lowmem.is_some(), "--lowmem"),
         (args.compressed.is_some(), "--compressed"),
+        (args.group_limit.is_some(), "--group-limit"),
         (args.idle.is_some(), "--idle"),
     ];
     refuse(
@@ -263,6 +276,7 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         (args.ram.is_some(), "--ram"),
         (args.lowmem.is_some(), "--lowmem"),
         (args.compressed.is_some(), "--compressed"),
+        (args.group_limit.is_some(), "--group-limit"),
         (args.idle.is_some(), "--idle"),
     ];
     refuse(
@@ -321,6 +335,12 @@ impl Session {
                 text += &format!(
                     ", or more low memory: it has {} MiB (--lowmem)",
                     low.min(self.ram) >> 20
+                );
+            }
+            if let Some(limit) = args.group_limit {
+                text += &format!(
+                    ", or more for the group: it may have {} KiB (--group-limit)",
+                    limit >> 10
                 );
             }
             return Err(Failure::failed(text));

@@ -20,6 +20,7 @@ pub struct Arenas {
     low_bytes: Option<u64>,
     device: Option<DeviceModel>,
     compressed: Option<u8>,
+    group_bytes: Option<u64>,
     count_atomics: bool,
     prefault: bool,
     arenas: Vec<OnceCell<Arc<Arena>>>,
@@ -36,6 +37,7 @@ impl Arenas {
             low_bytes: None,
             device: None,
             compressed: None,
+            group_bytes: None,
             count_atomics: false,
             prefault: false,
             arenas: vec![OnceCell::new(); arms],
@@ -61,6 +63,14 @@ impl Arenas {
     /// swap, if it is said.
     pub fn with_compressed(self, compressed: Option<u8>) -> Self {
         Self { compressed, ..self }
+    }
+
+    /// The same with every space in one group that may have so many bytes, if it is said.
+    pub fn with_group(self, group_bytes: Option<u64>) -> Self {
+        Self {
+            group_bytes,
+            ..self
+        }
     }
 
     /// Whether there are to be engines that count atomic operations, too.
@@ -90,6 +100,7 @@ impl Arenas {
             low_bytes: self.low_bytes,
             device: self.device,
             compressed: self.compressed,
+            group_bytes: self.group_bytes,
         }
     }
 

@@ -280,3 +280,59 @@ fn idle_cpus_trim_and_zero_where_the_recording_paused_and_only_if_asked() {
     let lanes = report(&["--idle", "500", "--cpus", "3", "--copies", "2", "--verify"]);
     assert!(figure(&lanes["ops_by_class"], "idle", "count") > times);
 }
+
+#[test]
+fn a_group_of_all_processes_keeps_within_its_limit() {
+    let design = ["--design", "reclaim=on,groups=on", "--verify", "--audit"];
+    let of = |report: &serde_json::Value, what: &str| {
+        figure(&report["counters"], &format!("group: {what}"), "count")
+    };
+    let limited = report(&[&design[..], &["--group-limit", "4M"]].concat());
+    assert_eq!(of(&limited, "pages it may have"), 1024);
+    let peak = of(&limited, "pages at the peak");
+    assert!((900..=1024).contains(&peak), "{peak}");
+    assert!(of(&limited, "pages reclaimed") > 500);
+    assert!(of(&limited, "limit reached") > 10);
+    let reclaimed = |report| figure(report, "reclaim: pages reclaimed", "count");
+    assert_eq!(
+        reclaimed(&limited["counters"]),
+        of(&limited, "pages reclaimed"),
+        "nothing else leaves"
+    );
+    let roomy = report(&[&design[..], &["--group-limit", "1G"]].concat());
+    assert!(of(&roomy, "pages at the peak") > 1024);
+    assert_eq!(of(&roomy, "limit reached"), 0);
+    assert_eq!(reclaimed(&roomy["counters"]), 0);
+    let without = report(&design);
+    assert_eq!(of(&without, "pages at the peak"), 0);
+}
+
+#[test]
+fn a_group_that_cannot_be_is_refused_and_one_that_is_too_small_says_so() {
+    let grouped = ["--design", "reclaim=on,groups=on", "--group-limit"];
+    for (arguments, code, why) in [
+        (&["--group-limit", "4M"][..], 2, "reclaim=on,groups=on"),
+        (
+            &["--design", "reclaim=on", "--group-limit", "4M"],
+            2,
+            "groups=on",
+        ),
+        (
+            &[grouped[0], grouped[1], grouped[2], "some"],
+            2,
+            "--group-limit",
+        ),
+        (&["--group-limit", "4M", "--on", "sim"], 2, "leave it out"),
+        (&["--group-limit", "4M", "--on", "linux"], 2, "leave it out"),
+        (
+            &[grouped[0], grouped[1], grouped[2], "4K"],
+            1,
+            "it may have 4 KiB",
+        ),
+    ] {
+        let output = vellum(&[&["replay", SCRIPT, "-q"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+}

@@ -31,6 +31,7 @@ fn core(cpus: usize) -> Box<dyn Engine> {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("the host has it");
     build(&config, arena).expect("the design exists")

@@ -407,6 +407,7 @@ fn engine<F: Format, R: ReverseMap>(
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     let machine = machine(&config, arena).expect("a machine");

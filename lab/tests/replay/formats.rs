@@ -33,6 +33,7 @@ fn core(format: &str, low_bytes: Option<u64>, cpus: usize) -> Box<dyn Engine> {
         low_bytes,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     build(&config, arena).expect("the format exists")
@@ -243,6 +244,7 @@ fn formats_beside_x86_64_exist_with_one_reverse_mapping_design() {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     let error = build(&config("format=sv39,rmap=chains"), arena.clone())

@@ -17,6 +17,7 @@ fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     build(&config, arena).expect("the design exists")

@@ -23,6 +23,7 @@ fn core_with(design: &str, ram_bytes: u64, compressed: Option<u8>) -> Box<dyn En
         low_bytes: None,
         device: None,
         compressed,
+        group_bytes: None,
     };
     let arena = Arena::new(ram_bytes as usize).expect("memory");
     build(&config, arena).expect("a design")

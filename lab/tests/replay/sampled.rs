@@ -62,6 +62,7 @@ fn a_profile_of_the_core_names_its_functions() {
             low_bytes: None,
             device: None,
             compressed: None,
+            group_bytes: None,
         };
         let arena = Arena::new(64 << 20).expect("memory");
         let engine = vellum_engine::build(&config, arena).expect("a design");

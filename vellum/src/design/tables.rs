@@ -627,6 +627,9 @@ options! {
     "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"];
         "reclaim: how pages that have not been used for long are found";
         "split lists (van Riel 2008), refault distance (Weiner 2014); multi-gen LRU (Yu Zhao 2022)";
+    "groups" groups: bool = "off", only with "reclaim" = ["on"];
+        "reclaim: whether spaces can be in groups, each with a limit of what it is charged for";
+        "memory control groups (Singh and Emelyanov 2008)";
     "fileio" file_io: FileIo = "runs";
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";

@@ -49,6 +49,7 @@ impl<P: Platform> PhysicalMemory<P> {
         if !self.is_own_pin(pin) {
             return self.free_pinned_anew(pfn, order);
         }
+        self.uncharge(pin, pfn, order);
         let cpu = self.cpus.get(pin);
         cpu.counters.frees.bump();
         if order == 0 {
@@ -191,6 +192,7 @@ impl<P: Platform> PhysicalMemory<P> {
             // Stale readers may take the frame's bit locks meanwhile.
             frame.set(Flags::ZEROED);
         }
+        self.uncharge(pin, pfn, 0);
         self.retire_chain(pin, Chain::of(&self.table, pfn.0));
     }
 
@@ -201,6 +203,7 @@ impl<P: Platform> PhysicalMemory<P> {
             let frame = self.frame(page);
             debug_assert!(frame.counts().refs() == 0, "{page:?} retired while in use");
             frame.set_kind(Kind::Allocated);
+            self.uncharge(pin, page, 0);
             chain.append(&self.table, page.0);
         }
         self.retire_chain(pin, chain);

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::cpu::CpuFrames;
+use super::group::Groups;
 use super::inject::Injection;
 use super::keeper::Keeper;
 use super::linked::Linked;
@@ -59,6 +60,8 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
     /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
     pub(super) woken: Option<Box<[CachePadded<AtomicU32>]>>,
+    /// Who is charged for frames, if there are groups.
+    pub(super) groups: Option<Arc<Groups>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -146,6 +149,7 @@ impl<P: Platform> PhysicalMemory<P> {
             reservations: None,
             keeper: None,
             woken: None,
+            groups: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

@@ -135,10 +135,12 @@
 mod alloc;
 mod audit;
 mod buddy;
+mod charge;
 mod content;
 mod cpu;
 mod free;
 mod give_back;
+mod group;
 mod inject;
 mod keeper;
 mod linked;
@@ -163,6 +165,8 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
+pub use charge::NoPage;
+pub(crate) use group::Groups;
 pub use keeper::Keeper;
 pub use memory::PhysicalMemory;
 pub use owned::{OwnedBlock, OwnedFrames};

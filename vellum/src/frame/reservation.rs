@@ -266,6 +266,7 @@ impl<P: Platform> PhysicalMemory<P> {
             return;
         }
         // Before the run says that it is unused.
+        self.uncharge(pin, pfn, 0);
         let frame = self.frame(pfn);
         frame.init_counts(0, 0);
         frame.set_tail(run.zone);

@@ -101,6 +101,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let frame = self.frame(pfn);
         self.check_zero(pin, pfn);
+        self.uncharge(pin, pfn, 0);
         frame.set_kind_with(frame.kind(), Flags::ZEROED);
         let cpu = self.cpus.get(pin);
         let lists = cpu.lists_of(frame.zone() as u16);

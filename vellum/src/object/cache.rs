@@ -9,8 +9,10 @@ use super::regions::{MappedBy, ObjectRegions};
 use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
-use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::frame::{
+    Flags, Kind, MappingsCounted, NoPage, OutOfMemory, PhysicalMemory, Request, Site,
+};
+use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::users::join;
@@ -23,14 +25,17 @@ pub enum CacheError {
     OutOfMemory,
     /// The object's mount has as many pages as it may.
     Full,
+    /// The group that would be charged has as many pages as it may.
+    GroupLimit(GroupId),
 }
 
 impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CacheError::OutOfMemory => "out of memory",
-            CacheError::Full => "the mount has as many pages as it may",
-        })
+        match self {
+            CacheError::OutOfMemory => fmt::Display::fmt(&OutOfMemory, f),
+            CacheError::Full => f.write_str("the mount has as many pages as it may"),
+            CacheError::GroupLimit(group) => fmt::Display::fmt(&NoPage::GroupLimit(*group), f),
+        }
     }
 }
 
@@ -39,6 +44,15 @@ impl core::error::Error for CacheError {}
 impl From<OutOfMemory> for CacheError {
     fn from(_: OutOfMemory) -> Self {
         CacheError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for CacheError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => CacheError::OutOfMemory,
+            NoPage::GroupLimit(group) => CacheError::GroupLimit(group),
+        }
     }
 }
 
@@ -258,8 +272,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// The page at `index`, made if need be. A page that is about to be overwritten
-    /// as a whole need not be filled first: it is handed out locked for that, as
+    /// The page at `index`, made if need be, and then charged to `payer`. A page that is about to
+    /// be overwritten as a whole need not be filled first: it is handed out locked for that, as
     /// [`CachedPage::Fill`], only if it is new.
     ///
     /// # Errors
@@ -269,8 +283,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        handle: u32,
-        index: u64,
+        (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<CachedPage, CacheError> {
         let object = self.get(handle);
         loop {
@@ -278,7 +292,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 if let Some(slot) = self.slot_at(object, index) {
                     return Ok(CachedPage::Swapped(slot));
                 }
-                match self.make(memory, pin, handle, index)? {
+                match self.make(memory, pin, (handle, index), payer)? {
                     Some(made) => return Ok(made),
                     None => continue,
                 }
@@ -309,26 +323,27 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        handle: u32,
-        index: u64,
+        (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<Option<CachedPage>, CacheError> {
         let object = self.get(handle);
         if self.charge(object, 1) == 0 {
             return Err(CacheError::Full);
         }
         let zeroed = !object.is_file();
-        let page = match self.take_reserved(memory, pin, (handle, index)) {
-            Some(page) => {
+        let page = match self.take_reserved(memory, pin, (handle, index), payer) {
+            Ok(Some(page)) => {
                 memory.zero(pin, page);
-                page
+                Ok(page)
             }
-            None => {
+            Ok(None) => {
                 let request = Request::page(Site::CachePage);
-                memory
-                    .alloc(pin, if zeroed { request.zeroed() } else { request })
-                    .inspect_err(|_| self.uncharge(object, 1))?
+                let request = if zeroed { request.zeroed() } else { request };
+                memory.alloc_page(pin, request, payer)
             }
+            Err(error) => Err(error),
         };
+        let page = page.inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());

@@ -12,8 +12,8 @@ use core::ops::Range;
 
 use super::{Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{Owner, PhysicalMemory};
-use crate::platform::Platform;
+use crate::frame::{NoPage, Owner, PhysicalMemory, Request};
+use crate::platform::{GroupId, Platform};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -71,21 +71,50 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
+    /// A frame for the page at `index`, charged to `payer`: the one that is set aside for it, or
+    /// any. Its bytes are unspecified.
+    ///
+    /// # Errors
+    /// [`NoPage`].
+    #[inline]
+    pub(super) fn alloc_for<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        (handle, index): (u32, u64),
+        (request, payer): (Request, GroupId),
+    ) -> Result<Pfn, NoPage> {
+        match self.take_reserved(memory, pin, (handle, index), payer)? {
+            Some(frame) => Ok(frame),
+            None => memory.alloc_page(pin, request, payer),
+        }
+    }
+
     /// The frame that is set aside for the page at `index`, if there is one that nobody has
-    /// taken. Its bytes are unspecified.
+    /// taken, charged to `payer`. Its bytes are unspecified.
+    ///
+    /// # Errors
+    /// [`NoPage::GroupLimit`].
     #[inline]
     pub(super) fn take_reserved<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
-    ) -> Option<Pfn> {
-        let pages = memory.pages_of_runs()?;
-        let run = self.get(handle).run()?;
+        payer: GroupId,
+    ) -> Result<Option<Pfn>, NoPage> {
+        let Some(pages) = memory.pages_of_runs() else {
+            return Ok(None);
+        };
+        let Some(run) = self.get(handle).run() else {
+            return Ok(None);
+        };
         let place = index & (pages - 1);
         let first = index - place;
         let owner = Owner::Object { handle, first };
-        memory.take_reserved(pin, run, owner, place as u32)
+        memory.charge_page(pin, payer, || {
+            memory.take_reserved(pin, run, owner, place as u32)
+        })
     }
 
     /// Gives back a frame that no page was made of: to the object's run, if it came from there.

@@ -9,8 +9,8 @@ use core::ops::Range;
 use super::radix::{LEAF_PAGES, Radix, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::frame::{Flags, Kind, NoPage, PhysicalMemory, Request, Site};
+use crate::platform::{GroupId, Platform};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, bytes};
 
@@ -90,8 +90,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// Frames for the pages from `first` on, which are about to be made, as many as `frames` has
-    /// room for at the most: charged to the object's mount, their bytes unspecified. They enter
-    /// the cache as `new`. Returns how many there are, which is at least one; the caller
+    /// room for at the most: charged to the object's mount and to `payer`, their bytes
+    /// unspecified. They enter the cache as `new`. Returns how many there are, which is at least
+    /// one; the caller
     /// gives them to [`Objects::insert_run`] or to [`Objects::drop_frames`].
     ///
     /// # Errors
@@ -101,7 +102,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, first): (u32, u64),
-        new: NewPages,
+        (new, payer): (NewPages, GroupId),
         frames: &mut [Pfn],
     ) -> Result<usize, CacheError> {
         let object = self.get(handle);
@@ -109,20 +110,22 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if granted == 0 {
             return Err(CacheError::Full);
         }
-        let mut count = 0;
+        let (mut count, mut refused) = (0, NoPage::OutOfMemory);
         let dirty = object.is_file() && new == NewPages::Written;
         let request = Request::page(Site::CachePage).dirty(dirty);
         for (place, index) in frames[..granted as usize].iter_mut().zip(first..) {
-            let reserved = self.take_reserved(memory, pin, (handle, index));
-            let Some(frame) = reserved.or_else(|| memory.alloc(pin, request).ok()) else {
-                break;
-            };
-            *place = frame;
+            match self.alloc_for(memory, pin, (handle, index), (request, payer)) {
+                Ok(frame) => *place = frame,
+                Err(error) => {
+                    refused = error;
+                    break;
+                }
+            }
             count += 1;
         }
         self.uncharge(object, granted - count as u64);
         match count {
-            0 => Err(CacheError::OutOfMemory),
+            0 => Err(refused.into()),
             _ => Ok(count),
         }
     }

@@ -6,7 +6,7 @@ use super::{CacheError, Objects};
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
 use crate::frame::{Flags, Frame, Kind, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::platform::{GroupId, Platform};
 use crate::sync::Pin;
 
 /// A page of an object that somebody asked for, to have it locked.
@@ -65,7 +65,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
-    /// The page at `index`, locked, and made if need be.
+    /// The page at `index`, locked, and made if need be, charged to `payer` then.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -75,13 +75,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         design: &Design,
         (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<LockedPage, CacheError> {
         loop {
             let found = self.find_locked(memory, pin, handle, index);
             if !matches!(found, LockedPage::Absent) {
                 return Ok(found);
             }
-            if let Some(page) = self.make_locked(memory, pin, design, (handle, index))? {
+            if let Some(page) = self.make_locked(memory, pin, design, (handle, index), payer)? {
                 return Ok(LockedPage::Made(page));
             }
         }
@@ -95,17 +96,16 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         design: &Design,
         (handle, index): (u32, u64),
+        payer: GroupId,
     ) -> Result<Option<Pfn>, CacheError> {
         let object = self.get(handle);
         if self.charge(object, 1) == 0 {
             return Err(CacheError::Full);
         }
-        let page = match self.take_reserved(memory, pin, (handle, index)) {
-            Some(page) => page,
-            None => memory
-                .alloc(pin, Request::page(Site::CachePage).dirty(object.is_file()))
-                .inspect_err(|_| self.uncharge(object, 1))?,
-        };
+        let request = Request::page(Site::CachePage).dirty(object.is_file());
+        let page = self
+            .alloc_for(memory, pin, (handle, index), (request, payer))
+            .inspect_err(|_| self.uncharge(object, 1))?;
         if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());

@@ -11,6 +11,7 @@ use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{FailAt, Flags, Kind, PhysicalMemory, Request};
+use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
@@ -575,7 +576,11 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let file = objects
         .create(&memory, &pin, ObjectKind::File { store: 0 }, 10 << 12, 0)
         .unwrap();
-    let page = |index| objects.page(&memory, &pin, file.handle, index).unwrap();
+    let page = |index| {
+        objects
+            .page(&memory, &pin, (file.handle, index), GroupId::ROOT)
+            .unwrap()
+    };
     let CachedPage::Fill(first) = page(4) else {
         panic!("a new page has to be filled");
     };
@@ -591,7 +596,9 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let shared = objects
         .create(&memory, &pin, ObjectKind::SharedMemory, 1 << 12, 0)
         .unwrap();
-    let found = objects.page(&memory, &pin, shared.handle, 0).unwrap();
+    let found = objects
+        .page(&memory, &pin, (shared.handle, 0), GroupId::ROOT)
+        .unwrap();
     assert!(matches!(found, CachedPage::Made(frame)
         if memory.platform().peek(frame).iter().all(|&byte| byte == 0)));
 }

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 
+use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use crate::sync::report::name;
 
@@ -26,9 +27,9 @@ struct Age {
     list: AtomicU8,
 }
 
-/// The ages of all frames, by number.
-pub(super) struct Ages {
-    frames: Box<[Age]>,
+/// The time of a group.
+#[derive(Default)]
+struct Clock {
     /// Walks that have ended.
     walks: AtomicU32,
     /// 1 while somebody walks.
@@ -37,43 +38,51 @@ pub(super) struct Ages {
     arrived: AtomicU32,
 }
 
+/// The ages of all frames, by number. Each group has walks, and so a time, of its own.
+pub(super) struct Ages {
+    frames: Box<[Age]>,
+    clocks: Box<[CachePadded<Clock>]>,
+}
+
 impl Ages {
-    pub(super) fn new(frames: usize) -> Ages {
+    pub(super) fn new(frames: usize, groups: usize) -> Ages {
         let frames: Box<[Age]> = (0..frames).map(|_| Age::default()).collect();
         name("ages", &[], frames.as_ptr(), frames.len());
         Ages {
             frames,
-            walks: AtomicU32::new(0),
-            walking: AtomicU32::new(0),
-            arrived: AtomicU32::new(0),
+            clocks: (0..groups).map(|_| CachePadded::default()).collect(),
         }
     }
 
-    /// The interval that lasts.
-    pub(super) fn now(&self) -> u32 {
-        self.walks.load(Ordering::Relaxed)
+    /// The interval of a group that lasts.
+    pub(super) fn now(&self, group: usize) -> u32 {
+        self.clocks[group].walks.load(Ordering::Relaxed)
     }
 
-    /// Pages have been listed.
-    pub(super) fn count_arrived(&self, pages: u32) {
-        self.arrived.fetch_add(pages, Ordering::Relaxed);
+    /// Pages of a group have been listed.
+    pub(super) fn count_arrived(&self, group: usize, pages: u32) {
+        self.clocks[group]
+            .arrived
+            .fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Begins a walk if `due` pages have come since the last one began, and nobody else walks.
-    /// Returns the interval that it ends.
-    pub(super) fn begin_walk(&self, due: u32) -> Option<u32> {
-        let is_due = self.arrived.load(Ordering::Relaxed) >= due;
-        if !is_due || self.walking.swap(1, Ordering::Acquire) != 0 {
+    /// Begins a walk of a group if `due` pages have come since the last one began, and nobody else
+    /// walks. Returns the interval that it ends.
+    pub(super) fn begin_walk(&self, group: usize, due: u32) -> Option<u32> {
+        let clock = &self.clocks[group];
+        let is_due = clock.arrived.load(Ordering::Relaxed) >= due;
+        if !is_due || clock.walking.swap(1, Ordering::Acquire) != 0 {
             return None;
         }
-        self.arrived.store(0, Ordering::Relaxed);
-        Some(self.now())
+        clock.arrived.store(0, Ordering::Relaxed);
+        Some(self.now(group))
     }
 
     /// Ends it.
-    pub(super) fn end_walk(&self) {
-        self.walks.fetch_add(1, Ordering::Relaxed);
-        self.walking.store(0, Ordering::Release);
+    pub(super) fn end_walk(&self, group: usize) {
+        let clock = &self.clocks[group];
+        clock.walks.fetch_add(1, Ordering::Relaxed);
+        clock.walking.store(0, Ordering::Release);
     }
 
     /// The list that a frame is on, if it is on one.
@@ -96,8 +105,8 @@ impl Ages {
     }
 
     /// A page comes, for a use that is still to be seen.
-    pub(super) fn begin(&self, number: u32) {
-        self.set_word(number, NEW | self.now() as u16 & INTERVAL);
+    pub(super) fn begin(&self, number: u32, group: usize) {
+        self.set_word(number, NEW | self.now(group) as u16 & INTERVAL);
     }
 
     /// A page was used last in this interval.
@@ -106,13 +115,13 @@ impl Ages {
     }
 
     /// A use of a page is found. The first is the one that brought it.
-    pub(super) fn note_use(&self, number: u32) {
+    pub(super) fn note_use(&self, number: u32, group: usize) {
         let Some(age) = self.frames.get(number as usize) else {
             return;
         };
         let before = age.word.load(Ordering::Relaxed);
         let after = match before & NEW {
-            0 => AGAIN | self.now() as u16 & INTERVAL,
+            0 => AGAIN | self.now(group) as u16 & INTERVAL,
             _ => before & !NEW,
         };
         if after != before {
@@ -130,9 +139,17 @@ impl Ages {
         self.word(number) & AGAIN != 0
     }
 
-    /// The interval of the last use that is known.
-    pub(super) fn last_use(&self, number: u32) -> u32 {
-        let now = self.now();
+    /// A page goes on as one of the root's, as old as it was in its group.
+    pub(super) fn move_to_root(&self, number: u32, group: usize) {
+        let age = self.now(group) - self.last_use(number, group);
+        let flags = self.word(number) & !INTERVAL;
+        let last_use = self.now(0).saturating_sub(age) as u16 & INTERVAL;
+        self.set_word(number, flags | last_use);
+    }
+
+    /// The interval of the last use that is known, in the time of the page's group.
+    pub(super) fn last_use(&self, number: u32, group: usize) -> u32 {
+        let now = self.now(group);
         let since = (now as u16).wrapping_sub(self.word(number)) & INTERVAL;
         now.saturating_sub(u32::from(since))
     }

@@ -17,11 +17,11 @@
 //! its place. This is how LIRS (Jiang and Zhang 2002) compares distances between uses.
 
 use super::ages::Ages;
-use super::lists::{Lists, NodeLists, OF_KIND, newcomers_of};
+use super::groups::Whose;
+use super::lists::{GroupLists, Lists, OF_KIND, newcomers_of};
 use super::shrink::{LOT, Lot};
-use super::{Evictor, PageKind, Reclaim, Rule, Taken, To};
+use super::{Evictor, PageKind, Reclaim, Rule, Scope, Set, Taken, To};
 use crate::addr::Pfn;
-use crate::object::AgedPage;
 use crate::sync::Pin;
 
 /// Generations of a kind of page, at most.
@@ -91,7 +91,7 @@ impl Ring {
     }
 }
 
-impl NodeLists {
+impl GroupLists {
     /// The list of the oldest generation that has pages, if one has.
     pub(super) fn oldest_list(&self, kind: PageKind) -> usize {
         let first = newcomers_of(kind) + 1;
@@ -103,29 +103,22 @@ impl NodeLists {
 }
 
 impl Lists {
-    /// Pages of a kind that a node has: newcomers, and in generations.
-    fn both(&self, node: usize, kind: PageKind) -> (u64, u64) {
+    /// Pages of a kind that there are: newcomers, and in generations.
+    fn both(&self, set: Set, kind: PageKind) -> (u64, u64) {
         let newcomers = newcomers_of(kind);
         let generations = newcomers + 1..newcomers + OF_KIND;
-        let aged = generations.map(|list| self.length_of(node, list)).sum();
-        (self.length_of(node, newcomers), aged)
+        let aged = generations.map(|list| self.length_of(set, list)).sum();
+        (self.length_of(set, newcomers), aged)
     }
 
     /// Whether a page that comes back is to stay.
-    pub(super) fn is_kept(
-        &self,
-        ages: &Ages,
-        page: AgedPage<'_>,
-        kind: PageKind,
-        last_use: u32,
-    ) -> bool {
-        let node = self.node_of(page);
-        let (newcomers, aged) = self.both(node, kind);
+    pub(super) fn is_kept(&self, ages: &Ages, set: Set, kind: PageKind, last_use: u32) -> bool {
+        let (newcomers, aged) = self.both(set, kind);
         if newcomers * SHARE > newcomers + aged {
             return true;
         }
-        match self.oldest(node, kind) {
-            Some(oldest) => last_use > ages.last_use(oldest) + LATER,
+        match self.oldest(set, kind) {
+            Some(oldest) => last_use > ages.last_use(oldest, set.group) + LATER,
             None => true,
         }
     }
@@ -136,16 +129,16 @@ impl Lists {
             .is_some_and(|ages| ages.is_used_again(self.number(page)))
     }
 
-    /// Begins a generation on each node.
-    fn open_generations(&self, pin: &Pin<'_>, now: u32) {
+    /// Begins a generation of a group on each node.
+    fn open_generations(&self, pin: &Pin<'_>, group: usize, now: u32) {
         for node in 0..self.nodes() {
             let mut guarded = self.lock(pin, node);
             for kind in PageKind::ALL {
                 let first = newcomers_of(kind) + 1;
-                let NodeLists { lists, rings } = &mut *guarded;
+                let GroupLists { lists, rings } = &mut guarded.groups[group];
                 rings[kind as usize].open(now, |place| lists[first + place].count() == 0);
             }
-            self.unlock(node, guarded);
+            self.publish(Set { node, group }, &guarded);
         }
     }
 
@@ -154,25 +147,25 @@ impl Lists {
     fn take_of_oldest(
         &self,
         pin: &Pin<'_>,
-        (node, kind): (usize, PageKind),
+        (set, kind): (Set, PageKind),
         pages: &mut [Pfn],
     ) -> (usize, u32) {
-        let mut guarded = self.lock(pin, node);
+        let mut guarded = self.lock(pin, set.node);
         let first = newcomers_of(kind) + 1;
-        let NodeLists { lists, rings } = &mut *guarded;
+        let GroupLists { lists, rings } = &mut guarded.groups[set.group];
         let ring = &mut rings[kind as usize];
         ring.forget_empty(|place| lists[first + place].count() == 0);
         let (list, younger_from) = (first + ring.oldest, ring.younger_from());
-        let count = self.take_from(&mut guarded, list, pages);
-        self.unlock(node, guarded);
+        let count = self.take_from(&mut guarded.groups[set.group], list, pages);
+        self.publish(set, &guarded);
         (count, younger_from)
     }
 
     /// The lists of a kind of page, from that which is looked at first on.
-    fn in_order(&self, pin: &Pin<'_>, (node, kind): (usize, PageKind)) -> [usize; OF_KIND] {
+    fn in_order(&self, pin: &Pin<'_>, (set, kind): (Set, PageKind)) -> [usize; OF_KIND] {
         let first = newcomers_of(kind);
-        let guarded = self.lock(pin, node);
-        let oldest = guarded.rings[kind as usize].oldest;
+        let guarded = self.lock(pin, set.node);
+        let oldest = guarded.groups[set.group].rings[kind as usize].oldest;
         let mut lists = [first; OF_KIND];
         for (step, list) in lists[1..].iter_mut().enumerate() {
             *list = first + 1 + (oldest + step) % GENERATIONS;
@@ -183,13 +176,15 @@ impl Lists {
     /// Whether all pages of generations are in such as there are.
     pub(super) fn fit(&self, pin: &Pin<'_>, node: usize) -> bool {
         let guarded = self.lock(pin, node);
-        PageKind::ALL.into_iter().all(|kind| {
+        let fits = |group: &GroupLists, kind: PageKind| {
             let first = newcomers_of(kind) + 1;
-            let ring = &guarded.rings[kind as usize];
-            let is_used = |place: &usize| guarded.lists[first + place].count() > 0;
+            let is_used = |place: &usize| group.lists[first + place].count() > 0;
             let used = (0..GENERATIONS).filter(is_used).count();
+            let ring = &group.rings[kind as usize];
             ring.places().filter(is_used).count() == used
-        })
+        };
+        let mut groups = guarded.groups.iter();
+        groups.all(|group| PageKind::ALL.into_iter().all(|kind| fits(group, kind)))
     }
 }
 
@@ -203,22 +198,34 @@ enum From {
 }
 
 impl Reclaim {
-    /// Walks the page tables if as many pages have come since the last walk as newcomers may
-    /// be: uses are noted, and what was used up to now is a generation of its own.
-    pub(super) fn walk_if_due(&self, evictor: &dyn Evictor) {
-        let Some(ages) = self.lists.ages() else {
-            return;
-        };
+    /// Walks the page tables of each group of a scope of which as many pages have come since its
+    /// last walk as newcomers may be: uses are noted, and what was used up to now is a generation
+    /// of its own.
+    pub(super) fn walk_if_due(&self, evictor: &dyn Evictor, scope: Scope) {
+        if let Some(ages) = self.lists.ages() {
+            for group in self.groups_in(scope) {
+                self.walk_group_if_due(evictor, ages, group);
+            }
+        }
+    }
+
+    fn walk_group_if_due(&self, evictor: &dyn Evictor, ages: &Ages, group: usize) {
+        let scope = Scope::Group(group);
         let nodes = 0..self.lists.nodes();
-        let listed = |node| PageKind::ALL.map(|kind| self.lists.listed(node, kind));
+        let listed = |node| PageKind::ALL.map(|kind| self.listed_in(scope, node, kind));
         let listed: u64 = nodes.flat_map(listed).sum();
         let due = (listed / SHARE).max(LEAST);
-        let Some(now) = ages.begin_walk(u32::try_from(due).unwrap_or(u32::MAX)) else {
+        let due = u32::try_from(due).unwrap_or(u32::MAX);
+        let Some(now) = ages.begin_walk(group, due) else {
             return;
         };
-        self.lists.open_generations(&evictor.pin(), now);
-        let walked = evictor.walk(now, &mut |page| ages.note_use(self.lists.number(page)));
-        ages.end_walk();
+        self.lists.open_generations(&evictor.pin(), group, now);
+        // A page may be charged to another group than that of the space.
+        let walked = evictor.walk((group, now), &mut |page| {
+            let number = self.lists.number(page);
+            ages.note_use(number, self.lists.group_of(number));
+        });
+        ages.end_walk(group);
         self.counts.walks.add(1);
         self.counts.tables_walked.add(walked.tables);
         self.counts.tables_skipped.add(walked.skipped);
@@ -231,19 +238,19 @@ impl Reclaim {
     pub(super) fn scan_generations(
         &self,
         evictor: &dyn Evictor,
-        (node, kind): (usize, PageKind),
+        (set, kind): (Set, PageKind),
         count: u64,
         want: u64,
         forced: bool,
     ) -> u64 {
         let mut done = Lot::default();
         if forced {
-            let lists = self.lists.in_order(&evictor.pin(), (node, kind));
+            let lists = self.lists.in_order(&evictor.pin(), (set, kind));
             for list in lists {
-                let end = done.scanned + self.lists.length_of(node, list);
+                let end = done.scanned + self.lists.length_of(set, list);
                 while done.scanned < end && done.freed < want {
-                    let most = LOT.min((end - done.scanned) as usize);
-                    if !self.scan_aged(evictor, (node, kind), From::All(list), most, &mut done) {
+                    let most = self.lot(set, kind).min((end - done.scanned) as usize);
+                    if !self.scan_aged(evictor, (set, kind), From::All(list), most, &mut done) {
                         break;
                     }
                 }
@@ -252,20 +259,20 @@ impl Reclaim {
         // Whether the oldest generation has just been looked at in vain.
         let mut in_vain = false;
         while !forced && done.scanned < count && done.freed < want {
-            let (newcomers, aged) = self.lists.both(node, kind);
+            let (newcomers, aged) = self.lists.both(set, kind);
             let are_few = newcomers * SHARE <= newcomers + aged && !in_vain;
             let from = match newcomers == 0 || are_few && aged > 0 {
                 true => From::Oldest,
                 false => From::Newcomers,
             };
             let before = done.freed;
-            let most = LOT.min((count - done.scanned) as usize);
-            if !self.scan_aged(evictor, (node, kind), from, most, &mut done) {
+            let most = self.lot(set, kind).min((count - done.scanned) as usize);
+            if !self.scan_aged(evictor, (set, kind), from, most, &mut done) {
                 break;
             }
             in_vain = matches!(from, From::Oldest) && done.freed == before;
         }
-        self.count_lot(&done);
+        self.count_lot(set, &done);
         done.freed
     }
 
@@ -273,7 +280,7 @@ impl Reclaim {
     fn scan_aged(
         &self,
         evictor: &dyn Evictor,
-        (node, kind): (usize, PageKind),
+        (set, kind): (Set, PageKind),
         from: From,
         most: usize,
         done: &mut Lot,
@@ -287,12 +294,12 @@ impl Reclaim {
             let newcomers = newcomers_of(kind);
             match from {
                 From::Newcomers => {
-                    let count = self.lists.take_oldest(&pin, node, newcomers, pages);
+                    let count = self.lists.take_oldest(&pin, set, newcomers, pages);
                     (count, u32::MAX)
                 }
-                From::Oldest => self.lists.take_of_oldest(&pin, (node, kind), pages),
+                From::Oldest => self.lists.take_of_oldest(&pin, (set, kind), pages),
                 From::All(list) => {
-                    let count = self.lists.take_oldest(&pin, node, list, pages);
+                    let count = self.lists.take_oldest(&pin, set, list, pages);
                     (count, u32::MAX)
                 }
             }
@@ -302,7 +309,7 @@ impl Reclaim {
         for &page in &pages[..count] {
             done.scanned += 1;
             let number = self.lists.number(page);
-            let last_use = ages.last_use(number);
+            let last_use = ages.last_use(number, set.group);
             let is_younger = match from {
                 From::Newcomers => ages.is_used_again(number),
                 From::Oldest => last_use >= younger_from,
@@ -322,7 +329,12 @@ impl Reclaim {
                 done.sorted += 1;
                 To::Generation(kind, last_use)
             } else {
-                match evictor.take(page, kind, rule) {
+                let taken = match self.whose(evictor, set, page) {
+                    Whose::Own => evictor.take(page, kind, rule),
+                    Whose::Others => Taken::Kept,
+                    Whose::Nobodys => Taken::Gone,
+                };
+                match taken {
                     Taken::Freed => {
                         done.freed += 1;
                         continue;
@@ -333,7 +345,7 @@ impl Reclaim {
                     }
                     Taken::Active => {
                         done.activated += 1;
-                        To::Generation(kind, ages.now())
+                        To::Generation(kind, ages.now(set.group))
                     }
                     Taken::Kept => {
                         done.kept += 1;
@@ -346,7 +358,7 @@ impl Reclaim {
             stay += 1;
         }
         self.lists
-            .put_back(&evictor.pin(), node, count, &back[..stay]);
+            .put_back(&evictor.pin(), set, count, &back[..stay]);
         count > 0
     }
 }

@@ -1,18 +1,19 @@
 //! The lists, and the batches in which pages come to them.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use super::ages::Ages;
 use super::generations::{GENERATIONS, Ring};
 use super::shadows::Clock;
-use super::{PageKind, To};
+use super::{PageKind, Set, To};
 use crate::addr::Pfn;
 use crate::design::PageAging;
-use crate::frame::{AuditError, AuditPlace, MemoryView};
+use crate::frame::{AuditError, AuditPlace, Groups, MemoryView};
 use crate::object::AgedPage;
 use crate::object::links::{self, Linked, Links, List};
-use crate::platform::Platform;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::platform::{GroupId, Platform};
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::name;
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 
@@ -23,8 +24,8 @@ const BATCH: usize = 32;
 const BATCH_SHARE: usize = 64;
 /// Lists of a kind of page, at most.
 pub(super) const OF_KIND: usize = 1 + GENERATIONS;
-/// Lists of a node, at most.
-const LISTS: usize = 2 * OF_KIND;
+/// Lists of a group on a node, at most.
+pub(super) const LISTS: usize = 2 * OF_KIND;
 /// Instead of a page's number: there is none.
 const NOBODY: u32 = u32::MAX;
 
@@ -63,17 +64,22 @@ pub(super) fn newcomers_of(kind: PageKind) -> usize {
     kind as usize * OF_KIND
 }
 
-/// What the lock of a node guards.
-pub(super) struct NodeLists {
+/// The lists of a group on a node.
+pub(super) struct GroupLists {
     pub(super) lists: [List; LISTS],
     /// Which generation of each kind is where.
     pub(super) rings: [Ring; 2],
 }
 
-/// A node's lists, and what was to be said of them when their lock was let go of last.
+/// What the lock of a node guards: the lists of each group, by its place.
+pub(super) struct NodeLists {
+    pub(super) groups: Box<[GroupLists]>,
+}
+
+/// A node's lists, and what was to be said of each group's when their lock was let go of last.
 struct Node {
     guarded: CachePadded<SpinLock<NodeLists>>,
-    published: CachePadded<Published>,
+    published: Box<[CachePadded<Published>]>,
 }
 
 #[derive(Default)]
@@ -81,6 +87,18 @@ struct Published {
     lengths: [AtomicU64; LISTS],
     /// The page of each kind that has been in its oldest generation for longest.
     oldest: [AtomicU32; 2],
+}
+
+/// The lists of a node, locked, and of which groups they have changed, a bit for each.
+struct Held<'a> {
+    node: usize,
+    guarded: SpinGuard<'a, NodeLists>,
+    changed: u64,
+}
+
+/// The name of a page that left, in its group: only there it has come back.
+fn named_in(group: usize, (owner, index): (u32, u64)) -> (u32, u64) {
+    (owner ^ (group as u32) << 24, index)
 }
 
 /// Pages that wait on a CPU to be listed.
@@ -100,7 +118,13 @@ pub(crate) struct Lists {
     node_of_zone: Box<[u16]>,
     /// Pages that were taken off a list and not put back yet.
     looked_at: CachePadded<AtomicU32>,
-    clock: Clock,
+    /// For each group.
+    clocks: Box<[CachePadded<Clock>]>,
+    /// Who is charged for frames, if there can be groups beside the root.
+    pub(super) groups: Option<Arc<Groups>>,
+    pub(super) groups_per_node: usize,
+    /// Beside each frame, if there can be groups: on whose lists it is.
+    pub(super) listed_for: Box<[AtomicU8]>,
     /// With `aging=generations`.
     ages: Option<Ages>,
 }
@@ -111,22 +135,35 @@ impl Lists {
         memory: MemoryView<'_, P>,
         platform: &P,
         aging: PageAging,
+        groups: Option<Arc<Groups>>,
     ) -> Lists {
         let (first, end) = memory.span();
         let records: Box<[SideRecord]> = (first.0..end.0).map(|_| SideRecord::default()).collect();
+        let groups_per_node = if groups.is_some() { GroupId::MOST } else { 1 };
         let nodes: Box<[Node]> = (0..platform.nodes())
             .map(|_| Node {
                 guarded: CachePadded(SpinLock::new(NodeLists {
-                    lists: [List::EMPTY; LISTS],
-                    rings: [Ring::NEW; 2],
+                    groups: (0..groups_per_node)
+                        .map(|_| GroupLists {
+                            lists: [List::EMPTY; LISTS],
+                            rings: [Ring::NEW; 2],
+                        })
+                        .collect(),
                 })),
-                published: CachePadded::default(),
+                published: (0..groups_per_node)
+                    .map(|_| CachePadded::default())
+                    .collect(),
             })
             .collect();
         name("side records", &[], records.as_ptr(), records.len());
         name("lists of reclaim", &[], nodes.as_ptr(), nodes.len());
         let share = memory.frame_count() / memory.cpus() / BATCH_SHARE;
-        let ages = (aging == PageAging::Generations).then(|| Ages::new(records.len()));
+        let is_by_generations = aging == PageAging::Generations;
+        let ages = is_by_generations.then(|| Ages::new(records.len(), groups_per_node));
+        let listed_for = match &groups {
+            Some(_) => (0..records.len()).map(|_| AtomicU8::new(0)).collect(),
+            None => Box::default(),
+        };
         Lists {
             first: first.0,
             records,
@@ -135,7 +172,12 @@ impl Lists {
             batch: share.clamp(1, BATCH) as u32,
             node_of_zone: memory.nodes_of_zones(),
             looked_at: CachePadded::default(),
-            clock: Clock::default(),
+            clocks: (0..groups_per_node)
+                .map(|_| CachePadded::default())
+                .collect(),
+            groups,
+            groups_per_node,
+            listed_for,
             ages,
         }
     }
@@ -189,20 +231,28 @@ impl Lists {
         let batch = self.batches.get(pin);
         let count = batch.count.load(Ordering::Relaxed) as usize;
         batch.count.store(0, Ordering::Relaxed);
-        if let Some(ages) = &self.ages {
-            ages.count_arrived(count as u32);
-        }
-        let mut held: Option<(usize, SpinGuard<'_, NodeLists>)> = None;
+        let mut held: Option<Held<'_>> = None;
+        // Pages in a row that are of the same group, mostly all.
+        let (mut arrived_for, mut arrived) = (0, 0);
         for page in &batch.pages[..count.min(BATCH)] {
             let word = page.load(Ordering::Relaxed);
             let (node, number) = ((word >> NODE_SHIFT) as usize, word as u32);
-            if held.as_ref().is_none_or(|(of, _)| *of != node) {
+            if held.as_ref().is_none_or(|held| held.node != node) {
                 self.let_go(held.take());
-                held = Some((node, self.nodes[node].guarded.lock(pin)));
+                held = Some(Held {
+                    node,
+                    guarded: self.nodes[node].guarded.lock(pin),
+                    changed: 0,
+                });
             }
-            let Some((_, guarded)) = &mut held else {
+            let Some(Held {
+                guarded, changed, ..
+            }) = &mut held
+            else {
                 continue;
             };
+            // That may be nobody any more, and the page gone.
+            let group = self.group_of(number);
             let kind = match word & SWAP_BACKED {
                 0 => PageKind::File,
                 _ => PageKind::SwapBacked,
@@ -211,33 +261,52 @@ impl Lists {
             let list = match &self.ages {
                 None => list_of(kind, is_active),
                 Some(ages) if is_active => {
-                    ages.begin(number);
-                    guarded.rings[kind as usize].list(kind, ages.now())
+                    ages.begin(number, group);
+                    guarded.groups[group].rings[kind as usize].list(kind, ages.now(group))
                 }
                 Some(ages) => {
-                    ages.begin(number);
+                    ages.begin(number, group);
                     newcomers_of(kind)
                 }
             };
+            if group != arrived_for {
+                self.count_arrived(arrived_for, arrived);
+                (arrived_for, arrived) = (group, 0);
+            }
+            arrived += 1;
             if self.records[number as usize].links.is_listed() {
+                *changed |= 1 << self.listed_for(number);
                 self.unlink(guarded, number);
             }
-            self.link(guarded, number, list);
+            self.link(guarded, number, group, list);
+            *changed |= 1 << group;
         }
+        self.count_arrived(arrived_for, arrived);
         self.let_go(held);
     }
 
-    /// Makes a page the youngest of a list.
-    pub(super) fn link(&self, guarded: &mut NodeLists, number: u32, list: usize) {
+    fn count_arrived(&self, group: usize, pages: u32) {
+        if let Some(ages) = &self.ages
+            && pages > 0
+        {
+            ages.count_arrived(group, pages);
+        }
+    }
+
+    /// Makes a page the youngest of a list of a group.
+    pub(super) fn link(&self, guarded: &mut NodeLists, number: u32, group: usize, list: usize) {
         if let Some(ages) = &self.ages {
             ages.set_list(number, list);
         }
-        links::join(&self.records, &mut guarded.lists[list], number, list);
+        self.set_listed_for(number, group);
+        let lists = &mut guarded.groups[group].lists;
+        links::join(&self.records, &mut lists[list], number, list);
     }
 
-    fn unlink(&self, guarded: &mut NodeLists, number: u32) {
+    pub(super) fn unlink(&self, guarded: &mut NodeLists, number: u32) {
         let list = self.list(number);
-        links::leave(&self.records, &mut guarded.lists[list], number);
+        let lists = &mut guarded.groups[self.listed_for(number)].lists;
+        links::leave(&self.records, &mut lists[list], number);
     }
 
     /// The list that a listed page is on.
@@ -253,15 +322,20 @@ impl Lists {
         self.nodes[node].guarded.lock(pin)
     }
 
-    fn let_go(&self, held: Option<(usize, SpinGuard<'_, NodeLists>)>) {
-        if let Some((node, guarded)) = held {
-            self.unlock(node, guarded);
+    fn let_go(&self, held: Option<Held<'_>>) {
+        let Some(held) = held else { return };
+        let mut changed = held.changed;
+        while changed != 0 {
+            let (node, group) = (held.node, changed.trailing_zeros() as usize);
+            self.publish(Set { node, group }, &held.guarded);
+            changed &= changed - 1;
         }
     }
 
-    /// Says how long the lists of a node are, whose lock is let go of.
-    pub(super) fn unlock(&self, node: usize, guarded: SpinGuard<'_, NodeLists>) {
-        let published = &self.nodes[node].published;
+    /// Says how long the lists of a group are, whose lock is to be let go of.
+    pub(super) fn publish(&self, set: Set, guarded: &NodeLists) {
+        let published = &self.nodes[set.node].published[set.group];
+        let guarded = &guarded.groups[set.group];
         for (length, list) in published.lengths.iter().zip(&guarded.lists) {
             length.store(list.count(), Ordering::Relaxed);
         }
@@ -274,52 +348,54 @@ impl Lists {
         }
     }
 
-    /// Pages on a list of a node, as published last; places of pages that are gone count.
-    pub(crate) fn length(&self, node: usize, kind: PageKind, active: bool) -> u64 {
-        self.length_of(node, list_of(kind, active))
+    /// Pages on a list, as published last; places of pages that are gone count.
+    pub(super) fn length(&self, set: Set, kind: PageKind, active: bool) -> u64 {
+        self.length_of(set, list_of(kind, active))
     }
 
     /// The same of the list of a number.
-    pub(super) fn length_of(&self, node: usize, list: usize) -> u64 {
-        self.nodes[node].published.lengths[list].load(Ordering::Relaxed)
+    pub(super) fn length_of(&self, set: Set, list: usize) -> u64 {
+        let published = &self.nodes[set.node].published[set.group];
+        published.lengths[list].load(Ordering::Relaxed)
     }
 
-    /// Pages of a kind that a node has listed, with those that are gone.
-    pub(super) fn listed(&self, node: usize, kind: PageKind) -> u64 {
+    /// Pages of a kind that are listed, with those that are gone.
+    pub(super) fn listed(&self, set: Set, kind: PageKind) -> u64 {
         match self.ages {
-            None => self.length(node, kind, false) + self.length(node, kind, true),
+            None => self.length(set, kind, false) + self.length(set, kind, true),
             Some(_) => {
                 let lists = newcomers_of(kind)..newcomers_of(kind) + OF_KIND;
-                lists.map(|list| self.length_of(node, list)).sum()
+                lists.map(|list| self.length_of(set, list)).sum()
             }
         }
     }
 
     /// Number of the page of a kind that has been in its oldest generation for longest.
-    pub(super) fn oldest(&self, node: usize, kind: PageKind) -> Option<u32> {
-        let oldest = self.nodes[node].published.oldest[kind as usize].load(Ordering::Relaxed);
+    pub(super) fn oldest(&self, set: Set, kind: PageKind) -> Option<u32> {
+        let published = &self.nodes[set.node].published[set.group];
+        let oldest = published.oldest[kind as usize].load(Ordering::Relaxed);
         (oldest != NOBODY).then_some(oldest)
     }
 
-    /// Takes the oldest pages off a list of a node, as many as `pages` has room for. Returns how
+    /// Takes the oldest pages off a list, as many as `pages` has room for. Returns how
     /// many there were.
     pub(super) fn take_oldest(
         &self,
         pin: &Pin<'_>,
-        node: usize,
+        set: Set,
         list: usize,
         pages: &mut [Pfn],
     ) -> usize {
-        let mut guarded = self.lock(pin, node);
-        let count = self.take_from(&mut guarded, list, pages);
-        self.unlock(node, guarded);
+        let mut guarded = self.lock(pin, set.node);
+        let count = self.take_from(&mut guarded.groups[set.group], list, pages);
+        self.publish(set, &guarded);
         count
     }
 
     /// The same under the lock of the lists.
     pub(super) fn take_from(
         &self,
-        guarded: &mut NodeLists,
+        guarded: &mut GroupLists,
         list: usize,
         pages: &mut [Pfn],
     ) -> usize {
@@ -343,35 +419,50 @@ impl Lists {
 
     /// Of `taken` pages that were taken off a list, puts `pages` on the lists that come with
     /// them, unless they were listed meanwhile.
-    pub(super) fn put_back(&self, pin: &Pin<'_>, node: usize, taken: usize, pages: &[(Pfn, To)]) {
+    pub(super) fn put_back(&self, pin: &Pin<'_>, set: Set, taken: usize, pages: &[(Pfn, To)]) {
         if taken == 0 {
             return;
         }
-        let mut guarded = self.lock(pin, node);
+        let mut guarded = self.lock(pin, set.node);
+        let mut changed = 1_u64 << set.group;
         for &(page, to) in pages {
             let number = self.number(page);
             if self.records[number as usize].links.is_listed() {
                 continue;
             }
+            // The group may have ended meanwhile, or the page, and its frame be another's.
+            let group = self.group_of(number);
             let list = match to {
                 To::List(list) => list,
                 To::Generation(kind, last_use) => {
-                    if let Some(ages) = &self.ages {
-                        ages.set_last_use(number, last_use);
-                    }
-                    guarded.rings[kind as usize].list(kind, last_use)
+                    let last_use = match &self.ages {
+                        Some(ages) if group == set.group => {
+                            ages.set_last_use(number, last_use);
+                            last_use
+                        }
+                        Some(ages) => ages.last_use(number, group),
+                        None => last_use,
+                    };
+                    guarded.groups[group].rings[kind as usize].list(kind, last_use)
                 }
             };
-            self.link(&mut guarded, number, list);
+            self.link(&mut guarded, number, group, list);
+            changed |= 1 << group;
         }
         self.looked_at.fetch_sub(taken as u32, Ordering::Relaxed);
-        self.unlock(node, guarded);
+        self.let_go(Some(Held {
+            node: set.node,
+            guarded,
+            changed,
+        }));
     }
 
     /// A page with a name (its object and index, or what stands for them) leaves memory.
     pub(super) fn leave_shadow(&self, name: (u32, u64), page: Pfn) {
-        let last_use = (self.ages.as_ref()).map(|ages| ages.last_use(self.number(page)));
-        self.clock.leave(&self.records, name, last_use);
+        let number = self.number(page);
+        let group = self.group_of(number);
+        let last_use = (self.ages.as_ref()).map(|ages| ages.last_use(number, group));
+        self.clocks[group].leave(&self.records, named_in(group, name), last_use);
     }
 
     /// A page with a name comes: whether it was there before, and then whether it is to stay.
@@ -382,36 +473,50 @@ impl Lists {
         page: AgedPage<'_>,
         kind: PageKind,
     ) -> Option<bool> {
-        let shadow = self.clock.returns(&self.records, name)?;
+        let group = self.group_of(self.number(page.frame()));
+        let shadow = self.clocks[group].returns(&self.records, named_in(group, name))?;
         if let Some(ages) = &self.ages {
-            return Some(self.is_kept(ages, page, kind, shadow.last_use));
+            let set = Set {
+                node: self.node_of(page),
+                group,
+            };
+            return Some(self.is_kept(ages, set, kind, shadow.last_use));
         }
         let active: u64 = (0..self.nodes.len())
-            .map(|node| self.length(node, PageKind::File, true))
+            .map(|node| self.length(Set { node, group }, PageKind::File, true))
             .sum();
         Some(u64::from(shadow.distance) <= active)
     }
 
     /// Checks the lists while nothing else runs: links lead back, and as many frames are on each
-    /// list as it says. Returns which frames are on one or in a batch.
+    /// list as it says. Returns which frames are on one of the group that is charged for them, or
+    /// in a batch.
     pub(super) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
         let wrong = |(what, number): (&'static str, u32)| AuditError {
             what,
             place: AuditPlace::Frame(Pfn(self.first + number)),
         };
-        let mut counts = [0; LISTS];
-        links::check(&self.records, |number| self.list(number), &mut counts).map_err(wrong)?;
-        for (list, count) in counts.into_iter().enumerate() {
+        let mut counts = [0; LISTS * GroupId::MOST];
+        let list_of = |number| self.listed_for(number) * LISTS + self.list(number);
+        links::check(&self.records, list_of, &mut counts).map_err(wrong)?;
+        for (place, count) in counts.into_iter().enumerate() {
+            let (group, list) = (place / LISTS, place % LISTS);
+            if group >= self.groups_per_node {
+                break;
+            }
             let nodes = 0..self.nodes.len();
-            if nodes.map(|node| self.length_of(node, list)).sum::<u64>() != count {
+            let lengths = nodes.map(|node| self.length_of(Set { node, group }, list));
+            if lengths.sum::<u64>() != count {
                 return Err(wrong(("the length of a list of reclaim is wrong", 0)));
             }
         }
         if self.ages.is_some() && !(0..self.nodes.len()).all(|node| self.fit(pin, node)) {
             return Err(wrong(("pages of a generation that there is not", 0)));
         }
-        let is_listed = |record: &SideRecord| record.links.is_listed();
-        let mut seen: Box<[bool]> = self.records.iter().map(is_listed).collect();
+        let is_listed = |(number, record): (u32, &SideRecord)| {
+            record.links.is_listed() && self.listed_for(number) == self.group_of(number)
+        };
+        let mut seen: Box<[bool]> = (0..).zip(&self.records).map(is_listed).collect();
         for batch in self.batches.iter() {
             let count = batch.count.load(Ordering::Relaxed) as usize;
             for page in &batch.pages[..count.min(BATCH)] {

@@ -14,6 +14,8 @@
 //! Whoever takes a frame from a list trusts nothing: an `Evictor` finds the page by
 //! what its record says it is, and takes a reference there.
 //!
+//! **Groups.** Each group of spaces has lists of its own on each node, under one lock (`groups.rs`).
+//!
 //! **Refaults.** An evicted page of a file leaves a shadow: when it went, counted in pages
 //! that went. If it comes back after no more have gone than there are active pages, it
 //! would have stayed if it had been active, and becomes so at once (Johannes Weiner's
@@ -23,6 +25,7 @@
 
 mod ages;
 mod generations;
+mod groups;
 mod lists;
 mod policy;
 mod shadows;
@@ -31,17 +34,19 @@ mod stats;
 
 pub(crate) use lists::Lists;
 pub(crate) use policy::{Judgement, Rule, Used, judge};
+pub(crate) use stats::GroupCounts;
 pub use stats::ReclaimStats;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use crate::addr::Pfn;
 use crate::design::PageAging;
-use crate::frame::{AuditError, Flags, MemoryView};
+use crate::frame::{AuditError, Flags, Groups, MemoryView};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
-use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{CachePadded, Pin};
 use stats::Counts;
 
 /// The whole, of which swappiness is a part: at half of it files and private pages are alike.
@@ -63,6 +68,23 @@ pub(crate) enum PageKind {
 impl PageKind {
     /// Both.
     const ALL: [PageKind; 2] = [PageKind::File, PageKind::SwapBacked];
+}
+
+/// Whose pages are to leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of every group, in proportion to how many each has.
+    All,
+    /// Those of the group in a place.
+    Group(usize),
+}
+
+/// The pages of a group on a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Set {
+    node: usize,
+    /// The group's place.
+    group: usize,
 }
 
 /// Where a page goes that was looked at and stays.
@@ -123,9 +145,12 @@ pub(crate) trait Evictor {
     /// Takes the accessed marks of the entries that map an active page.
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled;
 
-    /// Takes the accessed marks of the entries of all spaces, and tells which frames they map.
-    /// `number` is that of the walk.
-    fn walk(&self, number: u32, used: &mut dyn FnMut(Pfn)) -> Walked;
+    /// Takes the accessed marks of the entries of the spaces of a group, and tells which frames
+    /// they map. With the group's place comes the number of its walk.
+    fn walk(&self, walk: (usize, u32), used: &mut dyn FnMut(Pfn)) -> Walked;
+
+    /// Whether a frame has no page that is mapped, cached or in use otherwise.
+    fn is_unused(&self, page: Pfn) -> bool;
 
     /// Whether pages that only swap could hold can leave.
     fn can_swap(&self) -> bool;
@@ -138,6 +163,8 @@ pub(crate) trait Evictor {
 pub(crate) struct Reclaim {
     pub(crate) lists: Lists,
     pub(crate) counts: Counts,
+    /// By the places of groups.
+    of_groups: Box<[CachePadded<GroupCounts>]>,
     /// See [`Reclaim::set_swappiness`].
     swappiness: AtomicU32,
 }
@@ -148,10 +175,14 @@ impl Reclaim {
         memory: MemoryView<'_, P>,
         platform: &P,
         aging: PageAging,
+        groups: Option<Arc<Groups>>,
     ) -> Reclaim {
+        let lists = Lists::new(memory, platform, aging, groups);
+        let places = 0..lists.groups();
         Reclaim {
-            lists: Lists::new(memory, platform, aging),
+            lists,
             counts: Counts::default(),
+            of_groups: places.map(|_| CachePadded::default()).collect(),
             swappiness: AtomicU32::new(SWAPPINESS),
         }
     }
@@ -202,7 +233,8 @@ impl Reclaim {
     /// An entry that maps a page was found used.
     pub(crate) fn note_use(&self, page: Pfn) {
         if let Some(ages) = self.lists.ages() {
-            ages.note_use(self.lists.number(page));
+            let number = self.lists.number(page);
+            ages.note_use(number, self.lists.group_of(number));
         }
     }
 
@@ -216,6 +248,8 @@ impl Reclaim {
         let is_back = self.lists.returns(name, page, kind);
         if is_back.is_some() {
             self.counts.refaults.add(1);
+            let group = self.lists.group_of(self.lists.number(page.frame()));
+            self.of_groups[group].refaults.add(1);
         }
         let is_kept = is_back == Some(true);
         if is_kept {
@@ -251,7 +285,8 @@ impl Aging for Reclaim {
 
     fn touched(&self, _pin: &Pin<'_>, page: AgedPage<'_>) {
         if let Some(ages) = self.lists.ages() {
-            ages.note_use(self.lists.number(page.frame()));
+            let number = self.lists.number(page.frame());
+            ages.note_use(number, self.lists.group_of(number));
         } else if !page.has(Flags::REFERENCED) {
             page.set(Flags::REFERENCED);
         } else if !page.has(Flags::ACTIVE) {

@@ -3,7 +3,7 @@
 use super::lists::SideRecord;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts the pages that leave; 0 as long as none has.
+/// Counts the pages of a group that leave; 0 as long as none has.
 #[derive(Default)]
 pub(super) struct Clock(AtomicU32);
 

@@ -1,11 +1,16 @@
 //! Scanning the lists of a node.
 
+use super::groups::Whose;
 use super::lists::list_of;
-use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Rule, Taken, To};
+use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Rule, Scope, Set, Taken, To};
 use crate::addr::Pfn;
 
 /// Pages taken off a list at once.
 pub(super) const LOT: usize = 32;
+/// One in so many pages of a group beside the root are looked at together, at most.
+const LOT_SHARE: usize = 8;
+/// As many as are looked at together, if there are so many.
+const LEAST_LOT: usize = 4;
 /// The first pass looks at one in `1 << PASSES` pages, each pass at twice as many as the one
 /// before, and the last at all of them.
 const PASSES: u32 = 12;
@@ -25,56 +30,96 @@ pub(super) struct Lot {
 }
 
 impl Reclaim {
-    /// Has up to about `want` pages of a node leave memory; returns how many have. The last pass
-    /// looks at every page and takes used ones, too: if there is a page that can leave, and
-    /// nobody else has taken it, this is not 0.
-    pub(crate) fn shrink(&self, evictor: &dyn Evictor, node: usize, want: u64) -> u64 {
+    /// Has up to about `want` pages of a scope on a node leave memory; returns how many have. The
+    /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
+    /// and nobody else has taken it, this is not 0.
+    pub(crate) fn shrink(
+        &self,
+        evictor: &dyn Evictor,
+        scope: Scope,
+        node: usize,
+        want: u64,
+    ) -> u64 {
         self.lists.settle(&evictor.pin());
-        self.walk_if_due(evictor);
-        let has_ages = self.lists.ages().is_some();
+        self.walk_if_due(evictor, scope);
         let mut freed = 0;
         for shift in (0..=PASSES).rev() {
             for (kind, share) in self.shares(evictor) {
                 if share == 0 {
                     continue;
                 }
-                let listed = self.lists.listed(node, kind);
-                if listed == 0 {
-                    continue;
-                }
-                let count = (listed >> shift).max(LOT as u64);
+                let all = self.listed_in(scope, node, kind);
                 let most = match shift {
                     0 => want - freed,
                     _ => ((want - freed) * share).div_ceil(u64::from(ALL)),
                 };
-                let forced = shift == 0;
-                freed += match has_ages {
-                    false => self.scan(evictor, (node, kind), count, most, forced),
-                    true => self.scan_generations(evictor, (node, kind), count, most, forced),
-                };
-                if freed >= want {
-                    return freed;
+                for group in self.groups_in(scope) {
+                    let set = Set { node, group };
+                    let listed = self.lists.listed(set, kind);
+                    if listed == 0 {
+                        continue;
+                    }
+                    // Groups are looked at, and give, in proportion to what they have.
+                    let most = match shift {
+                        0 => want - freed,
+                        _ => (most * listed).div_ceil(all.max(listed)).min(want - freed),
+                    };
+                    let least = (LOT as u64 * listed).div_ceil(all.max(listed));
+                    let count = (listed >> shift).max(least);
+                    freed += self.scan_set(evictor, (set, kind), count, most, shift == 0);
+                    if freed >= want {
+                        return freed;
+                    }
                 }
             }
         }
         freed
     }
 
+    /// Pages of a set to be looked at together: of a small group not all of them.
+    pub(super) fn lot(&self, set: Set, kind: PageKind) -> usize {
+        match set.group {
+            0 => LOT,
+            _ => (self.lists.listed(set, kind) as usize / LOT_SHARE).clamp(LEAST_LOT, LOT),
+        }
+    }
+
+    /// Looks at up to `count` pages of a group until `want` have left.
+    fn scan_set(
+        &self,
+        evictor: &dyn Evictor,
+        of: (Set, PageKind),
+        count: u64,
+        want: u64,
+        forced: bool,
+    ) -> u64 {
+        match self.lists.ages() {
+            None => self.scan(evictor, of, count, want, forced),
+            Some(_) => self.scan_generations(evictor, of, count, want, forced),
+        }
+    }
+
     /// [`Reclaim::shrink`] of every node, that of `first` before the others.
-    pub(crate) fn shrink_all(&self, evictor: &dyn Evictor, first: usize, want: u64) -> u64 {
+    pub(crate) fn shrink_all(
+        &self,
+        evictor: &dyn Evictor,
+        scope: Scope,
+        first: usize,
+        want: u64,
+    ) -> u64 {
         let nodes = self.lists.nodes();
-        let before = self.counts.reclaimed.get();
+        let before = self.reclaimed_in(scope);
         let mut freed = 0;
         for turn in 0..PATIENCE {
             for step in 0..nodes {
-                freed += self.shrink(evictor, (first + step) % nodes, want - freed);
+                freed += self.shrink(evictor, scope, (first + step) % nodes, want - freed);
                 if freed >= want {
                     return freed;
                 }
             }
             // What others have freed meanwhile may do as well, and what they look at may be all
             // that there is.
-            if freed > 0 || self.counts.reclaimed.get() != before {
+            if freed > 0 || self.reclaimed_in(scope) != before {
                 return freed.max(1);
             }
             if self.lists.looked_at() == 0 {
@@ -89,28 +134,33 @@ impl Reclaim {
     fn scan(
         &self,
         evictor: &dyn Evictor,
-        (node, kind): (usize, PageKind),
+        (set, kind): (Set, PageKind),
         count: u64,
         want: u64,
         forced: bool,
     ) -> u64 {
         let mut done = Lot::default();
         while done.scanned < count && done.freed < want {
-            let inactive = self.lists.length(node, kind, false);
-            if self.lists.length(node, kind, true) > inactive {
-                self.deactivate(evictor, (node, kind));
+            let inactive = self.lists.length(set, kind, false);
+            // At last every page is looked at, also if those that are inactive cannot leave.
+            let active = self.lists.length(set, kind, true);
+            if active > inactive || forced && active > 0 {
+                self.deactivate(evictor, (set, kind));
             }
-            let most = LOT.min((count - done.scanned) as usize);
-            if !self.scan_lot(evictor, (node, kind), most, forced, &mut done) {
+            let most = self.lot(set, kind).min((count - done.scanned) as usize);
+            if !self.scan_lot(evictor, (set, kind), most, forced, &mut done) {
                 break;
             }
         }
-        self.count_lot(&done);
+        self.count_lot(set, &done);
         done.freed
     }
 
     /// Counts what was done.
-    pub(super) fn count_lot(&self, done: &Lot) {
+    pub(super) fn count_lot(&self, set: Set, done: &Lot) {
+        let of_group = &self.of_groups[set.group];
+        of_group.scanned.add(done.scanned);
+        of_group.reclaimed.add(done.freed);
         self.counts.scanned.add(done.scanned);
         self.counts.reclaimed.add(done.freed);
         self.counts.activated.add(done.activated);
@@ -123,7 +173,7 @@ impl Reclaim {
     fn scan_lot(
         &self,
         evictor: &dyn Evictor,
-        (node, kind): (usize, PageKind),
+        (set, kind): (Set, PageKind),
         most: usize,
         forced: bool,
         done: &mut Lot,
@@ -132,7 +182,7 @@ impl Reclaim {
         let list = list_of(kind, false);
         let count = self
             .lists
-            .take_oldest(&evictor.pin(), node, list, &mut pages[..most]);
+            .take_oldest(&evictor.pin(), set, list, &mut pages[..most]);
         let rule = match forced {
             true => Rule::Forced,
             false => Rule::Inactive,
@@ -141,7 +191,12 @@ impl Reclaim {
         let mut stay = 0;
         for &page in &pages[..count] {
             done.scanned += 1;
-            let to = match evictor.take(page, kind, rule) {
+            let taken = match self.whose(evictor, set, page) {
+                Whose::Own => evictor.take(page, kind, rule),
+                Whose::Others => Taken::Kept,
+                Whose::Nobodys => Taken::Gone,
+            };
+            let to = match taken {
                 Taken::Freed => {
                     done.freed += 1;
                     continue;
@@ -164,22 +219,28 @@ impl Reclaim {
             stay += 1;
         }
         self.lists
-            .put_back(&evictor.pin(), node, count, &back[..stay]);
+            .put_back(&evictor.pin(), set, count, &back[..stay]);
         count > 0
     }
 
     /// Has the oldest active pages become inactive, those aside that calls have used again.
-    fn deactivate(&self, evictor: &dyn Evictor, (node, kind): (usize, PageKind)) {
+    fn deactivate(&self, evictor: &dyn Evictor, (set, kind): (Set, PageKind)) {
         let mut pages = [Pfn::NONE; LOT];
         let active = list_of(kind, true);
+        let most = self.lot(set, kind);
         let count = self
             .lists
-            .take_oldest(&evictor.pin(), node, active, &mut pages);
+            .take_oldest(&evictor.pin(), set, active, &mut pages[..most]);
         let mut back = [(Pfn::NONE, To::List(0)); LOT];
         let mut stay = 0;
         let mut deactivated = 0;
         for &page in &pages[..count] {
-            let to = match evictor.cool(page, kind) {
+            let cooled = match self.whose(evictor, set, page) {
+                Whose::Own => evictor.cool(page, kind),
+                Whose::Others => Cooled::Idle,
+                Whose::Nobodys => Cooled::Gone,
+            };
+            let to = match cooled {
                 Cooled::Used => active,
                 Cooled::Idle => {
                     deactivated += 1;
@@ -193,6 +254,6 @@ impl Reclaim {
         self.counts.deactivated.add(deactivated);
         self.counts.stale.add((count - stay) as u64);
         self.lists
-            .put_back(&evictor.pin(), node, count, &back[..stay]);
+            .put_back(&evictor.pin(), set, count, &back[..stay]);
     }
 }

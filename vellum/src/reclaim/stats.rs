@@ -91,3 +91,29 @@ counts! {
     /// Calls that ran out of memory although they had reclaimed.
     failures;
 }
+
+/// What reclaim has done with the pages of one group.
+#[derive(Default)]
+pub(crate) struct GroupCounts {
+    pub(crate) scanned: Count,
+    pub(crate) reclaimed: Count,
+    pub(crate) refaults: Count,
+    pub(crate) limit_hits: Count,
+    pub(crate) failures: Count,
+}
+
+impl GroupCounts {
+    /// Begins anew.
+    pub(super) fn reset(&self) {
+        let GroupCounts {
+            scanned,
+            reclaimed,
+            refaults,
+            limit_hits,
+            failures,
+        } = self;
+        for count in [scanned, reclaimed, refaults, limit_hits, failures] {
+            count.0.store(0, Ordering::Relaxed);
+        }
+    }
+}

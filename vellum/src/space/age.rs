@@ -12,13 +12,18 @@ use crate::rmap::{ReverseMap, Slot};
 use crate::table::{Format, Step};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Takes the accessed marks of single pages of all spaces, in the walk of this number, and
-    /// tells which frames they are. The caller is not pinned and holds no lock. CPUs are not
+    /// Takes the accessed marks of single pages of a group's spaces, in its walk of this number,
+    /// and tells which frames they are. The caller is not pinned and holds no lock. CPUs are not
     /// flushed: one that has a translation cached need not mark the entry again.
-    pub(super) fn walk_tables(&self, number: u32, used: &mut dyn FnMut(Pfn)) -> Walked {
+    pub(super) fn walk_tables(
+        &self,
+        (group, number): (usize, u32),
+        used: &mut dyn FnMut(Pfn),
+    ) -> Walked {
         let mut walked = Walked::default();
         self.spaces.each(|handle, space| {
-            let key = (space.users() > 0).then(|| self.live_at(handle.raw()).key());
+            let is_one = space.users() > 0 && space.group().place() == group;
+            let key = is_one.then(|| self.live_at(handle.raw()).key());
             let mut next = Vpn(0);
             while next < F::USER_END {
                 let pin = self.pin();

@@ -39,7 +39,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let request = if from_zero { request.zeroed() } else { request };
         let taken = match from_zero && self.superpages() == Superpages::Reserve {
             true => self.take_zeroed(fault)?,
-            false => Taken::alone(self.memory.alloc(fault.pin, request)?),
+            false => {
+                let payer = fault.space.group();
+                Taken::alone(self.memory.alloc_page(fault.pin, request, payer)?)
+            }
         };
         let new = taken.frame;
         let env = self.env(fault.pin);

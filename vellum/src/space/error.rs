@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use crate::frame::OutOfMemory;
+use crate::frame::{NoPage, OutOfMemory};
 use crate::object::CacheError;
-use crate::platform::IoError;
+use crate::platform::{GroupId, IoError};
 use crate::swap::SwapOffError;
 
 /// Why a fault could not be resolved.
@@ -24,6 +24,8 @@ pub enum FaultError {
     Full,
     /// No frame, table or node could be had.
     OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave.
+    GroupLimit(GroupId),
     /// The backing store failed.
     Io,
 }
@@ -38,6 +40,9 @@ impl fmt::Display for FaultError {
             FaultError::PastEnd => "the page lies past the end of the mapped object",
             FaultError::Full => "the mount has as many pages as it may",
             FaultError::OutOfMemory => "out of memory",
+            FaultError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
             FaultError::Io => "the backing store failed",
         })
     }
@@ -48,6 +53,15 @@ impl core::error::Error for FaultError {}
 impl From<OutOfMemory> for FaultError {
     fn from(_: OutOfMemory) -> Self {
         FaultError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for FaultError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => FaultError::OutOfMemory,
+            NoPage::GroupLimit(group) => FaultError::GroupLimit(group),
+        }
     }
 }
 
@@ -62,6 +76,7 @@ impl From<CacheError> for FaultError {
         match error {
             CacheError::OutOfMemory => FaultError::OutOfMemory,
             CacheError::Full => FaultError::Full,
+            CacheError::GroupLimit(group) => FaultError::GroupLimit(group),
         }
     }
 }
@@ -82,6 +97,9 @@ pub enum FileError {
     Full,
     /// No frame or node could be had (`ENOMEM`).
     OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave
+    /// (`ENOMEM`).
+    GroupLimit(GroupId),
     /// The backing store failed (`EIO`).
     Io,
 }
@@ -95,6 +113,9 @@ impl fmt::Display for FileError {
             FileError::NoData => "there is no data at the place or after it",
             FileError::Full => "the mount has as many pages as it may",
             FileError::OutOfMemory => "out of memory",
+            FileError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
             FileError::Io => "the backing store failed",
         })
     }
@@ -105,6 +126,15 @@ impl core::error::Error for FileError {}
 impl From<OutOfMemory> for FileError {
     fn from(_: OutOfMemory) -> Self {
         FileError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for FileError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => FileError::OutOfMemory,
+            NoPage::GroupLimit(group) => FileError::GroupLimit(group),
+        }
     }
 }
 
@@ -119,6 +149,7 @@ impl From<CacheError> for FileError {
         match error {
             CacheError::OutOfMemory => FileError::OutOfMemory,
             CacheError::Full => FileError::Full,
+            CacheError::GroupLimit(group) => FileError::GroupLimit(group),
         }
     }
 }
@@ -129,6 +160,7 @@ impl From<FaultError> for FileError {
             FaultError::Io => FileError::Io,
             FaultError::Full => FileError::Full,
             FaultError::OutOfMemory => FileError::OutOfMemory,
+            FaultError::GroupLimit(group) => FileError::GroupLimit(group),
             FaultError::PastEnd => FileError::TooLarge,
             FaultError::NoObject
             | FaultError::NoSpace
@@ -157,6 +189,8 @@ pub enum MapError {
     Limit,
     /// No frame, table or node could be had.
     OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave.
+    GroupLimit(GroupId),
 }
 
 impl fmt::Display for MapError {
@@ -170,6 +204,9 @@ impl fmt::Display for MapError {
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::OutOfMemory => "out of memory",
+            MapError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
         })
     }
 }
@@ -182,10 +219,21 @@ impl From<OutOfMemory> for MapError {
     }
 }
 
+impl From<NoPage> for MapError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => MapError::OutOfMemory,
+            NoPage::GroupLimit(group) => MapError::GroupLimit(group),
+        }
+    }
+}
+
 impl From<FaultError> for SwapOffError {
     fn from(error: FaultError) -> Self {
         match error {
-            FaultError::OutOfMemory | FaultError::Full => SwapOffError::OutOfMemory,
+            FaultError::OutOfMemory | FaultError::GroupLimit(_) | FaultError::Full => {
+                SwapOffError::OutOfMemory
+            }
             _ => SwapOffError::Io,
         }
     }

@@ -275,8 +275,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         }
     }
 
-    fn walk(&self, number: u32, used: &mut dyn FnMut(Pfn)) -> Walked {
-        self.walk_tables(number, used)
+    fn walk(&self, walk: (usize, u32), used: &mut dyn FnMut(Pfn)) -> Walked {
+        self.walk_tables(walk, used)
+    }
+
+    fn is_unused(&self, page: Pfn) -> bool {
+        !matches!(
+            self.memory.frame(page).kind(),
+            Kind::Object | Kind::Anonymous
+        )
     }
 
     fn can_swap(&self) -> bool {

@@ -5,7 +5,7 @@ use super::lock::Beside;
 use super::manager::{Live, SpaceId, Vm};
 use super::unmap::DeadObjects;
 use super::zap::Zap;
-use crate::platform::{CpuSet, Flush, Platform};
+use crate::platform::{CpuSet, Flush, GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::sync::{CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Users};
@@ -42,6 +42,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         self.find_space(old).ok_or(MapError::NoSpace)?;
         let new = self.create_space()?;
+        let group = self.group_of(old).unwrap_or(GroupId::ROOT);
+        if group != GroupId::ROOT {
+            // The group ends only if somebody moves `old` away meanwhile.
+            let _ = self.set_group(new, group);
+        }
         if let Err(error) = self.exit(old) {
             self.exit(new)?;
             return Err(error);

@@ -36,9 +36,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if index >= self.objects.get(view.object).pages() {
             return Err(FaultError::PastEnd);
         }
-        let page = self
-            .objects
-            .page(&self.memory, fault.pin, view.object, index)?;
+        let (page, payer) = ((view.object, index), fault.space.group());
+        let page = self.objects.page(&self.memory, fault.pin, page, payer)?;
         Ok(match page {
             CachedPage::Ready(frame) if self.goes_by_page() => self.lock_and_unlock(fault, frame),
             CachedPage::Ready(frame) => Ok(frame),
@@ -49,7 +48,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             CachedPage::Fill(frame) => Err(FaultStep::Fill(frame)),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
             CachedPage::Swapped(slot) => {
-                match self.load_shared(fault.pin, (view.object, index), slot)? {
+                match self.load_shared(fault.pin, (view.object, index), slot, payer)? {
                     Loading::Here(frame) => Ok(frame),
                     Loading::Wait(frame) => Err(FaultStep::Wait(frame)),
                     Loading::Read(frame) => Err(FaultStep::SwapIn(frame)),
@@ -280,9 +279,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(step) => step,
             });
         };
-        let copy = self
-            .memory
-            .alloc(fault.pin, Request::page(Site::CopyOnWrite))?;
+        let request = Request::page(Site::CopyOnWrite);
+        let copy = (self.memory).alloc_page(fault.pin, request, fault.space.group())?;
         self.memory.copy(fault.pin, cached, copy);
         let installed = self.install_private(fault, copy, |table| {
             // A truncation meanwhile may be over, and the file longer again.
@@ -351,7 +349,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             let found = {
                 let pin = self.pin();
-                self.objects.page(&self.memory, &pin, handle, index)?
+                let payer = self.payer(&pin);
+                (self.objects).page(&self.memory, &pin, (handle, index), payer)?
             };
             match found {
                 CachedPage::Ready(frame) => return Ok(frame),
@@ -362,7 +361,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 CachedPage::Fill(frame) => self.fill_page(frame)?,
                 CachedPage::Locked(frame) => self.wait_for_page(frame),
                 CachedPage::Swapped(slot) => {
-                    let loading = self.load_shared(&self.pin(), (handle, index), slot)?;
+                    let loading = {
+                        let pin = self.pin();
+                        self.load_shared(&pin, (handle, index), slot, self.payer(&pin))?
+                    };
                     match loading {
                         Loading::Here(frame) => return Ok(frame),
                         Loading::Wait(frame) => self.wait_for_page(frame),

@@ -105,7 +105,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let events = &fault.cpu.events;
         let block = (1..=most).rev().find_map(|order| {
             let request = Request::page(Site::Folio).order(order).zeroed();
-            let first = self.memory.alloc_to_spare(fault.pin, request)?;
+            let payer = fault.space.group();
+            let first = (self.memory).alloc_pages_to_spare(fault.pin, request, payer)?;
             Some((first, order))
         });
         let Some((first, order)) = block else {

@@ -13,7 +13,7 @@ use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::ForkCopy;
-use crate::frame::{Kind, OutOfMemory, Request, Site};
+use crate::frame::{Kind, NoPage, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
@@ -88,9 +88,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         parent: Live<'a, R>,
         dead: &mut DeadObjects,
-    ) -> Result<Live<'a, R>, OutOfMemory> {
+    ) -> Result<Live<'a, R>, NoPage> {
         let child = self.make_space(pin)?;
         child.limits.set(parent.limits.get());
+        self.inherit_group(parent.get(), child.get());
         for (from, to) in [
             (&parent.get().heap_start, &child.get().heap_start),
             (&parent.get().heap_end, &child.get().heap_end),
@@ -109,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let begun = self
             .rmap
             .space_forked(&env, &parent.rmap, &child.rmap, child.handle());
-        let copied = begun.and_then(|()| {
+        let copied = begun.map_err(NoPage::from).and_then(|()| {
             let fork = Fork {
                 vm: self,
                 pin,
@@ -132,7 +133,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
     /// Copies regions and entries. What was copied when it fails is in the
     /// child, for the caller to tear down.
-    fn copy_regions(&self, whole: PageRange) -> Result<(), OutOfMemory> {
+    fn copy_regions(&self, whole: PageRange) -> Result<(), NoPage> {
         let (vm, pin, parent) = (self.vm, self.pin, self.parent);
         // Entries lose the right to store: flushed once, at the end or early.
         let mut gather = vm.gather(pin, parent);
@@ -196,7 +197,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
-    fn entries(&self, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+    fn entries(&self, gather: &mut Gather<'_, P>) -> Result<(), NoPage> {
         let Fork {
             vm,
             pin,
@@ -246,7 +247,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
                 Err(error) => {
                     drop(span);
                     vm.rmap.finish(&env, ctx);
-                    return Err(error);
+                    return Err(error.into());
                 }
             };
             let copy = TableCopy {
@@ -335,10 +336,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         (old, entry): (Pfn, u64),
         target: &LockedTable<'_, F>,
         ctx: &mut R::Ctx,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), NoPage> {
         let Fork { vm, pin, child, .. } = *self.fork;
         let page = target.page(index);
-        let new = vm.memory.alloc(pin, Request::page(Site::ForkCopy))?;
+        let request = Request::page(Site::ForkCopy);
+        let new = vm.memory.alloc_page(pin, request, child.group())?;
         vm.memory.copy(pin, old, new);
         vm.own_privately(vm.memory.frame(new), child.handle(), page);
         let run = Run::single(new, target.pte(index), page);
@@ -353,7 +355,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
     /// Copies the entries, those before the first that cannot be copied if one
     /// cannot, and counts them.
-    fn run(mut self, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+    fn run(mut self, gather: &mut Gather<'_, P>) -> Result<(), NoPage> {
         let (vm, pin, child) = (self.vm, self.pin, self.copying.fork.child);
         let mut result = Ok(());
         for index in vm.live_entries(&vm.env(pin), self.source) {
@@ -379,13 +381,13 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
     }
 
     #[inline]
-    fn entry(&mut self, index: usize, gather: &mut Gather<'_, P>) -> Result<(), OutOfMemory> {
+    fn entry(&mut self, index: usize, gather: &mut Gather<'_, P>) -> Result<(), NoPage> {
         let (vm, pin, copying) = (self.vm, self.pin, self.copying);
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
         if !F::is_mapped(entry) {
             if !vm.fork_swapped(pin, source, target, index) {
-                return Err(OutOfMemory);
+                return Err(NoPage::OutOfMemory);
             }
             self.copied.swapped += 1;
             return Ok(());

@@ -214,12 +214,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return None;
         }
         let request = Request::page(Site::Superpage).order(Self::ORDER).zeroed();
-        match self.memory.alloc(pin, request) {
+        match self.memory.alloc_page(pin, request, self.payer(pin)) {
             Ok(block) => {
                 self.memory.split_block(block, Self::ORDER);
                 Some(block)
             }
-            Err(OutOfMemory) => {
+            Err(_) => {
                 self.objects.uncharge(object, Self::SUPERPAGE);
                 None
             }

@@ -75,6 +75,8 @@ pub struct Space<R: ReverseMap> {
     pub(super) seq: SeqCount,
     /// Tasks that use the space. 0: vacant or ending.
     pub(super) users: AtomicU32,
+    /// The name of the space's group.
+    pub(super) group: AtomicU32,
     /// Root of the tree of regions.
     pub(super) tree: AtomicU64,
     /// CPUs that may hold translations or faults of the space, if there are up to 64.
@@ -128,6 +130,7 @@ impl<R: ReverseMap> Item for Space<R> {
             root: AtomicU32::new(Pfn::NONE.0),
             seq: SeqCount::default(),
             users: AtomicU32::new(0),
+            group: AtomicU32::new(0),
             tree: AtomicU64::new(0),
             active: ActiveCpus::default(),
             lock: SleepLock::default(),
@@ -353,10 +356,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let mut reclaim = None;
         if P::PARTS.reclaim && design.reclaim {
+            if design.groups {
+                if design.superpages != Superpages::Off {
+                    let why = "groups=on needs superpage=off: reclaim leaves private memory of \
+                               superpages alone";
+                    return Err(CreateError(why.into()));
+                }
+                memory.keep_groups();
+            }
             let lists = Arc::new(Reclaim::new(
                 memory.view(),
                 memory.platform(),
                 design.page_aging,
+                memory.groups().cloned(),
             ));
             aging = Some(Box::new(Arc::clone(&lists)));
             reclaim = Some(lists);

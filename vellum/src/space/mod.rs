@@ -6,9 +6,9 @@
 //! became free, flushes, and opens the gates. A call that fails leaves the
 //! space as it was, because everything that can fail is done first.
 //!
-//! Names ([`SpaceId`], [`ObjectId`](crate::ObjectId)) that are stale when a call begins are refused.
-//! What a call names must not end while it runs: a space has a task in it, an
-//! object a user, on whose behalf the call is made.
+//! Names ([`SpaceId`], [`ObjectId`](crate::ObjectId)) that are stale when a call begins are
+//! refused. What a call names must not end while it runs: a space has a task in it, an object a
+//! user, on whose behalf the call is made.
 //!
 //! Order of locks: space lock, page lock, region gate, table lock, then the
 //! spin locks of rmap designs, objects, arenas and frames.
@@ -28,6 +28,7 @@ mod file;
 mod flush;
 mod folio;
 mod fork;
+mod group;
 mod heap;
 mod huge;
 mod inspect;
@@ -73,6 +74,7 @@ pub use advise::Advice;
 pub use collapse::Collapse;
 pub use error::{CreateError, FaultError, FileError, MapError};
 pub use fault::Resolved;
+pub use group::{GroupError, GroupStats};
 pub use io::{FilePart, Filling, ObjectStats, OpenFile};
 pub use manager::{Layers, Loaded, Space, SpaceId, Vm};
 pub use map::{MapRequest, Placement, Source};

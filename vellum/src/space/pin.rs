@@ -135,6 +135,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         demoted.map_err(|error| match error {
             MapError::OutOfMemory => FaultError::OutOfMemory,
+            MapError::GroupLimit(group) => FaultError::GroupLimit(group),
             _ => FaultError::NoSpace,
         })
     }

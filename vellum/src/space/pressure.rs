@@ -10,8 +10,8 @@
 use super::error::{FaultError, FileError, MapError};
 use super::io::HeldPages;
 use super::manager::Vm;
-use crate::platform::{NodeId, Platform};
-use crate::reclaim::ReclaimStats;
+use crate::platform::{GroupId, NodeId, Platform};
+use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
 use crate::table::{Format, uses_windows};
 
@@ -20,21 +20,42 @@ use crate::table::{Format, uses_windows};
 pub(super) const MOST_TRIES: u32 = 16;
 /// Pages that leave the first time that a call needs some.
 const FIRST_PAGES: u64 = 32;
+/// One in so many pages of a group leave at once, at most.
+const GROUP_SHARE: u64 = 16;
 /// Pages that a node's task has leave between two looks at the watermarks.
 const TASK_PAGES: u64 = 128;
 
+/// What a call lacks that ran out of memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Frames.
+    Memory,
+    /// Pages of what a group may have.
+    OfGroup(GroupId),
+}
+
 /// An error of a call that may be for want of memory.
 pub(super) trait Shortage {
+    /// What is lacking, if it is.
+    fn lack(&self) -> Option<Lack>;
+
     /// Whether it is.
-    fn is_shortage(&self) -> bool;
+    #[inline]
+    fn is_shortage(&self) -> bool {
+        self.lack().is_some()
+    }
 }
 
 macro_rules! shortage {
     ($($error:ident)*) => {
         $(impl Shortage for $error {
             #[inline]
-            fn is_shortage(&self) -> bool {
-                *self == $error::OutOfMemory
+            fn lack(&self) -> Option<Lack> {
+                match *self {
+                    $error::OutOfMemory => Some(Lack::Memory),
+                    $error::GroupLimit(group) => Some(Lack::OfGroup(group)),
+                    _ => None,
+                }
             }
         })*
     };
@@ -47,6 +68,8 @@ struct Effort {
     nodes: u32,
     tables: u32,
     pages: u32,
+    /// The same of pages of a group that had as many as it may.
+    group: u32,
     /// How often the platform was asked for memory.
     rescues: u32,
 }
@@ -89,26 +112,62 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         call: &mut dyn FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         let mut effort = Effort::default();
-        let mut make_room = || {
-            if self.make_room(&mut effort) {
-                return true;
+        while let Some(lack) = error.lack() {
+            let mut make_room = || {
+                let has_room = match lack {
+                    Lack::Memory => self.make_room(&mut effort),
+                    Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
+                };
+                if has_room {
+                    return true;
+                }
+                effort.rescues += 1;
+                effort.rescues <= MOST_TRIES && self.is_rescued(lack)
+            };
+            let has_room = match held {
+                Some(held) => held.lend(&mut make_room),
+                None => make_room(),
+            };
+            if !has_room {
+                self.count_failure(lack);
+                break;
             }
-            effort.rescues += 1;
-            effort.rescues <= MOST_TRIES && self.is_rescued()
-        };
-        while match held {
-            Some(held) => held.lend(&mut make_room),
-            None => make_room(),
-        } {
             match call() {
                 Err(again) if again.is_shortage() => error = again,
                 result => return result,
             }
         }
+        Err(error)
+    }
+
+    /// Has pages of a group leave that has as many as it may. False if none can, or if that was
+    /// tried too often.
+    fn make_room_in(&self, group: GroupId, effort: &mut Effort) -> bool {
+        if effort.group >= MOST_TRIES {
+            return false;
+        }
+        let stats = (self.memory.groups()).and_then(|groups| groups.usage(group));
+        let share = stats.map_or(0, |usage| usage.limit / GROUP_SHARE);
+        let want = FIRST_PAGES.min(share.max(1)) << effort.group;
+        effort.group += 1;
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.group_counts(group.place()).limit_hits.add(1);
+        }
+        if self.reclaim_group(group, want) > 0 {
+            return true;
+        }
+        // The last that there is may lie in stocks of CPUs.
+        let stocked = (self.memory.groups()).and_then(|groups| groups.usage(group));
+        stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(group)
+    }
+
+    fn count_failure(&self, lack: Lack) {
         if let Some(reclaim) = self.reclaim() {
             reclaim.counts.failures.add(1);
+            if let Lack::OfGroup(group) = lack {
+                reclaim.group_counts(group.place()).failures.add(1);
+            }
         }
-        Err(error)
     }
 
     /// Makes room in some way that has not been tried too often; false if there is none.
@@ -144,7 +203,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return 0;
         };
         let home = self.memory.home(&self.pin());
-        let freed = reclaim.shrink_all(self, usize::from(home.0), want);
+        let freed = reclaim.shrink_all(self, Scope::All, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
         reclaim.counts.direct_reclaimed.add(freed);
         if freed > 0 {
@@ -173,7 +232,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
             let want = lacking.min(TASK_PAGES);
-            let lot = reclaim.shrink(self, usize::from(node.0), want);
+            let lot = reclaim.shrink(self, Scope::All, usize::from(node.0), want);
             if lot == 0 {
                 break;
             }

@@ -8,7 +8,7 @@ use super::region::Region;
 use super::regions::RegionHandle;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::OutOfMemory;
+use crate::frame::{NoPage, OutOfMemory};
 use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -234,8 +234,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     /// new place.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed but what `cuts` names.
-    fn prepare(&self, cuts: &mut [Cuts; 3]) -> Result<(RegionHandle<R>, Room<'_>), OutOfMemory> {
+    /// [`NoPage`]; nothing has changed but what `cuts` names.
+    fn prepare(&self, cuts: &mut [Cuts; 3]) -> Result<(RegionHandle<R>, Room<'_>), NoPage> {
         let (vm, pin, space) = (self.vm, self.pin, self.space);
         for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
             *cuts = vm.isolate(pin, space, part)?;
@@ -249,6 +249,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         let prepared = vm
             .demote_range(pin, space, vm.region(handle), self.kept)
             .and_then(|()| self.make_target_tables())
+            .map_err(NoPage::from)
             .and_then(|()| vm.prepare_to_move(pin, space, handle, &view));
         if let Err(error) = prepared {
             let mut gather = vm.gather(pin, space);

@@ -12,9 +12,9 @@ use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::{Live, Vm};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, OutOfMemory, Request, Site};
+use crate::frame::{Flags, Kind, NoPage, Request, Site};
 use crate::object::Inserted;
-use crate::platform::{IoError, Platform};
+use crate::platform::{GroupId, IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::swap::{Found, GROUP, Swap, Taken};
 use crate::sync::Pin;
@@ -70,7 +70,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 result
             }
             Found::Stored => {
-                let begun = self.begin_swap_in(fault.pin, swap, swapped.slot, true)?;
+                let begun = {
+                    let wanted = (swapped.slot, true);
+                    self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
+                };
                 Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
             }
         }
@@ -82,10 +85,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
-        slot: u64,
-        is_wanted: bool,
-    ) -> Result<Option<Pfn>, OutOfMemory> {
-        let page = self.memory.alloc(pin, Request::page(Site::SwapIn))?;
+        (slot, is_wanted): (u64, bool),
+        payer: GroupId,
+    ) -> Result<Option<Pfn>, NoPage> {
+        let page = (self.memory).alloc_page(pin, Request::page(Site::SwapIn), payer)?;
         let frame = self.memory.frame(page);
         frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
@@ -161,9 +164,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.reclaim().is_none() || self.memory.lacking(self.memory.home(&pin)) > 0 {
             return row;
         }
+        // Who wants the page has been charged for it.
+        let payer = self.group_of_frame(&pin, frames[own]);
         let begin = |place: usize| {
             let slot = group.start + place as u64;
-            let begun = self.begin_swap_in(&pin, swap, slot, false);
+            let begun = self.begin_swap_in(&pin, swap, (slot, false), payer);
             begun.ok().flatten()
         };
         let count = (group.end - group.start) as usize;
@@ -190,7 +195,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<FaultStep, FaultError> {
         let env = self.env(fault.pin);
         if cached.swap.must_copy(fault.pin, cached.slot) {
-            cached.copy = Some(self.memory.alloc(fault.pin, Request::page(Site::SwapIn))?);
+            let (request, payer) = (Request::page(Site::SwapIn), fault.space.group());
+            cached.copy = Some((self.memory).alloc_page(fault.pin, request, payer)?);
         }
         let mut ctx = R::Ctx::default();
         let prepared = self.prepare_private(fault, &mut ctx);

@@ -13,7 +13,7 @@ use super::manager::{SpaceId, Vm};
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Vpn};
 use crate::object::ObjectId;
-use crate::platform::Platform;
+use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::swap::{Swap, SwapOffError};
 use crate::table::{Entry, Format};
@@ -102,7 +102,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let Some(slot) = self.objects.slot_at(self.objects.get(handle), index) else {
                     return Ok(());
                 };
-                self.load_shared(&pin, (handle, index), slot)?
+                self.load_shared(&pin, (handle, index), slot, GroupId::ROOT)?
             };
             match loading {
                 Loading::Here(frame) => self.memory.put(&self.pin(), frame),

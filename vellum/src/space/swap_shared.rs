@@ -13,9 +13,9 @@
 use super::evict::Found;
 use super::manager::Vm;
 use crate::addr::Pfn;
-use crate::frame::OutOfMemory;
+use crate::frame::NoPage;
 use crate::object::{Inserted, SLOTS_END};
-use crate::platform::{Platform, SlotError};
+use crate::platform::{GroupId, Platform, SlotError};
 use crate::reclaim::{Judgement, Rule, Taken, judge};
 use crate::rmap::ReverseMap;
 use crate::swap::{Found as InSwap, Swap, Taken as FromSwap};
@@ -50,10 +50,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
         short: u32,
-    ) -> Result<Loading, OutOfMemory> {
+        payer: GroupId,
+    ) -> Result<Loading, NoPage> {
         let Some(swap) = self.swap() else {
             debug_assert!(false, "an object names a slot, and there are none");
-            return Err(OutOfMemory);
+            return Err(NoPage::OutOfMemory);
         };
         let slot = swap.long(u64::from(short));
         Ok(match swap.find(&self.memory, pin, slot) {
@@ -74,7 +75,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     Loading::Again
                 }
             }
-            InSwap::Stored => match self.begin_swap_in(pin, swap, slot, true)? {
+            InSwap::Stored => match self.begin_swap_in(pin, swap, (slot, true), payer)? {
                 Some(page) => Loading::Read(page),
                 None => Loading::Again,
             },

@@ -3,6 +3,7 @@
 
 mod files;
 mod folios;
+mod groups;
 mod huge;
 mod huge_growth;
 mod pins;

@@ -320,6 +320,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.resize(id, self.bytes_in(pages), false)
             .map_err(|error| match error {
                 FileError::NoObject => MapError::NoObject,
+                FileError::GroupLimit(group) => MapError::GroupLimit(group),
                 _ => MapError::OutOfMemory,
             })
     }

@@ -5,7 +5,7 @@ use super::manager::{Live, Vm};
 use super::region::RegionView;
 use super::regions::RegionHandle;
 use crate::addr::Vpn;
-use crate::frame::{Kind, OutOfMemory, Request, Site};
+use crate::frame::{Kind, NoPage, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -18,14 +18,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// region's gate.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the space shows the same memory as before.
+    /// [`NoPage`]; the space shows the same memory as before.
     pub(super) fn prepare_to_move(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         handle: RegionHandle<R>,
         view: &RegionView,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), NoPage> {
         if R::COPIES_TO_MOVE {
             self.unshare(pin, space, handle, view)?;
         }
@@ -45,14 +45,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// region's gate, so that no page becomes shared again.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the space shows the same memory as before.
+    /// [`NoPage`]; the space shows the same memory as before.
     fn unshare(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         handle: RegionHandle<R>,
         view: &RegionView,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), NoPage> {
         let region = self.region(handle).region_ref_with(space.handle(), view);
         self.rmap.prepare_private(&self.env(pin), self, region)?;
         let tables = self.tables(pin, space);
@@ -89,15 +89,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         handle: RegionHandle<R>,
         page: Vpn,
-    ) -> Result<(), OutOfMemory> {
-        let new = self.memory.alloc(pin, Request::page(Site::CopyOnWrite))?;
+    ) -> Result<(), NoPage> {
+        let request = Request::page(Site::CopyOnWrite);
+        let new = self.memory.alloc_page(pin, request, space.group())?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let place = self.region(handle).place(space);
         if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
             self.rmap.finish(&env, ctx);
             self.memory.put(pin, new);
-            return Err(error);
+            return Err(error.into());
         }
         let mut gone = new;
         if let Some(table) = self.tables(pin, space).lock(page) {

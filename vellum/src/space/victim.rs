@@ -1,7 +1,8 @@
 //! Who ends when memory has run out.
 
-use super::manager::{SpaceId, Vm};
-use crate::platform::{Platform, Rescue, Victim};
+use super::manager::{Space, SpaceId, Vm};
+use super::pressure::Lack;
+use crate::platform::{GroupId, Platform, Rescue, Victim};
 use crate::rmap::ReverseMap;
 use crate::table::Format;
 
@@ -15,9 +16,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
     /// be missed, and the space that is named may end at any time.
     pub fn choose_victim(&self) -> Option<Victim> {
+        self.choose_among(|_| true)
+    }
+
+    /// The same of the spaces of a group.
+    pub fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
+        self.choose_among(|space| space.group() == group)
+    }
+
+    fn choose_among(&self, is_one: impl Fn(&Space<R>) -> bool) -> Option<Victim> {
         let mut worst: Option<Victim> = None;
         self.spaces.each(|handle, space| {
-            if space.users() == 0 {
+            if space.users() == 0 || !is_one(space) {
                 return;
             }
             let id: SpaceId = self.live_at(handle.raw()).id();
@@ -35,8 +45,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Asks the platform for memory, when nothing else can be done. Whether there may be some.
-    pub(super) fn is_rescued(&self) -> bool {
-        match self.memory.platform().out_of_memory(self.choose_victim()) {
+    pub(super) fn is_rescued(&self, lack: Lack) -> bool {
+        let platform = self.memory.platform();
+        let rescue = match lack {
+            Lack::Memory => platform.out_of_memory(self.choose_victim()),
+            Lack::OfGroup(group) => {
+                platform.group_out_of_memory(group, self.choose_victim_of(group))
+            }
+        };
+        match rescue {
             Rescue::Fail => false,
             Rescue::Again => {
                 self.wait_for_frames();

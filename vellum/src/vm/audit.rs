@@ -155,6 +155,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(reclaim) = self.reclaim() else {
             return Ok(());
         };
+        if let Err(place) = self.memory.audit_groups() {
+            return wrong(
+                "a group is charged for more or less than there is of it, in place",
+                place as u64,
+            );
+        }
         let listed = reclaim.audit(&self.pin());
         let listed = listed.map_err(inner("lists of reclaim"))?;
         let (first, _) = self.memory.view().span();

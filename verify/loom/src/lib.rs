@@ -16,6 +16,7 @@ extern crate alloc;
 
 #[path = "../../../vellum/src/addr.rs"]
 pub mod addr;
+#[allow(dead_code, reason = "the models use a part of it")]
 #[path = "../../../vellum/src/platform.rs"]
 pub mod platform;
 #[path = "../../../vellum/src/sync/mod.rs"]

@@ -14,6 +14,7 @@ use vellum::{ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
 
 use super::failed::{Allows, Sight};
+use super::groups::Groups;
 use super::model::{Access, Key, Model, Refusal, STACK_GAP};
 use super::ops::{Aim, Op, Place, What};
 use super::shape::Shape;
@@ -38,6 +39,7 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub ids: BTreeMap<u32, SpaceId>,
     pub objects: BTreeMap<Key, ObjectId>,
     pub pins: Vec<Pinned>,
+    pub groups: Groups,
     next_space: u32,
     next_store: u64,
     pub cpus: u16,
@@ -74,7 +76,7 @@ type Answer<T> = Result<T, Option<Refusal>>;
 pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, String> {
     Ok(match result {
         Ok(value) => Ok(value),
-        Err(FaultError::OutOfMemory) => Err(None),
+        Err(FaultError::OutOfMemory | FaultError::GroupLimit(_)) => Err(None),
         Err(FaultError::NoRegion) => Err(Some(Refusal::NoRegion)),
         Err(FaultError::Protection) => Err(Some(Refusal::Protection)),
         Err(FaultError::PastEnd) => Err(Some(Refusal::PastEnd)),
@@ -85,7 +87,7 @@ pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, Strin
 pub fn file_answer<T>(result: Result<T, FileError>) -> Result<Answer<T>, String> {
     Ok(match result {
         Ok(value) => Ok(value),
-        Err(FileError::OutOfMemory) => Err(None),
+        Err(FileError::OutOfMemory | FileError::GroupLimit(_)) => Err(None),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -93,7 +95,7 @@ pub fn file_answer<T>(result: Result<T, FileError>) -> Result<Answer<T>, String>
 pub fn map_answer<T>(result: Result<T, MapError>) -> Result<Answer<T>, String> {
     Ok(match result {
         Ok(value) => Ok(value),
-        Err(MapError::OutOfMemory) => Err(None),
+        Err(MapError::OutOfMemory | MapError::GroupLimit(_)) => Err(None),
         Err(MapError::BadRange) => Err(Some(Refusal::BadRange)),
         Err(MapError::NotMapped) => Err(Some(Refusal::NotMapped)),
         Err(MapError::Occupied) => Err(Some(Refusal::Occupied)),
@@ -138,7 +140,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let has_huge = vm.design().huge != vellum::design::HugePages::Never;
         let has_folios = vm.design().folio != vellum::design::Folio::Off;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
+        let groups = Groups::new(&vm, tight);
         Driver {
+            groups,
             vm: Arc::new(vm),
             shape: Shape::of::<F>(),
             model: Model::new(Shape::of::<F>()),
@@ -238,6 +242,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 if self.next_space.is_multiple_of(3) {
                     self.vm.relieve();
                 }
+                self.groups.check(&self.vm)?;
+                self.groups.change(&self.vm, self.ids.values().copied())?;
                 self.check_all()
             }
             What::Release { object }
@@ -300,6 +306,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             Ok(id) => id,
             Err(_) => return self.short(None),
         };
+        self.groups.enter(&self.vm, id)?;
         let slot = self.name_space(id);
         self.model.spaces.insert(slot, self.new_space());
         self.start_heap(slot)

@@ -6,6 +6,7 @@ mod drive;
 mod drive_space;
 mod failed;
 mod failures;
+mod groups;
 mod many;
 mod model;
 mod ops;

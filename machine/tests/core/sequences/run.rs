@@ -246,6 +246,13 @@ impl Case {
         length: usize,
     ) -> Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
+        let mut design = design;
+        let has_reclaim = Design::parse(&design).is_ok_and(|design| {
+            design.reclaim && design.superpages == vellum::design::Superpages::Off
+        });
+        if has_reclaim && seed % 3 != 1 {
+            design += ",groups=on";
+        }
         let shape = with_format!(format, F => Shape::of::<F>());
         // In other formats they are larger than the largest block of frames.
         let mut values = SUPERPAGES.iter().chain([&HUGE]);

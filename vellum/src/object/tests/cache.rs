@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::frame::MappingsCounted;
+use crate::platform::GroupId;
 
 type Cache = Objects<()>;
 
@@ -20,7 +21,9 @@ fn file(objects: &Cache, memory: &Memory, pages: u64) -> ObjectId {
 /// Makes and fills the page at `index`; its cache has the only reference.
 fn filled(objects: &Cache, memory: &Memory, file: ObjectId, index: u64) -> Pfn {
     let pin = memory.pin();
-    let page = objects.page(memory, &pin, file.handle, index).unwrap();
+    let page = objects
+        .page(memory, &pin, (file.handle, index), GroupId::ROOT)
+        .unwrap();
     let CachedPage::Fill(page) = page else {
         panic!("a new page of a file has to be filled, not {page:?}");
     };
@@ -74,9 +77,8 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
         memory.inject(Some(FailAt { site, after }));
     };
     fail_after(3);
-    let alloc = |frames: &mut [Pfn]| {
-        objects.alloc_run(&memory, &pin, (handle, 0), NewPages::Written, frames)
-    };
+    let new = (NewPages::Written, GroupId::ROOT);
+    let alloc = |frames: &mut [Pfn]| objects.alloc_run(&memory, &pin, (handle, 0), new, frames);
     let mut frames = [Pfn::NONE; 64];
     assert_eq!((alloc(&mut frames[..10]), used()), (Ok(3), 3));
     assert_eq!(frames[3], Pfn::NONE, "it could not be had");

@@ -94,9 +94,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ready.is_some()
     }
 
-    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory, if nobody has done so meanwhile,
-    /// and with it up to `pages` pages as far as none of them is cached. An error
-    /// is that of the first page.
+    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory,
+    /// if nobody has done so meanwhile, and with it up to `pages` pages as far as none of them is
+    /// cached. An error is that of the first page.
     pub(super) fn fetch_run(
         &self,
         object: &Object<R::Object>,
@@ -117,9 +117,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             let wanted = &mut frames[..run_length(first, pages) as usize];
             let new = NewPages::ToFill;
-            let count = self
-                .objects
-                .alloc_run(&self.memory, &pin, (handle, first), new, wanted)?;
+            let count = self.objects.alloc_run(
+                &self.memory,
+                &pin,
+                (handle, first),
+                (new, self.payer(&pin)),
+                wanted,
+            )?;
             let run = NewRun {
                 object: handle,
                 first,

@@ -71,9 +71,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let index = self.page_of(rest.bytes.start);
         let pin = self.pin();
         let design = &self.design;
-        let found =
-            self.objects
-                .find_or_make_locked(&self.memory, &pin, design, (handle, index))?;
+        let (place, payer) = ((handle, index), self.payer(&pin));
+        let found = self
+            .objects
+            .find_or_make_locked(&self.memory, &pin, design, place, payer)?;
         let begun = match found {
             LockedPage::Found(page) => Begun {
                 page,

@@ -346,11 +346,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
         let object = self.objects.get(handle);
-        let new = NewPages::Written;
-        let first = self.page_of(rest.bytes.start);
-        let count = self
-            .objects
-            .alloc_run(&self.memory, pin, (handle, first), new, frames)?;
+        let (first, new) = (self.page_of(rest.bytes.start), NewPages::Written);
+        let count = self.objects.alloc_run(
+            &self.memory,
+            pin,
+            (handle, first),
+            (new, self.payer(pin)),
+            frames,
+        )?;
         let frames = &frames[..count];
         let (mut bytes, mut used, mut over) = (0, 0, false);
         for &frame in frames {

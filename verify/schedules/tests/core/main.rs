@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod folios;
 mod fork;
+mod groups;
 mod huge;
 mod io;
 mod lifts;

@@ -1,0 +1,242 @@
+//! Random sequences with several groups, with memory for a quarter of what is touched, beside a
+//! model.
+
+use super::*;
+use crate::design::variants;
+use crate::rmap::ReverseMap;
+
+const FRAMES: u32 = 400;
+const PAGES: u64 = 160;
+const FILE_PAGES: u64 = 300;
+const SPACES: usize = 10;
+
+struct Member {
+    id: SpaceId,
+    /// What each private page holds.
+    pages: Vec<u8>,
+}
+
+/// A manager and what it should show.
+struct World<R: ReverseMap> {
+    vm: TestVm<R>,
+    rng: Rng,
+    groups: Vec<(GroupId, u64)>,
+    spaces: Vec<Member>,
+    file: ObjectId,
+    file_bytes: Vec<u8>,
+    refused: usize,
+}
+
+impl<R: ReverseMap> World<R> {
+    fn new(options: &str, seed: u64) -> Self {
+        let mut vm = vm_with::<R>(options, FRAMES);
+        vm.swap_on(SWAP).unwrap();
+        let file = vm.create_file(STORE, FILE_PAGES).unwrap();
+        let mut world = World {
+            vm,
+            rng: Rng::new(seed),
+            groups: Vec::new(),
+            spaces: Vec::new(),
+            file,
+            file_bytes: vec![0; FILE_PAGES as usize],
+            refused: 0,
+        };
+        for _ in 0..3 {
+            world.new_group();
+            world.new_space();
+        }
+        world
+    }
+
+    fn new_group(&mut self) {
+        let limit = 20 + self.rng.below(100) as u64;
+        self.groups.push((self.vm.new_group(limit).unwrap(), limit));
+    }
+
+    fn any_group(&mut self) -> GroupId {
+        match self.rng.below(self.groups.len() + 1) {
+            0 => GroupId::ROOT,
+            index => self.groups[index - 1].0,
+        }
+    }
+
+    fn new_space(&mut self) {
+        let id = self.vm.create_space().unwrap();
+        let group = self.any_group();
+        self.vm.set_group(id, group).unwrap();
+        map(&self.vm, id, AT, MapRequest::anonymous(PAGES, RW));
+        let shared = MapRequest::object(self.file, 0, FILE_PAGES, RW).shared();
+        map(&self.vm, id, 9000, shared);
+        let pages = vec![0; PAGES as usize];
+        self.spaces.push(Member { id, pages });
+    }
+
+    /// Stores to the page `at`; whether there was memory for that.
+    fn store(&mut self, space: usize, at: u64, byte: u8) -> bool {
+        let mut frames = [Pfn::NONE];
+        let id = self.spaces[space].id;
+        let pinned = self.vm.pin_pages(id, Vpn(at), Access::Write, &mut frames);
+        if pinned.is_err() {
+            self.refused += 1;
+            return false;
+        }
+        self.vm.platform().scribble(frames[0], byte);
+        // SAFETY: pinned above.
+        unsafe { self.vm.unpin(&frames) };
+        true
+    }
+
+    fn check(&mut self, space: usize, at: u64, byte: u8) {
+        let id = self.spaces[space].id;
+        match self.vm.fault(id, at << 12, Access::Read) {
+            Ok(_) => {
+                let (frame, _) = self.vm.translate(id, Vpn(at)).unwrap();
+                let bytes = self.vm.platform().peek(frame);
+                assert!(bytes.iter().all(|&found| found == byte), "page {at}");
+            }
+            Err(FaultError::OutOfMemory | FaultError::GroupLimit(_)) => self.refused += 1,
+            Err(error) => panic!("page {at}: {error}"),
+        }
+    }
+
+    fn step(&mut self) {
+        let space = self.rng.below(self.spaces.len());
+        let page = self.rng.below(PAGES as usize);
+        let index = self.rng.below(FILE_PAGES as usize);
+        let byte = self.rng.below(255) as u8 + 1;
+        match self.rng.below(100) {
+            0..40 => {
+                if self.store(space, AT + page as u64, byte) {
+                    self.spaces[space].pages[page] = byte;
+                }
+            }
+            40..58 => {
+                let expected = self.spaces[space].pages[page];
+                self.check(space, AT + page as u64, expected);
+            }
+            58..66 => {
+                if self.store(space, 9000 + index as u64, byte) {
+                    self.file_bytes[index] = byte;
+                }
+            }
+            66..72 => self.check(space, 9000 + index as u64, self.file_bytes[index]),
+            72..80 => {
+                self.vm.load(self.spaces[space].id).unwrap();
+                let bytes = [byte; 4096];
+                match self.vm.write_at(self.file, (index as u64) << 12, &[&bytes]) {
+                    Ok(written) => {
+                        assert_eq!(written, bytes.len());
+                        self.file_bytes[index] = byte;
+                    }
+                    Err(_) => self.refused += 1,
+                }
+            }
+            80..84 if self.spaces.len() < SPACES => {
+                if let Ok(id) = self.vm.fork(self.spaces[space].id) {
+                    let pages = self.spaces[space].pages.clone();
+                    self.spaces.push(Member { id, pages });
+                }
+            }
+            80..86 if self.spaces.len() > 3 => {
+                let gone = self.spaces.swap_remove(space);
+                self.vm.exit(gone.id).unwrap();
+            }
+            86..90 => {
+                let group = self.any_group();
+                self.vm.set_group(self.spaces[space].id, group).unwrap();
+            }
+            90..93 => {
+                let advice = [Advice::DontNeed, Advice::PageOut][self.rng.below(2)];
+                let id = self.spaces[space].id;
+                self.vm
+                    .advise(id, Vpn(AT + page as u64), 1, advice)
+                    .unwrap();
+                if advice == Advice::DontNeed {
+                    self.spaces[space].pages[page] = 0;
+                }
+            }
+            93..95 => {
+                let place = self.rng.below(self.groups.len());
+                let limit = 10 + self.rng.below(120) as u64;
+                let group = self.groups[place].0;
+                self.vm.set_group_limit(group, limit).unwrap();
+                self.groups[place].1 = limit;
+            }
+            95 if self.groups.len() < 6 => self.new_group(),
+            96 if self.groups.len() > 1 => self.end_group(),
+            _ => self.new_space_if_few(),
+        }
+    }
+
+    fn new_space_if_few(&mut self) {
+        if self.spaces.len() < 5 {
+            self.new_space();
+        }
+    }
+
+    fn end_group(&mut self) {
+        let place = self.rng.below(self.groups.len());
+        let (group, _) = self.groups.swap_remove(place);
+        for space in &self.spaces {
+            if self.vm.group_of(space.id) == Some(group) {
+                assert_eq!(self.vm.end_group(group), Err(GroupError::InUse));
+                self.vm.set_group(space.id, GroupId::ROOT).unwrap();
+            }
+        }
+        self.vm.end_group(group).unwrap();
+    }
+
+    fn audit(&self) {
+        self.vm.audit().unwrap();
+        for &(group, limit) in &self.groups {
+            let stats = self.vm.group_stats(group).unwrap();
+            assert!(stats.usage <= limit, "{stats:?}");
+            assert_eq!(stats.limit, limit);
+        }
+    }
+}
+
+fn run<R: ReverseMap>(options: &str, seed: u64, steps: usize) {
+    let mut world = World::<R>::new(options, seed);
+    for step in 0..steps {
+        world.step();
+        if step % 100 == 0 {
+            world.audit();
+        }
+    }
+    for space in 0..world.spaces.len() {
+        for page in 0..PAGES {
+            let expected = world.spaces[space].pages[page as usize];
+            world.check(space, AT + page, expected);
+        }
+    }
+    world.audit();
+    let stats = world.vm.stats().reclaim;
+    assert!(stats.reclaimed > steps as u64 / 20, "{options}: {stats:?}");
+    assert!(world.refused < steps / 10, "{options}: {}", world.refused);
+    while let Some(space) = world.spaces.pop() {
+        world.vm.exit(space.id).unwrap();
+    }
+    world.vm.release_object(world.file).unwrap();
+    for &(group, _) in &world.groups {
+        assert_eq!(world.vm.group_stats(group).unwrap().usage, 0);
+        world.vm.end_group(group).unwrap();
+    }
+    world.vm.audit().unwrap();
+}
+
+#[test]
+fn what_groups_hold_is_as_it_was_written_with_every_reverse_mapping() {
+    for text in variants("rmap") {
+        let design = Design::parse(&text).unwrap();
+        let options = std::format!("{text},reclaim=on,groups=on");
+        crate::with_rmap!(design.rmap, R => run::<R>(&options, 20, 4000));
+    }
+}
+
+#[test]
+fn what_groups_hold_is_as_it_was_written_with_generations() {
+    for seed in 0..3 {
+        run::<Partial>("reclaim=on,groups=on,aging=generations", seed, 2000);
+    }
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Scratch, printed, recording_permitted, text, vellum};
+use crate::plan::SCRIPT;
 
 /// Tells this program, run again under the recorder, where to work.
 const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";
@@ -279,4 +280,48 @@ fn idle_cpus_trim_and_zero_where_the_recording_paused_and_only_if_asked() {
     assert_eq!(zeroed(&never), 0);
     let lanes = report(&["--idle", "500", "--cpus", "3", "--copies", "2", "--verify"]);
     assert!(figure(&lanes["ops_by_class"], "idle", "count") > times);
+}
+
+#[test]
+fn a_directory_says_which_recorded_files_were_on_a_tmpfs() {
+    let replay = |more: &[&str]| {
+        let fixed = ["replay", SCRIPT, "--quiet", "--verify", "--json", "-"];
+        let output = vellum(&[&fixed[..], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", printed(&output));
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        let counters = report["counters"].as_array().expect("counters");
+        let read = counters.iter().find(|count| count["name"] == "pages read");
+        read.and_then(|count| count["count"].as_u64())
+            .expect("counted")
+    };
+    assert!(replay(&[]) > 0);
+    // All that it mapped, and its files have no store to be read from.
+    assert_eq!(replay(&["--tmpfs", "/usr", "--design", "huge=always"]), 0);
+    for (arguments, why) in [
+        (
+            &["replay", SCRIPT, "--tmpfs", "/tmp/nowhere"][..],
+            "was mapped",
+        ),
+        (
+            &["compare", SCRIPT, "--tmpfs", "/tmp/nowhere"],
+            "was mapped",
+        ),
+        (
+            &["replay", SCRIPT, "--tmpfs", "/usr", "--on", "sim"],
+            "--tmpfs",
+        ),
+        (
+            &["replay", SCRIPT, "--tmpfs", "/usr", "--on", "linux"],
+            "--tmpfs",
+        ),
+        (
+            &["compare", SCRIPT, "--tmpfs", "/usr", "--a", "linux"],
+            "--tmpfs",
+        ),
+    ] {
+        let output = vellum(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(printed(&output).contains(why), "{}", printed(&output));
+    }
 }

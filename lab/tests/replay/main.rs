@@ -9,5 +9,6 @@ mod reclaim;
 mod sampled;
 #[path = "../support/mod.rs"]
 mod support;
+mod tmpfs;
 mod together;
 mod verify;

@@ -7,6 +7,7 @@ mod prepare;
 mod random;
 mod reclaim;
 mod sampled;
+mod superpages;
 #[path = "../support/mod.rs"]
 mod support;
 mod tmpfs;

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Scratch, printed, recording_permitted, text, vellum};
-use crate::plan::SCRIPT;
 
 /// Tells this program, run again under the recorder, where to work.
 const WORKPLACE: &str = "VELLUM_TEST_WORKPLACE";

@@ -257,6 +257,15 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
             .stored_word(u64::from(file.0), offset)
     }
 
+    fn file_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
+        self.on(0, || {
+            let id = self.file(file).ok()?;
+            let mut word = [0; 8];
+            let read = self.vm.read_at(id, offset, &mut [&mut word]);
+            (read == Ok(word.len())).then(|| u64::from_ne_bytes(word))
+        })
+    }
+
     fn clear(&self, cpu: usize) {
         self.on(cpu, || self.executor().clear());
     }

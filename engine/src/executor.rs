@@ -190,7 +190,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                     .map_err(map_error)?;
                 DONE
             }
-            Op::FileOpen { file, pages } => self.open_file(file, pages),
+            Op::FileOpen { file, pages } => {
+                self.open_file(file, || self.vm.create_file(u64::from(file.0), pages))
+            }
+            Op::TmpfsOpen { file, pages } => {
+                self.open_file(file, || self.vm.create_shared_memory(pages))
+            }
             Op::FileRead { file, page, pages } => {
                 self.vm
                     .read_pages(self.file(file)?, page, pages, |_, _| {})
@@ -358,15 +363,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
         DONE
     }
 
-    fn open_file(self, slot: FileSlot, pages: u64) -> Executed {
+    fn open_file(
+        self,
+        slot: FileSlot,
+        create: impl FnOnce() -> Result<ObjectId, MapError>,
+    ) -> Executed {
         let word = self.names.files.word(slot.0).ok_or(OpError::BadFile)?;
         if word.load(Ordering::Acquire) != 0 {
             return DONE;
         }
-        let id: ObjectId = self
-            .vm
-            .create_file(u64::from(slot.0), pages)
-            .map_err(map_error)?;
+        let id = create().map_err(map_error)?;
         let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
             let _ = self.vm.release_object(id);

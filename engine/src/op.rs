@@ -137,6 +137,9 @@ pub enum Op {
     },
     /// Make a file of `pages` pages known. Repeating it is harmless.
     FileOpen { file: FileSlot, pages: u64 },
+    /// The same of a file on a tmpfs: its pages are in memory alone, and zero until they are
+    /// written.
+    TmpfsOpen { file: FileSlot, pages: u64 },
     /// `read` through the page cache.
     FileRead {
         file: FileSlot,
@@ -373,6 +376,12 @@ pub trait Engine: Send + Sync {
 
     /// The word at byte `offset` of `file` as the backing store holds it.
     fn stored_word(&self, file: FileSlot, offset: u64) -> Option<u64>;
+
+    /// The word at byte `offset` of `file` as a read finds it. After [`Engine::sync`] that is what
+    /// the store holds, if the file has one.
+    fn file_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
+        self.stored_word(file, offset)
+    }
 
     /// Ends every space and file that is left.
     fn clear(&self, cpu: usize);

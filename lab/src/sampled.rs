@@ -73,6 +73,10 @@ impl Engine for Attached {
         self.engine.stored_word(file, offset)
     }
 
+    fn file_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
+        self.engine.file_word(file, offset)
+    }
+
     fn clear(&self, cpu: usize) {
         self.engine.clear(cpu);
     }

@@ -17,9 +17,11 @@ pub(crate) fn kind_of(op: &Op) -> Option<WorkKind> {
         Op::Create { .. } | Op::Fork { .. } | Op::Share { .. } => Some(WorkKind::Fork),
         // Most of what replacing a program takes is leaving the old one.
         Op::Exec { .. } | Op::Exit { .. } => Some(WorkKind::Exit),
-        Op::FileOpen { .. } | Op::FileRead { .. } | Op::FileWrite { .. } | Op::Truncate { .. } => {
-            Some(WorkKind::File)
-        }
+        Op::FileOpen { .. }
+        | Op::TmpfsOpen { .. }
+        | Op::FileRead { .. }
+        | Op::FileWrite { .. }
+        | Op::Truncate { .. } => Some(WorkKind::File),
         // Reclaim's, idle CPUs' and benchmarks' own.
         Op::ScanSpace { .. }
         | Op::ScanFile { .. }

@@ -106,6 +106,10 @@ pub struct CompareArgs {
     /// `disk` (12 ms, 12 ms, 150 MB/s)
     #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES))]
     device: Option<String>,
+    /// Keep the files of the tmpfs that DIR was on in memory, as shared memory is
+    /// (docs/superpages.md); a trace does not say which file systems were one
+    #[arg(long, value_name = "DIR", conflicts_with = "against")]
+    tmpfs: Option<String>,
     /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
     /// recording
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -186,6 +190,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         copies: args.copies,
         seed: args.seed,
         idle_us: args.idle,
+        tmpfs: args.tmpfs(&path)?,
         ..Options::default()
     };
     let designs = [args.a.clone(), args.b.clone()];
@@ -234,6 +239,15 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl CompareArgs {
+    /// The device of the trace at `path` whose files are in memory.
+    fn tmpfs(&self, path: &Path) -> Result<Option<u32>, Failure> {
+        if self.tmpfs.is_none() {
+            return Ok(None);
+        }
+        let trace = TraceReader::open(path).blame_input()?;
+        super::replay::tmpfs(self.tmpfs.as_deref(), trace.header())
+    }
+
     /// The trace that is named, or the shipped one.
     fn trace(&self) -> Result<PathBuf, Failure> {
         match &self.trace {
@@ -250,6 +264,7 @@ fn on_sim(args: CompareArgs) -> Result<(), Failure> {
         (args.scratch.is_some(), "--scratch"),
         (args.passes != PASSES, "--passes"),
         (args.idle.is_some(), "--idle"),
+        (args.tmpfs.is_some(), "--tmpfs"),
         (args.device.is_some(), "--device"),
         (!args.against.is_empty(), "--against"),
         (args.slice != SLICE_US, "--slice"),
@@ -317,9 +332,11 @@ fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
 }
 
 fn against_core(args: &CompareArgs, method: Method) -> Result<(), Failure> {
-    if args.cpus > 1 || args.copies > 1 || args.profiling.wanted() {
-        let text = "the host's kernel replays one copy on one CPU and is not profiled: leave out \
-                    --cpus, --copies and --profile with --a linux";
+    let others = args.profiling.wanted() || args.tmpfs.is_some();
+    if args.cpus > 1 || args.copies > 1 || others {
+        let text = "the host's kernel replays one copy on one CPU, its files where --scratch says, \
+                    and is not profiled: leave out --cpus, --copies, --tmpfs and --profile with \
+                    --a linux";
         return Err(Failure::usage(text));
     }
     let request = host::Request {

@@ -12,13 +12,15 @@ use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};
-use crate::replay::{self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram};
+use crate::replay::{
+    self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram, tmpfs_device,
+};
 use crate::report::device::Device;
 use crate::report::replay::Report;
 use crate::simulate::Purpose;
 use crate::verify::{self, Verified};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
-use vellum_trace::{Event, EventKind, TraceReader};
+use vellum_trace::{Event, EventKind, Header, TraceReader};
 
 /// Share of the operations that may diverge without explanation.
 const UNEXPLAINED_LIMIT: f64 = 0.01;
@@ -35,6 +37,7 @@ Examples:
   vellum replay traces/kernel-build.vellum --design reclaim=on --ram 64M --device ssd
   vellum replay traces/snapshot-server.vellum --design ptepage=zeroaware --idle 1000
   vellum replay traces/snapshot-server.vellum --ram 64M --design reclaim=on --compressed 20
+  vellum replay traces/kernel-build-tmpfs.vellum --tmpfs /tmp/obj --design huge=always
   vellum replay build.vellum --json - | jq .divergences
   vellum replay build.vellum --on linux                      real processes on this machine's kernel
   vellum replay build.vellum --on linux -n 6 --save 6.18.json
@@ -97,6 +100,10 @@ pub struct ReplayArgs {
     /// `disk` (12 ms, 12 ms, 150 MB/s)
     #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES))]
     device: Option<String>,
+    /// Keep the files of the tmpfs that DIR was on in memory, as shared memory is
+    /// (docs/superpages.md); a trace does not say which file systems were one
+    #[arg(long, value_name = "DIR")]
+    tmpfs: Option<String>,
     /// Run the idle loop of a simulated CPU where nothing happened on it for this long in the
     /// recording
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -198,6 +205,7 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
         fault_around: fault_around(&args.design)?,
         pages: common_pages(std::slice::from_ref(&args.design))?,
         idle_us: args.idle,
+        tmpfs: tmpfs(args.tmpfs.as_deref(), trace.header())?,
     };
     let total = (trace.header().events).saturating_mul(options.readings());
     let progress = RefCell::new(Progress::new(style, "preparing", total, "events"));
@@ -210,6 +218,13 @@ fn load(args: &ReplayArgs, trace: &TraceReader, style: Style) -> Result<Workload
     let workload = prepare_events(trace.header(), events, &options).blame_input()?;
     progress.into_inner().finish();
     Ok(workload)
+}
+
+/// The device whose files `--tmpfs` says are in memory.
+pub(super) fn tmpfs(directory: Option<&str>, header: &Header) -> Result<Option<u32>, Failure> {
+    let device = directory.map(|directory| tmpfs_device(header, directory));
+    let refused = |error| Failure::usage(format!("--tmpfs: {error}"));
+    device.transpose().map_err(refused)
 }
 
 /// Refuses a compressed store that nothing would go to.
@@ -239,6 +254,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         (args.compressed.is_some(), "--compressed"),
         (args.group_limit.is_some(), "--group-limit"),
         (args.idle.is_some(), "--idle"),
+        (args.tmpfs.is_some(), "--tmpfs"),
     ];
     refuse(
         &others,
@@ -278,6 +294,7 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         (args.compressed.is_some(), "--compressed"),
         (args.group_limit.is_some(), "--group-limit"),
         (args.idle.is_some(), "--idle"),
+        (args.tmpfs.is_some(), "--tmpfs"),
     ];
     refuse(
         &core_only,

@@ -18,6 +18,7 @@ pub use explain::Expectation;
 pub use prepare::service::{Served, Service};
 pub use prepare::{
     MAX_COPIES, MAX_CPUS, Options, PrepareError, Streams, Together, prepare, prepare_events,
+    tmpfs_device,
 };
 pub use repairs::Repairs;
 pub use run::{Divergences, Replayed, Sample, run, run_slice};

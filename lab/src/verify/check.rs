@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot, pristine_word};
+use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot};
 
 use super::clocks::{Clocks, Place};
 use super::history::history;
@@ -314,7 +314,7 @@ impl<'w> Verifier<'w> {
         expected: &Word,
     ) -> Symptom {
         let before = match region.file_page(page) {
-            Some((file, page)) => pristine_word(u64::from(file.0), page),
+            Some((file, page)) => self.model().pristine(file, page),
             None => 0,
         };
         let Some(writer) = stamped_by(found, self.workload) else {

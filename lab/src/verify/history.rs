@@ -61,6 +61,7 @@ impl Trail {
             Op::Brk { space, start, .. } => self.space == Some(space) && self.page >= start,
             Op::Touch { space, page, .. } => self.space == Some(space) && self.page == page,
             Op::FileOpen { file, .. }
+            | Op::TmpfsOpen { file, .. }
             | Op::FileRead { file, .. }
             | Op::FileWrite { file, .. }
             | Op::Truncate { file, .. } => self.file == Some(file),

@@ -43,6 +43,8 @@ pub struct File {
     pub written: HashMap<u64, Page>,
     /// The last operation that wrote or truncated it.
     pub changed: Option<Place>,
+    /// It has no store: what was not written, or was cut off, is zero.
+    in_memory: bool,
     /// From this page on nothing is left of the original file.
     holes_from: u64,
     /// Every value that a watched word of a page ever got, by page.
@@ -64,6 +66,9 @@ impl File {
     /// since. A cut does not tell the store, so it may hold anything that was written back
     /// before; or the page is a hole.
     fn page_past_cut(&self, page: u64, pristine: u64) -> Page {
+        if self.in_memory {
+            return Page::initial(0, false);
+        }
         let word = |index: usize| match (self.left.get(&page), self.past.get(&page)) {
             (Some(left), _) => Word::initial(left[index], true),
             (None, Some(past)) => Word::one_of(pristine, &past[index]),
@@ -151,9 +156,23 @@ impl Model {
         }
     }
 
+    /// Whether a file is on a tmpfs.
+    pub fn is_in_memory(&self, file: FileSlot) -> bool {
+        let known = self.files.get(file.0 as usize).and_then(Option::as_ref);
+        known.is_some_and(|file| file.in_memory)
+    }
+
+    /// What a watched word of a file holds that nobody has written.
+    pub fn pristine(&self, file: FileSlot, page: u64) -> u64 {
+        match self.is_in_memory(file) {
+            true => 0,
+            false => pristine_word(u64::from(file.0), page),
+        }
+    }
+
     /// The page of a file as the page cache must have it.
     pub fn file_content(&self, file: FileSlot, page: u64) -> Page {
-        let pristine = pristine_word(u64::from(file.0), page);
+        let pristine = self.pristine(file, page);
         match self.files.get(file.0 as usize) {
             Some(Some(known)) => match known.written.get(&page) {
                 Some(content) => content.clone(),
@@ -314,7 +333,8 @@ impl Model {
                     space.advise(page, page + pages, advice);
                 }
             }
-            Op::FileOpen { file, pages } => self.open(file, pages),
+            Op::FileOpen { file, pages } => self.open(file, pages, false),
+            Op::TmpfsOpen { file, pages } => self.open(file, pages, true),
             Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages, by),
             Op::Truncate { file, pages } => self.truncate(file, pages, by),
             Op::Touch { .. }
@@ -425,12 +445,13 @@ impl Model {
         }
     }
 
-    fn open(&mut self, file: FileSlot, pages: u64) {
+    fn open(&mut self, file: FileSlot, pages: u64, in_memory: bool) {
         if let Some(entry @ None) = self.files.get_mut(file.0 as usize) {
             *entry = Some(File {
                 pages,
                 written: HashMap::new(),
                 changed: None,
+                in_memory,
                 holes_from: pages,
                 past: HashMap::new(),
                 left: HashMap::new(),

@@ -116,7 +116,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// Every written page of every file must be in the backing store.
+    /// Every written page of every file must be in the backing store; of a file on a tmpfs it must
+    /// be in the file.
     fn check_stored(&self) -> Checked {
         let mut written: Vec<(FileSlot, u64, Page)> = Vec::new();
         for (slot, file) in self.model().files.iter().enumerate() {
@@ -127,9 +128,13 @@ impl Verifier<'_> {
         }
         written.sort_by_key(|(file, page, _)| (*file, *page));
         for (file, page, content) in written {
+            let in_memory = self.model().is_in_memory(file);
             for (index, expected) in content.words.iter().enumerate() {
                 let at = self.word_at(page, index);
-                let found = self.engine.stored_word(file, at);
+                let found = match in_memory {
+                    true => self.engine.file_word(file, at),
+                    false => self.engine.stored_word(file, at),
+                };
                 if found.is_none_or(|word| !expected.admits(word, Place::END, &self.clocks)) {
                     return Err(self.refute(
                         Symptom::LostDirty,

@@ -336,3 +336,47 @@ fn a_group_that_cannot_be_is_refused_and_one_that_is_too_small_says_so() {
         assert!(error.contains(why), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn a_directory_says_which_recorded_files_were_on_a_tmpfs() {
+    let replay = |more: &[&str]| {
+        let fixed = ["replay", SCRIPT, "--quiet", "--verify", "--json", "-"];
+        let output = vellum(&[&fixed[..], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", printed(&output));
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        let counters = report["counters"].as_array().expect("counters");
+        let read = counters.iter().find(|count| count["name"] == "pages read");
+        read.and_then(|count| count["count"].as_u64())
+            .expect("counted")
+    };
+    assert!(replay(&[]) > 0);
+    // All that it mapped, and its files have no store to be read from.
+    assert_eq!(replay(&["--tmpfs", "/usr", "--design", "huge=always"]), 0);
+    for (arguments, why) in [
+        (
+            &["replay", SCRIPT, "--tmpfs", "/tmp/nowhere"][..],
+            "was mapped",
+        ),
+        (
+            &["compare", SCRIPT, "--tmpfs", "/tmp/nowhere"],
+            "was mapped",
+        ),
+        (
+            &["replay", SCRIPT, "--tmpfs", "/usr", "--on", "sim"],
+            "--tmpfs",
+        ),
+        (
+            &["replay", SCRIPT, "--tmpfs", "/usr", "--on", "linux"],
+            "--tmpfs",
+        ),
+        (
+            &["compare", SCRIPT, "--tmpfs", "/usr", "--a", "linux"],
+            "--tmpfs",
+        ),
+    ] {
+        let output = vellum(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(printed(&output).contains(why), "{}", printed(&output));
+    }
+}

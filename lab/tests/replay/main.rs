@@ -7,7 +7,9 @@ mod prepare;
 mod random;
 mod reclaim;
 mod sampled;
+mod superpages;
 #[path = "../support/mod.rs"]
 mod support;
+mod tmpfs;
 mod together;
 mod verify;

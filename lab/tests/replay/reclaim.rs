@@ -10,7 +10,7 @@ use vellum_trace::{EventKind, FileId, TraceReader};
 
 const PAGE: u64 = 4096;
 
-fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
+pub fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
     core_with(design, ram_bytes, None)
 }
 
@@ -29,7 +29,7 @@ fn core_with(design: &str, ram_bytes: u64, compressed: Option<u8>) -> Box<dyn En
     build(&config, arena).expect("a design")
 }
 
-fn counter(engine: &dyn Engine, name: &str) -> u64 {
+pub fn counter(engine: &dyn Engine, name: &str) -> u64 {
     let counters = engine.counters();
     let mut found = counters.iter().filter(|counter| counter.0 == name);
     found.next().expect("it is counted").1
@@ -39,7 +39,7 @@ fn reclaimed(engine: &dyn Engine) -> u64 {
     counter(engine, "reclaim: pages reclaimed")
 }
 
-fn held(workload: &Workload, engine: &dyn Engine, what: &str) {
+pub fn held(workload: &Workload, engine: &dyn Engine, what: &str) {
     match verify(workload, engine, |_| true) {
         Ok(verified) => assert!(verified.is_some(), "{what}: not interrupted"),
         Err(refutation) => panic!("{what}: {refutation}"),

@@ -163,7 +163,7 @@ impl Machine<'_> {
                 pages,
                 advice,
             } => self.advise(space, page, page + pages, advice)?,
-            Op::FileOpen { file, pages } => self.open(file, pages),
+            Op::FileOpen { file, pages } | Op::TmpfsOpen { file, pages } => self.open(file, pages),
             Op::FileRead { file, page, pages } => {
                 for page in page..page + pages {
                     self.object_page(Object::File(file.0), page)?;

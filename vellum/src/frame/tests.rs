@@ -11,6 +11,7 @@ mod cpus;
 mod limbo;
 mod linked;
 mod owned;
+mod reserved;
 mod zeroed;
 mod zoned;
 

@@ -397,8 +397,9 @@ impl<'w> Builder<'w> {
             Op::Truncate { file, pages } => {
                 self.put(task, &[word(op::TRUNCATE, 0, u64::from(file.0)), pages])
             }
-            // What no trace asks for.
-            Op::ScanSpace { .. }
+            // What no trace asks for, or not without being told of a tmpfs.
+            Op::TmpfsOpen { .. }
+            | Op::ScanSpace { .. }
             | Op::ScanFile { .. }
             | Op::EmptyCaches
             | Op::Idle { .. }

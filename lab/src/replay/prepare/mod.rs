@@ -15,6 +15,7 @@ pub mod service;
 mod space;
 mod survey;
 mod tasks;
+mod tmpfs;
 mod together;
 mod translate;
 
@@ -27,6 +28,7 @@ use super::fold::{self, DoesNotFit, Plan};
 use super::workload::Workload;
 use merge::Merge;
 use survey::Survey;
+pub use tmpfs::tmpfs_device;
 pub use together::Together;
 use translate::Translator;
 use vellum_trace::{Event, EventKind, Header, TraceError, TraceReader};
@@ -72,6 +74,9 @@ pub struct Options {
     /// recording was idle, and runs the idle loop; none: no CPU ever does. Streams by
     /// task have no idle CPUs.
     pub idle_us: Option<u64>,
+    /// Files of this device, as the trace has it, lie on a tmpfs ([`tmpfs_device`]); none:
+    /// all of them have a backing store.
+    pub tmpfs: Option<u32>,
 }
 
 impl Default for Options {
@@ -83,6 +88,7 @@ impl Default for Options {
             fault_around: 16,
             pages: Pages::X86_64,
             idle_us: None,
+            tmpfs: None,
         }
     }
 }

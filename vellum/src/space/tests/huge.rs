@@ -161,6 +161,8 @@ fn what_does_not_lie_as_a_superpage_is_mapped_page_by_page() {
     for at in [BASE + 1, BASE + 4 * PAGES, BASE + 8 * PAGES] {
         touch(&vm, space, at + 17, Access::Read);
     }
+    // A range where a leaf could be, of the end of one superpage and the beginning of another.
+    touch(&vm, space, BASE + PAGES + 17, Access::Read);
     assert_eq!(vm.stats().events.superpage_maps, 0);
     // A file has no superpages.
     let file = vm.create_file(5, PAGES).unwrap();
@@ -243,18 +245,87 @@ fn single_pages_do_where_something_is_lacking() {
             world.end();
         }
     }
-    // A mount that allows for less.
-    let vm = vm_with::<Family>("huge=always", 8192);
-    let mount = vm.create_mount(PAGES - 1).unwrap();
-    let object = vm.create_in(mount).unwrap();
-    vm.set_size(object, 2 * PAGES * PAGE).unwrap();
-    let space = vm.create_space().unwrap();
-    let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
-    map(&vm, space, BASE, request);
-    touch(&vm, space, BASE, Access::Write);
-    assert_eq!(vm.mount_stats(mount).unwrap().used, 1);
-    assert_eq!(vm.stats().events.superpage_failures, 1);
+}
+
+/// A mount that allows for less, and one that does while there is no block: what was counted
+/// for the superpage is not, but for the one page.
+#[test]
+fn a_mount_counts_the_pages_that_came_of_a_superpage_that_could_not_be() {
+    for (limit, has_block) in [(PAGES - 1, true), (4 * PAGES, false)] {
+        let vm = vm_with::<Family>("huge=always", 8192);
+        let mount = vm.create_mount(limit).unwrap();
+        let object = vm.create_in(mount).unwrap();
+        vm.set_size(object, 2 * PAGES * PAGE).unwrap();
+        let space = vm.create_space().unwrap();
+        let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
+        map(&vm, space, BASE, request);
+        let (site, after) = (Site::Superpage, 0);
+        let plan = (!has_block).then_some(FailAt { site, after });
+        vm.memory().inject(plan);
+        touch(&vm, space, BASE, Access::Write);
+        vm.memory().inject(None);
+        assert_eq!(vm.mount_stats(mount).unwrap().used, 1, "limit {limit}");
+        assert_eq!(vm.stats().events.superpage_failures, 1);
+        vm.audit().unwrap();
+    }
+}
+
+#[test]
+fn an_object_has_no_page_past_its_end() {
+    let vm = vm_with::<Family>("huge=within_size", 8192);
+    let object = vm.create_shared_memory(PAGES + 9).unwrap();
+    let cached = || vm.objects.find(object).unwrap().cached();
+    vm.write_at(object, (PAGES + 3) * PAGE, &[&[1]]).unwrap();
+    assert_eq!(cached(), 1);
+    vm.write_at(object, 3 * PAGE, &[&[1]]).unwrap();
+    assert_eq!(cached(), 1 + PAGES);
     vm.audit().unwrap();
+}
+
+/// Pages in swap are pages: a range of which all that there is lies there is not made anew.
+#[test]
+fn a_range_with_a_page_in_swap_and_none_in_memory_is_not_made_whole() {
+    let world = world::<Family>("");
+    let (vm, space) = (&world.vm, world.space);
+    vm.set_huge(world.object, Some(false)).unwrap();
+    world.set_byte(70, 6);
+    touch(vm, space, BASE + 70, Access::Read);
+    let advice = Advice::PageOut;
+    vm.advise(space, Vpn(BASE + 70), 1, advice).unwrap();
+    let counts = || {
+        let object = vm.objects.find(world.object).unwrap();
+        (object.cached(), object.swapped())
+    };
+    assert_eq!(counts(), (0, 1));
+    vm.set_huge(world.object, None).unwrap();
+    touch(vm, space, BASE + 300, Access::Write);
+    assert_eq!(counts(), (1, 1));
+    assert!(world.large().is_empty());
+    assert_eq!(world.byte(70), 6);
+    world.end();
+}
+
+/// The leaf's mark is that of all pages when it goes, of which any may have been stored to.
+#[test]
+fn stores_through_a_leaf_make_all_of_its_pages_dirty() {
+    for stores in [false, true] {
+        let world = world::<Family>("");
+        let (vm, space) = (&world.vm, world.space);
+        touch(vm, space, BASE, Access::Read);
+        let (first, _) = vm.translate(space, Vpn(BASE)).unwrap();
+        let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
+        // As if they had been written back.
+        frames.clone().for_each(|frame| {
+            frame.clear(Flags::DIRTY);
+        });
+        if stores {
+            touch(vm, space, BASE + 8, Access::Write);
+        }
+        vm.unmap(space, Vpn(BASE + 100), 1).unwrap();
+        let dirty = frames.filter(|frame| frame.has(Flags::DIRTY)).count();
+        assert_eq!(dirty as u64, if stores { PAGES } else { 0 });
+        world.end();
+    }
 }
 
 fn parts<R: ReverseMap>(text: &str) {

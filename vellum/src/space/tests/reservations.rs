@@ -364,6 +364,45 @@ fn entries_that_differ_are_not_promoted_until_they_are_alike() {
     end(&vm, &[space]);
 }
 
+/// A page that left and came back has a frame from elsewhere.
+#[test]
+fn a_page_that_lies_elsewhere_keeps_its_range_from_being_promoted() {
+    let vm = reserving::<Family>("", 8192);
+    let space = promoted(&vm);
+    let advice = Advice::DontNeed;
+    vm.advise(space, Vpn(BASE + 5), 1, advice).unwrap();
+    // Takes the frame that the page had.
+    touch(&vm, space, BASE - 1, Access::Write);
+    store_to(&vm, space, 5..6);
+    assert_ne!(frame_of(&vm, space, 5).0, frame_of(&vm, space, 0).0 + 5);
+    assert_eq!(leaf_count(&vm, space), PAGES as usize + 1);
+    assert_eq!(vm.stats().events.superpage_promotions, 1);
+    end(&vm, &[space]);
+}
+
+#[test]
+fn a_superpage_counts_as_accessed_if_all_of_its_pages_were() {
+    for unused in [None, Some(0), Some(5), Some(PAGES - 1)] {
+        let vm = reserving::<Family>("", 8192);
+        let space = one_range(&vm);
+        let last = 200;
+        store_to(&vm, space, 0..last);
+        store_to(&vm, space, last + 1..PAGES);
+        let taken = |page, pages| {
+            let range = PageRange::new(Vpn(BASE + page), pages);
+            vm.scan_space(space, range).unwrap().accessed
+        };
+        if let Some(page) = unused {
+            assert_eq!(taken(page, 1), 1);
+        }
+        store_to(&vm, space, last..last + 1);
+        assert_eq!(leaf_count(&vm, space), 1);
+        let is_accessed = taken(0, PAGES) > 0;
+        assert_eq!(is_accessed, unused.is_none(), "unused: {unused:?}");
+        end(&vm, &[space]);
+    }
+}
+
 #[test]
 fn a_superpage_that_was_split_is_made_again_when_its_pages_are_alike() {
     let vm = reserving::<Family>("", 8192);

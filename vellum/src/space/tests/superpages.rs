@@ -202,6 +202,29 @@ fn a_superpage_that_nobody_shares_any_more_is_stored_to_whole() {
     vm.audit().unwrap();
 }
 
+/// Whichever page it is that another space still has, a store to any other does not make it
+/// writable.
+#[test]
+fn a_superpage_of_which_others_have_a_page_is_not_stored_to_whole() {
+    for shared in [0, 31, PAGES - 1] {
+        let vm = superpages::<Family>("", 8192);
+        let space = one_superpage(&vm);
+        let child = vm.fork(space).unwrap();
+        for (from, to) in [(0, shared), (shared + 1, PAGES)] {
+            if from < to {
+                vm.unmap(child, Vpn(BASE + from), to - from).unwrap();
+            }
+        }
+        assert_eq!(sizes(&vm, space).len(), 1);
+        touch(&vm, space, BASE + 99, Access::Write);
+        assert_eq!(sizes(&vm, space).len(), PAGES as usize, "{shared}");
+        let prot = |page| vm.translate(space, Vpn(BASE + page)).unwrap().1;
+        assert_eq!((prot(99), prot(shared)), (RW, Prot::READ));
+        assert_eq!(vm.stats().events.cow_copies, 0);
+        vm.audit().unwrap();
+    }
+}
+
 #[test]
 fn an_unmapped_part_of_a_shared_superpage_is_the_other_spaces_alone() {
     let vm = superpages::<Chains>("", 8192);

@@ -26,10 +26,17 @@ impl Translator<'_> {
         let pages = recorded.div_ceil(1 << self.fold_shift());
         let (slot, first_use) = self.files.slot(file, self.copy, pages);
         if first_use {
-            let op = Op::FileOpen { file: slot, pages };
+            let op = match self.is_on_tmpfs(file) {
+                true => Op::TmpfsOpen { file: slot, pages },
+                false => Op::FileOpen { file: slot, pages },
+            };
             self.put(task, op, Class::File, &[changes_file(slot)])?;
         }
         Ok((slot, self.files.pages(slot)))
+    }
+
+    fn is_on_tmpfs(&self, file: FileId) -> bool {
+        self.options.tmpfs == Some(self.header.files[file.0 as usize].device)
     }
 
     /// Lengthens `file` if the trace proves that it has `pages` pages.

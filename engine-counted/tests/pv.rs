@@ -37,6 +37,7 @@ fn hot(design: &str) -> [u64; 2] {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     });
     let engine = engine.expect("built");
     let map = |page, pages| Op::Map {

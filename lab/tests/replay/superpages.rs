@@ -32,6 +32,7 @@ fn core(design: &str, workload: &Workload) -> Box<dyn Engine> {
         low_bytes: None,
         device: None,
         compressed: None,
+        group_bytes: None,
     };
     let arena = Arena::new(RAM as usize).expect("128 MiB can be had");
     build(&config, arena).expect("a design")

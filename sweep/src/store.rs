@@ -27,7 +27,15 @@ pub struct Store {
 
 /// Keeps other sweeps from a directory while it is there.
 #[derive(Debug)]
-pub struct Claim(#[expect(dead_code, reason = "it is held")] File);
+pub struct Claim(File);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread is starting has it open,
+        // too, until it executes its program.
+        let _ = self.0.unlock();
+    }
+}
 
 /// What became of a cell, as far as its directory says.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use vellum::addr::Pfn;
 use vellum::design::RegionIndex;
 use vellum::object::{CachedPage, Object, ObjectKind, Objects};
-use vellum::platform::CpuId;
+use vellum::platform::{CpuId, GroupId};
 use vellum::slab::ArenaMaker;
 
 use crate::measure::{Arm, Timed};
@@ -40,7 +40,8 @@ impl Cache {
             let id = objects.create(&memory, &pin, file, KEYS << 12, 0)?;
             let handle = id.to_bits() as u32;
             for index in 0..KEYS {
-                if let CachedPage::Fill(page) = objects.page(&memory, &pin, handle, index)? {
+                let page = objects.page(&memory, &pin, (handle, index), GroupId::ROOT)?;
+                if let CachedPage::Fill(page) = page {
                     objects.filled(&memory, &pin, page);
                     // SAFETY: the reference that `page` gave; the cache has its own.
                     unsafe { memory.put_raw(&pin, page, 0) };

@@ -1,6 +1,6 @@
 //! Pages that go to swap or leave memory beside faults, reads and pins of the same pages.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use vellum::addr::{Access, Pfn};
@@ -59,7 +59,8 @@ fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId], objects: &[Object
 
 /// Two others who share a page take it and have it read anew, as the neighbour of another.
 fn found_before<R: ReverseMap>(preemption: &Preemption) {
-    let (world, space) = private(World::<R>::new(2, 300, "reclaim=on"), 8);
+    // So much memory that neighbours are read, too.
+    let (world, space) = private(World::<R>::new(2, 2000, "reclaim=on"), 8);
     let (one, other) = world.alone(|| {
         let children = (world.vm.fork(space).unwrap(), world.vm.fork(space).unwrap());
         page_out(&world, space, PRIVATE, 2);
@@ -103,21 +104,34 @@ fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
     finish(&world, &[space, child], &[]);
 }
 
-/// The page comes back and leaves again, and another page gets the slot that it was in.
+/// The page is cut off, and another in its place leaves for another slot; nobody has the one
+/// that the page was in any more.
 fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
     let mut shared = Shared::<R>::stored("");
     swap_on(&mut shared.world, 2);
     let (world, space) = (&shared.world, shared.space);
+    // Beside it something has the table stay, where the second CPU would walk one that is gone
+    // until the other flushes.
+    world.alone(|| world.anonymous(space, SECOND + PAGES, 1));
+    shared.store_alone(SECOND + PAGES, 0, 1);
     world.alone(|| page_out(world, space, FIRST, 1));
-    let load = |cpu| assert_eq!(world.load(cpu, space, at(SECOND, 0)), Ok(5));
-    let move_on = |cpu| {
-        assert_eq!(world.load(cpu, space, at(FIRST, 0)), Ok(5));
-        page_out(world, space, FIRST + 1, 1);
-        page_out(world, space, FIRST, 1);
+    let load = |cpu| {
+        let seen = world.load(cpu, space, at(SECOND, 0));
+        assert!(matches!(seen, Ok(5 | 0 | 6) | Err(FaultError::PastEnd)));
     };
-    world.run_preempted(preemption, [&load, &move_on]);
+    let replace = |cpu| {
+        for pages in [0, PAGES] {
+            world.vm.truncate(shared.object, pages).unwrap();
+        }
+        for page in [1, 0] {
+            world.store(cpu, space, at(FIRST + page, 0), 6).unwrap();
+            page_out(world, space, FIRST + page, 1);
+        }
+        assert_eq!(world.load(cpu, space, at(FIRST + 1, 0)), Ok(6));
+    };
+    world.run_preempted(preemption, [&load, &replace]);
     for page in 0..2 {
-        assert_eq!(shared.load_alone(FIRST + page, 0), Ok(5));
+        assert_eq!(shared.load_alone(FIRST + page, 0), Ok(6));
     }
     finish(world, &[space], &[shared.object]);
 }
@@ -125,20 +139,23 @@ fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
 /// Whoever has pinned the first page for writing finds it where it was.
 fn pin_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
     let (world, space) = (&shared.world, shared.space);
+    let pinned = Mutex::new([Pfn::NONE]);
     let pin = |cpu| {
         let mut frames = [Pfn::NONE];
-        let pinned = (world.vm).pin_pages(space, Vpn(FIRST), Access::Write, &mut frames);
-        pinned.unwrap();
+        let done = (world.vm).pin_pages(space, Vpn(FIRST), Access::Write, &mut frames);
+        done.unwrap();
+        *pinned.lock().unwrap() = frames;
         world.store(cpu, space, at(FIRST, 1), 7).unwrap();
-        let mapped = world.vm.translate(space, Vpn(FIRST));
-        let mapped = mapped.map(|mapped| mapped.0);
-        assert_eq!(mapped, Some(frames[0]), "it was taken");
-        // SAFETY: pinned above.
-        unsafe { world.vm.unpin(&frames) };
     };
     let out = |_| page_out(world, space, FIRST, 1);
     world.run_preempted(preemption, [&pin, &out]);
     assert_eq!(shared.load_alone(FIRST, 1), Ok(7));
+    let frames = pinned.into_inner().unwrap();
+    let mapped = world.alone(|| world.vm.translate(space, Vpn(FIRST)));
+    let mapped = mapped.map(|mapped| mapped.0);
+    assert_eq!(mapped, Some(frames[0]), "it was taken");
+    // SAFETY: pinned above.
+    world.alone(|| unsafe { world.vm.unpin(&frames) });
     finish(world, &[space], &[shared.object]);
 }
 
@@ -201,7 +218,7 @@ fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
     let about = CompressedArea {
         area: AREA,
         slots: 1,
-        bytes: 8 << 10,
+        bytes: 64 << 10,
         writes_back: false,
     };
     let world = World::<R>::with_store(2, 300, "", |stores| {

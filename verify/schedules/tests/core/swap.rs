@@ -6,19 +6,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::world::{World, at};
+use crate::world::{SWAP, World, at};
 use vellum::SpaceId;
 use vellum::addr::{Access, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, Placement};
-use vellum::swap::SwapArea;
 use vellum_machine::store::{CompressedArea, CompressedStore};
 
 const ZERO: CpuId = CpuId(0);
 const BASE: u64 = 0x1000;
 const PAGES: u64 = 3;
-const SWAP: u64 = 9;
 
 explored! {
     counters_agree_that_two_bump_in_opposite_order_while_a_third_pages_out: 60 => counters;
@@ -40,12 +38,7 @@ fn world<R: ReverseMap>(cpus: usize, slots: u64) -> (World<R>, SpaceId) {
 }
 
 fn filled<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
-    let area = SwapArea {
-        store: SWAP,
-        slots,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world.swap_on(slots);
     let space = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         world.anonymous(space, BASE, PAGES);
@@ -58,14 +51,7 @@ fn filled<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId)
 }
 
 fn page_out<R: ReverseMap>(world: &World<R>, space: SpaceId) {
-    let _ = world.vm.advise(space, Vpn(BASE), PAGES, Advice::PageOut);
-}
-
-/// Ends everything; every slot is free again.
-fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId]) {
-    world.finish(spaces, &[]);
-    let stats = world.vm.swap_stats();
-    assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
+    world.page_out(space, BASE, PAGES);
 }
 
 /// Stores to the first word of every page, which holds the page's number so far.
@@ -142,7 +128,7 @@ fn counters_in<R: ReverseMap>(world: &World<R>, space: SpaceId) {
             }
         }
     });
-    finish(world, &[space]);
+    world.finish_swap(&[space], &[]);
 }
 
 fn fork_beside_out<R: ReverseMap>() {
@@ -177,7 +163,7 @@ fn fork_beside_out<R: ReverseMap>() {
             assert_eq!(word, Ok(100 + page));
         }
     });
-    finish(&world, &[space, child]);
+    world.finish_swap(&[space, child], &[]);
 }
 
 fn copies_beside_out<R: ReverseMap>() {
@@ -192,7 +178,7 @@ fn copies_beside_out<R: ReverseMap>() {
         are_changed(&world, space, 10);
         are_changed(&world, child, 20);
     });
-    finish(&world, &[space, child]);
+    world.finish_swap(&[space, child], &[]);
 }
 
 fn unmapped_beside_out<R: ReverseMap>() {
@@ -213,7 +199,7 @@ fn unmapped_beside_out<R: ReverseMap>() {
         assert_eq!(world.load(cpu, space, at(BASE + 2, 0)), Ok(2));
     };
     world.run(&[&out, &unmap, &look]);
-    finish(&world, &[space, child]);
+    world.finish_swap(&[space, child], &[]);
 }
 
 fn exit_beside_in<R: ReverseMap>() {
@@ -233,7 +219,7 @@ fn exit_beside_in<R: ReverseMap>() {
     };
     let out = |_| page_out(&world, space);
     world.run(&[&end, &look, &out]);
-    finish(&world, &[space]);
+    world.finish_swap(&[space], &[]);
 }
 
 /// Whoever has pinned a page for writing stores to its frame, as a device does.
@@ -270,7 +256,7 @@ fn pins_beside_out<R: ReverseMap>() {
             }
         }
     });
-    finish(&world, &[space]);
+    world.finish_swap(&[space], &[]);
 }
 
 fn moved_beside_out<R: ReverseMap>() {
@@ -298,7 +284,7 @@ fn moved_beside_out<R: ReverseMap>() {
             assert_eq!(world.load(ZERO, child, at(BASE + page, 0)), Ok(page));
         }
     });
-    finish(&world, &[space, child]);
+    world.finish_swap(&[space, child], &[]);
 }
 
 fn truncated_beside_out<R: ReverseMap>() {
@@ -332,7 +318,7 @@ fn truncated_beside_out<R: ReverseMap>() {
         assert!(world.vm.audit().unwrap().swapped <= 1);
         world.vm.release_object(file).unwrap();
     });
-    finish(&world, &[space]);
+    world.finish_swap(&[space], &[]);
 }
 
 fn write_fails<R: ReverseMap>() {
@@ -353,5 +339,5 @@ fn write_fails<R: ReverseMap>() {
         are_changed(&world, space, 10);
         are_changed(&world, child, 20);
     });
-    finish(&world, &[space, child]);
+    world.finish_swap(&[space, child], &[]);
 }

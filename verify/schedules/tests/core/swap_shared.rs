@@ -7,7 +7,6 @@ use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError};
-use vellum::swap::SwapArea;
 use vellum::{ObjectId, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
@@ -34,12 +33,7 @@ struct Shared<R: ReverseMap> {
 /// Three pages of shared memory, with a page's number in its first word, and `slots` slots.
 fn shared<R: ReverseMap>(cpus: usize, slots: u64) -> Shared<R> {
     let mut world = World::<R>::new(cpus, 320, "");
-    let area = SwapArea {
-        store: 9,
-        slots,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world.swap_on(slots);
     let (spaces, object) = world.alone(|| {
         let object = world.vm.create_shared_memory(PAGES).unwrap();
         let space = world.vm.create_space().unwrap();
@@ -58,13 +52,11 @@ fn shared<R: ReverseMap>(cpus: usize, slots: u64) -> Shared<R> {
 
 impl<R: ReverseMap> Shared<R> {
     fn page_out(&self, space: SpaceId) {
-        let _ = (self.world.vm).advise(space, Vpn(BASE), PAGES, Advice::PageOut);
+        self.world.page_out(space, BASE, PAGES);
     }
 
     fn finish(&self, objects: &[ObjectId]) {
-        self.world.finish(&self.spaces, objects);
-        let stats = self.world.vm.swap_stats();
-        assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
+        self.world.finish_swap(&self.spaces, objects);
     }
 }
 

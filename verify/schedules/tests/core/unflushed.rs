@@ -10,7 +10,6 @@ use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, MapRequest, Placement};
-use vellum::swap::SwapArea;
 use vellum::{ObjectId, SpaceId};
 use vellum_schedules::Step;
 
@@ -63,12 +62,7 @@ impl<R: ReverseMap> Case<R> {
 
     fn new(design: &str, pages: u64, map: impl FnOnce(&World<R>, SpaceId, ObjectId)) -> Self {
         let mut world = World::<R>::new(3, 256 + 2 * pages, design);
-        let area = SwapArea {
-            store: 9,
-            slots: 8,
-            priority: 0,
-        };
-        vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+        world.swap_on(8);
         let (space, object) = world.alone(|| {
             let space = world.vm.create_space().unwrap();
             let object = world.vm.create_shared_memory(pages).unwrap();

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::world::SWAP;
 use vellum::addr::{Access, Pfn};
-use vellum::swap::SwapArea;
 use vellum_machine::store::{CompressedArea, CompressedStore};
 
 swept! {
@@ -18,21 +18,9 @@ swept! {
     a_slot_that_is_used_again_keeps_its_page_in_the_store => slot_used_again;
 }
 
-/// Number of the store of swapped pages.
-const AREA: u64 = 9;
-
-fn swap_on<R: ReverseMap>(world: &mut World<R>, slots: u64) {
-    let area = SwapArea {
-        store: AREA,
-        slots,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
-}
-
 /// A space of two tasks with two private pages at [`PRIVATE`], which hold 1 and 2.
 fn private<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
-    swap_on(&mut world, slots);
+    world.swap_on(slots);
     let space = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         assert!(world.vm.share_space(space));
@@ -46,24 +34,13 @@ fn private<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId
     (world, space)
 }
 
-fn page_out<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64, pages: u64) {
-    let _ = (world.vm).advise(space, Vpn(page), pages, Advice::PageOut);
-}
-
-/// Ends everything; every slot is free again.
-fn finish<R: ReverseMap>(world: &World<R>, spaces: &[SpaceId], objects: &[ObjectId]) {
-    world.finish(spaces, objects);
-    let stats = world.vm.swap_stats();
-    assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
-}
-
 /// Two others who share a page take it and have it read anew, as the neighbour of another.
 fn found_before<R: ReverseMap>(preemption: &Preemption) {
     // So much memory that neighbours are read, too.
     let (world, space) = private(World::<R>::new(2, 2000, "reclaim=on"), 8);
     let (one, other) = world.alone(|| {
         let children = (world.vm.fork(space).unwrap(), world.vm.fork(space).unwrap());
-        page_out(&world, space, PRIVATE, 2);
+        world.page_out(space, PRIVATE, 2);
         children
     });
     let load = |cpu| assert_eq!(world.load(cpu, space, at(PRIVATE, 0)), Ok(1));
@@ -75,7 +52,7 @@ fn found_before<R: ReverseMap>(preemption: &Preemption) {
     for space in [space, one, other] {
         assert_eq!(self::load(&world, space, PRIVATE), Ok(1));
     }
-    finish(&world, &[space, one, other], &[]);
+    world.finish_swap(&[space, one, other], &[]);
 }
 
 /// The page could not be written, so that all who share it copy it; then one of two tasks
@@ -86,7 +63,7 @@ fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
         let child = world.vm.fork(space).unwrap();
         let faults = world.store.faults();
         faults.fail_range(Transfer::Write, 0..8);
-        page_out(&world, space, PRIVATE, 1);
+        world.page_out(space, PRIVATE, 1);
         faults.heal();
         child
     });
@@ -96,25 +73,25 @@ fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
     };
     let change = |cpu| {
         world.store(cpu, space, at(PRIVATE, 0), 7).unwrap();
-        page_out(&world, space, PRIVATE, 1);
+        world.page_out(space, PRIVATE, 1);
     };
     world.run_preempted(preemption, [&load, &change]);
     assert_eq!(self::load(&world, space, PRIVATE), Ok(7));
     assert_eq!(self::load(&world, child, PRIVATE), Ok(1));
-    finish(&world, &[space, child], &[]);
+    world.finish_swap(&[space, child], &[]);
 }
 
 /// The page is cut off, and another in its place leaves for another slot; nobody has the one
 /// that the page was in any more.
 fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
     let mut shared = Shared::<R>::stored("");
-    swap_on(&mut shared.world, 2);
+    shared.world.swap_on(2);
     let (world, space) = (&shared.world, shared.space);
     // Beside it something has the table stay, where the second CPU would walk one that is gone
     // until the other flushes.
     world.alone(|| world.anonymous(space, SECOND + PAGES, 1));
     shared.store_alone(SECOND + PAGES, 0, 1);
-    world.alone(|| page_out(world, space, FIRST, 1));
+    world.alone(|| world.page_out(space, FIRST, 1));
     let load = |cpu| {
         let seen = world.load(cpu, space, at(SECOND, 0));
         assert!(matches!(seen, Ok(5 | 0 | 6) | Err(FaultError::PastEnd)));
@@ -125,7 +102,7 @@ fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
         }
         for page in [1, 0] {
             world.store(cpu, space, at(FIRST + page, 0), 6).unwrap();
-            page_out(world, space, FIRST + page, 1);
+            world.page_out(space, FIRST + page, 1);
         }
         assert_eq!(world.load(cpu, space, at(FIRST + 1, 0)), Ok(6));
     };
@@ -133,7 +110,7 @@ fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
     for page in 0..2 {
         assert_eq!(shared.load_alone(FIRST + page, 0), Ok(6));
     }
-    finish(world, &[space], &[shared.object]);
+    world.finish_swap(&[space], &[shared.object]);
 }
 
 /// Whoever has pinned the first page for writing finds it where it was.
@@ -147,7 +124,7 @@ fn pin_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
         *pinned.lock().unwrap() = frames;
         world.store(cpu, space, at(FIRST, 1), 7).unwrap();
     };
-    let out = |_| page_out(world, space, FIRST, 1);
+    let out = |_| world.page_out(space, FIRST, 1);
     world.run_preempted(preemption, [&pin, &out]);
     assert_eq!(shared.load_alone(FIRST, 1), Ok(7));
     let frames = pinned.into_inner().unwrap();
@@ -156,12 +133,12 @@ fn pin_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
     assert_eq!(mapped, Some(frames[0]), "it was taken");
     // SAFETY: pinned above.
     world.alone(|| unsafe { world.vm.unpin(&frames) });
-    finish(world, &[space], &[shared.object]);
+    world.finish_swap(&[space], &[shared.object]);
 }
 
 fn shared_pinned<R: ReverseMap>(preemption: &Preemption) {
     let mut shared = Shared::<R>::stored("");
-    swap_on(&mut shared.world, 8);
+    shared.world.swap_on(8);
     pin_beside_out(&shared, preemption);
 }
 
@@ -187,7 +164,7 @@ fn read_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
         assert!(first_of(0) != 7 || first_of(1) == 7, "out of order");
     };
     let out = |cpu| {
-        page_out(world, space, FIRST + 1, 1);
+        world.page_out(space, FIRST + 1, 1);
         for page in [1, 0] {
             world.store(cpu, space, at(FIRST + page, 0), 7).unwrap();
         }
@@ -196,12 +173,12 @@ fn read_beside_out<R: ReverseMap>(shared: &Shared<R>, preemption: &Preemption) {
     for page in 0..2 {
         assert_eq!(shared.load_alone(FIRST + page, 0), Ok(7));
     }
-    finish(world, &[space], &[shared.object]);
+    world.finish_swap(&[space], &[shared.object]);
 }
 
 fn shared_read<R: ReverseMap>(preemption: &Preemption) {
     let mut shared = Shared::<R>::stored("");
-    swap_on(&mut shared.world, 8);
+    shared.world.swap_on(8);
     read_beside_out(&shared, preemption);
 }
 
@@ -216,7 +193,7 @@ fn file_read<R: ReverseMap>(preemption: &Preemption) {
 /// There is one slot, which passes from one page to another.
 fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
     let about = CompressedArea {
-        area: AREA,
+        area: SWAP,
         slots: 1,
         bytes: 64 << 10,
         writes_back: false,
@@ -225,14 +202,14 @@ fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
         Arc::new(CompressedStore::new(stores, about).unwrap())
     });
     let (world, space) = private(world, 1);
-    world.alone(|| page_out(&world, space, PRIVATE, 1));
+    world.alone(|| world.page_out(space, PRIVATE, 1));
     let give_up = |_| {
         let first = Vpn(PRIVATE);
         world.vm.advise(space, first, 1, Advice::DontNeed).unwrap();
     };
-    let out = |_| page_out(&world, space, PRIVATE + 1, 1);
+    let out = |_| world.page_out(space, PRIVATE + 1, 1);
     world.run_preempted(preemption, [&give_up, &out]);
     assert_eq!(load(&world, space, PRIVATE), Ok(0));
     assert_eq!(load(&world, space, PRIVATE + 1), Ok(2));
-    finish(&world, &[space], &[]);
+    world.finish_swap(&[space], &[]);
 }

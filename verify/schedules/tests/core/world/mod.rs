@@ -8,7 +8,8 @@ use std::sync::Arc;
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, MapRequest, Placement, SpaceId, Traits};
+use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId, Traits};
+use vellum::swap::SwapArea;
 use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::{AccessError, walker};
@@ -19,6 +20,9 @@ use vellum_schedules::{Exploration, Preemption, SCHEDULER, Step, follow, undistu
 pub fn pristine(store: u64, page: u64) -> u64 {
     0xf11e_0000_0000 + store * 0x1_0000 + page
 }
+
+/// Number of the store of a swap area.
+pub const SWAP: u64 = 9;
 
 pub const RW: Prot = Prot::READ_WRITE;
 
@@ -205,6 +209,28 @@ impl<R: ReverseMap, F: Format> World<R, F> {
             ..MapRequest::object(object, index, pages, RW).at(Placement::Fixed(Vpn(page)))
         };
         self.vm.map(id, &request).unwrap();
+    }
+
+    /// Has pages go to a swap area of so many slots, [`SWAP`].
+    pub fn swap_on(&mut self, slots: u64) {
+        let area = SwapArea {
+            store: SWAP,
+            slots,
+            priority: 0,
+        };
+        undisturbed(|| self.vm.swap_on(area).unwrap());
+    }
+
+    /// Pages that are in use stay.
+    pub fn page_out(&self, space: SpaceId, page: u64, pages: u64) {
+        let _ = (self.vm).advise(space, Vpn(page), pages, Advice::PageOut);
+    }
+
+    /// [`World::finish`], after which every swap slot is free again.
+    pub fn finish_swap(&self, spaces: &[SpaceId], objects: &[ObjectId]) {
+        self.finish(spaces, objects);
+        let stats = self.vm.swap_stats();
+        assert_eq!(stats.free + stats.bad, stats.slots, "slots leaked");
     }
 
     /// Frees what waits for its epoch, if it has passed, and moves the epoch on.

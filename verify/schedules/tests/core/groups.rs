@@ -7,7 +7,6 @@ use vellum::addr::{Access, Vpn};
 use vellum::platform::{CpuId, GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, GroupError};
-use vellum::swap::SwapArea;
 
 const PRIVATE: u64 = 0x1800;
 const SHARED: u64 = 0x1000;
@@ -29,12 +28,7 @@ const GENERATIONS: &str = "reclaim=on,groups=on,aging=generations";
 
 fn world_with_swap<R: ReverseMap>(design: &str) -> World<R> {
     let mut world = World::<R>::new(3, 256, design);
-    let area = SwapArea {
-        store: 9,
-        slots: 64,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world.swap_on(64);
     world
 }
 

@@ -7,7 +7,6 @@ use vellum::frame::{Request, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, FileError};
-use vellum::swap::SwapArea;
 use vellum::{ObjectId, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
@@ -35,12 +34,7 @@ struct Shared<R: ReverseMap> {
 
 fn shared<R: ReverseMap>() -> Shared<R> {
     let mut world = World::<R>::new(3, FRAMES, "huge=always");
-    let area = SwapArea {
-        store: 9,
-        slots: 40,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world.swap_on(40);
     let (spaces, object) = world.alone(|| {
         let object = world.vm.create_shared_memory(PAGES).unwrap();
         let spaces = [(); 2].map(|()| {

@@ -8,7 +8,6 @@ use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, Placement};
-use vellum::swap::SwapArea;
 use vellum::sync::bytes::FrameBytes;
 use vellum::{ObjectId, SpaceId};
 
@@ -327,12 +326,7 @@ fn shortage_of<R: ReverseMap>(design: &str) {
 
 fn swapping<R: ReverseMap>(cpus: usize, design: &str) -> World<R> {
     let mut world = World::<R>::new(cpus, 320, design);
-    let area = SwapArea {
-        store: 9,
-        slots: 200,
-        priority: 0,
-    };
-    vellum_schedules::undisturbed(|| world.vm.swap_on(area).unwrap());
+    world.swap_on(200);
     world
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 use vellum::addr::Pfn;
 use vellum::platform::{
@@ -17,6 +18,10 @@ use crate::task;
 
 /// Spins of one wait before a waiting host thread lets others run.
 const SPINS_BEFORE_YIELD: u32 = 100;
+/// Spins before it sleeps each time.
+const SPINS_BEFORE_SLEEP: u32 = 600;
+/// For so long.
+const MOMENT: Duration = Duration::from_micros(20);
 
 // SAFETY: the conditions of `Platform`, by number:
 //
@@ -146,8 +151,11 @@ unsafe impl Platform for Machine {
             (scheduler.yield_now)();
         } else if spins < SPINS_BEFORE_YIELD {
             std::hint::spin_loop();
-        } else {
+        } else if spins < SPINS_BEFORE_SLEEP {
             std::thread::yield_now();
+        } else {
+            // Whom it waits for may stand in the queue of another CPU of the host.
+            std::thread::sleep(MOMENT);
         }
     }
 

@@ -480,7 +480,8 @@ pub unsafe trait Platform: Sync {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
 
     /// Writes `frame` to page `index` of the backing store `store`. Not called
-    /// pinned; tasks may store to the frame meanwhile (condition 5).
+    /// pinned; tasks may store to the frame meanwhile (condition 5). With `reclaim=on`, calls
+    /// that need memory may wait until this one is over: it must not wait for them.
     ///
     /// # Errors
     /// [`IoError`] if the store did not take it; the page stays dirty.

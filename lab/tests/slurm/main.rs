@@ -147,10 +147,11 @@ fn jobs_and_the_sweep_are_killed(cluster: &Cluster) {
     let before = sweep.finished();
     let mut child = sweep.start();
     // The jobs of the first one go on meanwhile.
+    let mut killed = Vec::new();
     wait_until("some more are finished and another runs", || {
-        sweep.finished().len() >= 2 && !sweep.running().is_empty()
+        killed = sweep.running();
+        sweep.finished().len() >= 2 && !killed.is_empty()
     });
-    let mut killed = sweep.running();
     // One of them may have ended meanwhile, which scancel calls an error.
     let kill = |tasks: &[String]| cluster.command("scancel").args(tasks).output();
     let _ = kill(&killed);

@@ -30,6 +30,11 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
+    /// Whether an allocation has ever found no frame. (Planned failures do not look for one.)
+    pub(crate) fn was_short(&self) -> bool {
+        self.shortage.load(Ordering::Relaxed) != 0
+    }
+
     /// The node's reclaim begins: the platform is told anew from now on.
     pub(crate) fn reclaim_begins(&self, node: NodeId) {
         let woken = self.woken.as_ref();

@@ -117,7 +117,7 @@ impl PageLocks {
             queue.waiting.fetch_add(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
-        let waiter = self.waits.prepare(u64::from(page.0), task, pin, || {
+        let waiter = self.waits.prepare(u64::from(page.0), task, pin, &mut || {
             frame.set(Flags::WAITERS);
             frame.has(Flags::LOCKED)
         });

@@ -116,8 +116,6 @@ pub(crate) struct Lists {
     batches: PerCpu<Batch>,
     batch: u32,
     node_of_zone: Box<[u16]>,
-    /// Pages that were taken off a list and not put back yet.
-    looked_at: CachePadded<AtomicU32>,
     /// For each group.
     clocks: Box<[CachePadded<Clock>]>,
     /// Who is charged for frames, if there can be groups beside the root.
@@ -171,7 +169,6 @@ impl Lists {
             batches: PerCpu::new(memory.cpus(), |_| Batch::default()),
             batch: share.clamp(1, BATCH) as u32,
             node_of_zone: memory.nodes_of_zones(),
-            looked_at: CachePadded::default(),
             clocks: (0..groups_per_node)
                 .map(|_| CachePadded::default())
                 .collect(),
@@ -408,13 +405,7 @@ impl Lists {
             *place = Pfn(self.first + oldest);
             count += 1;
         }
-        self.looked_at.fetch_add(count as u32, Ordering::Relaxed);
         count
-    }
-
-    /// Pages that somebody has taken off a list to look at them.
-    pub(super) fn looked_at(&self) -> u32 {
-        self.looked_at.load(Ordering::Relaxed)
     }
 
     /// Of `taken` pages that were taken off a list, puts `pages` on the lists that come with
@@ -449,7 +440,6 @@ impl Lists {
             self.link(&mut guarded, number, group, list);
             changed |= 1 << group;
         }
-        self.looked_at.fetch_sub(taken as u32, Ordering::Relaxed);
         self.let_go(Some(Held {
             node: set.node,
             guarded,

@@ -46,7 +46,7 @@ use crate::frame::{AuditError, Flags, Groups, MemoryView};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, Pin};
+use crate::sync::{CachePadded, Crew, Pin};
 use stats::Counts;
 
 /// The whole, of which swappiness is a part: at half of it files and private pages are alike.
@@ -155,8 +155,14 @@ pub(crate) trait Evictor {
     /// Whether pages that only swap could hold can leave.
     fn can_swap(&self) -> bool;
 
-    /// Passes a moment until others may have put back pages that they look at.
-    fn relax(&self, spins: u32);
+    /// Waits until the frames of pages that have left are free. Not pinned.
+    fn wait_for_frames(&self);
+
+    /// [`Crew::end`] of those who reclaim.
+    fn reclaim_ended(&self) -> u32;
+
+    /// [`Crew::wait_for_another`] of those who reclaim.
+    fn wait_for_reclaimer(&self, ended: u32) -> bool;
 }
 
 /// The lists of a manager, and what was done with them.
@@ -165,6 +171,8 @@ pub(crate) struct Reclaim {
     pub(crate) counts: Counts,
     /// By the places of groups.
     of_groups: Box<[CachePadded<GroupCounts>]>,
+    /// Who is at reclaiming.
+    pub(crate) reclaimers: Crew,
     /// See [`Reclaim::set_swappiness`].
     swappiness: AtomicU32,
 }
@@ -183,6 +191,7 @@ impl Reclaim {
             lists,
             counts: Counts::default(),
             of_groups: places.map(|_| CachePadded::default()).collect(),
+            reclaimers: Crew::default(),
             swappiness: AtomicU32::new(SWAPPINESS),
         }
     }

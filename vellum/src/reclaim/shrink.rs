@@ -14,8 +14,7 @@ const LEAST_LOT: usize = 4;
 /// The first pass looks at one in `1 << PASSES` pages, each pass at twice as many as the one
 /// before, and the last at all of them.
 const PASSES: u32 = 12;
-/// Rounds in which a reclaimer that has found nothing waits for others, who hold pages that they
-/// look at.
+/// Times that a reclaimer that has found nothing waits for another one.
 const PATIENCE: u32 = 64;
 
 /// What a pass over a list did.
@@ -30,16 +29,22 @@ pub(super) struct Lot {
 }
 
 impl Reclaim {
+    /// Has up to about `want` pages of a node leave memory, and waits until their frames are free;
+    /// returns how many have left.
+    pub(crate) fn shrink_node(&self, evictor: &dyn Evictor, node: usize, want: u64) -> u64 {
+        self.reclaimers.begin();
+        let freed = self.shrink(evictor, Scope::All, node, want);
+        if freed > 0 {
+            evictor.wait_for_frames();
+        }
+        evictor.reclaim_ended();
+        freed
+    }
+
     /// Has up to about `want` pages of a scope on a node leave memory; returns how many have. The
     /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
     /// and nobody else has taken it, this is not 0.
-    pub(crate) fn shrink(
-        &self,
-        evictor: &dyn Evictor,
-        scope: Scope,
-        node: usize,
-        want: u64,
-    ) -> u64 {
+    fn shrink(&self, evictor: &dyn Evictor, scope: Scope, node: usize, want: u64) -> u64 {
         self.lists.settle(&evictor.pin());
         self.walk_if_due(evictor, scope);
         let mut freed = 0;
@@ -99,33 +104,43 @@ impl Reclaim {
         }
     }
 
-    /// [`Reclaim::shrink`] of every node, that of `first` before the others.
+    /// Has up to about `want` pages of a scope leave memory, those on the node `first` before the
+    /// others, and waits until their frames are free. Returns how many have left: that may be
+    /// none if others have made room meanwhile. None if no page can leave.
     pub(crate) fn shrink_all(
         &self,
         evictor: &dyn Evictor,
         scope: Scope,
         first: usize,
         want: u64,
-    ) -> u64 {
-        let nodes = self.lists.nodes();
+    ) -> Option<u64> {
         let before = self.reclaimed_in(scope);
-        let mut freed = 0;
-        for turn in 0..PATIENCE {
-            for step in 0..nodes {
-                freed += self.shrink(evictor, scope, (first + step) % nodes, want - freed);
-                if freed >= want {
-                    return freed;
-                }
+        for _ in 0..PATIENCE {
+            self.reclaimers.begin();
+            let freed = self.shrink_each(evictor, scope, first, want);
+            if freed > 0 {
+                evictor.wait_for_frames();
             }
-            // What others have freed meanwhile may do as well, and what they look at may be all
-            // that there is.
+            let ended = evictor.reclaim_ended();
             if freed > 0 || self.reclaimed_in(scope) != before {
-                return freed.max(1);
+                return Some(freed);
             }
-            if self.lists.looked_at() == 0 {
+            if !evictor.wait_for_reclaimer(ended) {
                 break;
             }
-            evictor.relax(turn);
+        }
+        None
+    }
+
+    /// [`Reclaim::shrink`] of every node.
+    fn shrink_each(&self, evictor: &dyn Evictor, scope: Scope, first: usize, want: u64) -> u64 {
+        let nodes = self.lists.nodes();
+        let mut freed = 0;
+        for step in 0..nodes {
+            freed += self.shrink(evictor, scope, (first + step) % nodes, want - freed);
+            if freed >= want {
+                break;
+            }
         }
         freed
     }

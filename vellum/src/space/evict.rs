@@ -310,7 +310,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         }
     }
 
-    fn relax(&self, spins: u32) {
-        self.memory.platform().relax(spins);
+    fn wait_for_frames(&self) {
+        Vm::wait_for_frames(self);
+    }
+
+    fn reclaim_ended(&self) -> u32 {
+        let platform = self.memory.platform();
+        self.reclaim().map_or(0, |reclaim| {
+            reclaim.reclaimers.end(&self.waits, platform, &self.pin())
+        })
+    }
+
+    fn wait_for_reclaimer(&self, ended: u32) -> bool {
+        let platform = self.memory.platform();
+        self.reclaim().is_some_and(|reclaim| {
+            (reclaim.reclaimers).wait_for_another(ended, &self.waits, platform, &|| self.pin())
+        })
     }
 }

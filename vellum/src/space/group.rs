@@ -131,7 +131,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if excess == 0 {
                 return Ok(0);
             }
-            if self.reclaim_group(id, excess.min(LOT)) == 0 {
+            if !self.reclaim_group(id, excess.min(LOT)) {
                 // What left may lie in stocks.
                 tries += 1;
                 self.memory.take_stocks(id);
@@ -234,16 +234,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         found.unwrap_or(GroupId::ROOT)
     }
 
-    /// Has up to about `want` pages leave that are charged to a group. Returns how many have left.
-    pub(super) fn reclaim_group(&self, id: GroupId, want: u64) -> u64 {
+    /// Has up to about `want` pages leave that are charged to a group; false if none can.
+    pub(super) fn reclaim_group(&self, id: GroupId, want: u64) -> bool {
         let Some(reclaim) = self.reclaim() else {
-            return 0;
+            return false;
         };
         let home = self.memory.home(&self.pin());
         let scope = Scope::Group(id.place());
         let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
-        reclaim.counts.direct_reclaimed.add(freed);
-        freed
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
+        freed.is_some()
     }
 }

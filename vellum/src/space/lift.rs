@@ -11,7 +11,7 @@ use crate::sync::Pin;
 use crate::table::{Format, MovedEntry, uses_windows};
 
 /// Turns in which a CPU waits for others to let go of what it has retired.
-const PATIENCE: u32 = 1 << 10;
+const PATIENCE: u32 = 1 << 16;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Moves up to `most` page tables from low to high memory, with `userpte=auto` on a

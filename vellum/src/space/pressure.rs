@@ -70,6 +70,8 @@ struct Effort {
     pages: u32,
     /// The same of pages of a group that had as many as it may.
     group: u32,
+    /// Whether the call was made again since there was no way left, as others may have made room.
+    was_repeated: bool,
     /// How often the platform was asked for memory.
     rescues: u32,
 }
@@ -84,7 +86,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut call: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, None, &mut call),
+            Err(error) if error.is_shortage() => self.with_room_made(error, None, call),
             result => result,
         }
     }
@@ -98,7 +100,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut call: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), &mut call),
+            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), call),
             result => result,
         }
     }
@@ -107,37 +109,55 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn with_room_made<T, E: Shortage>(
         &self,
-        mut error: E,
+        error: E,
         held: Option<&HeldPages<'_, P, F, R>>,
-        call: &mut dyn FnMut() -> Result<T, E>,
+        mut call: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
+        let lack = error.lack();
+        let mut result = Err(error);
+        self.make_room_for(lack, held, &mut || {
+            result = call();
+            result.as_ref().err().and_then(E::lack)
+        });
+        result
+    }
+
+    /// Makes room until `call` lacks nothing any more, or there is no way left. `call` says what
+    /// it lacks. (What calls return is of no interest here, so that this is compiled once.)
+    fn make_room_for(
+        &self,
+        mut lack: Option<Lack>,
+        held: Option<&HeldPages<'_, P, F, R>>,
+        call: &mut dyn FnMut() -> Option<Lack>,
+    ) {
         let mut effort = Effort::default();
-        while let Some(lack) = error.lack() {
+        while let Some(lacking) = lack {
             let mut make_room = || {
-                let has_room = match lack {
+                let has_room = match lacking {
                     Lack::Memory => self.make_room(&mut effort),
                     Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
                 };
                 if has_room {
+                    effort.was_repeated = false;
+                    return true;
+                }
+                if !effort.was_repeated && self.may_have_room_by_now() {
+                    effort.was_repeated = true;
                     return true;
                 }
                 effort.rescues += 1;
-                effort.rescues <= MOST_TRIES && self.is_rescued(lack)
+                effort.rescues <= MOST_TRIES && self.is_rescued(lacking)
             };
             let has_room = match held {
                 Some(held) => held.lend(&mut make_room),
                 None => make_room(),
             };
             if !has_room {
-                self.count_failure(lack);
+                self.count_failure(lacking);
                 break;
             }
-            match call() {
-                Err(again) if again.is_shortage() => error = again,
-                result => return result,
-            }
+            lack = call();
         }
-        Err(error)
     }
 
     /// Has pages of a group leave that has as many as it may. False if none can, or if that was
@@ -153,12 +173,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(reclaim) = self.reclaim() {
             reclaim.group_counts(group.place()).limit_hits.add(1);
         }
-        if self.reclaim_group(group, want) > 0 {
+        if self.reclaim_group(group, want) {
             return true;
         }
         // The last that there is may lie in stocks of CPUs.
         let stocked = (self.memory.groups()).and_then(|groups| groups.usage(group));
         stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(group)
+    }
+
+    /// Whether what there was to reclaim may have been reclaimed by others, after a call found
+    /// that memory is short. (If it never was, a planned failure is the reason.)
+    fn may_have_room_by_now(&self) -> bool {
+        self.reclaim().is_some() && self.memory.was_short()
     }
 
     fn count_failure(&self, lack: Lack) {
@@ -191,24 +217,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.reclaim().is_some() && effort.pages < MOST_TRIES {
             let want = FIRST_PAGES << effort.pages;
             effort.pages += 1;
-            return self.reclaim_directly(want) > 0;
+            return self.reclaim_directly(want).is_some();
         }
         false
     }
 
     /// Has up to about `want` pages leave memory, those of the CPU's node first, and waits until
-    /// their frames are free. Returns how many have left.
-    fn reclaim_directly(&self, want: u64) -> u64 {
-        let Some(reclaim) = self.reclaim() else {
-            return 0;
-        };
+    /// their frames are free. Returns how many have left, none if others have made room
+    /// meanwhile; None if no page can leave.
+    fn reclaim_directly(&self, want: u64) -> Option<u64> {
+        let reclaim = self.reclaim()?;
         let home = self.memory.home(&self.pin());
         let freed = reclaim.shrink_all(self, Scope::All, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
-        reclaim.counts.direct_reclaimed.add(freed);
-        if freed > 0 {
-            self.wait_for_frames();
-        }
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
         freed
     }
 
@@ -232,12 +254,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
             let want = lacking.min(TASK_PAGES);
-            let lot = reclaim.shrink(self, Scope::All, usize::from(node.0), want);
+            let lot = reclaim.shrink_node(self, usize::from(node.0), want);
             if lot == 0 {
                 break;
             }
             freed += lot;
-            self.wait_for_frames();
         }
         reclaim.counts.background.add(1);
         reclaim.counts.background_reclaimed.add(freed);
@@ -250,7 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn reclaim_pages(&self, pages: u64) -> u64 {
         match pages {
             0 => 0,
-            pages => self.reclaim_directly(pages),
+            pages => self.reclaim_directly(pages).unwrap_or(0),
         }
     }
 

@@ -17,6 +17,7 @@ mod byte;
 pub mod bytes;
 mod coarse;
 mod counter;
+mod crew;
 mod cuts;
 mod epoch;
 mod held;
@@ -48,6 +49,7 @@ pub use bit::{BitGuard, BitLock};
 pub use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use coarse::{CoarseGuard, CoarseLock};
 pub use counter::Counter;
+pub use crew::Crew;
 pub use cuts::{Cut, CutCount};
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 #[cfg(not(vellum_loom))]

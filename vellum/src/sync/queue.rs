@@ -81,7 +81,7 @@ impl Queues {
         &self,
         tail: &Tail,
         platform: &P,
-        pin: &impl Fn() -> Pin<'p>,
+        pin: &dyn Fn() -> Pin<'p>,
     ) -> Option<NodeId> {
         let (id, is_first) = self.append(tail, &pin(), platform.current_task())?;
         if !is_first {

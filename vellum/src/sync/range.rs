@@ -88,7 +88,7 @@ impl RangeLock {
             }
         }
         report_lock(Kind::LockAwaited, &self.waiters);
-        let locked = self.wait_and_lock(place, &range, waits, platform, pin);
+        let locked = self.wait_and_lock(place, &range, waits, platform, &pin);
         report_lock(Kind::LockTaken, &self.waiters);
         locked
     }
@@ -134,12 +134,12 @@ impl RangeLock {
         held: &HeldRange,
         waits: &WaitTable,
         platform: &P,
-        pin: impl Fn() -> Pin<'p>,
+        pin: &dyn Fn() -> Pin<'p>,
     ) {
         loop {
             let pin = pin();
             let task = platform.current_task();
-            let waiting = waits.prepare(self.key(), task, &pin, || {
+            let waiting = waits.prepare(self.key(), task, &pin, &mut || {
                 let _guard = self.lock.lock(&pin);
                 let word = self.taken.load(Ordering::Relaxed);
                 let word = word & !(1 << (LENT + held.0 as u32));
@@ -186,11 +186,11 @@ impl RangeLock {
         range: &Range<u64>,
         waits: &WaitTable,
         platform: &P,
-        pin: impl Fn() -> Pin<'p>,
+        pin: &dyn Fn() -> Pin<'p>,
     ) -> (HeldRange, Pin<'p>) {
         let mut turn = None;
         if place.is_none() {
-            turn = waits.queues().enter(&self.queue, platform, &pin);
+            turn = waits.queues().enter(&self.queue, platform, pin);
         }
         // Lets the next one look for a place.
         let mut step_aside = |place: Option<usize>| {
@@ -213,7 +213,7 @@ impl RangeLock {
             let mut held = None;
             let pin = pin();
             let task = platform.current_task();
-            let waiting = waits.prepare(self.key(), task, &pin, || {
+            let waiting = waits.prepare(self.key(), task, &pin, &mut || {
                 held = self.enter(&mut place, range, true, &pin);
                 held.is_none()
             });

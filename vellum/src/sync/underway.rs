@@ -5,8 +5,7 @@
 //! meanwhile leave such parts alone. Whoever cannot do that waits until none is left.
 
 use super::Pin;
-use super::atomic::{AtomicU32, Ordering, spin_hint};
-use super::queue::SPINS;
+use super::atomic::{AtomicU32, Ordering};
 use super::wait::{WaitTable, key_of};
 use crate::platform::Platform;
 
@@ -59,24 +58,8 @@ impl Underway {
         platform: &P,
         pin: impl Fn() -> Pin<'p>,
     ) {
-        let goes_on = || self.count.load(Ordering::Acquire) != 0;
-        for spins in 0..SPINS {
-            if !goes_on() {
-                return;
-            }
-            spin_hint();
-            platform.relax(spins);
-        }
-        loop {
-            let waiter = {
-                let pin = pin();
-                table.prepare(key_of(self), platform.current_task(), &pin, goes_on)
-            };
-            match waiter {
-                Some(waiter) => table.sleep(waiter, platform),
-                None => return,
-            }
-        }
+        let mut goes_on = || self.count.load(Ordering::Acquire) != 0;
+        table.wait_while(key_of(self), platform, &pin, &mut goes_on);
     }
 }
 

@@ -77,7 +77,7 @@ impl WaitTable {
         key: u64,
         task: TaskToken,
         pin: &Pin<'_>,
-        must_wait: impl FnOnce() -> bool,
+        must_wait: &mut dyn FnMut() -> bool,
     ) -> Option<Waiter> {
         let mut bucket = self.bucket(key).lock(pin);
         if !must_wait() {
@@ -103,6 +103,31 @@ impl WaitTable {
             platform.park();
         } else {
             platform.relax(u32::MAX);
+        }
+    }
+
+    /// Waits until `must_wait` says no: looks for a while, and then sleeps until it is woken.
+    /// Whoever changes what `must_wait` looks at wakes those with `key` afterwards.
+    pub fn wait_while<'p, P: Platform>(
+        &self,
+        key: u64,
+        platform: &P,
+        pin: &dyn Fn() -> Pin<'p>,
+        must_wait: &mut dyn FnMut() -> bool,
+    ) {
+        for spins in 0..SPINS {
+            if !must_wait() {
+                return;
+            }
+            spin_hint();
+            platform.relax(spins);
+        }
+        loop {
+            let waiter = self.prepare(key, platform.current_task(), &pin(), must_wait);
+            match waiter {
+                Some(waiter) => self.sleep(waiter, platform),
+                None => return,
+            }
         }
     }
 
@@ -165,7 +190,7 @@ impl SleepLock {
         pin: impl Fn() -> Pin<'p>,
     ) {
         if !self.try_lock() {
-            self.wait_and_lock(table, platform, pin);
+            self.wait_and_lock(table, platform, &pin);
         }
     }
 
@@ -175,10 +200,10 @@ impl SleepLock {
         &self,
         table: &WaitTable,
         platform: &P,
-        pin: impl Fn() -> Pin<'p>,
+        pin: &dyn Fn() -> Pin<'p>,
     ) {
         report_lock(Kind::LockAwaited, &self.state);
-        let place = table.queues.enter(&self.queue, platform, &pin);
+        let place = table.queues.enter(&self.queue, platform, pin);
         if !self.watch(platform) {
             self.sleep_and_lock(table, platform, pin);
         }
@@ -206,7 +231,7 @@ impl SleepLock {
         &self,
         table: &WaitTable,
         platform: &P,
-        pin: impl Fn() -> Pin<'p>,
+        pin: &dyn Fn() -> Pin<'p>,
     ) {
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
@@ -214,7 +239,7 @@ impl SleepLock {
             let waiting = {
                 let pin = pin();
                 let task = platform.current_task();
-                table.prepare(self.key(), task, &pin, || {
+                table.prepare(self.key(), task, &pin, &mut || {
                     self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE
                 })
             };

@@ -51,7 +51,7 @@ impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
         }
         let done = work();
         if let Some(held) = &self.held {
-            writers.take_back(held, &vm.waits, vm.memory.platform(), || vm.pin());
+            writers.take_back(held, &vm.waits, vm.memory.platform(), &|| vm.pin());
         }
         done
     }

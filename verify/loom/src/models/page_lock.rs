@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32 as Tally, Ordering::SeqCst};
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -15,7 +16,7 @@ use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
-use crate::sync::{Epochs, Queues, RangeLock, SleepLock, Tail, Underway, WaitTable};
+use crate::sync::{Crew, Epochs, Queues, RangeLock, SleepLock, Tail, Underway, WaitTable};
 
 const PAGE: Pfn = Pfn(1);
 
@@ -101,6 +102,9 @@ struct Model {
     waits: WaitTable,
     sleep_lock: SleepLock,
     underway: Underway,
+    crew: Crew,
+    /// What there is to do, and what of it is done.
+    work: [AtomicU32; 2],
     queues: Queues,
     queue: Tail,
     ranges: RangeLock,
@@ -124,6 +128,8 @@ fn run_with(locks: PageLocks, work: fn(&Model, u16)) -> u32 {
         waits: WaitTable::new(),
         sleep_lock: SleepLock::default(),
         underway: Underway::default(),
+        crew: Crew::default(),
+        work: [1, 0].map(AtomicU32::new),
         queues: Queues::new("nodes", 2),
         queue: Tail::default(),
         ranges: RangeLock::default(),
@@ -185,7 +191,7 @@ fn a_range_that_is_lent_has_one_user_and_comes_back() {
             drop(pin);
             model.fill();
             model.ranges.lend(&held, &pinned());
-            (model.ranges).take_back(&held, &model.waits, platform, pinned);
+            (model.ranges).take_back(&held, &model.waits, platform, &pinned);
             model.fill();
             (model.ranges).unlock(held, &model.waits, platform, &pinned());
         } else if let Some(held) = model.ranges.try_lock(&(3..4), &pinned()) {
@@ -238,7 +244,7 @@ fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
             let pin = pin(&model.epochs, cpu);
             let task = model.memory.platform().current_task();
             let key = u64::from(PAGE.0);
-            let waiting = model.waits.prepare(key, task, &pin, || {
+            let waiting = model.waits.prepare(key, task, &pin, &mut || {
                 frame.set(Flags::WAITERS);
                 locked
             });
@@ -360,6 +366,44 @@ fn whoever_has_to_be_alone_waits_for_what_goes_on_without_the_lock() {
 fn whoever_has_the_lock_alone_is_not_alone() {
     check(|| {
         run(|model, cpu| fill_beside(model, cpu, |_| true));
+    });
+}
+
+/// Does the work that there is; whoever finds none waits for the other one.
+fn work_together(model: &Model, cpu: u16, wait: impl Fn(&Model, u32) -> bool) {
+    let platform = model.memory.platform();
+    let [left, done] = &model.work;
+    loop {
+        model.crew.begin();
+        if left.swap(0, Ordering::Relaxed) != 0 {
+            done.store(1, Ordering::Relaxed);
+        }
+        let ended = model
+            .crew
+            .end(&model.waits, platform, &pin(&model.epochs, cpu));
+        if done.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        assert!(wait(model, ended), "it gave up, and the work was done");
+    }
+}
+
+#[test]
+fn whoever_finds_nothing_to_do_learns_what_others_had_in_hand() {
+    two_tasks(|model, cpu| {
+        work_together(model, cpu, |model, ended| {
+            let platform = model.memory.platform();
+            let pinned = || pin(&model.epochs, cpu);
+            (model.crew).wait_for_another(ended, &model.waits, platform, &pinned)
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "it gave up")]
+fn whoever_does_not_wait_for_others_gives_up_too_early() {
+    check(|| {
+        run(|model, cpu| work_together(model, cpu, |_, _| false));
     });
 }
 

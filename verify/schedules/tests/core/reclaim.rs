@@ -25,6 +25,7 @@ explored! {
     what_a_sync_took_beside_reclaim_is_in_the_store: 60 => sync;
     private_copies_of_pages_that_leave_are_whole: 60 => copies;
     memory_for_a_part_of_what_is_used_is_enough: 24 => shortage;
+    room_that_another_is_making_is_waited_for: 12 => room_of_another;
     what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 100 => stores_after_fork;
     discarded_and_protected_pages_are_so_at_once_beside_reclaim: 100 => discarded;
     counters_lose_nothing_beside_walks: 40 => counters_beside_walks;
@@ -321,6 +322,30 @@ fn shortage_of<R: ReverseMap>(design: &str) {
         }
     };
     world.run(&[&work, &work]);
+    world.finish(&[], &files);
+}
+
+/// One CPU has all pages in hand that could leave while the other one needs memory.
+fn room_of_another<R: ReverseMap>() {
+    const ALL: u64 = 30;
+    let world = World::<R>::new(2, 36, LISTS);
+    let files = world.alone(|| [3, 4].map(|store| world.vm.create_file(store, ALL).unwrap()));
+    world.alone(|| {
+        for page in 0..ALL {
+            write(&world, files[0], page, page + 1, 1);
+        }
+    });
+    let reclaim = |_| {
+        for _ in 0..3 {
+            world.vm.reclaim_pages(ALL);
+        }
+    };
+    let change = |_| {
+        for page in 0..ALL {
+            write(&world, files[1], page, page + 1, 1);
+        }
+    };
+    world.run(&[&reclaim, &change]);
     world.finish(&[], &files);
 }
 

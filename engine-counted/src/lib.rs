@@ -33,9 +33,13 @@ mod meter;
 #[path = "../../engine/src/slots.rs"]
 mod slots;
 
+use std::sync::Arc;
+
 use vellum_engine::op;
 use vellum_engine::{Config, Engine, EngineError};
 use vellum_machine::Arena;
+
+pub use vellum_machine::Scheduler;
 
 /// Builds an engine that counts, in host memory of its own. The host provides
 /// a page of it when the engine first uses it, and has it back when the engine
@@ -44,12 +48,51 @@ use vellum_machine::Arena;
 /// # Errors
 /// As [`vellum_engine::build`], and if the host has no room for the memory.
 pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
+    build_in(config, arena(config)?)
+}
+
+/// An engine whose CPUs are tasks of a scheduler.
+pub struct Scheduled {
+    /// The engine.
+    pub engine: Box<dyn Engine>,
+    /// The host memory that is its RAM: an equal part for each node, one after the other.
+    pub ram: *const [u8],
+    /// Its nodes.
+    pub nodes: usize,
+}
+
+/// Builds an engine whose CPUs `scheduler` runs, as tasks of one host thread.
+///
+/// # Errors
+/// As [`build_counting`].
+pub fn build_scheduled(
+    config: &Config,
+    scheduler: &'static Scheduler,
+) -> Result<Scheduled, EngineError> {
+    let arena = arena(config)?;
+    let ram = std::ptr::slice_from_raw_parts(arena.start().as_ptr().cast_const(), arena.bytes());
+    let host = build::Host {
+        arena,
+        scheduler: Some(scheduler),
+    };
+    Ok(Scheduled {
+        engine: build_in(config, host)?,
+        ram,
+        nodes: config.nodes,
+    })
+}
+
+/// Host memory for an engine.
+fn arena(config: &Config) -> Result<Arc<Arena>, EngineError> {
     let bytes = config.ram_bytes;
     let refused = |why: String| {
         EngineError::Machine(format!("no memory for a machine of {bytes} bytes: {why}"))
     };
     let arena_bytes = usize::try_from(bytes).map_err(|error| refused(error.to_string()))?;
-    let arena = Arena::new(arena_bytes).map_err(|error| refused(error.to_string()))?;
+    Arena::new(arena_bytes).map_err(|error| refused(error.to_string()))
+}
+
+fn build_in(config: &Config, host: impl Into<build::Host>) -> Result<Box<dyn Engine>, EngineError> {
     let config = build::Config {
         design: config.design.clone(),
         cpus: config.cpus,
@@ -60,5 +103,5 @@ pub fn build_counting(config: &Config) -> Result<Box<dyn Engine>, EngineError> {
         compressed: config.compressed,
         group_bytes: config.group_bytes,
     };
-    build::build(&config, arena)
+    build::build(&config, host)
 }

@@ -9,7 +9,7 @@ use vellum::table::{Aarch64_16K, Format, X86_64, X86Pae};
 use vellum::{Design, with_format, with_rmap};
 use vellum_machine::mmu::walker;
 use vellum_machine::store::{CompressedArea, CompressedStore, Contents, DeviceModel, TimedStore};
-use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore};
+use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore, Scheduler};
 
 use crate::core_engine::{CoreEngine, SWAP_PER_FRAME, SWAP_STORE};
 use crate::op::{Engine, EngineError, pristine_word};
@@ -38,6 +38,23 @@ pub struct Config {
     pub group_bytes: Option<u64>,
 }
 
+/// Where an engine runs.
+pub struct Host {
+    /// The memory that is its RAM, which no other engine uses at the time.
+    pub arena: Arc<Arena>,
+    /// Who runs its CPUs, if they are not host threads.
+    pub scheduler: Option<&'static Scheduler>,
+}
+
+impl From<Arc<Arena>> for Host {
+    fn from(arena: Arc<Arena>) -> Host {
+        Host {
+            arena,
+            scheduler: None,
+        }
+    }
+}
+
 /// The hosted machine that engines run on, with the pages and the MMU of the
 /// design's format: its files read as [`pristine_word`] says until they are
 /// written.
@@ -45,7 +62,8 @@ pub struct Config {
 /// # Errors
 /// [`EngineError::Design`] if the design is not one;
 /// [`EngineError::Machine`] says what about the configuration does not fit.
-pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineError> {
+pub fn machine(config: &Config, host: impl Into<Host>) -> Result<Machine, EngineError> {
+    let Host { arena, scheduler } = host.into();
     let format = parse(config)?.format.name();
     let walker = walker(format).ok_or_else(|| {
         EngineError::Machine(format!("the simulated MMU cannot walk {format} tables"))
@@ -61,6 +79,7 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
         let low = machine.low_memory(low);
         machine.high_from = Some(machine.high_from.map_or(low, |most| most.min(low)));
     }
+    machine.scheduler = scheduler;
     machine.cpus = config.cpus;
     machine.nodes = config.nodes;
     let store: Arc<dyn BackingStore> =
@@ -88,13 +107,13 @@ fn parse(config: &Config) -> Result<Design, EngineError> {
     Design::parse(&config.design).map_err(|error| EngineError::Design(error.to_string()))
 }
 
-/// Builds an engine in `arena`, which no other engine uses at the time.
+/// Builds an engine in an arena, which no other engine uses at the time.
 ///
 /// # Errors
 /// [`EngineError`] names what was refused, and what would be accepted.
-pub fn build(config: &Config, arena: Arc<Arena>) -> Result<Box<dyn Engine>, EngineError> {
+pub fn build(config: &Config, host: impl Into<Host>) -> Result<Box<dyn Engine>, EngineError> {
     let (design, instance) = chosen(config)?;
-    instance(machine(config, arena)?, design, config.group_bytes)
+    instance(machine(config, host)?, design, config.group_bytes)
 }
 
 /// Whether there is such an engine, before memory is taken for it.

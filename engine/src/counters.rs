@@ -13,7 +13,9 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     fn table_bytes(&self) -> u64 {
         // Those that a live space has from its beginning are not counted as made.
         let stats = self.vm.stats();
-        let linked = stats.events.tables_made - stats.events.tables_freed;
+        // While CPUs are at work, some may have freed what was not yet counted as made.
+        let events = &stats.events;
+        let linked = events.tables_made.saturating_sub(events.tables_freed);
         let roots = stats.memory.spaces.live * u64::from(Tables::<Machine, F>::ROOT_TABLES);
         (linked + roots) << F::FRAME_SHIFT
     }

@@ -171,6 +171,11 @@ impl Arena {
         self.bytes
     }
 
+    /// Address of the first byte. Who uses the memory is settled by the machine that has it.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Has the host supply all memory of the arena. What it holds stays.
     ///
     /// # Errors

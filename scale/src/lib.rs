@@ -11,6 +11,9 @@
 //! [`hosted::run`] runs what a hosted machine can be timed at, for holding one against the
 //! other.
 //!
+//! [`Verifiable`] is an engine whose pages have bytes and whose CPUs have TLBs, for verifying
+//! what the core does on many CPUs instead of timing it.
+//!
 //! The program has to have [`vellum_sim::PlacedHeap`] as its global allocator.
 #![deny(missing_docs)]
 
@@ -25,6 +28,7 @@ pub mod replay;
 mod run;
 #[path = "../../engine/src/slots.rs"]
 mod slots;
+mod verifiable;
 mod work;
 mod work_kind;
 mod workloads;
@@ -35,6 +39,7 @@ pub use ceiling::{Ceiling, Limit};
 pub use kinds::{LineClass, LockClass};
 pub use run::{Measured, Needs, Request, ScaleError, run};
 pub use vellum_sim::{
-    CpuTotals, LineCosts, LineProfile, LockCosts, LockProfile, PlacedHeap, ProfiledLine,
+    Cpu, CpuTotals, LineCosts, LineProfile, LockCosts, LockProfile, PlacedHeap, ProfiledLine,
 };
+pub use verifiable::Verifiable;
 pub use workloads::{WORKLOADS, Workload, workload};

@@ -55,6 +55,7 @@ pub struct Simulation {
     limit_ns: u64,
     places: Places,
     checked: bool,
+    is_hosted: bool,
 }
 
 /// Why there is no machine with so many CPUs.
@@ -158,6 +159,7 @@ impl Simulation {
             limit_ns: u64::MAX,
             places: Places::default(),
             checked: false,
+            is_hosted: false,
         })
     }
 
@@ -174,6 +176,16 @@ impl Simulation {
     #[must_use]
     pub fn limit_ns(mut self, limit_ns: u64) -> Simulation {
         self.limit_ns = limit_ns;
+        self
+    }
+
+    /// For programs on a hosted machine, which has locks of the host. What is done with the
+    /// bytes of frames costs nothing and is no place where another CPU may go on, since such a
+    /// lock may be held meanwhile. And what CPUs are in the middle of when a run fails is left
+    /// as it is for good, with what it holds: nothing of it is used any more.
+    #[must_use]
+    pub fn hosted(mut self) -> Simulation {
+        self.is_hosted = true;
         self
     }
 
@@ -251,6 +263,7 @@ impl Simulation {
             muted: Cell::new(0),
             failure: RefCell::new(None),
             net: RefCell::new(net),
+            is_hosted: self.is_hosted,
             seed: self.seed,
         };
         let results = run.drive(&program, self.limit_ns)?;
@@ -301,6 +314,8 @@ struct Run {
     muted: Cell<u32>,
     failure: RefCell<Option<RunError>>,
     net: RefCell<Option<Net>>,
+    /// See [`Simulation::hosted`].
+    is_hosted: bool,
     seed: u64,
 }
 
@@ -351,12 +366,12 @@ impl Run {
         match self.take_turns(&mut coroutines, limit_ns) {
             Ok(()) => Ok(results.into_iter().filter_map(Cell::into_inner).collect()),
             Err(Stopped::Failed(error)) => {
-                give_up(coroutines);
+                self.give_up(coroutines);
                 ERA.set(0);
                 Err(error)
             }
             Err(Stopped::Panicked(panic)) => {
-                give_up(coroutines);
+                self.give_up(coroutines);
                 ERA.set(0);
                 resume_unwind(panic)
             }
@@ -398,6 +413,16 @@ impl Run {
         }
     }
 
+    /// Ends programs that will not run any more.
+    fn give_up(&self, coroutines: Vec<Program>) {
+        if cfg!(panic = "unwind") && !self.is_hosted {
+            drop(coroutines);
+        } else {
+            // Their stacks stay, and so does what they own.
+            std::mem::forget(coroutines);
+        }
+    }
+
     /// The program of the running CPU has ended.
     fn end(&self) {
         let mut state = self.state.borrow_mut();
@@ -410,16 +435,6 @@ impl Run {
 enum Stopped {
     Failed(RunError),
     Panicked(Box<dyn std::any::Any + Send>),
-}
-
-/// Ends programs that will not run any more.
-fn give_up(coroutines: Vec<Program>) {
-    if cfg!(panic = "unwind") {
-        drop(coroutines);
-    } else {
-        // They cannot be unwound. Their stacks stay, and so does what they own.
-        std::mem::forget(coroutines);
-    }
 }
 
 fn range_of(stack: &DefaultStack) -> Range<usize> {

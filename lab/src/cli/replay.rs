@@ -1,5 +1,7 @@
 //! `vellum replay`: a trace on one design.
 
+mod verified;
+
 use std::cell::RefCell;
 use std::path::PathBuf;
 
@@ -43,6 +45,7 @@ Examples:
   vellum replay build.vellum --on linux -n 6 --save 6.18.json
   vellum replay traces/sdet-like.vellum --on sim --cpus 8    elapsed, user and system time of 8 CPUs
   vellum replay build.vellum --on sim --machine xeon-104 --cpus 52 --copies 8 --profile
+  vellum replay traces/sdet-like-1.vellum --on sim --cpus 64 --copies 8 --verify
 
 Exit codes: 0 replayed, 1 failed, 2 unusable arguments or trace, 3 the replay diverged from the
 recording, or its verification or audit failed, 130 interrupted.";
@@ -108,10 +111,11 @@ pub struct ReplayArgs {
     /// recording
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     idle: Option<u64>,
-    /// Replay once more with the MMU on and check every page against a model
+    /// Replay once more with the MMU on and check every page against a model; with `--on sim`,
+    /// do that on simulated CPUs instead of timing the replay
     #[arg(long)]
     verify: bool,
-    /// Check every invariant of the memory manager at the end
+    /// Check every invariant of the memory manager at the end; with `--on sim` that is always done
     #[arg(long)]
     audit: bool,
     #[command(flatten)]
@@ -241,14 +245,20 @@ pub(super) fn compressed_needs_reclaim(
     }
 }
 
-/// Replays on a simulated machine.
+const NOT_SIMULATED: &str = "cannot be had on a simulated machine: leave it out with --on sim";
+
+/// Replays on a simulated machine, or verifies there.
 fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
     let others = [
         (args.passes > 1, "--passes"),
         (args.scratch.is_some(), "--scratch"),
         (args.save.is_some(), "--save"),
-        (args.verify, "--verify"),
-        (args.audit, "--audit"),
+    ];
+    refuse(&others, NOT_SIMULATED)?;
+    if args.verify {
+        return verified::run(args);
+    }
+    let others = [
         (args.device.is_some(), "--device"),
         (args.lowmem.is_some(), "--lowmem"),
         (args.compressed.is_some(), "--compressed"),
@@ -256,10 +266,7 @@ fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
         (args.idle.is_some(), "--idle"),
         (args.tmpfs.is_some(), "--tmpfs"),
     ];
-    refuse(
-        &others,
-        "cannot be had on a simulated machine: leave it out with --on sim",
-    )?;
+    refuse(&others, NOT_SIMULATED)?;
     let (machine, seeds, jobs) = args.sim.values();
     simulated::run(simulated::Request {
         trace: args.trace,

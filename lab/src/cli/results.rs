@@ -15,6 +15,7 @@ use vellum_page::result::run::{Host, Run, TraceFile};
 use vellum_page::{Loaded, Overview};
 
 use super::history::DbArgs;
+use super::simulated::refuse;
 use super::{Failure, OrFail};
 use crate::history::gate::{Expected, Gate, Passage};
 use crate::history::{self, Kept};
@@ -57,6 +58,17 @@ impl OutputArgs {
             json,
             ..Self::default()
         }
+    }
+
+    /// Refuses what is about pages and kept results, for commands whose results are none.
+    ///
+    /// # Errors
+    /// It is asked for.
+    pub fn refuse_all_but_json(&self, why: &str) -> Result<(), Failure> {
+        refuse(
+            &[(self.html.is_some(), "--html"), (self.keep, "--keep")],
+            why,
+        )
     }
 
     /// Where results are kept.

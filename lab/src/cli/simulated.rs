@@ -36,7 +36,7 @@ pub enum On {
 }
 
 /// What only simulated machines can be told
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "With --on sim")]
 pub struct SimArgs {
     /// A machine of `vellum machines`, or a file that ends in .toml [default: epyc-milan-2s]

@@ -48,7 +48,8 @@ pub fn drive<W: Work>(workload: &Workload, slice: &Slice, work: &W) -> Vec<W::La
         let threads: Vec<_> = (0..workload.cpus())
             .map(|cpu| {
                 let progress = &progress;
-                scope.spawn(move || lane(workload, slice, work, progress, cpu))
+                let wait = |waits: &[Wait]| progress.wait(waits);
+                scope.spawn(move || lane((workload, slice), work, progress, cpu, wait))
             })
             .collect();
         threads
@@ -61,12 +62,13 @@ pub fn drive<W: Work>(workload: &Workload, slice: &Slice, work: &W) -> Vec<W::La
     })
 }
 
-fn lane<W: Work>(
-    workload: &Workload,
-    slice: &Slice,
+/// Executes what `cpu` has to do of a slice, and calls `wait` where others are not far enough.
+pub(crate) fn lane<W: Work>(
+    (workload, slice): (&Workload, &Slice),
     work: &W,
     progress: &Progress,
     cpu: usize,
+    wait: impl Fn(&[Wait]),
 ) -> W::Lane {
     let _abandon = Abandon(progress);
     let stream = &workload.streams()[cpu];
@@ -76,7 +78,7 @@ fn lane<W: Work>(
         let waits = stream.waits(index);
         if !progress.holds(waits) {
             work.pause(&mut lane);
-            progress.wait(waits);
+            wait(waits);
             work.resume(&mut lane);
         }
         let segment = &stream.segments()[index];

@@ -20,6 +20,7 @@ mod history;
 mod model;
 mod ops;
 mod probe;
+pub mod simulated;
 mod touch;
 mod word;
 
@@ -29,8 +30,8 @@ use vellum_engine::{Engine, SpaceSlot};
 
 pub use refute::{Location, Refutation, Symptom};
 
-use crate::replay::Workload;
 use crate::replay::lanes::drive;
+use crate::replay::{Slice, Workload};
 use check::Verifier;
 
 /// Operations between two barriers of a verified replay.
@@ -75,7 +76,21 @@ const AUDITS: usize = 16;
 pub fn verify(
     workload: &Workload,
     engine: &dyn Engine,
+    after_slice: impl FnMut(u64) -> bool,
+) -> Result<Option<Verified>, Box<Refutation>> {
+    verify_on(workload, engine, after_slice, |_, slice, verifier| {
+        drive(workload, slice, verifier);
+        Ok(())
+    })
+}
+
+/// [`verify`] with CPUs that `run` runs: the slice with a number, in the order that the
+/// workload's waits demand.
+fn verify_on(
+    workload: &Workload,
+    engine: &dyn Engine,
     mut after_slice: impl FnMut(u64) -> bool,
+    mut run: impl FnMut(usize, &Slice, &Verifier<'_>) -> Result<(), Box<Refutation>>,
 ) -> Result<Option<Verified>, Box<Refutation>> {
     // Small workloads are cut finer, so that they too are audited on the way.
     let slice_ops = (workload.ops() as usize / (2 * AUDITS)).clamp(1, SLICE_OPS);
@@ -85,7 +100,7 @@ pub fn verify(
     let between_audits = slices.len() / AUDITS + 1;
     for (number, slice) in slices.iter().enumerate() {
         verifier.begin_slice(slice);
-        drive(workload, slice, &verifier);
+        run(number, slice, &verifier)?;
         verifier.verdict()?;
         if number % between_audits == between_audits / 2 {
             verifier.audit("every invariant holds in the midst of the workload")?;

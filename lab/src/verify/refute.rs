@@ -32,6 +32,8 @@ pub enum Symptom {
     OutOfMemory,
     /// The core's own audit failed.
     Audit,
+    /// CPUs sleep, and nobody is left to wake them.
+    Stuck,
     /// Fewer pages were read back than written: the verification proves nothing.
     TooFewChecks,
 }
@@ -51,6 +53,7 @@ impl Symptom {
             Symptom::NotRefused => "not-refused",
             Symptom::OutOfMemory => "out-of-memory",
             Symptom::Audit => "audit",
+            Symptom::Stuck => "stuck",
             Symptom::TooFewChecks => "too-few-checks",
         }
     }
@@ -70,6 +73,7 @@ impl Symptom {
             Symptom::NotRefused => "an access that is not allowed succeeded",
             Symptom::OutOfMemory => "the simulated machine is out of memory; raise --ram",
             Symptom::Audit => "the memory manager's own audit failed",
+            Symptom::Stuck => "CPUs wait for each other for good",
             Symptom::TooFewChecks => "fewer pages were read back than written",
         }
     }

@@ -228,6 +228,41 @@ fn too_little_memory_is_an_error_that_names_the_option() {
 }
 
 #[test]
+fn a_verification_checks_every_page_and_the_same_seed_takes_the_same_time() {
+    let scratch = Scratch::new("simulated-verify");
+    let trace = &scratch.path("t.vellum");
+    write_four_children(trace, false);
+    let more = ["--verify", "--cpus", "16", "--copies", "3", "--seeds", "2"];
+    let run = simulated("replay", trace, &more);
+    assert!(run.status.success(), "{}", printed(&run));
+    let table = text(&run.stdout);
+    for part in [
+        "16 CPUs of epyc-milan-1s",
+        "pages written",
+        "3 copies",
+        "every invariant",
+    ] {
+        assert!(table.contains(part), "no {part:?} in:\n{table}");
+    }
+    let result = || {
+        json(&simulated(
+            "replay",
+            trace,
+            &[&more[..], &["--json", "-"]].concat(),
+        ))
+    };
+    let (first, again) = (result(), result());
+    assert_eq!(first["schema"], "vellum-verify-sim/1");
+    assert_eq!(first["runs"], again["runs"]);
+    let runs = first["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["written"], 3 * 64, "{run:#}");
+    }
+    assert_ne!(runs[0]["virtual_ns"], runs[1]["virtual_ns"]);
+}
+
+#[test]
 fn what_a_simulated_machine_does_not_have_is_refused() {
     let scratch = Scratch::new("simulated-refused");
     let trace = &scratch.path("t.vellum");
@@ -243,8 +278,16 @@ fn what_a_simulated_machine_does_not_have_is_refused() {
     let compare = ["compare", trace, "--quiet"];
     let sim = ["--on", "sim"];
     for (first, more, wanted) in [
-        (replay, &["--verify"][..], "--verify"),
-        (replay, &["--idle", "5", "--audit"], "--audit, --idle"),
+        (replay, &["--verify", "--device", "ssd"][..], "--device"),
+        (replay, &["--verify", "--profile"], "--profile"),
+        (replay, &["--verify", "--html", "page.html"], "--html"),
+        (replay, &["--verify", "--cpus", "97"], "96 CPUs"),
+        (
+            replay,
+            &["--verify", "--design", "rmap=telepathy"],
+            "chains",
+        ),
+        (replay, &["--idle", "5", "--tmpfs", "/"], "--idle, --tmpfs"),
         (replay, &["--cpus", "97"], "96 CPUs"),
         (replay, &["--design", "format=sv39"], "x86-64"),
         (replay, &["--design", "rmap=telepathy"], "chains"),

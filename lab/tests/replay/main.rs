@@ -7,9 +7,13 @@ mod prepare;
 mod random;
 mod reclaim;
 mod sampled;
+mod simulated;
 mod superpages;
 #[path = "../support/mod.rs"]
 mod support;
 mod tmpfs;
 mod together;
 mod verify;
+
+#[global_allocator]
+static HEAP: vellum_scale::PlacedHeap = vellum_scale::PlacedHeap;

@@ -45,6 +45,15 @@ impl Run {
     fn charge(&self, access: &Access) {
         match access.kind {
             Kind::Bookkeeping => return,
+            Kind::BytesRead
+            | Kind::BytesWritten
+            | Kind::BytesFilled
+            | Kind::BytesZeroed
+            | Kind::BytesZeroedAround
+                if self.is_hosted =>
+            {
+                return;
+            }
             Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased => {
                 return self.state.borrow_mut().lock(access);
             }

@@ -136,12 +136,13 @@ pub struct TablePageStats {
 }
 
 impl TablePageStats {
-    /// The counts that every source has.
+    /// The counts that every source has. A CPU at work may have counted a miss and not yet
+    /// what it took.
     fn counted<P: Platform>(memory: &PhysicalMemory<P>) -> TablePageStats {
         let mut stats = TablePageStats::default();
         for counters in memory.all_table_counters() {
             stats.taken += counters.taken.get();
-            stats.hits += counters.taken.get() - counters.misses.get();
+            stats.hits += counters.taken.get().saturating_sub(counters.misses.get());
             stats.bytes_zeroed += counters.bytes_zeroed.get();
             stats.remote_frees += counters.remote_frees.get();
             stats.trimmed += counters.trimmed.get();

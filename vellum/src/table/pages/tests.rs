@@ -148,6 +148,13 @@ fn watermarks_bound_what_is_kept() {
 }
 
 #[test]
+fn statistics_do_not_wrap_while_a_cpu_is_at_work() {
+    let (memory, source) = build("ptepage=fresh", TestMachine::simple(1, 256));
+    memory.table_counters(&memory.pin()).misses.bump();
+    assert_eq!(source.stats(&memory).hits, 0);
+}
+
+#[test]
 fn the_old_mark_is_a_tenth_of_what_was_free_to_the_table() {
     let design = "ptepage=quicklist,quickmark=total";
     let (memory, source) = build(design, TestMachine::simple(1, 2048));

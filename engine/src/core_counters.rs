@@ -55,6 +55,8 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("folios mapped", events.folio_maps),
         ("pages of folios", events.folio_pages),
         ("folios not to be had", events.folio_failures),
+        ("contiguous runs made", events.contiguous_runs),
+        ("contiguous runs ended", events.contiguous_ends),
         ("rmap adds", rmap.adds),
         ("rmap duplicates", rmap.duplicates),
         ("rmap removes", rmap.removes),

@@ -168,6 +168,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                     return Err(crate::executor::fault_error(error));
                 }
                 Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+                Err(AccessError::Conflict(_)) => break,
             }
         }
         Err(OpError::Invalid)

@@ -9,7 +9,7 @@ use vellum::{ObjectId, SpaceId, Vm};
 use vellum_description::WorkKind;
 use vellum_sim::{Board, Cpu};
 
-use crate::workloads::{Files, Kind, Spaces};
+use crate::workloads::{Files, Kind, Pages, Spaces};
 
 pub(crate) type Manager<R> = Vm<Board, X86_64, R>;
 
@@ -24,6 +24,8 @@ const APART: u64 = 1 << 18;
 const FIRST: u64 = 1 << 20;
 /// Pages of a CPU's part of a file that all write. Then it is cut away and begun anew.
 const PART: u64 = 1024;
+/// Spaces that map the file of which CPUs look pages up, and its pages.
+const MAPPED_BY: (usize, u64) = (16, 256);
 /// Pages of a process that forks, and those its child stores to.
 const FORKED: (u64, u64) = (64, 8);
 const PAGE: usize = 4096;
@@ -56,6 +58,8 @@ pub(crate) struct Stage<'v, R: ReverseMap> {
     pub(crate) kind: Kind,
     space: Option<SpaceId>,
     file: Option<ObjectId>,
+    /// Spaces that map the file, in which nothing runs.
+    mappers: Vec<SpaceId>,
 }
 
 /// Counts what a CPU does until its time is up.
@@ -86,18 +90,20 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             kind,
             space: None,
             file: None,
+            mappers: Vec::new(),
         };
         match kind {
             Kind::MapUnmap(Spaces::Shared) => stage.space = Some(vm.create_space()?),
             Kind::Faults(Spaces::Shared) => stage.map_for_all(cpus, Source::Anonymous)?,
             Kind::CachedFaults(spaces) => {
-                let id = stage.cached_file()?;
+                let id = stage.cached_file(FILE)?;
                 stage.file = Some(id);
                 if spaces == Spaces::Shared {
                     stage.map_for_all(cpus, Source::Object { id, page: 0 })?;
                 }
             }
-            Kind::Read => stage.file = Some(stage.cached_file()?),
+            Kind::Read => stage.file = Some(stage.cached_file(FILE)?),
+            Kind::LookUp(_) => stage.map_by_many()?,
             Kind::Write(Files::Shared) => {
                 // As long as it will be: writes within a file do not wait for its end.
                 stage.file = Some(vm.create_shared_memory(PART * cpus as u64)?);
@@ -115,11 +121,28 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         (0..cpus).try_for_each(|cpu| self.map_at(space, place(cpu), MAPPED, source))
     }
 
-    fn cached_file(&self) -> Result<ObjectId, Refused> {
-        let file = self.vm.create_shared_memory(FILE)?;
+    /// Makes a file of which each page is mapped by several spaces.
+    fn map_by_many(&mut self) -> Done {
+        let (spaces, pages) = MAPPED_BY;
+        let id = self.cached_file(pages)?;
+        self.file = Some(id);
+        for _ in 0..spaces {
+            let space = self.vm.create_space()?;
+            self.mappers.push(space);
+            self.map_at(space, place(0), pages, Source::Object { id, page: 0 })?;
+            for page in 0..pages {
+                let address = place(0).offset(page).address::<X86_64>();
+                self.vm.fault(space, address, Access::Read)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cached_file(&self, pages: u64) -> Result<ObjectId, Refused> {
+        let file = self.vm.create_shared_memory(pages)?;
         let mut next = 0;
-        while next < FILE {
-            let left = FILE - next;
+        while next < pages {
+            let left = pages - next;
             next += self
                 .vm
                 .write_pages(file, next, left, |page, bytes| bytes.fill(page))?;
@@ -139,6 +162,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             Kind::ForkExit => self.fork_exit(clock),
             Kind::Read => self.read(clock),
             Kind::Write(files) => self.write(clock, files),
+            Kind::LookUp(pages) => self.look_up(clock, pages),
             Kind::Shootdowns => {
                 self.shootdowns(clock);
                 Ok(())
@@ -322,6 +346,24 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         Ok(())
     }
 
+    /// What aging does that goes over pages without order.
+    fn look_up(&self, clock: &mut Clock<'_, '_>, pages: Pages) -> Done {
+        let cpu = clock.cpu;
+        let file = self.file.expect("made in `new`");
+        let count = match pages {
+            Pages::One => 1,
+            Pages::Any => MAPPED_BY.1,
+        };
+        let mut random = cpu.random();
+        cpu.begin(None);
+        while !clock.is_over() {
+            let looked_up = self.vm.scan_object(file, random.below(count), 1);
+            looked_up.ok_or(MapError::NoObject)?;
+            clock.count();
+        }
+        Ok(())
+    }
+
     /// What threads of one process do to each other when each gives a page back.
     fn shootdowns(&self, clock: &mut Clock<'_, '_>) {
         let cpu = clock.cpu;
@@ -347,7 +389,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
 
     /// Ends what all shared, outside of simulated time.
     pub(crate) fn end(self) -> Done {
-        if let Some(space) = self.space {
+        for space in self.mappers.into_iter().chain(self.space) {
             self.vm.exit(space)?;
         }
         if let Some(file) = self.file {

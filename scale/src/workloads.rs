@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     ForkExit,
     Read,
     Write(Files),
+    LookUp(Pages),
     Shootdowns,
 }
 
@@ -37,8 +38,15 @@ pub(crate) enum Files {
     Shared,
 }
 
+/// Which pages of a file CPUs ask about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    One,
+    Any,
+}
+
 /// All of them.
-pub const WORKLOADS: [Workload; 11] = [
+pub const WORKLOADS: [Workload; 13] = [
     Workload {
         name: "faults",
         summary: "stores to fresh pages of memory in a space of its own",
@@ -98,6 +106,18 @@ pub const WORKLOADS: [Workload; 11] = [
         summary: "writes 4 KiB to each page in turn of a file in memory of its own",
         unit: "writes",
         kind: Kind::Write(Files::Own),
+    },
+    Workload {
+        name: "look-up-one-page",
+        summary: "visits the entries that map one page of a file that 16 spaces map",
+        unit: "visits",
+        kind: Kind::LookUp(Pages::One),
+    },
+    Workload {
+        name: "look-up-one-file",
+        summary: "visits the entries that map a random page of a file that 16 spaces map",
+        unit: "visits",
+        kind: Kind::LookUp(Pages::Any),
     },
     Workload {
         name: "shootdowns",

@@ -83,6 +83,29 @@ fn what_has_nothing_in_common_scales_and_shootdowns_do_not() {
     );
 }
 
+/// Visits of one page are beside each other if its lock has a shared mode; those of many
+/// pages are, if each page has a lock.
+#[test]
+fn visits_are_beside_each_other_if_their_locks_let_them() {
+    let gain = |name: &str, lock: &str| {
+        let workload = workload(name).expect("it exists");
+        let design = format!("rmap=pv,pvlock={lock}");
+        let rate = |cpus| measured(workload, cpus, &design, 1).rate();
+        rate(4) / rate(1)
+    };
+    for (name, lock, many) in [
+        ("look-up-one-page", "byte", false),
+        ("look-up-one-page", "byte-shared", true),
+        ("look-up-one-file", "hashed", false),
+        ("look-up-one-file", "byte", true),
+        ("look-up-one-file", "byte-shared", true),
+    ] {
+        let gain = gain(name, lock);
+        let is_as_expected = if many { gain > 2.5 } else { gain < 1.5 };
+        assert!(is_as_expected, "{name}, {lock}: {gain}");
+    }
+}
+
 #[test]
 fn lines_are_known_by_what_the_core_has_there() {
     for (name, wanted) in [

@@ -17,12 +17,14 @@
 //! | 11    |                  | nG |
 //! | 47:m  | next table       | output address |
 //! | 51    |                  | DBM |
+//! | 52    |                  | Contiguous, of pages with the granule of 4 KiB; the others' runs are not cached |
 //! | 54    |                  | UXN: programs may not execute |
 //! | 60    | UXNTable         | |
 //! | 62:61 | APTable: no stores below; nothing for programs below | |
 //!
 //! Where blocks are not allowed, and at the lowest level, the other value of
-//! bit 1 is an invalid descriptor. The manual's levels count down to 3; here
+//! bit 1 is an invalid descriptor. Two cached translations of an address that are of different
+//! sizes raise a TLB conflict abort. The manual's levels count down to 3; here
 //! they count down to 1.
 
 use vellum::addr::Pfn;
@@ -35,6 +37,7 @@ const AP1: u64 = 1 << 6;
 const AP2: u64 = 1 << 7;
 const AF: u64 = 1 << 10;
 const DBM: u64 = 1 << 51;
+const CONTIGUOUS: u64 = 1 << 52;
 const UXN: u64 = 1 << 54;
 const UXN_TABLE: u64 = 1 << 60;
 const AP_TABLE_NO_PROGRAMS: u64 = 1 << 61;
@@ -129,6 +132,15 @@ impl Walker for Aarch64 {
             },
             dirty: entry & AP2 == 0,
         }
+    }
+
+    fn run_order(&self, entry: u64, level: u8) -> Option<u32> {
+        let is_one = self.granule == 12 && level == 1 && entry & CONTIGUOUS != 0;
+        is_one.then_some(4)
+    }
+
+    fn has_conflicts(&self) -> bool {
+        true
     }
 
     fn mark(&self, entry: u64, level: u8, write: bool) -> Result<u64, FaultReason> {

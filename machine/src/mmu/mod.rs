@@ -102,6 +102,7 @@ impl fmt::Display for MmuFault {
                 write!(f, "a root in frame {:#x} cannot be loaded", frame.0)
             }
             FaultReason::NonCanonical => f.write_str("not an address of the format"),
+            FaultReason::Conflict => f.write_str("two translations of different sizes are cached"),
             FaultReason::Misaligned => f.write_str("not a multiple of 8"),
             FaultReason::NoMemory { frame } => write!(f, "frame {:#x} does not exist", frame.0),
         }
@@ -124,6 +125,10 @@ pub enum AccessError<E> {
         /// How often it was attempted.
         attempts: u32,
     },
+    /// The processor has two translations of the address: somebody changed the size of a mapping
+    /// while it was cached.
+    #[error("{0}")]
+    Conflict(MmuFault),
 }
 
 /// The translation caches of one CPU and their lock.
@@ -212,7 +217,7 @@ impl<'m> Mmu<'m> {
         let request = Request::new(space, root, address, Access::Read, 0);
         self.machine.check_address(&request).ok()?;
         let mut tlb = self.enter_tlb();
-        let leaf = match tlb.find(space, address, self.machine.walker) {
+        let leaf = match self.machine.cached(&tlb, &request).ok()? {
             Some(leaf) => leaf,
             None => self.machine.walk(&mut tlb, &request, false).ok()?,
         };
@@ -242,6 +247,9 @@ impl<'m> Mmu<'m> {
         loop {
             match self.perform(&request) {
                 Ok(word) => return Ok(word),
+                Err(fault) if fault.reason == FaultReason::Conflict => {
+                    return Err(AccessError::Conflict(fault));
+                }
                 Err(fault) if attempts == MAX_ATTEMPTS => {
                     return Err(AccessError::Unresolved { fault, attempts });
                 }
@@ -270,7 +278,7 @@ impl<'m> Mmu<'m> {
         result.map_err(|reason| {
             tlb.stats.faults += 1;
             // As processors do: what has faulted is looked up in the tables next time.
-            tlb.drop_leaf(request.space, request.address, self.machine.walker);
+            tlb.drop_leaf(request.space, request.address);
             if self.machine.walker.forgets_tables_at_faults() {
                 tlb.drop_tables(request.space, request.address, self.machine.walker);
             }
@@ -299,7 +307,7 @@ impl<'m> Mmu<'m> {
 
     fn translate(&self, tlb: &mut Tlb, request: &Request) -> Result<Leaf, FaultReason> {
         let machine = self.machine;
-        if let Some(leaf) = tlb.find(request.space, request.address, machine.walker) {
+        if let Some(leaf) = machine.cached(tlb, request)? {
             tlb.stats.tlb_hits += 1;
             if let Some(reason) = leaf.rights.refuse(request.access) {
                 return Err(reason);
@@ -313,6 +321,9 @@ impl<'m> Mmu<'m> {
         tlb.stats.walks += 1;
         let leaf = machine.walk(tlb, request, true)?;
         tlb.insert(leaf);
+        if machine.walker.has_conflicts() {
+            machine.cached(tlb, request)?;
+        }
         Ok(leaf)
     }
 }

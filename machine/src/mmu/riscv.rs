@@ -1,7 +1,7 @@
 //! RISC-V Sv39 and Sv48 paging, from the RISC-V Instruction Set Manual,
 //! volume II, section "Sv32: Page-Based 32-bit Virtual-Memory Systems" (the
 //! translation algorithm) and those on Sv39 and Sv48: in U-mode, with Svadu
-//! (hardware sets A and D) and Svpbmt, without Svnapot. Physical addresses have
+//! (hardware sets A and D), Svpbmt and Svnapot. Physical addresses have
 //! 44 bits.
 //!
 //! | bits  | meaning |
@@ -15,7 +15,7 @@
 //! | 53:10 | PPN; the part below the page's size is zero in large leaves |
 //! | 60:54 | zero |
 //! | 62:61 | PBMT: memory type; 3 is reserved, and all but 0 in table entries |
-//! | 63    | N: zero without Svnapot |
+//! | 63    | N: at the lowest level, and with 1000 in PPN\[3:0\], one of sixteen entries that map 64 KiB; reserved otherwise |
 
 use vellum::addr::Pfn;
 
@@ -29,7 +29,10 @@ const USER: u64 = 1 << 4;
 const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 const PPN_SHIFT: u32 = 10;
-const ZERO: u64 = 0x7f << 54 | 1 << 63;
+const ZERO: u64 = 0x7f << 54;
+const NAPOT: u64 = 1 << 63;
+const NAPOT_SIZE: u64 = 0xf << PPN_SHIFT;
+const NAPOT_64K: u64 = 0x8 << PPN_SHIFT;
 const PBMT: u64 = 3 << 61;
 /// PPN bits of addresses that this machine does not have.
 const BEYOND_PHYSICAL: u64 = (1 << 54) - (1 << (44 - 12 + PPN_SHIFT));
@@ -83,7 +86,11 @@ impl Walker for RiscV {
             if entry & PBMT == PBMT {
                 reserved |= PBMT;
             }
+            if level > 1 || entry & NAPOT_SIZE != NAPOT_64K {
+                reserved |= NAPOT;
+            }
         } else {
+            reserved |= NAPOT;
             reserved |= PBMT | USER | ACCESSED | DIRTY;
         }
         if entry & reserved != 0 {
@@ -106,6 +113,10 @@ impl Walker for RiscV {
             },
             dirty: entry & DIRTY != 0,
         }
+    }
+
+    fn run_order(&self, entry: u64, level: u8) -> Option<u32> {
+        (level == 1 && entry & NAPOT != 0).then_some(4)
     }
 
     fn mark(&self, entry: u64, _level: u8, write: bool) -> Result<u64, FaultReason> {

@@ -50,16 +50,16 @@ impl TlbGeometry {
     }
 }
 
-/// A cached translation of one page.
+/// A cached translation of one page, or of a run of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
     pub space: SpaceTag,
-    /// Address divided by the page's size.
+    /// Address divided by the size of what is translated.
     pub page: u64,
-    /// First frame of the page.
+    /// First frame of it.
     pub frame: Pfn,
-    /// Level of the table that held the leaf.
-    pub level: u8,
+    /// Log2 of its bytes.
+    pub shift: u8,
     pub rights: Rights,
     /// Whether the entry in memory is known to be marked as written.
     pub dirty: bool,
@@ -93,8 +93,8 @@ pub(crate) struct Tlb {
     next_way: Vec<u8>,
     /// `[level - 2]`: entries of tables at `level`.
     upper: Vec<Vec<Option<Upper>>>,
-    /// Valid leaves by `level - 1`.
-    leaves_at: Vec<usize>,
+    /// Sizes that valid leaves have, ascending, and how many have each.
+    sizes: Vec<(u8, usize)>,
     /// Leaves when another is loaded, and when everything of its space is flushed:
     /// that is done by loading it again.
     pub(super) root: Option<LoadedRoot>,
@@ -107,7 +107,6 @@ impl Tlb {
         if self.leaves.is_empty() {
             self.leaves = vec![None; geometry.sets * geometry.ways];
             self.next_way = vec![0; geometry.sets];
-            self.leaves_at = vec![0; usize::from(levels)];
             self.upper = vec![vec![None; geometry.upper_entries]; usize::from(levels - 1)];
         }
     }
@@ -118,18 +117,32 @@ impl Tlb {
         set * ways..(set + 1) * ways
     }
 
-    /// The cached translation of `address`.
-    pub(super) fn find(&self, space: SpaceTag, address: u64, walker: &dyn Walker) -> Option<Leaf> {
-        (1..=self.leaves_at.len() as u8)
-            .filter(|&level| self.leaves_at[usize::from(level - 1)] > 0)
-            .find_map(|level| {
-                let page = address >> walker.coverage_shift(level);
-                self.leaves[self.ways_of(page)]
-                    .iter()
-                    .flatten()
-                    .find(|leaf| (leaf.space, leaf.page, leaf.level) == (space, page, level))
-                    .copied()
-            })
+    /// The cached translations of `address`, one of each size that has one; the smallest first.
+    pub(super) fn found(&self, space: SpaceTag, address: u64) -> impl Iterator<Item = Leaf> {
+        self.sizes.iter().filter_map(move |&(shift, _)| {
+            let page = address >> shift;
+            self.leaves[self.ways_of(page)]
+                .iter()
+                .flatten()
+                .find(|leaf| (leaf.space, leaf.page, leaf.shift) == (space, page, shift))
+                .copied()
+        })
+    }
+
+    fn count(&mut self, shift: u8) {
+        match self.sizes.binary_search_by_key(&shift, |&(size, _)| size) {
+            Ok(place) => self.sizes[place].1 += 1,
+            Err(place) => self.sizes.insert(place, (shift, 1)),
+        }
+    }
+
+    fn uncount(&mut self, shift: u8) {
+        if let Ok(place) = self.sizes.binary_search_by_key(&shift, |&(size, _)| size) {
+            self.sizes[place].1 -= 1;
+            if self.sizes[place].1 == 0 {
+                self.sizes.remove(place);
+            }
+        }
     }
 
     /// Caches a translation, in place of an older one of the same page or of
@@ -139,7 +152,7 @@ impl Tlb {
         let set = leaf.page as usize & (self.next_way.len() - 1);
         let is_same = |old: &Option<Leaf>| {
             old.is_some_and(|old| {
-                (old.space, old.page, old.level) == (leaf.space, leaf.page, leaf.level)
+                (old.space, old.page, old.shift) == (leaf.space, leaf.page, leaf.shift)
             })
         };
         let candidates = &self.leaves[ways.clone()];
@@ -154,16 +167,14 @@ impl Tlb {
                 way
             });
         if let Some(old) = self.leaves[ways.start + way].replace(leaf) {
-            self.leaves_at[usize::from(old.level - 1)] -= 1;
+            self.uncount(old.shift);
         }
-        self.leaves_at[usize::from(leaf.level - 1)] += 1;
+        self.count(leaf.shift);
     }
 
     /// Drops the leaf that translates `address`, after a fault.
-    pub(super) fn drop_leaf(&mut self, space: SpaceTag, address: u64, walker: &dyn Walker) {
-        self.drop_leaves(|leaf| {
-            leaf.space == space && leaf.page == address >> walker.coverage_shift(leaf.level)
-        });
+    pub(super) fn drop_leaf(&mut self, space: SpaceTag, address: u64) {
+        self.drop_leaves(|leaf| leaf.space == space && leaf.page == address >> leaf.shift);
     }
 
     /// Drops the cached entries on the way to `address`, after a fault.
@@ -221,8 +232,7 @@ impl Tlb {
                     .range
                     .is_none_or(|range| covers(&range, page, shift))
         };
-        let dropped = self
-            .drop_leaves(|leaf| named(leaf.space, leaf.page, walker.coverage_shift(leaf.level)));
+        let dropped = self.drop_leaves(|leaf| named(leaf.space, leaf.page, u32::from(leaf.shift)));
         self.stats.flushed_entries += dropped;
         if request.tables {
             for (level, entries) in (2..).zip(&mut self.upper) {
@@ -242,17 +252,17 @@ impl Tlb {
     }
 
     fn is_empty(&self) -> bool {
-        self.leaves_at.iter().all(|&count| count == 0)
+        self.sizes.is_empty()
             && self.upper.iter().flatten().all(Option::is_none)
             && self.root.is_none()
     }
 
     fn drop_leaves(&mut self, goes: impl Fn(&Leaf) -> bool) -> u64 {
         let mut dropped = 0;
-        for slot in &mut self.leaves {
-            if let Some(leaf) = slot.filter(&goes) {
-                self.leaves_at[usize::from(leaf.level - 1)] -= 1;
-                *slot = None;
+        for place in 0..self.leaves.len() {
+            if let Some(leaf) = self.leaves[place].filter(&goes) {
+                self.uncount(leaf.shift);
+                self.leaves[place] = None;
                 dropped += 1;
             }
         }

@@ -47,10 +47,20 @@ impl Machine {
         Ok(())
     }
 
+    /// The cached translation for `request`.
+    pub(super) fn cached(&self, tlb: &Tlb, request: &Request) -> Result<Option<Leaf>, FaultReason> {
+        let mut found = tlb.found(request.space, request.address);
+        let first = found.next();
+        if self.walker.has_conflicts() && found.next().is_some() {
+            return Err(FaultReason::Conflict);
+        }
+        Ok(first)
+    }
+
     /// The word of RAM that `address` means under the translation `leaf`.
     pub(super) fn data_word(&self, leaf: &Leaf, address: u64) -> Result<&AtomicU64, FaultReason> {
         let frame_shift = self.walker.frame_shift();
-        let within_page = address & ((1 << self.walker.coverage_shift(leaf.level)) - 1);
+        let within_page = address & ((1 << leaf.shift) - 1);
         let frame = Pfn(leaf
             .frame
             .0
@@ -179,11 +189,14 @@ impl Walk<'_> {
                     return Err(reason);
                 }
                 let write = self.request.access == Access::Write;
+                let order = walker.run_order(entry, level).unwrap_or(0);
+                let shift = walker.coverage_shift(level) + order;
                 let leaf = Leaf {
                     space: self.request.space,
-                    page: self.request.address >> walker.coverage_shift(level),
-                    frame,
-                    level,
+                    page: self.request.address >> shift,
+                    // A run is aligned, and each of its entries leads to the first frame.
+                    frame: Pfn(frame.0 >> order << order),
+                    shift: shift as u8,
                     rights,
                     dirty: dirty || write,
                 };

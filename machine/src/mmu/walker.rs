@@ -96,6 +96,8 @@ pub enum FaultReason {
     NonCanonical,
     /// The address is not a multiple of 8.
     Misaligned,
+    /// The address has two cached translations of different sizes. No handler can resolve that.
+    Conflict,
     /// A table or page lies in a frame that does not exist.
     NoMemory {
         /// The frame.
@@ -173,6 +175,19 @@ pub trait Walker: Send + Sync {
 
     /// What an entry of a table at `level` means.
     fn decode(&self, entry: u64, level: u8) -> Entry;
+
+    /// Log2 of the pages of the run that a leaf says it is one of: naturally aligned, by frames
+    /// that lie the same way, with the same rights. The processor then caches a translation of
+    /// the whole run.
+    fn run_order(&self, _entry: u64, _level: u8) -> Option<u32> {
+        None
+    }
+
+    /// Whether an address with two cached translations of different sizes is an error, and not
+    /// translated by either.
+    fn has_conflicts(&self) -> bool {
+        false
+    }
 
     /// The entry marked as accessed, and as written if `write`. `write` comes
     /// with leaves only.

@@ -83,6 +83,7 @@ impl Life {
                 Ok(word) => return Ok(word),
                 Err(AccessError::Refused(error)) => return Err(error),
                 Err(AccessError::Unresolved { .. }) => {}
+                Err(AccessError::Conflict(fault)) => panic!("{fault}"),
             }
         }
         panic!("address {address:#x} never stays");

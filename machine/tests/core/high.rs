@@ -57,7 +57,9 @@ impl<R: ReverseMap> World<R> {
         let done = self.on(|| support::access(&self.vm, CPU, space, address, access, table));
         done.map_err(|error| match error {
             AccessError::Refused(error) => error,
-            AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+            AccessError::Unresolved { fault, .. } | AccessError::Conflict(fault) => {
+                panic!("still faults: {fault}")
+            }
         })
     }
 

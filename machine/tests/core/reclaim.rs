@@ -33,6 +33,7 @@ fn count<R: ReverseMap>(vm: &Vm<Machine, X86_64, R>, cpu: CpuId, space: SpaceId,
         for _ in 0..64 {
             match support::access(vm, cpu, space, address, access, value) {
                 Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+                Err(AccessError::Conflict(fault)) => panic!("{fault}"),
                 done => return done.expect("memory"),
             }
         }

@@ -93,6 +93,7 @@ impl<R: ReverseMap> Thread<'_, R> {
                 Ok(word) => return Ok(word),
                 Err(AccessError::Refused(error)) => return Err(error),
                 Err(AccessError::Unresolved { .. }) => std::thread::yield_now(),
+                Err(AccessError::Conflict(fault)) => panic!("{fault}"),
             }
         }
         panic!("page {page:#x} still faults");

@@ -117,7 +117,9 @@ pub fn access<F: Format, R: ReverseMap>(
 pub fn refused(error: AccessError<FaultError>) -> FaultError {
     match error {
         AccessError::Refused(error) => error,
-        AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+        AccessError::Unresolved { fault, .. } | AccessError::Conflict(fault) => {
+            panic!("still faults: {fault}")
+        }
     }
 }
 

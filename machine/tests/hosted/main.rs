@@ -7,5 +7,6 @@ mod format_tables;
 mod mmu;
 mod platform;
 mod random_tables;
+mod runs;
 mod stores;
 mod walkers;

@@ -615,6 +615,9 @@ options! {
     "folio" folio: Folio = "off";
         "the most private memory that a first store maps at once, page by page, from one run of frames";
         "large folios for anonymous memory (Roberts 2023), Linux 6.8; page clusters";
+    "contiguous" contiguous: bool = "off", only with "folio" = ["64k", "128k", "256k", "512k", "1m", "advise"];
+        "whether entries of folios say that they are contiguous, on AArch64 and RISC-V with pages of 4 KiB";
+        "contpte (Roberts 2024), Linux 6.9; Svnapot";
     "regions" region_index: RegionIndex = "tree";
         "how an object's regions are found: an interval tree, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";

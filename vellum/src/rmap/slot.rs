@@ -171,6 +171,12 @@ impl<'a, F: Format> Slot<'a, F> {
         self.table.level() > 1
     }
 
+    /// Whether it is one of a contiguous run, whose marks are about all of it.
+    #[inline]
+    pub fn is_in_run(&self) -> bool {
+        self.table.is_in_run(self.index)
+    }
+
     /// The table, if no entry of it is live now. Whoever cleared the last one
     /// unlinks the table after the visit (invariant 5).
     pub fn emptied(&self) -> Option<Pfn> {
@@ -209,7 +215,8 @@ impl<'a, F: Format> Slot<'a, F> {
         self.table.take_used_around(self.index, used)
     }
 
-    /// Clears the accessed mark; returns whether it was set.
+    /// Clears the accessed mark of an entry that is none of a contiguous run; returns whether
+    /// it was set.
     pub fn take_accessed(&self) -> bool {
         // Most entries have not been used since the last time, and an atomic
         // update would cost more than all the rest.

@@ -123,7 +123,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if span.table.level() != 1 {
                 continue;
             }
-            for index in span.first..span.first + span.count {
+            let entries = span.first..span.first + span.count;
+            self.end_runs(pin, space, &span.table, entries.clone());
+            for index in entries {
                 let entry = span.table.load(index);
                 if !F::is_mapped(entry) {
                     continue;

@@ -132,6 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Nobody is inside: what is found now stays so.
         let found = tables.lock(range.start).and_then(|table| {
             let found = suits(&table).filter(|_| prepared.is_ok())?;
+            self.end_runs(pin, space, &table, 0..F::ENTRIES);
             for index in 0..F::ENTRIES {
                 if F::is_mapped(table.load(index)) {
                     table.update(index, Users::Hardware, F::write_protect);

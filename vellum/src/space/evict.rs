@@ -13,6 +13,7 @@
 //! that others take later do not matter: who has one looks whether the page is still attached
 //! before it uses the page as its object's.
 
+use super::contiguous::FoundRun;
 use super::manager::Vm;
 use crate::addr::Pfn;
 use crate::design::Superpages;
@@ -64,15 +65,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
         let frame = self.memory.frame(page);
         let mut entries = 0;
-        if frame.counts().maps() > 0 {
+        while frame.counts().maps() > 0 {
             let env = self.env(pin);
             let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
             let mut is_large = false;
+            let mut run = None;
             let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 if slot.is_large() && frame.kind() == Kind::Object {
                     // Its mark is about 512 pages.
                     is_large = true;
                     return Verdict::Keep;
+                }
+                run = FoundRun::of(slot);
+                if run.is_some() {
+                    return Verdict::Stop;
                 }
                 if slot.take_accessed() {
                     entries += 1;
@@ -88,6 +94,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 // begin as pages that were.
                 self.clear_huge_of(pin, page);
             }
+            let Some(run) = run else { break };
+            // The same of the pages of a contiguous run, of which this is the only entry.
+            self.end_found_run(pin, run);
         }
         let twice = frame.has(Flags::ACTIVE) && frame.clear(Flags::ACTIVE);
         let once = frame.has(Flags::REFERENCED) && frame.clear(Flags::REFERENCED);

@@ -314,7 +314,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let index = fault.index();
         let now = table.load(index);
-        if table.level() != 1 || !F::is_mapped(now) || F::frame(now, 1) != F::frame(entry, 1) {
+        // A run has the rights that its region gives.
+        let is_other = F::frame(now, 1) != F::frame(entry, 1) || F::is_contiguous(now);
+        if table.level() != 1 || !F::is_mapped(now) || is_other {
             return Ok(FaultStep::Again);
         }
         let writes = fault.access == Access::Write;

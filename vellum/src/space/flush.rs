@@ -95,12 +95,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Vm::flush_page`] for the holder of the lock of the page's table.
     pub(super) fn flush_locked_page(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        self.flush_locked(pin, space, PageRange::new(page, 1));
+    }
+
+    /// The same for pages of one table.
+    pub(super) fn flush_locked(&self, pin: &Pin<'_>, space: Live<'_, R>, pages: PageRange) {
         let mut room = CpuRoom::new();
         let target = self.flush_target(space, &mut room);
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
-                range: Some(PageRange::new(page, 1)),
+                range: Some(pages),
                 tables: false,
             };
             (self.memory).flush_under_table_lock(pin, target.cpus, &request, 1);

@@ -14,7 +14,8 @@
 //!
 //! Only the page that is stored to is marked as accessed and dirty. The others are zero and
 //! nobody has used them; the processor marks them when somebody does. So aging sees which
-//! pages of a folio are in use.
+//! pages of a folio are in use. Those of a contiguous run ([`super::contiguous`]) are marked
+//! together.
 //!
 //! [`Advice::Folio`]: super::Advice::Folio
 
@@ -199,16 +200,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
             let (prot, used) = (fault.entered.region.prot(), fault.index() - index);
+            let in_runs = self.has_runs() && order >= F::CONTIGUOUS_ORDER;
+            // The pages that are marked together.
+            let alike = if in_runs { F::CONTIGUOUS_ORDER } else { 0 };
             for step in 0..count {
                 let frame = first.offset(step);
-                let marks = match step as usize == used {
+                if step as usize != used {
+                    self.memory.frame(frame).set_came_in_folio();
+                }
+                let marks = match step as usize >> alike == used >> alike {
                     true => Marks::DIRTY,
-                    false => {
-                        self.memory.frame(frame).set_came_in_folio();
-                        Marks::default()
-                    }
+                    false => Marks::default(),
                 };
-                table.fill(index + step as usize, F::leaf(frame, 1, prot, marks));
+                let leaf = F::leaf(frame, 1, prot, marks);
+                let entry = if in_runs { F::contiguous(leaf) } else { leaf };
+                table.fill(index + step as usize, entry);
+            }
+            if in_runs {
+                let runs = u64::from(count) >> F::CONTIGUOUS_ORDER;
+                fault.cpu.events.contiguous_runs.add(runs);
             }
             table.count_made(count);
             drop(table);

@@ -232,6 +232,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             if live == 0 {
                 continue;
             }
+            vm.end_runs(
+                pin,
+                parent,
+                &span.table,
+                span.first..span.first + span.count,
+            );
             // All of this under the lock of the parent's table: it need not be counted
             // again. Nobody waits for that lock who has one of the child's, and the gates
             // are closed, so that no fault waits for it.

@@ -111,6 +111,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stats.folio_maps += events.folio_maps.get();
             stats.folio_pages += events.folio_pages.get();
             stats.folio_failures += events.folio_failures.get();
+            stats.contiguous_runs += events.contiguous_runs.get();
+            stats.contiguous_ends += events.contiguous_ends.get();
             stats.swap_ins += events.swap_ins.get();
         }
         stats

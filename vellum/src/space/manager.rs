@@ -275,6 +275,8 @@ pub(super) struct Events {
     pub(super) folio_maps: Counter,
     pub(super) folio_pages: Counter,
     pub(super) folio_failures: Counter,
+    pub(super) contiguous_runs: Counter,
+    pub(super) contiguous_ends: Counter,
     pub(super) swap_ins: Counter,
 }
 

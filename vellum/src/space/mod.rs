@@ -18,6 +18,7 @@ mod advise;
 mod age;
 mod change;
 mod collapse;
+mod contiguous;
 mod cow;
 mod entries;
 mod error;

@@ -173,6 +173,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if table.level() != 1 || table.live() != F::ENTRIES as u32 {
             return None;
         }
+        self.end_runs(fault.pin, fault.space, table, 0..F::ENTRIES);
         let mut protected = Protected::default();
         let found = Self::compare(table, &mut protected);
         if protected.any {

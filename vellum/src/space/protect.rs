@@ -65,6 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tables = self.tables(pin, space);
         for span in tables.spans(range) {
             let level = span.table.level();
+            let mut ends_runs = self.has_runs();
             for index in span.first..span.first + span.count {
                 let entry = span.table.load(index);
                 if !F::is_mapped(entry) {
@@ -74,6 +75,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let rights = if keeps { prot } else { prot.read_only() };
                 if F::prot(entry, level) == rights {
                     continue;
+                }
+                if ends_runs {
+                    ends_runs = false;
+                    let rest = index..span.first + span.count;
+                    self.end_runs(pin, space, &span.table, rest);
                 }
                 span.table.update(index, Users::Hardware, |entry| {
                     F::with_prot(entry, level, rights)

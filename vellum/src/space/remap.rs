@@ -384,8 +384,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         gather: &mut Gather<'_, P>,
     ) {
         let source = &span.table;
+        let (first, end) = (span.first, span.first + span.count);
+        (self.vm).end_runs(self.pin, self.space, source, first..end);
         let mut moved = 0;
-        for index in span.first..span.first + span.count {
+        for index in first..end {
             if source.load(index) == 0 {
                 continue;
             }

@@ -109,6 +109,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Vpn((page.0 | (covered - 1)) + 1);
             }
         }
+        // Marks are asked for page by page.
+        let count = (TOGETHER as u64).min(pages.end.0 - page.0) as usize;
+        self.end_runs(pin, space, &table, index..F::ENTRIES.min(index + count));
         while page < pages.end && index < F::ENTRIES && !taken.is_full() {
             let entry = table.load(index);
             let within = page.0 & (covered - 1);

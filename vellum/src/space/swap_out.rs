@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::account::Resident;
+use super::contiguous::FoundRun;
 use super::error::MapError;
 use super::manager::{SpaceId, Vm};
 use super::truncate::{Stale, StaleEntry};
@@ -128,12 +129,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (mut replaced, mut visits, mut is_refused) = (0, 0, false);
         while frame.counts().maps() > 0 && visits < VISITS && !is_refused {
             let mut is_full = false;
+            let mut run = None;
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |entry| {
                 is_full = stale.is_full();
                 // Whoever pins the page through this entry has its table locked.
                 let counts = frame.counts();
                 is_refused = entry.is_large() || counts.pins() > 0;
-                if is_full || is_refused || !swap.add_entry(pin, slot) {
+                run = FoundRun::of(entry);
+                let stops = is_full || is_refused || run.is_some();
+                if stops || !swap.add_entry(pin, slot) {
                     return Verdict::Stop;
                 }
                 let space = self.live_at(entry.space());
@@ -158,6 +162,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.flush_stale(pin, &mut stale);
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);
+            }
+            if let Some(run) = run {
+                self.end_found_run(pin, run);
+                continue;
             }
             visits += u32::from(!is_full);
         }

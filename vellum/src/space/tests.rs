@@ -1,6 +1,7 @@
 //! Tests of spaces through the manager's own interface, on a machine without
 //! an MMU: what regions, entries and records say.
 
+mod contiguous;
 mod files;
 mod folios;
 mod groups;

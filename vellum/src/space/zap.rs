@@ -73,16 +73,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             return self.large(&span.table, span.first, gather);
         }
         let mut zapped = Zapped::default();
+        let table = &span.table;
+        vm.end_cut_runs(
+            self.pin,
+            self.space,
+            table,
+            span.first..span.first + span.count,
+        );
         let env = vm.env(self.pin);
         let mut ctx = R::Ctx::default();
         let place = self.region.place(self.space);
-        let table = &span.table;
         let mut rest = None;
         for index in vm.live_entries(&env, span) {
             if !takes(F::decode(table.load(index), 1)) {
                 continue;
             }
-            if gather.room() == 0 {
+            // A contiguous run goes whole, or a processor could use what is free already. Its
+            // frames lie in a row, and take one place.
+            let goes_on = vm.has_runs() && table.continues_run(index);
+            if gather.room() == 0 && !goes_on {
                 rest = Some(table.page(index));
                 break;
             }
@@ -166,7 +175,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         remove: impl FnOnce(&Run),
     ) {
         let Zap { vm, pin, .. } = *self;
-        let old = table.clear(index, self.users);
+        let old = table.clear_any(index, self.users);
         let page = table.page(index);
         if !F::is_mapped(old) {
             zapped.swapped += 1;

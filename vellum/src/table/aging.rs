@@ -46,7 +46,12 @@ impl<F: Format> LockedTable<'_, F> {
     fn take_used(&self, entries: Range<usize>, used: &mut dyn FnMut(Pfn)) -> u64 {
         let mut count = 0;
         for index in entries {
-            if !is_used::<F>(self.load(index)) {
+            let entry = self.load(index);
+            if !is_used::<F>(entry) {
+                continue;
+            }
+            if F::is_contiguous(entry) {
+                count += self.take_used_run(index, used);
                 continue;
             }
             let (entry, _) = self.update(index, Users::Hardware, |entry| {

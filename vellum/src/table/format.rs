@@ -81,6 +81,10 @@ pub enum Entry {
 ///    `is_writable` is what `prot` says of stores.
 /// 5. `swap` gives an entry that is not 0 and not mapped, in which hardware sees nothing,
 ///    and `swapped` gives back what it was made of.
+/// 6. With [`Format::CONTIGUOUS_ORDER`] other than 0, `seen` gives back what `stored` was
+///    given with the same index, if that is an entry without the hint, or a leaf with the
+///    hint of a run of frames that lies as its entries do; hardware may take each entry with
+///    the hint for any of its run.
 ///
 /// A format that exists can be wrapped; the wrapper promises the same:
 ///
@@ -161,6 +165,11 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     /// format has three levels or more and no leaves in the root, or does not compile.
     const FIXED_ROOT: bool = false;
 
+    /// Log2 of the pages of a *contiguous run*: entries of level 1 in a row, aligned to their
+    /// number, which may say that they map frames that lie the same way with the same rights,
+    /// so that a processor caches one translation for all. 0 if the format has no such hint.
+    const CONTIGUOUS_ORDER: u32 = 0;
+
     /// An entry at `level` that leads to `table`.
     fn table_entry(table: Pfn, level: u32) -> u64;
     /// A leaf at `level`; `frame` is aligned to the level's size.
@@ -187,6 +196,31 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     fn swap(page: Swapped) -> u64;
     /// What such an entry says.
     fn swapped(entry: u64) -> Swapped;
+
+    /// The leaf of level 1 with the hint that it is one of a contiguous run.
+    #[inline]
+    fn contiguous(entry: u64) -> u64 {
+        entry
+    }
+
+    /// Whether a leaf of level 1 has the hint.
+    #[inline]
+    fn is_contiguous(_entry: u64) -> bool {
+        false
+    }
+
+    /// What an entry, found at `index` of its table, says in the form of the other methods:
+    /// hints may take the place of bits of the frame's number.
+    #[inline]
+    fn seen(word: u64, _index: usize) -> u64 {
+        word
+    }
+
+    /// How an entry is kept in its table.
+    #[inline]
+    fn stored(entry: u64) -> u64 {
+        entry
+    }
 
     /// Whether an entry at level 1 is that of a page in swap.
     #[inline]

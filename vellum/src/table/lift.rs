@@ -34,14 +34,17 @@ pub(crate) struct MovedEntry {
 impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The leaf entry that covers `page`, or 0, and its level, as [`Tables::peek`] gives
     /// it. An entry that is empty because its table is being moved is waited for, and so is
-    /// a large leaf that is being split.
+    /// a large leaf that is being split, or a contiguous run that ends.
     #[inline]
     pub fn peek_settled(&self, page: Vpn) -> (u64, u32) {
         let (entry, level) = self.peek(page);
+        // A leaf that is being split, and entries of a contiguous run that ends, forbid
+        // everything meanwhile.
+        let is_broken = || F::is_mapped(entry) && F::prot(entry, level).is_none();
         let may_change = match level {
+            1 if F::CONTIGUOUS_ORDER > 0 => is_broken(),
             1 => entry == 0 && uses_windows::<F>(),
-            // A leaf that is being split forbids everything meanwhile.
-            _ => entry != 0 && F::prot(entry, level).is_none(),
+            _ => is_broken(),
         };
         if may_change {
             return self.peek_locked(page);

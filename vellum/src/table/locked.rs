@@ -258,7 +258,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// The entry at `index`.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
-        self.words()[index].load(Ordering::Relaxed)
+        F::seen(self.words()[index].load(Ordering::Relaxed), index)
     }
 
     /// Whether `count` entries from `first` on are empty.
@@ -281,7 +281,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     #[inline]
     pub fn fill(&self, index: usize, entry: u64) {
         debug_assert!(self.load(index) == 0, "entry filled twice");
-        self.words()[index].store(entry, Ordering::Release);
+        self.words()[index].store(F::stored(entry), Ordering::Release);
     }
 
     /// Counts entries filled.
@@ -290,12 +290,21 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.frame.add_live(count);
     }
 
-    /// Empties a live entry and returns what it held. The caller counts it
-    /// with [`LockedTable::count_cleared`].
+    /// Empties a live entry, which is none of a contiguous run, and returns what it held. The
+    /// caller counts it with [`LockedTable::count_cleared`].
     #[inline]
     pub fn clear(&self, index: usize, users: Users) -> u64 {
+        let old = self.clear_any(index, users);
+        debug_assert!(!F::is_contiguous(old), "an entry of a run cleared alone");
+        old
+    }
+
+    /// The same of an entry that may be one of a contiguous run, all of which is cleared before
+    /// the table is unlocked, and flushed.
+    #[inline]
+    pub(crate) fn clear_any(&self, index: usize, users: Users) -> u64 {
         match users {
-            Users::Hardware => self.words()[index].swap(0, Ordering::AcqRel),
+            Users::Hardware => F::seen(self.words()[index].swap(0, Ordering::AcqRel), index),
             Users::None => {
                 let old = self.load(index);
                 self.words()[index].store(0, Ordering::Relaxed);
@@ -318,22 +327,38 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.frame.sub_live(count)
     }
 
-    /// Rewrites a live leaf, keeping marks that hardware sets meanwhile.
-    /// Returns the old and the new entry.
+    /// Rewrites a live leaf, which is none of a contiguous run, keeping marks that hardware
+    /// sets meanwhile. Returns the old and the new entry.
     #[inline]
     pub fn update(&self, index: usize, users: Users, change: impl Fn(u64) -> u64) -> (u64, u64) {
+        let (old, new) = self.update_any(index, users, change);
+        debug_assert!(!F::is_contiguous(old), "an entry of a run changed alone");
+        (old, new)
+    }
+
+    /// The same of a leaf that may be one of a contiguous run.
+    #[inline]
+    pub(super) fn update_any(
+        &self,
+        index: usize,
+        users: Users,
+        change: impl Fn(u64) -> u64,
+    ) -> (u64, u64) {
         let word = &self.words()[index];
-        let mut old = word.load(Ordering::Relaxed);
+        let mut found = word.load(Ordering::Relaxed);
         if users == Users::None {
+            let old = F::seen(found, index);
             let new = change(old);
-            word.store(new, Ordering::Release);
+            word.store(F::stored(new), Ordering::Release);
             return (old, new);
         }
         loop {
+            let old = F::seen(found, index);
             let new = change(old);
-            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            let stored = F::stored(new);
+            match word.compare_exchange_weak(found, stored, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return (old, new),
-                Err(now) => old = now,
+                Err(now) => found = now,
             }
         }
     }

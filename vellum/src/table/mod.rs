@@ -14,6 +14,7 @@
 
 mod aarch64;
 mod aging;
+mod contiguous;
 mod cursor;
 mod flush;
 mod format;

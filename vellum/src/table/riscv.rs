@@ -15,6 +15,12 @@
 //! has V clear too; hardware then ignores the rest. The lower of the two bits
 //! left to software (8) marks every entry that holds something.
 //!
+//! **Contiguous runs** (Svnapot). Bit 63 (N) of sixteen pages in a row says that they map
+//! 64 KiB that are aligned and lie in a row, with the same rights. The low four bits of the
+//! frame's number are 1000 then, which stands for the size, and those of the page take their
+//! place: so an entry is read and written with its index. A and D may be set in any entry of
+//! the run. A hart without Svnapot must not be shown such entries (`contiguous=off`).
+//!
 //! The entry of a page in swap has V and bit 8 clear and the other bit left to software (9)
 //! set, with the slot's number from bit 10 on, and bit 7 if no other entry names the slot.
 //! With V clear all bits are left to software.
@@ -50,6 +56,14 @@ const FRAME_MASK: u64 = (1 << 54) - (1 << FRAME_SHIFT);
 /// weakly ordered), 2 IO (non-cacheable, strongly ordered).
 const MEMORY_SHIFT: u32 = 61;
 const MEMORY: u64 = 3 << MEMORY_SHIFT;
+
+/// Svnapot: one of a contiguous run.
+const NAPOT: u64 = 1 << 63;
+const NAPOT_ORDER: u32 = 4;
+/// The low bits of the frame's number of such an entry.
+const NAPOT_FRAME: u64 = ((1 << NAPOT_ORDER) - 1) << FRAME_SHIFT;
+/// What they are for 64 KiB.
+const NAPOT_64K: u64 = 1 << (NAPOT_ORDER - 1) << FRAME_SHIFT;
 
 const ANY: u64 = READ | WRITE | EXECUTE;
 const RIGHTS: u64 = VALID | ANY | MEMORY;
@@ -87,6 +101,7 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     const MAX_LEAF_LEVEL: u32 = TABLES;
     // The lower half: the upper bits are copies of bit 38 or 47.
     const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
+    const CONTIGUOUS_ORDER: u32 = NAPOT_ORDER;
 
     #[inline]
     fn table_entry(table: Pfn, _level: u32) -> u64 {
@@ -164,6 +179,33 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         entry & !RIGHTS | rights(prot)
+    }
+
+    #[inline]
+    fn contiguous(entry: u64) -> u64 {
+        entry | NAPOT
+    }
+
+    // Entries of pages in swap have slot numbers of 40 bits and so none of these.
+    #[inline]
+    fn is_contiguous(entry: u64) -> bool {
+        entry & NAPOT != 0
+    }
+
+    #[inline]
+    fn seen(word: u64, index: usize) -> u64 {
+        match word & NAPOT {
+            0 => word,
+            _ => word & !NAPOT_FRAME | (index as u64) << FRAME_SHIFT & NAPOT_FRAME,
+        }
+    }
+
+    #[inline]
+    fn stored(entry: u64) -> u64 {
+        match entry & NAPOT {
+            0 => entry,
+            _ => entry & !NAPOT_FRAME | NAPOT_64K,
+        }
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use crate::sync::{ActiveCpus, ActiveSet, Pin};
 use crate::testing::{Rng, TestMachine, run_on};
 
 mod aarch64;
+mod contiguous;
 mod cursor;
 mod encoding;
 mod formats;

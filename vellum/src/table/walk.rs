@@ -90,7 +90,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             return (table, level, entry);
         }
         let entry = self.with_words((table, level), |words| {
-            words[F::index(page, level)].load(Ordering::Acquire)
+            let index = F::index(page, level);
+            F::seen(words[index].load(Ordering::Acquire), index)
         });
         (table, level, entry)
     }
@@ -103,7 +104,8 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         let mut level = F::LEVELS;
         loop {
             let words = table_words::<F, P>(self.memory, table);
-            let entry = words[F::index(page, level)].load(Ordering::Acquire);
+            let index = F::index(page, level);
+            let entry = F::seen(words[index].load(Ordering::Acquire), index);
             if level <= lowest || !F::is_mapped(entry) || F::is_leaf(entry, level) {
                 return (table, level, entry);
             }

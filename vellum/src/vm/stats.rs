@@ -82,6 +82,10 @@ pub struct EventStats {
     pub folio_pages: u64,
     /// Times there was no run of frames of any size for a folio, or no memory to map it.
     pub folio_failures: u64,
+    /// Contiguous runs whose entries were made with the hint.
+    pub contiguous_runs: u64,
+    /// Those that lost the hint before they were unmapped whole.
+    pub contiguous_ends: u64,
     /// Pages mapped that were in swap.
     pub swap_ins: u64,
 }

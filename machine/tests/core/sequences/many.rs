@@ -36,6 +36,14 @@ pub fn run_folio_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64;
     run_all(seeds.map(case), &arena()).folios
 }
 
+/// Runs cases with contiguous runs; returns how many were made, and how many ended before they
+/// were unmapped whole.
+pub fn run_contiguous_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 2] {
+    let case = |seed| (seed, Case::nth_with_runs(seed, length));
+    // All of these formats have pages of 4 KiB.
+    run_all(seeds.map(case), &arena()).runs
+}
+
 /// Runs cases with swap areas; returns how many pages were written there, and read back.
 pub fn run_swap_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 2] {
     let case = |seed| (seed, Case::nth_with_swap(seed, length));
@@ -70,14 +78,18 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happ
                 let Happened {
                     superpages,
                     folios,
+                    runs,
                     swapped,
                     compressed,
                     ..
                 } = &mut happened;
-                let sums = superpages.iter_mut().chain(folios).chain(swapped);
-                let sums = sums.chain(compressed);
+                let sums = superpages.iter_mut().chain(folios).chain(runs);
+                let sums = sums.chain(swapped).chain(compressed);
                 let all = more.superpages.into_iter().chain(more.folios);
-                let all = all.chain(more.swapped).chain(more.compressed);
+                let all = all
+                    .chain(more.runs)
+                    .chain(more.swapped)
+                    .chain(more.compressed);
                 for (sum, more) in sums.zip(all) {
                     *sum += more;
                 }

@@ -9,8 +9,8 @@
 use vellum::design::{Rmap, TableFormat};
 
 use super::many::{
-    run_cases, run_cases_of, run_compressed_cases, run_folio_cases, run_huge_cases,
-    run_superpage_cases, run_swap_cases,
+    run_cases, run_cases_of, run_compressed_cases, run_contiguous_cases, run_folio_cases,
+    run_huge_cases, run_superpage_cases, run_swap_cases,
 };
 use crate::support::number;
 
@@ -75,6 +75,23 @@ fn random_sequences_with_folios_match_the_model() {
     assert!(
         cases < 88 || counts.iter().all(|&count| count > 0),
         "folios mapped, their pages, and folios not to be had: {counts:?}"
+    );
+}
+
+/// On the formats whose entries can say that they are contiguous, whose processors then cache
+/// one translation of sixteen pages.
+#[test]
+fn random_sequences_with_contiguous_runs_match_the_model() {
+    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    let seeds = match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_CASES").unwrap_or(36),
+    };
+    let cases = seeds.end - seeds.start;
+    let counts = run_contiguous_cases(seeds, length);
+    assert!(
+        cases < 36 || counts.iter().all(|&count| count > 100),
+        "contiguous runs made, and ended before they were unmapped whole: {counts:?}"
     );
 }
 

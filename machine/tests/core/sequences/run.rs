@@ -181,6 +181,8 @@ pub struct Happened {
     pub superpages: [u64; 7],
     /// Folios mapped, their pages, and folios not to be had.
     pub folios: [u64; 3],
+    /// Contiguous runs made, and ended before they were unmapped whole.
+    pub runs: [u64; 2],
     /// Pages written to swap, and read back.
     pub swapped: [u64; 2],
     /// Of compressed stores: pages taken, of one word, and written back.
@@ -329,6 +331,27 @@ impl Case {
         Case::on(TableFormat::X86_64, design, (round, false), seed, length)
     }
 
+    /// The case of a number with contiguous runs, on each format that has any.
+    pub fn nth_with_runs(seed: u64, length: usize) -> Case {
+        let formats = [
+            TableFormat::Aarch64_4K,
+            TableFormat::Sv39,
+            TableFormat::Sv48,
+        ];
+        let format = formats[seed as usize % formats.len()];
+        let round = seed as usize / formats.len();
+        let mut design = format!("{},{}", other_options(round), tables(seed));
+        let sizes = ["64k", "1m", "advise", "256k"];
+        let folio = sizes[round % sizes.len()];
+        design += &format!(",rmap=family,superpage=off,folio={folio},contiguous=on");
+        if round % 5 == 4 {
+            design += &format!(",{}", SUPERPAGES[round / 5 % SUPERPAGES.len()]);
+        }
+        // Mostly where there is room for folios.
+        let platform = if round % 4 == 3 { 3 } else { round % 2 };
+        Case::on(format, design, (platform, round % 3 == 1), seed, length)
+    }
+
     /// The case of a number with swap areas, and in every third round superpages.
     pub fn nth_with_swap(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
@@ -454,6 +477,7 @@ impl Case {
                 events.superpage_promotions,
             ],
             folios: [events.folio_maps, events.folio_pages, events.folio_failures],
+            runs: [events.contiguous_runs, events.contiguous_ends],
             swapped: [swap.outs, swap.ins],
             compressed: of_compressed,
         })

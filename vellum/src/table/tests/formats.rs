@@ -293,6 +293,7 @@ fn the_promises_of_the_trait_hold<F: Format>() {
             );
         }
     }
+    hints_change_nothing_else::<F>();
     let frames = (0..32).flat_map(|bit| [1 << bit, (1u32 << bit) - 1, !(1 << bit)]);
     let rights = (0..=u8::MAX).map(Prot::from_bits);
     let rights: BTreeSet<u8> = rights.map(Prot::bits).collect();
@@ -329,4 +330,40 @@ fn check_leaf<F: Format>(leaf: u64, frame: Pfn, level: u32) {
     assert!(F::is_mapped(leaf) && F::is_leaf(leaf, level));
     assert_eq!(F::frame(leaf, level), frame);
     assert_eq!(F::is_writable(leaf), F::prot(leaf, level).can_write());
+}
+
+/// What has no hint is kept as it is, and what has one is the same leaf but for it.
+fn hints_change_nothing_else<F: Format>() {
+    let run = 1 << F::CONTIGUOUS_ORDER;
+    let marks = [Marks::default(), Marks::ACCESSED, Marks::DIRTY];
+    let rights = (0..=u8::MAX).map(Prot::from_bits);
+    for (prot, index) in rights.zip((0..F::ENTRIES).cycle()) {
+        // Lies in its run as the entry does.
+        let frame = Pfn((0x1234_5678 & !(run - 1)) | index as u32 & (run - 1));
+        for marks in marks {
+            let leaf = F::leaf(frame, 1, prot, marks);
+            assert!(!F::is_contiguous(leaf));
+            let hinted = F::contiguous(leaf);
+            assert_eq!(F::is_contiguous(hinted), F::CONTIGUOUS_ORDER > 0);
+            assert_eq!(F::frame(hinted, 1), frame);
+            assert_eq!(F::prot(hinted, 1), F::prot(leaf, 1));
+            assert_eq!(F::marks(hinted), marks);
+            let changed = F::with_marks(hinted, Marks::DIRTY);
+            for entry in [leaf, hinted, changed] {
+                assert_eq!(F::seen(F::stored(entry), index), entry, "{prot:?}");
+                assert_eq!(
+                    F::is_contiguous(entry),
+                    entry != leaf && F::CONTIGUOUS_ORDER > 0
+                );
+            }
+        }
+    }
+    for slot in [0, 1, Swapped::MAX_SLOT] {
+        let entry = F::swap(Swapped {
+            slot,
+            exclusive: true,
+        });
+        assert!(!F::is_contiguous(entry));
+        assert_eq!(F::seen(F::stored(entry), 5), entry);
+    }
 }

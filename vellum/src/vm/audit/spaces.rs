@@ -7,8 +7,8 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
 use crate::swap::Tally;
-use crate::sync::atomic::Ordering;
-use crate::table::{Format, Tables, with_table_words};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::table::{Format, LockedTable, Tables, with_table_words};
 
 /// Entries of one space by what they map.
 #[derive(Default)]
@@ -132,7 +132,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         entries.tables += 1;
         let pin = self.pin();
         let live = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
-            let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+            let seen =
+                |(index, word): (usize, &AtomicU64)| F::seen(word.load(Ordering::Relaxed), index);
+            if level == 1 {
+                let words = words.iter().enumerate().map(seen);
+                self.audit_contiguous(words, base)?;
+            }
+            let words = words.iter().enumerate().map(seen);
             self.audit_entries(space, (table, level, base), words, entries)
         })?;
         same(
@@ -229,6 +235,47 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         Ok(live)
+    }
+
+    /// Checks the entries of a table that have the hint of a contiguous run: all of the run
+    /// have it, and map frames in a row, which one entry maps, with the same rights.
+    fn audit_contiguous(
+        &self,
+        words: impl Iterator<Item = u64>,
+        base: Vpn,
+    ) -> Result<(), AuditFailure> {
+        if F::CONTIGUOUS_ORDER == 0 {
+            return Ok(());
+        }
+        let mut before = 0;
+        for (index, entry) in words.enumerate() {
+            let page = base.offset(index as u64);
+            let step = (index & (LockedTable::<F>::RUN - 1)) as u32;
+            let is_one = F::is_mapped(entry) && F::is_contiguous(entry);
+            if is_one {
+                let frame = F::frame(entry, 1);
+                let first = frame.0 & !(LockedTable::<F>::RUN as u32 - 1);
+                let record = self.memory.frame(frame);
+                let is_private = record.kind() == Kind::Anonymous && record.counts().maps() == 1;
+                if frame.0 != first + step || !is_private || !self.design.contiguous {
+                    return wrong(
+                        "a contiguous run maps a frame that is not its, at page",
+                        page.0,
+                    );
+                }
+            }
+            if step > 0 {
+                let is_alike = is_one == F::is_contiguous(before)
+                    && (!is_one
+                        || F::prot(entry, 1) == F::prot(before, 1)
+                            && F::frame(before, 1).offset(1) == F::frame(entry, 1));
+                if !is_alike {
+                    return wrong("a contiguous run is not one, at page", page.0);
+                }
+            }
+            before = entry;
+        }
+        Ok(())
     }
 
     /// Checks that a table with `live` entries is linked for a reason: it is not empty,

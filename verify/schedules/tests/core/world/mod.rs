@@ -168,7 +168,9 @@ impl<R: ReverseMap, F: Format> World<R, F> {
         )
         .map_err(|error| match error {
             AccessError::Refused(error) => error,
-            AccessError::Unresolved { fault, .. } => panic!("still faults: {fault}"),
+            AccessError::Unresolved { fault, .. } | AccessError::Conflict(fault) => {
+                panic!("still faults: {fault}")
+            }
         })
     }
 

@@ -66,7 +66,7 @@ pub fn machine(config: &Config, arena: Arc<Arena>) -> Result<Machine, EngineErro
     let store: Arc<dyn BackingStore> =
         Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));
     machine.store = match config.device {
-        Some(model) => Arc::new(TimedStore::new(store, model)),
+        Some(model) => Arc::new(TimedStore::new(store, model).throttling()),
         None => store,
     };
     if config.compressed.is_some() {

@@ -85,7 +85,7 @@ pub fn machine(config: &Config, host: impl Into<Host>) -> Result<Machine, Engine
     let store: Arc<dyn BackingStore> =
         Arc::new(PatternStore::new(1 << walker.frame_shift(), pristine_word));
     machine.store = match config.device {
-        Some(model) => Arc::new(TimedStore::new(store, model)),
+        Some(model) => Arc::new(TimedStore::new(store, model).throttling()),
         None => store,
     };
     if config.compressed.is_some() {

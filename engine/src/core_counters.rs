@@ -89,5 +89,9 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("reclaim: refaults made active", reclaim.restored),
         ("reclaim: by calls", reclaim.direct),
         ("reclaim: by tasks", reclaim.background),
+        (
+            "reclaim: pages written by throttled writers",
+            reclaim.throttled,
+        ),
     ]
 }

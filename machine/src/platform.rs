@@ -217,6 +217,10 @@ unsafe impl Platform for Machine {
         written
     }
 
+    fn write_speed(&self, store: u64) -> Option<u64> {
+        self.store.write_speed(store)
+    }
+
     fn has_swap_room(&self, store: u64) -> bool {
         self.store.has_swap_room(store)
     }

@@ -5,16 +5,22 @@
 //! to the architecture's own instruction or per-CPU variable.
 
 // The model checker takes this file from elsewhere.
+#[path = "platform/cpu_set.rs"]
+mod cpu_set;
+#[path = "platform/errors.rs"]
+mod errors;
+#[path = "platform/forward.rs"]
+mod forward;
 #[path = "platform/group.rs"]
 mod group;
 #[path = "platform/parts.rs"]
 mod parts;
 
-use alloc::sync::Arc;
-use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+pub use self::cpu_set::{CpuIter, CpuSet, CpuWords};
+pub use self::errors::{IoError, SlotError};
 pub use self::group::GroupId;
 pub use self::parts::Parts;
 use crate::addr::{PageRange, Pfn};
@@ -96,172 +102,6 @@ pub struct MemoryRange {
     pub zone: Zone,
 }
 
-/// A set of CPUs, exact up to 512 CPUs and rounded up to groups beyond that.
-///
-/// On machines of up to 64 CPUs it is one word. On larger ones it refers to [`CpuWords`],
-/// which whoever asked for the set keeps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CpuSet<'w> {
-    /// The first 64 CPUs, or whether there are any in the words.
-    bits: u64,
-    words: Option<&'w CpuWords>,
-}
-
-/// The CPUs of a machine of more than 64.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CpuWords {
-    words: [u64; CpuWords::COUNT],
-    shift: u32,
-}
-
-impl CpuWords {
-    /// How many words there are.
-    pub const COUNT: usize = 8;
-
-    /// Log2 of the CPUs that share one bit on a machine of `cpus` CPUs.
-    pub const fn shift_for(cpus: usize) -> u32 {
-        let mut shift = 0;
-        while cpus > (Self::COUNT * 64) << shift {
-            shift += 1;
-        }
-        shift
-    }
-
-    /// Those whose bits are set, of a machine where `1 << shift` CPUs share a bit.
-    pub const fn new(words: [u64; CpuWords::COUNT], shift: u32) -> CpuWords {
-        CpuWords { words, shift }
-    }
-
-    /// Where the bit of `cpu` is: in which word, and which of its bits.
-    #[inline]
-    pub const fn place(cpu: CpuId, shift: u32) -> (usize, u64) {
-        let group = cpu.0 as usize >> shift;
-        (group / 64, 1 << (group % 64))
-    }
-}
-
-impl<'w> CpuSet<'w> {
-    /// No CPU.
-    pub const EMPTY: CpuSet<'static> = CpuSet::from_bits(0);
-
-    /// CPUs that such a set can hold without words.
-    pub const SMALL: usize = 64;
-
-    /// Those of the first 64 CPUs whose bits are set.
-    #[inline]
-    pub const fn from_bits(bits: u64) -> CpuSet<'static> {
-        CpuSet { bits, words: None }
-    }
-
-    /// Those in `words`.
-    pub fn of(words: &'w CpuWords) -> CpuSet<'w> {
-        CpuSet {
-            bits: u64::from(words.words.iter().any(|&word| word != 0)),
-            words: Some(words),
-        }
-    }
-
-    /// The bit of one of the first 64 CPUs.
-    #[inline]
-    pub const fn bit(cpu: CpuId) -> u64 {
-        1 << cpu.0
-    }
-
-    /// Whether `cpu` is in the set.
-    #[inline]
-    pub const fn contains(self, cpu: CpuId) -> bool {
-        match self.words {
-            None => (cpu.0 as usize) < Self::SMALL && self.bits & Self::bit(cpu) != 0,
-            Some(many) => {
-                let (word, bit) = CpuWords::place(cpu, many.shift);
-                word < CpuWords::COUNT && many.words[word] & bit != 0
-            }
-        }
-    }
-
-    /// Whether `cpu` is the only CPU that can be in the set.
-    #[inline]
-    pub fn has_no_other_than(self, cpu: CpuId) -> bool {
-        match self.words {
-            None => self.bits & !Self::bit(cpu) == 0,
-            Some(many) => many.has_no_other_than(cpu),
-        }
-    }
-
-    /// Whether the set is empty.
-    #[inline]
-    pub const fn is_empty(self) -> bool {
-        self.bits == 0
-    }
-
-    /// The members, on a machine of `cpus` CPUs, ascending.
-    #[inline]
-    pub fn iter(self, cpus: usize) -> CpuIter<'w> {
-        let (word, more, shift) = match self.words {
-            None => (self.bits, &[][..], 0),
-            Some(many) => (many.words[0], &many.words[1..], many.shift),
-        };
-        CpuIter {
-            word,
-            base: 0,
-            more,
-            shift,
-            place: 0,
-            cpus: cpus as u32,
-        }
-    }
-}
-
-/// The members of a [`CpuSet`].
-#[derive(Clone, Debug)]
-pub struct CpuIter<'w> {
-    /// What is left of the word at hand, whose first bit has the number `base`.
-    word: u64,
-    base: u32,
-    more: &'w [u64],
-    shift: u32,
-    /// Which of the CPUs of the first bit that is left comes next.
-    place: u32,
-    cpus: u32,
-}
-
-impl Iterator for CpuIter<'_> {
-    type Item = CpuId;
-
-    #[inline]
-    fn next(&mut self) -> Option<CpuId> {
-        while self.word == 0 {
-            let (&word, more) = self.more.split_first()?;
-            (self.word, self.more) = (word, more);
-            self.base += u64::BITS;
-        }
-        let bit = self.base + self.word.trailing_zeros();
-        let cpu = (bit << self.shift) + self.place;
-        self.place += 1;
-        if self.place >> self.shift != 0 {
-            self.place = 0;
-            self.word &= self.word - 1;
-        }
-        // Of the last bits some CPUs may not exist.
-        (cpu < self.cpus).then_some(CpuId(cpu as u16))
-    }
-}
-
-impl CpuWords {
-    fn has_no_other_than(&self, cpu: CpuId) -> bool {
-        let (place, bit) = Self::place(cpu, self.shift);
-        let mut words = self.words.iter().enumerate();
-        words.all(|(word, &bits)| {
-            let allowed = if word == place && self.shift == 0 {
-                bit
-            } else {
-                0
-            };
-            bits & !allowed == 0
-        })
-    }
-}
-
 /// The hardware tag of an address space (ASID, PCID). Unique among live spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceTag(pub u32);
@@ -276,43 +116,6 @@ pub struct Flush {
     /// Table pages were unlinked too: cached upper-level entries must go.
     pub tables: bool,
 }
-
-/// Why the backing store could not do its work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IoError;
-
-impl fmt::Display for IoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the backing store failed")
-    }
-}
-
-/// Why a page was not taken by the store of a swap area.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SlotError {
-    /// The store failed: the slot is not used again.
-    Io,
-    /// The store has no room for the page, as one in memory that is at its limit: nothing is
-    /// wrong with the slot.
-    NoRoom,
-}
-
-impl From<IoError> for SlotError {
-    fn from(IoError: IoError) -> Self {
-        SlotError::Io
-    }
-}
-
-impl fmt::Display for SlotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SlotError::Io => "the store of the swap area failed",
-            SlotError::NoRoom => "the store of the swap area has no room for the page",
-        })
-    }
-}
-
-impl core::error::Error for SlotError {}
 
 /// A task that can sleep, as the embedder's scheduler names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -563,6 +366,17 @@ pub unsafe trait Platform: Sync {
         Err(IoError)
     }
 
+    /// Pages that the device of a store writes in a second, as far as that has been measured,
+    /// for one file: if several are written to at once, each gets its part. With `reclaim=on`,
+    /// writers of a file that has so many dirty pages write back themselves. Asked by every call
+    /// that writes to a file, not pinned: it waits for no device. `None`, the default: they are
+    /// never throttled.
+    #[inline]
+    fn write_speed(&self, store: u64) -> Option<u64> {
+        let _ = store;
+        None
+    }
+
     /// If `stored`, the first page at or after `index` that the backing store has bytes
     /// of; otherwise the first that it has none of, and that reads as zeroes. `None` if
     /// there is no such page. Not called pinned. The default is for stores that have
@@ -570,190 +384,5 @@ pub unsafe trait Platform: Sync {
     fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
         let _ = store;
         stored.then_some(index)
-    }
-}
-
-macro_rules! forward {
-    ($($pointer:ty),*) => { $(
-        // SAFETY: a shared pointer to a platform is that platform; every call
-        // goes to it unchanged.
-        unsafe impl<P: Platform + Send + ?Sized> Platform for $pointer {
-            fn cpus(&self) -> usize {
-                (**self).cpus()
-            }
-            fn nodes(&self) -> usize {
-                (**self).nodes()
-            }
-            fn node_of(&self, cpu: CpuId) -> NodeId {
-                (**self).node_of(cpu)
-            }
-            fn frame_shift(&self) -> u32 {
-                (**self).frame_shift()
-            }
-            fn memory_map(&self) -> &[MemoryRange] {
-                (**self).memory_map()
-            }
-            fn distance(&self, from: NodeId, to: NodeId) -> u32 {
-                (**self).distance(from, to)
-            }
-            #[inline]
-            fn pin(&self) -> CpuId {
-                (**self).pin()
-            }
-            #[inline]
-            fn unpin(&self, cpu: CpuId) {
-                (**self).unpin(cpu);
-            }
-            #[inline]
-            fn frame(&self, frame: Pfn) -> NonNull<u8> {
-                (**self).frame(frame)
-            }
-            fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
-                (**self).window(cpu, slot, frame)
-            }
-            fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
-                (**self).close_window(cpu, slot);
-            }
-            fn flush(&self, from: CpuId, cpus: CpuSet<'_>, request: &Flush) {
-                (**self).flush(from, cpus, request);
-            }
-            fn root_made(&self, root: Pfn) {
-                (**self).root_made(root);
-            }
-            fn root_ends(&self, root: Pfn) {
-                (**self).root_ends(root);
-            }
-            fn relax(&self, spins: u32) {
-                (**self).relax(spins);
-            }
-            fn current_task(&self) -> TaskToken {
-                (**self).current_task()
-            }
-            fn park(&self) {
-                (**self).park();
-            }
-            fn unpark(&self, task: TaskToken) {
-                (**self).unpark(task);
-            }
-            fn wake_reclaim(&self, node: NodeId) {
-                (**self).wake_reclaim(node);
-            }
-            fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
-                (**self).out_of_memory(victim)
-            }
-            fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
-                (**self).group_out_of_memory(group, victim)
-            }
-            unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-                // SAFETY: the caller's promise.
-                unsafe { (**self).read_page(store, index, frame) }
-            }
-            fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
-                (**self).write_page(store, index, frame)
-            }
-            unsafe fn read_pages(
-                &self,
-                store: u64,
-                first: u64,
-                frames: &[Pfn],
-            ) -> Result<(), IoError> {
-                // SAFETY: the caller's promise.
-                unsafe { (**self).read_pages(store, first, frames) }
-            }
-            fn write_pages(&self, store: u64, first: u64, frames: &[Pfn]) -> Result<(), IoError> {
-                (**self).write_pages(store, first, frames)
-            }
-            fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
-                (**self).write_slot(store, slot, frame)
-            }
-            fn has_swap_room(&self, store: u64) -> bool {
-                (**self).has_swap_room(store)
-            }
-            fn slot_freed(&self, store: u64, slot: u64) {
-                (**self).slot_freed(store, slot);
-            }
-            fn flush_store(&self, store: u64) -> Result<(), IoError> {
-                (**self).flush_store(store)
-            }
-            fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
-                (**self).discard_pages(store, pages)
-            }
-            fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
-                (**self).find_page(store, index, stored)
-            }
-        }
-    )* };
-}
-
-forward!(&P, Arc<P>);
-
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use super::*;
-
-    fn words(cpus: &[u16], shift: u32) -> CpuWords {
-        let mut words = [0; CpuWords::COUNT];
-        for &cpu in cpus {
-            let (word, bit) = CpuWords::place(CpuId(cpu), shift);
-            words[word] |= bit;
-        }
-        CpuWords::new(words, shift)
-    }
-
-    fn members(set: CpuSet<'_>, cpus: usize) -> Vec<u16> {
-        set.iter(cpus).map(|cpu| cpu.0).collect()
-    }
-
-    #[test]
-    fn a_set_of_few_cpus_has_those_whose_bits_are_set() {
-        let set = CpuSet::from_bits(1 << 63 | 0b101);
-        assert_eq!(members(set, 64), [0, 2, 63]);
-        assert_eq!(members(set, 3), [0, 2], "there are no others");
-        assert!(set.contains(CpuId(63)) && !set.contains(CpuId(1)) && !set.contains(CpuId(64)));
-        assert!(!set.is_empty() && CpuSet::EMPTY.is_empty());
-        assert!(CpuSet::from_bits(4).has_no_other_than(CpuId(2)));
-        assert!(CpuSet::EMPTY.has_no_other_than(CpuId(2)));
-        assert!(!set.has_no_other_than(CpuId(2)));
-    }
-
-    #[test]
-    fn a_set_of_up_to_512_cpus_is_exact() {
-        assert_eq!([64, 65, 512].map(CpuWords::shift_for), [0, 0, 0]);
-        let cpus = [0, 63, 64, 130, 448, 511];
-        let words = words(&cpus, 0);
-        let set = CpuSet::of(&words);
-        assert_eq!(members(set, 512), cpus);
-        let contained = (0..600).filter(|&cpu| set.contains(CpuId(cpu)));
-        assert_eq!(contained.collect::<Vec<_>>(), cpus);
-        assert!(!set.has_no_other_than(CpuId(64)));
-    }
-
-    #[test]
-    fn one_of_many_cpus_is_known_to_be_alone() {
-        let one = words(&[300], 0);
-        assert!(CpuSet::of(&one).has_no_other_than(CpuId(300)));
-        assert!(!CpuSet::of(&one).has_no_other_than(CpuId(44)));
-        let nobody = words(&[], 0);
-        assert!(CpuSet::of(&nobody).is_empty());
-        assert!(CpuSet::of(&nobody).has_no_other_than(CpuId(300)));
-    }
-
-    #[test]
-    fn beyond_512_cpus_a_set_has_whole_groups() {
-        assert_eq!(
-            [513, 1024, 1025, 4096].map(CpuWords::shift_for),
-            [1, 1, 2, 3]
-        );
-        let some = words(&[3, 600], 1);
-        let set = CpuSet::of(&some);
-        assert_eq!(members(set, 1000), [2, 3, 600, 601]);
-        assert_eq!(members(set, 601), [2, 3, 600]);
-        let one = words(&[3], 1);
-        assert!(
-            !CpuSet::of(&one).has_no_other_than(CpuId(3)),
-            "CPU 2 may be there"
-        );
     }
 }

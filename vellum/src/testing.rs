@@ -127,6 +127,8 @@ pub(crate) struct TestMachine {
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
     flushes: Mutex<Vec<(Vec<CpuId>, Flush)>>,
     on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// What is looked at when the backing store takes a page.
+    pub(crate) on_write: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// What is done when memory runs out.
     pub(crate) rescue: Mutex<Option<Box<Rescuer>>>,
     /// Makes the backing store refuse.
@@ -137,6 +139,8 @@ pub(crate) struct TestMachine {
     pub(crate) broken_reads: Mutex<BTreeSet<u64>>,
     /// Most pages that the store of a swap area has room for.
     pub(crate) swap_limit: AtomicU64,
+    /// Pages that stores write in a second; 0: nobody knows.
+    pub(crate) write_speed: AtomicU64,
     /// Whether it says so before it is asked to take one.
     pub(crate) tells_room: AtomicBool,
     /// First index and length of each row of pages that was written, and read.
@@ -219,11 +223,13 @@ impl TestMachine {
             store: Mutex::default(),
             flushes: Mutex::default(),
             on_flush: Mutex::default(),
+            on_write: Mutex::default(),
             rescue: Mutex::default(),
             broken_store: AtomicBool::new(false),
             broken_pages: Mutex::default(),
             broken_reads: Mutex::default(),
             swap_limit: AtomicU64::new(u64::MAX),
+            write_speed: AtomicU64::new(0),
             tells_room: AtomicBool::new(false),
             written: Mutex::default(),
             read: Mutex::default(),
@@ -285,6 +291,9 @@ impl TestMachine {
 
     fn take_to_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         self.check_unpinned();
+        if let Some(look) = &*self.on_write.lock().unwrap() {
+            look();
+        }
         let broken = self.broken_pages.lock().unwrap().contains(&index);
         if broken || self.broken_store.load(Ordering::Relaxed) {
             return Err(IoError);
@@ -541,6 +550,11 @@ unsafe impl Platform for TestMachine {
     fn slot_freed(&self, store: u64, slot: u64) {
         let had = unwatched(|| self.store.lock().unwrap().remove(&(store, slot)).is_some());
         assert!(had, "slot {slot} is free, and had no page");
+    }
+
+    fn write_speed(&self, _store: u64) -> Option<u64> {
+        let speed = self.write_speed.load(Ordering::Relaxed);
+        (speed > 0).then_some(speed)
     }
 
     fn flush_store(&self, _store: u64) -> Result<(), IoError> {

@@ -207,6 +207,10 @@ impl BackingStore for CompressedStore {
         })
     }
 
+    fn write_speed(&self, store: u64) -> Option<u64> {
+        self.stores.write_speed(store)
+    }
+
     fn has_swap_room(&self, store: u64) -> bool {
         match store == self.area {
             true => self.store.has_room(),

@@ -60,6 +60,13 @@ pub trait BackingStore: Send + Sync {
         true
     }
 
+    /// Pages that the device writes in a second, as far as that has been measured; `None` if
+    /// no writer is to be throttled.
+    fn write_speed(&self, store: u64) -> Option<u64> {
+        let _ = store;
+        None
+    }
+
     /// The page in a slot of a swap area is not wanted any more.
     fn slot_freed(&self, store: u64, slot: u64) {
         let _ = (store, slot);

@@ -62,17 +62,38 @@ pub struct DeviceUse {
     pub write_ns: u64,
 }
 
+/// How many of the last requests say who writes at present.
+const RECENT: usize = 8;
+
 #[derive(Default)]
 struct State {
     used: DeviceUse,
     /// Store, page after the last, and whether it was a write.
     next: Option<(u64, u64, bool)>,
+    /// The stores of the last requests that wrote, in no order.
+    written: [Option<u64>; RECENT],
+}
+
+impl State {
+    /// How many stores were written to at present, `store` among them.
+    fn sharing_with(&self, store: u64) -> u64 {
+        let mut stores = self.written;
+        stores.sort_unstable();
+        let mut count = u64::from(!stores.contains(&Some(store)));
+        let mut before = None;
+        for &found in stores.iter().filter(|found| found.is_some()) {
+            count += u64::from(found != before);
+            before = found;
+        }
+        count
+    }
 }
 
 /// A store whose requests are counted and timed by a model. They take no time of the host's.
 pub struct TimedStore {
     inner: Arc<dyn BackingStore>,
     model: DeviceModel,
+    throttles: bool,
     state: Mutex<State>,
 }
 
@@ -82,8 +103,25 @@ impl TimedStore {
         TimedStore {
             inner,
             model,
+            throttles: false,
             state: Mutex::default(),
         }
+    }
+
+    /// The same, whose writers are throttled if they are faster than it: it tells the speed of
+    /// what was written so far. If several files are written to at present, each gets its
+    /// part.
+    #[must_use]
+    pub fn throttling(self) -> TimedStore {
+        TimedStore {
+            throttles: true,
+            ..self
+        }
+    }
+
+    /// How long the bytes of a page take.
+    fn page_ns(&self) -> u64 {
+        self.inner.page_bytes() as u64 * 1_000_000_000 / self.model.bytes_per_s.max(1)
     }
 
     fn charge(&self, store: u64, index: u64, is_write: bool) {
@@ -105,12 +143,15 @@ impl TimedStore {
                 self.model.write_ns,
             ),
         };
-        let bytes = self.inner.page_bytes() as u64;
         *pages += 1;
-        *time += bytes * 1_000_000_000 / self.model.bytes_per_s.max(1);
+        *time += self.page_ns();
         if !follows {
             *requests += 1;
             *time += latency;
+            if is_write {
+                let place = used.writes as usize % RECENT;
+                state.written[place] = Some(store);
+            }
         }
     }
 }
@@ -133,6 +174,21 @@ impl BackingStore for TimedStore {
     fn write_slot(&self, store: u64, slot: u64, bytes: &[u8]) -> Result<(), SlotError> {
         self.charge(store, slot, true);
         self.inner.write_slot(store, slot, bytes)
+    }
+
+    fn write_speed(&self, store: u64) -> Option<u64> {
+        if !self.throttles {
+            return self.inner.write_speed(store);
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pages, ns) = match state.used.write_ns {
+            // There is nothing to go by but the model.
+            0 => (1, self.page_ns() + self.model.write_ns),
+            ns => (state.used.pages_written, ns),
+        };
+        let speed = u128::from(pages) * 1_000_000_000 / u128::from(ns.max(1));
+        let speed = u64::try_from(speed).unwrap_or(u64::MAX);
+        Some(speed / state.sharing_with(store))
     }
 
     fn has_swap_room(&self, store: u64) -> bool {
@@ -209,6 +265,40 @@ mod tests {
             write_ns: 300 + 2 * 1000,
         };
         assert_eq!(store.used(), Some(expected));
+    }
+
+    #[test]
+    fn its_speed_is_what_it_has_measured_and_is_shared_by_those_who_write() {
+        let model = DeviceModel {
+            read_ns: 1000,
+            write_ns: 3000,
+            bytes_per_s: 4_096_000_000,
+        };
+        let inner = Arc::new(PatternStore::new(4096, |_, _| 0));
+        let silent = TimedStore::new(Arc::clone(&inner) as Arc<dyn BackingStore>, model);
+        assert_eq!(silent.write_speed(1), None);
+        let store = TimedStore::new(inner, model).throttling();
+        // A page by itself, as nothing is known yet: 4 us.
+        assert_eq!(store.write_speed(1), Some(250_000));
+        let write = |file, page| {
+            let written = store.write_page(file, page, &[0; 4096]);
+            written.expect("nothing fails");
+        };
+        // Three in one request: 6 us.
+        (0..3).for_each(|page| write(1, page));
+        assert_eq!(store.write_speed(1), Some(500_000));
+        // One that begins to write shares it already.
+        assert_eq!(store.write_speed(2), Some(250_000));
+        // Another four in requests of their own: 22 us for 7 pages, of three files.
+        for file in [2, 3, 2, 3] {
+            write(file, 10);
+        }
+        for file in [1, 2, 3] {
+            assert_eq!(store.write_speed(file), Some(318_181 / 3), "{file}");
+        }
+        // Those who have not written for long do not count.
+        (0..8).for_each(|request| write(4, 2 * request));
+        assert_eq!(store.write_speed(4), Some(15_000_000_000 / 54_000));
     }
 
     #[test]

@@ -90,6 +90,8 @@ counts! {
     background_reclaimed;
     /// Calls that ran out of memory although they had reclaimed.
     failures;
+    /// Pages that writers wrote back because too many of their file were dirty.
+    throttled;
 }
 
 /// What reclaim has done with the pages of one group.

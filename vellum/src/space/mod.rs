@@ -57,6 +57,7 @@ mod swap_in;
 mod swap_off;
 mod swap_out;
 mod swap_shared;
+mod throttle;
 mod topology;
 mod truncate;
 mod unmap;

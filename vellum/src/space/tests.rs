@@ -20,6 +20,7 @@ mod superpages;
 mod swap;
 mod swap_off;
 mod swap_shared;
+mod throttle;
 mod victims;
 mod writeback;
 

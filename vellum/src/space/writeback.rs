@@ -41,6 +41,8 @@ enum Wanted {
 pub(super) struct WrittenBack {
     /// Pages that the store took.
     pub pages: u64,
+    /// Pages that it was given, those that it refused among them.
+    given: u64,
     /// Index of the first page that was not looked at.
     next: u64,
     /// If the store refused a page.
@@ -124,28 +126,40 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Writes up to about `pages` pages of a file that calls have written (not those that
     /// only mappings have stored to), where the last such call stopped: for the
     /// embedder's task that keeps few pages dirty, see [`Vm::object_stats`]. Does not
-    /// have the store make them safe. Returns how many were written.
+    /// have the store make them safe. Pages that the store refuses count among the `pages`.
+    /// Returns how many were written.
     ///
     /// # Errors
     /// [`FileError::Io`] if the store refused a page; it stays dirty, and everybody
     /// who has the file open is told by their next sync. [`FileError::NoObject`].
     pub fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
-        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let start = object.write_back_from();
-        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Wanted::Marked, pages);
-        if done.pages < pages && done.error.is_none() {
-            let rest = pages - done.pages;
-            let wrapped = self.write_back_pages(id.handle, 0..start, Wanted::Marked, rest);
-            done = WrittenBack {
-                pages: done.pages + wrapped.pages,
-                ..wrapped
-            };
-        }
-        object.set_write_back_from(done.next);
+        let done = self.write_back_some(id, pages)?;
         match done.error {
             Some(error) => Err(error.into()),
             None => Ok(done.pages),
         }
+    }
+
+    /// [`Vm::write_back`]: gives the store fewer than `pages` and [`RUN_PAGES`] together.
+    pub(super) fn write_back_some(
+        &self,
+        id: ObjectId,
+        pages: u64,
+    ) -> Result<WrittenBack, FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let start = object.write_back_from();
+        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Wanted::Marked, pages);
+        if done.given < pages && done.error.is_none() {
+            let rest = pages - done.given;
+            let wrapped = self.write_back_pages(id.handle, 0..start, Wanted::Marked, rest);
+            done = WrittenBack {
+                pages: done.pages + wrapped.pages,
+                given: done.given + wrapped.given,
+                ..wrapped
+            };
+        }
+        object.set_write_back_from(done.next);
+        Ok(done)
     }
 
     /// Waits until every unmapping that is under way has flushed. Until then a
@@ -235,7 +249,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.put(pin, page);
     }
 
-    /// Writes the wanted pages of `range` that are dirty, until about `limit` have been.
+    /// Writes the wanted pages of `range` that are dirty, until the store has been given about
+    /// `limit`.
     fn write_back_pages(
         &self,
         handle: u32,
@@ -251,7 +266,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return done;
         };
         let mut spins = 0;
-        while done.pages < limit {
+        while done.given < limit {
             let mut batch = Batch::new();
             let ended = self.collect(handle, &mut done.next, range.end, wanted, &mut batch);
             match ended {
@@ -333,6 +348,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn write_batch(&self, store: u64, handle: u32, batch: &Batch, done: &mut WrittenBack) {
         let platform = self.memory.platform();
         let object = self.objects.get(handle);
+        done.given += batch.len as u64;
         let whole = match batch.len {
             1 => Err(IoError),
             _ => platform.write_pages(store, batch.first, batch.frames()),

@@ -113,6 +113,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<(u64, usize), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let throttled = self.throttled(object);
         let HeldWrite {
             pages,
             bytes,
@@ -149,8 +150,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
-        if let Some(pin) = pin {
-            pages.let_go(&pin);
+        match pin {
+            Some(pin) => pages.let_go(&pin),
+            None => drop(pages),
+        }
+        if let Some(throttled) = throttled {
+            let touched = self.pages_for(rest.bytes.start) - self.page_of(offset);
+            self.throttle(id, object, &throttled, touched);
         }
         Ok((offset, rest.at))
     }

@@ -5,6 +5,7 @@
 //! before, or a zero where there was none, has seen something out of order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::{World, at};
@@ -12,6 +13,8 @@ use vellum::ObjectId;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::FileError;
+use vellum_machine::BackingStore;
+use vellum_machine::store::{DeviceModel, PatternStore, TimedStore};
 
 const PAGE: u64 = 4096;
 const SHARED: u64 = 0x1000;
@@ -27,6 +30,7 @@ explored! {
     a_mount_is_exact_beside_writes_faults_and_truncations: 60 => mount;
     what_a_sync_took_is_in_the_store: 60 => write_sync;
     truncation_waits_for_writing_back: 60 => truncate_write_back;
+    throttled_writers_beside_truncation_and_syncs_lose_nothing: 60 => throttled;
     pages_read_ahead_beside_writes_and_truncations: 60 => read_ahead;
 }
 
@@ -407,6 +411,53 @@ fn truncate_write_back<R: ReverseMap>() {
     for page in 2..4 {
         assert_eq!(store.stored_word(3, page * PAGE), Some(0), "page {page}");
     }
+    world.finish(&[], &[id]);
+}
+
+/// Two write more than may be dirty, and write back, while the end is cut off and synced.
+fn throttled<R: ReverseMap>() {
+    const FRAMES: u64 = 256;
+    // A page a second.
+    let device = DeviceModel {
+        read_ns: 0,
+        write_ns: 1_000_000_000,
+        bytes_per_s: 4_000_000_000,
+    };
+    let slow = |store: Arc<PatternStore>| -> Arc<dyn BackingStore> {
+        Arc::new(TimedStore::new(store, device).throttling())
+    };
+    let world = World::<R>::with_store(3, FRAMES, "reclaim=on", slow);
+    let id = world.alone(|| world.vm.create_file(3, 0).unwrap());
+    let writer = |cpu: CpuId| {
+        let own = u64::from(cpu.0) * 40;
+        for round in 1..4 {
+            for part in 0..5 {
+                write(&world, id, (own + 8 * part) * PAGE, round, 8 * 512);
+            }
+        }
+    };
+    let cut = |_| {
+        for _ in 0..2 {
+            write(&world, id, 90 * PAGE, 7, 512);
+            world.vm.set_size(id, 85 * PAGE).unwrap();
+            world.vm.sync(id).unwrap();
+        }
+    };
+    world.run(&[&writer, &writer, &cut]);
+    let throttled = world.alone(|| world.vm.stats()).reclaim.throttled;
+    let dirty = world.alone(|| world.vm.object_stats(id)).unwrap().dirty;
+    // A fifth of memory, and what a call of each may add before it looks.
+    assert!(dirty <= FRAMES / 5 + 17, "{dirty} are dirty");
+    assert!(throttled > 0);
+    world.alone(|| world.vm.sync(id)).unwrap();
+    let stored = |page: u64, word: u64| {
+        let store = world.machine().store();
+        store.stored_word(3, page * PAGE + word * 8)
+    };
+    for page in 0..80 {
+        assert_eq!((stored(page, 0), stored(page, 511)), (Some(3), Some(3)));
+    }
+    assert_eq!(stored(90, 0), Some(0), "cut off");
     world.finish(&[], &[id]);
 }
 

@@ -1,0 +1,134 @@
+//! Throttling of writers that make pages dirty faster than their store takes them.
+//!
+//! What calls have written waits in memory until somebody writes it back: until then it cannot
+//! leave memory, and is lost when the power goes. An embedder's flusher ([`Vm::write_back`]) keeps
+//! it little as long as the device is as fast as the writers. If it is not, a file comes to have
+//! as many dirty pages as the device writes in a second ([`Platform::write_speed`]), or a fifth
+//! of memory, and then its writers write back themselves: from half of that on in proportion, at
+//! the limit as many pages as they have made dirty, beyond it twice as many. So a file that is
+//! beyond its limit comes back to it, and no call writes more than twice what it has made dirty
+//! and the rest of a run, whatever others do, and however many pages the store refuses. Stores
+//! through mappings are not counted before somebody looks at their entries.
+
+use super::manager::Vm;
+use crate::object::{Object, ObjectId, ObjectKind, RUN_PAGES};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::table::Format;
+
+/// The least limit of a file in pages for the sake of its device: shorter runs would make it
+/// slower than it is.
+const LEAST: u64 = 2 * RUN_PAGES as u64;
+/// A file may have a part of memory dirty, one page in so many, however fast its device is.
+const PART_OF_MEMORY: u64 = 5;
+
+/// A file whose writers are throttled, as it was when a call began to write to it.
+pub(super) struct Throttled {
+    /// Dirty pages that it may have.
+    limit: u64,
+    /// Dirty pages that it had.
+    before: u64,
+}
+
+impl Throttled {
+    /// Pages that the call has made dirty, if it wrote to `touched` and `dirty` are now.
+    fn made(&self, dirty: u64, touched: u64) -> u64 {
+        let more = dirty.saturating_sub(self.before);
+        // Others may have made pages dirty meanwhile, for which they write themselves.
+        more.min(touched)
+    }
+}
+
+/// Pages that a writer writes back who has made `made` pages of a file dirty, of which `dirty`
+/// are then, where `limit` may be.
+fn share(dirty: u64, limit: u64, made: u64) -> u64 {
+    let half = limit / 2;
+    match dirty {
+        _ if dirty <= half => 0,
+        _ if dirty <= limit => {
+            let share = u128::from(made) * u128::from(dirty - half) / u128::from(limit - half);
+            // No more than `made`, since `dirty` is no more than `limit`.
+            share as u64
+        }
+        _ => made.saturating_mul(2).min(dirty - half),
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Whether those who write to an object are throttled.
+    #[inline]
+    pub(super) fn throttled(&self, object: &Object<R::Object>) -> Option<Throttled> {
+        self.reclaim()?;
+        let ObjectKind::File { store } = object.kind() else {
+            return None;
+        };
+        let speed = self.memory.platform().write_speed(store)?;
+        let most = self.memory.frame_count() as u64 / PART_OF_MEMORY;
+        Some(Throttled {
+            limit: speed.max(LEAST).min(most),
+            before: object.dirty(),
+        })
+    }
+
+    /// A call has written to so many pages of a throttled file: writes back the call's share of
+    /// what is dirty. Not called pinned, and with no range held.
+    #[cold]
+    pub(super) fn throttle(
+        &self,
+        id: ObjectId,
+        object: &Object<R::Object>,
+        throttled: &Throttled,
+        touched: u64,
+    ) {
+        let dirty = object.dirty();
+        let pages = share(dirty, throttled.limit, throttled.made(dirty, touched));
+        if pages == 0 {
+            return;
+        }
+        // What the store refuses stays dirty, and those who sync are told of it. A file that
+        // was released meanwhile has nothing to write.
+        let done = self.write_back_some(id, pages);
+        if let (Ok(done), Some(reclaim)) = (done, self.reclaim()) {
+            reclaim.counts.throttled.add(done.pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_pays_from_half_of_the_limit_on_in_proportion_and_double_beyond_it() {
+        for (dirty, made, pages) in [
+            (50, 10, 0),
+            (60, 10, 2),
+            (75, 10, 5),
+            (100, 10, 10),
+            (101, 10, 20),
+            (101, 40, 51),
+            (u64::MAX, u64::MAX, u64::MAX - 50),
+            (200, 0, 0),
+        ] {
+            assert_eq!(share(dirty, 100, made), pages, "{made} of {dirty}");
+        }
+    }
+
+    #[test]
+    fn a_writer_has_made_no_more_pages_dirty_than_it_wrote_to() {
+        let throttled = Throttled {
+            limit: 0,
+            before: 10,
+        };
+        assert_eq!(throttled.made(14, 5), 4);
+        assert_eq!(throttled.made(50, 5), 5, "others write, too");
+        assert_eq!(throttled.made(3, 5), 0, "somebody writes back");
+    }
+
+    #[test]
+    fn a_limit_of_nothing_or_of_everything_is_one() {
+        assert_eq!(share(1, 0, 1), 1);
+        assert_eq!(share(0, 0, 0), 0);
+        assert_eq!(share(u64::MAX, u64::MAX, 7), 7);
+    }
+}

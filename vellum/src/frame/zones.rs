@@ -184,19 +184,15 @@ pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), Se
         at as u16
     };
     let numbers: Vec<u16> = map.iter().map(&mut number).collect();
-    let mut lists: Vec<FreeLists> = (0..)
-        .zip(&parts)
-        .map(|(number, part)| FreeLists::new(number, part.2))
-        .collect();
+    let zones = (0..).zip(&parts).map(|(number, &part)| zone(number, part));
+    let mut all: Box<[ZoneFrames]> = zones.collect();
     // Last to first, so that the lists hand out low addresses first.
     for (memory, &zone) in map.iter().zip(&numbers).rev() {
-        give_range(&table, &mut lists[usize::from(zone)], memory);
+        give_range(&table, all[usize::from(zone)].lists.0.get_mut(), memory);
     }
-    let zones = parts
-        .iter()
-        .zip(lists)
-        .map(|(&part, lists)| zone(part, lists));
-    let all: Box<[ZoneFrames]> = zones.collect();
+    for zone in &mut all {
+        zone.published.0.free = AtomicU64::new(zone.lists.0.get_mut().free());
+    }
     name("Zone", ZoneFrames::FIELDS, all.as_ptr(), all.len());
     let fallback = (0..platform.nodes() as u16)
         .map(|node| fallback_of(platform, NodeId(node), &all))
@@ -226,7 +222,8 @@ fn give_range(table: &FrameTable, lists: &mut FreeLists, memory: &MemoryRange) {
     }
 }
 
-fn zone((node, zone, total): (NodeId, Zone, u64), lists: FreeLists) -> ZoneFrames {
+/// A zone without free frames.
+fn zone(number: u16, (node, zone, total): (NodeId, Zone, u64)) -> ZoneFrames {
     let min = (total / MIN_SHARE).min(MIN_MOST);
     ZoneFrames {
         info: ZoneInfo {
@@ -238,19 +235,20 @@ fn zone((node, zone, total): (NodeId, Zone, u64), lists: FreeLists) -> ZoneFrame
             high: min + min / 2,
         },
         published: CachePadded(Published {
-            free: AtomicU64::new(lists.free()),
+            free: AtomicU64::new(0),
             zeroed: AtomicU64::new(0),
         }),
-        lists: CachePadded(SpinLock::new(lists)),
+        lists: CachePadded(SpinLock::new(FreeLists::new(number, total))),
     }
 }
 
 fn fallback_of<P: Platform>(platform: &P, node: NodeId, zones: &[ZoneFrames]) -> Box<[u16]> {
     let mut order: Vec<u16> = (0..zones.len() as u16).collect();
-    order.sort_by_key(|&zone| {
+    // (A stable sort would take 4 KiB of a kernel's stack.)
+    order.sort_unstable_by_key(|&zone| {
         let info = &zones[usize::from(zone)].info;
         let distance = platform.distance(node, info.node);
-        (distance, info.node, info.zone == Zone::Low)
+        (distance, info.node, info.zone == Zone::Low, zone)
     });
     order.into_boxed_slice()
 }

@@ -479,9 +479,8 @@ impl Lists {
     }
 
     /// Checks the lists while nothing else runs: links lead back, and as many frames are on each
-    /// list as it says. Returns which frames are on one of the group that is charged for them, or
-    /// in a batch.
-    pub(super) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
+    /// list as it says.
+    pub(super) fn audit(&self, pin: &Pin<'_>) -> Result<(), AuditError> {
         let wrong = |(what, number): (&'static str, u32)| AuditError {
             what,
             place: AuditPlace::Frame(Pfn(self.first + number)),
@@ -489,7 +488,7 @@ impl Lists {
         let mut counts = [0; LISTS * GroupId::MOST];
         let list_of = |number| self.listed_for(number) * LISTS + self.list(number);
         links::check(&self.records, list_of, &mut counts).map_err(wrong)?;
-        for (place, count) in counts.into_iter().enumerate() {
+        for (place, &count) in counts.iter().enumerate() {
             let (group, list) = (place / LISTS, place % LISTS);
             if group >= self.groups_per_node {
                 break;
@@ -503,16 +502,21 @@ impl Lists {
         if self.ages.is_some() && !(0..self.nodes.len()).all(|node| self.fit(pin, node)) {
             return Err(wrong(("pages of a generation that there is not", 0)));
         }
-        let is_listed = |(number, record): (u32, &SideRecord)| {
-            record.links.is_listed() && self.listed_for(number) == self.group_of(number)
-        };
-        let mut seen: Box<[bool]> = (0..).zip(&self.records).map(is_listed).collect();
-        for batch in self.batches.iter() {
-            let count = batch.count.load(Ordering::Relaxed) as usize;
-            for page in &batch.pages[..count.min(BATCH)] {
-                seen[page.load(Ordering::Relaxed) as u32 as usize] = true;
-            }
+        Ok(())
+    }
+
+    /// Whether a page is on a list of the group that is charged for it, or waits in a batch, for
+    /// the audit.
+    pub(super) fn is_known(&self, page: Pfn) -> bool {
+        let number = self.number(page);
+        let record = &self.records[number as usize];
+        if record.links.is_listed() && self.listed_for(number) == self.group_of(number) {
+            return true;
         }
-        Ok(seen)
+        self.batches.iter().any(|batch| {
+            let count = batch.count.load(Ordering::Relaxed) as usize;
+            let mut pages = batch.pages[..count.min(BATCH)].iter();
+            pages.any(|page| page.load(Ordering::Relaxed) as u32 == number)
+        })
     }
 }

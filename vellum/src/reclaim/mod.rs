@@ -178,7 +178,8 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    /// Empty lists for a memory.
+    /// Empty lists for a memory. (Not inlined, for `Vm::new` to take little stack.)
+    #[inline(never)]
     pub(crate) fn new<P: Platform>(
         memory: MemoryView<'_, P>,
         platform: &P,
@@ -267,10 +268,14 @@ impl Reclaim {
         is_kept
     }
 
-    /// Checks the lists while nothing else runs. Returns a bit for each frame that is on one, or
-    /// waits to be.
-    pub(crate) fn audit(&self, pin: &Pin<'_>) -> Result<Box<[bool]>, AuditError> {
+    /// Checks the lists while nothing else runs.
+    pub(crate) fn audit(&self, pin: &Pin<'_>) -> Result<(), AuditError> {
         self.lists.audit(pin)
+    }
+
+    /// Whether a page is on a list, or waits to be, for the audit.
+    pub(crate) fn is_known(&self, page: Pfn) -> bool {
+        self.lists.is_known(page)
     }
 }
 

@@ -208,8 +208,11 @@ impl Swap {
             self.order.push(self.areas.len() as u8 - 1);
         }
         let areas = &self.areas;
-        // Stable: of areas alike in priority the first that was added comes first.
-        (self.order).sort_by_key(|&number| core::cmp::Reverse(areas[number as usize].priority()));
+        // Of areas alike in priority the first that was added comes first.
+        self.order.sort_unstable_by_key(|&number| {
+            let priority = areas[number as usize].priority();
+            (core::cmp::Reverse(priority), number)
+        });
         Ok(())
     }
 

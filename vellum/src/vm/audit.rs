@@ -161,14 +161,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 place as u64,
             );
         }
-        let listed = reclaim.audit(&self.pin());
-        let listed = listed.map_err(inner("lists of reclaim"))?;
-        let (first, _) = self.memory.view().span();
+        let checked = reclaim.audit(&self.pin());
+        checked.map_err(inner("lists of reclaim"))?;
         let mut result = Ok(());
         self.for_each_frame(|pfn| {
             let frame = self.memory.frame(pfn);
             let is_cached = frame.kind() == Kind::Object && frame.owner() != 0;
-            if result.is_ok() && is_cached && !listed[(pfn.0 - first.0) as usize] {
+            if result.is_ok() && is_cached && !reclaim.is_known(pfn) {
                 result = wrong("a cached page is on no list of reclaim", u64::from(pfn.0));
             }
         });

@@ -16,7 +16,8 @@
  *   function of `struct vellum_platform`. Those that may sleep: all but
  *   vellum_translate(), vellum_load(), vellum_region_at(), vellum_status_text(),
  *   vellum_stats_get(), vellum_superpage_stats_get(), vellum_space_stats_get(),
- *   vellum_object_huge_set(), vellum_frames_alloc() and vellum_frames_free().
+ *   vellum_group_stats_get(), vellum_object_huge_set(), vellum_frames_alloc() and
+ *   vellum_frames_free().
  * - The structures have no padding that matters: fields that are not set are zero.
  */
 
@@ -219,6 +220,26 @@ enum vellum_status {
    Another CPU is making a manager.
    */
   VELLUM_STATUS_BUSY,
+  /*
+   The group of the space has as many pages as it may, and none of them can leave.
+   */
+  VELLUM_STATUS_GROUP_LIMIT,
+  /*
+   No such group, or it is the root.
+   */
+  VELLUM_STATUS_NO_GROUP,
+  /*
+   There are as many groups as can be.
+   */
+  VELLUM_STATUS_TOO_MANY_GROUPS,
+  /*
+   Spaces belong to the group.
+   */
+  VELLUM_STATUS_IN_USE,
+  /*
+   The manager's design leaves it out.
+   */
+  VELLUM_STATUS_NOT_IN_DESIGN,
 };
 
 /*
@@ -634,6 +655,52 @@ struct vellum_superpage_stats {
 };
 
 /*
+ Names a group of spaces. All bits are zero in the name of the root, in which spaces begin
+ and which has no limit.
+ */
+struct vellum_group {
+  /*
+   To be kept and compared, and for nothing else.
+   */
+  uint32_t bits;
+};
+
+/*
+ What there is of a group.
+ */
+struct vellum_group_stats {
+  /*
+   Bytes of the pages that it is charged for; approximate while CPUs charge it.
+   */
+  uint64_t used_bytes;
+  /*
+   The most that this was since the group was made, with what CPUs had taken for it and
+   not used yet.
+   */
+  uint64_t peak_bytes;
+  /*
+   What it may be charged for; UINT64_MAX if there is no limit.
+   */
+  uint64_t limit_bytes;
+  /*
+   Bytes of its pages that reclaim had leave memory.
+   */
+  uint64_t reclaimed_bytes;
+  /*
+   Times that the limit was reached and pages of the group had to leave.
+   */
+  uint64_t limit_hits;
+  /*
+   Calls that failed because no page of it could leave.
+   */
+  uint64_t failures;
+  /*
+   Spaces that belong to it.
+   */
+  uint32_t spaces;
+};
+
+/*
  What a space uses.
  */
 struct vellum_space_stats {
@@ -784,9 +851,15 @@ size_t vellum_page_bytes(void);
 uint64_t vellum_user_end(void);
 
 /*
- The bytes that vellum_create() needs for a platform; 0 if the platform is not complete.
+ The bytes that vellum_create() needs for a platform and a design without reclaim; 0 if the
+ platform is not complete.
  */
 size_t vellum_heap_bytes(const struct vellum_platform *platform);
+
+/*
+ The same with `reclaim=on`: more for each frame, CPU and node.
+ */
+size_t vellum_heap_bytes_for_reclaim(const struct vellum_platform *platform);
 
 /*
  Makes a manager of a platform, which it copies, in `heap_bytes` bytes at `heap`, which it
@@ -1083,6 +1156,47 @@ enum vellum_status vellum_superpage_stats_get(struct vellum *vm,
  Bytes of a superpage: what one entry maps of the tables above the lowest.
  */
 size_t vellum_superpage_bytes(void);
+
+/*
+ Makes a group that is charged for at most so many bytes of pages (UINT64_MAX: no limit).
+ At its limit pages of its own leave memory, and if none can, a call that needs one fails
+ with VELLUM_STATUS_GROUP_LIMIT. Needs a design with `reclaim=on,groups=on`.
+ */
+enum vellum_status vellum_group_create(struct vellum *vm,
+                                       uint64_t limit_bytes,
+                                       struct vellum_group *group);
+
+/*
+ Ends a group that no space belongs to. What it is charged for is the root's then. Looks at
+ every frame.
+ */
+enum vellum_status vellum_group_end(struct vellum *vm,
+                                    struct vellum_group group);
+
+/*
+ Gives a group another limit. If it has more, pages of it leave until it has not, or none
+ can leave any more. `excess_bytes` may be null: it gets what is left above the limit, and
+ until that is gone everything is refused that would be charged to the group.
+ */
+enum vellum_status vellum_group_limit_set(struct vellum *vm,
+                                          struct vellum_group group,
+                                          uint64_t limit_bytes,
+                                          uint64_t *excess_bytes);
+
+/*
+ Moves a space to a group, or to the root: what it touches from now on is charged there.
+ What was charged before stays where it is. A child of fork begins in its parent's group.
+ */
+enum vellum_status vellum_group_join(struct vellum *vm,
+                                     struct vellum_space space,
+                                     struct vellum_group group);
+
+/*
+ What there is of a group that is not the root.
+ */
+enum vellum_status vellum_group_stats_get(struct vellum *vm,
+                                          struct vellum_group group,
+                                          struct vellum_group_stats *stats);
 
 /*
  Takes `1 << order` frames in a row, aligned to as many; `order` is 10 at most. `first` gets

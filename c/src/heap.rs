@@ -81,21 +81,34 @@ impl Drop for Using {
     }
 }
 
-/// Bytes with which a manager can be made for a machine, whatever its design.
+/// Bytes with which a manager can be made for a machine, whatever else its design says, with or
+/// without reclaim.
 ///
 /// A record of 32 bytes for each frame from the first to the last, and up to 12 more for page
 /// locks, lists of pages and the directories of the manager's own nodes; the lists of free
 /// frames of each CPU, which have room for frames in any order; little for each zone; and
-/// tables that do not grow.
-pub fn needed(platform: &Platform, frames: u64) -> Option<usize> {
+/// tables that do not grow. With reclaim the places of pages on its lists, by frame, and what
+/// there may be of each group, by node and by CPU.
+pub fn needed(platform: &Platform, frames: u64, reclaims: bool) -> Option<usize> {
     const FRAME: u64 = 44;
     const CPU: u64 = 176 << 10;
     const ZONE: u64 = 4 << 10;
     const CPU_ZONE: u64 = 64;
     const RANGE: u64 = 64;
     const FIXED: u64 = 128 << 10;
+    const RECLAIM_FRAME: u64 = 24;
+    const RECLAIM_CPU: u64 = 32 << 10;
+    const RECLAIM_NODE: u64 = 64 << 10;
+    const RECLAIM_FIXED: u64 = 64 << 10;
     let (cpus, nodes) = (u64::from(platform.cpus), u64::from(platform.nodes));
     let ranges = u64::from(platform.memory_ranges);
     let small = cpus * CPU + nodes * (ZONE + cpus * CPU_ZONE) + ranges * RANGE + FIXED;
-    usize::try_from(frames.checked_mul(FRAME)?.checked_add(small)?).ok()
+    let (frame, more) = match reclaims {
+        false => (FRAME, 0),
+        true => (
+            FRAME + RECLAIM_FRAME,
+            cpus * RECLAIM_CPU + nodes * RECLAIM_NODE + RECLAIM_FIXED,
+        ),
+    };
+    usize::try_from(frames.checked_mul(frame)?.checked_add(small + more)?).ok()
 }

@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod frames;
+mod groups;
 mod heap;
 mod manager;
 mod objects;

@@ -118,15 +118,30 @@ pub extern "C" fn vellum_user_end() -> u64 {
     Paging::USER_END.address::<Paging>()
 }
 
-/// The bytes that vellum_create() needs for a platform; 0 if the platform is not complete.
+/// The bytes that vellum_create() needs for a platform and a design without reclaim; 0 if the
+/// platform is not complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_heap_bytes(platform: *const Platform) -> usize {
     // SAFETY: the head of the header.
+    unsafe { heap_bytes(platform, false) }
+}
+
+/// The same with `reclaim=on`: more for each frame, CPU and node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_heap_bytes_for_reclaim(platform: *const Platform) -> usize {
+    // SAFETY: the head of the header.
+    unsafe { heap_bytes(platform, true) }
+}
+
+/// # Safety
+/// The platform is null, or as the head of the header says.
+unsafe fn heap_bytes(platform: *const Platform, reclaims: bool) -> usize {
+    // SAFETY: the caller's promise.
     let platform = unsafe { platform.as_ref() }.filter(|platform| platform.is_complete());
     let needed = platform.and_then(|platform| {
         // SAFETY: as above.
         let (_, frames) = unsafe { platform.frames() }.ok()?;
-        heap::needed(platform, frames)
+        heap::needed(platform, frames, reclaims)
     });
     needed.unwrap_or(0)
 }
@@ -159,11 +174,12 @@ pub unsafe extern "C" fn vellum_create(
         }
         // SAFETY: as above.
         let (memory, frames) = unsafe { platform.frames()? };
-        let needed = heap::needed(platform, frames);
         if heap.is_null() {
             return Err(Status::Argument);
         }
-        if needed.is_none_or(|needed| needed > heap_bytes) {
+        // Reading the design takes memory, too.
+        let is_less = |needed: Option<usize>| needed.is_none_or(|needed| needed > heap_bytes);
+        if is_less(heap::needed(platform, frames, false)) {
             message.say("the heap is smaller than vellum_heap_bytes()");
             return Err(Status::OutOfMemory);
         }
@@ -177,6 +193,10 @@ pub unsafe extern "C" fn vellum_create(
                 return Err(Status::Setup);
             }
         };
+        if is_less(heap::needed(platform, frames, design.reclaim)) {
+            message.say("the heap is smaller than vellum_heap_bytes_for_reclaim()");
+            return Err(Status::OutOfMemory);
+        }
         match Vm::new(Machine::new(*platform, memory), design) {
             Ok(made) => {
                 let manager = Box::leak(Box::new(Manager { vm: made, used: 0 }));

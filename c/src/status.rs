@@ -50,6 +50,16 @@ pub enum Status {
     Audit,
     /// Another CPU is making a manager.
     Busy,
+    /// The group of the space has as many pages as it may, and none of them can leave.
+    GroupLimit,
+    /// No such group, or it is the root.
+    NoGroup,
+    /// There are as many groups as can be.
+    TooManyGroups,
+    /// Spaces belong to the group.
+    InUse,
+    /// The manager's design leaves it out.
+    NotInDesign,
 }
 
 impl Status {
@@ -58,7 +68,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 19] = [
+    const ALL: [Status; 24] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -78,6 +88,11 @@ impl Status {
         Status::Setup,
         Status::Audit,
         Status::Busy,
+        Status::GroupLimit,
+        Status::NoGroup,
+        Status::TooManyGroups,
+        Status::InUse,
+        Status::NotInDesign,
     ];
 
     fn text(self) -> &'static CStr {
@@ -101,6 +116,11 @@ impl Status {
             Status::Setup => c"the platform or the design cannot be used",
             Status::Audit => c"an audit found something wrong",
             Status::Busy => c"another CPU is making a manager",
+            Status::GroupLimit => c"the group has as many pages as it may, and none can leave",
+            Status::NoGroup => c"no such group",
+            Status::TooManyGroups => c"there are as many groups as can be",
+            Status::InUse => c"address spaces belong to the group",
+            Status::NotInDesign => c"the manager's design leaves it out",
         }
     }
 }
@@ -114,7 +134,8 @@ impl From<FaultError> for Status {
             FaultError::Protection => Status::Protection,
             FaultError::PastEnd => Status::PastEnd,
             FaultError::Full => Status::Full,
-            FaultError::OutOfMemory | FaultError::GroupLimit(_) => Status::OutOfMemory,
+            FaultError::OutOfMemory => Status::OutOfMemory,
+            FaultError::GroupLimit(_) => Status::GroupLimit,
             FaultError::Io => Status::Io,
         }
     }
@@ -130,7 +151,8 @@ impl From<MapError> for Status {
             MapError::Occupied => Status::Occupied,
             MapError::NoGap => Status::NoGap,
             MapError::Limit => Status::Limit,
-            MapError::OutOfMemory | MapError::GroupLimit(_) => Status::OutOfMemory,
+            MapError::OutOfMemory => Status::OutOfMemory,
+            MapError::GroupLimit(_) => Status::GroupLimit,
         }
     }
 }
@@ -141,7 +163,8 @@ impl From<FileError> for Status {
             FileError::NoObject | FileError::NoMount => Status::NoObject,
             FileError::TooLarge | FileError::NoData => Status::TooLarge,
             FileError::Full => Status::Full,
-            FileError::OutOfMemory | FileError::GroupLimit(_) => Status::OutOfMemory,
+            FileError::OutOfMemory => Status::OutOfMemory,
+            FileError::GroupLimit(_) => Status::GroupLimit,
             FileError::Io => Status::Io,
         }
     }

@@ -179,7 +179,9 @@ static void the_heap_is_large_enough(void)
                                     "ptepage=zeroaware",
                                     "framelists=linked,zonecache=eager,blockflags=bits",
                                     "superpage=eager,huge=always,folio=1m",
-                                    "superpage=reserve,huge=always,folio=1m"};
+                                    "superpage=reserve,huge=always,folio=1m",
+                                    "reclaim=on,aging=generations",
+                                    "reclaim=on,aging=generations,groups=on,fileio=pages"};
     static const uint32_t cpus[] = {1, 2, 7, 64, 65, 512};
     static uint32_t nodes[] = {1, 2, 5, 64};
     static const uint32_t frames[] = {1024, FRAMES};
@@ -203,7 +205,9 @@ static void the_heap_is_large_enough(void)
                         uint32_t share = frames[f] / nodes[n];
                         ranges[node] = (struct vellum_memory){node * share, share, node};
                     }
-                    size_t needed = vellum_heap_bytes(&platform);
+                    size_t needed = strstr(designs[d], "reclaim=on") != NULL
+                                        ? vellum_heap_bytes_for_reclaim(&platform)
+                                        : vellum_heap_bytes(&platform);
                     unsigned char *heap = malloc(needed + 1);
                     heap[needed] = 0x5a;
                     enum vellum_status status = vellum_create(&platform, designs[d], heap, needed,

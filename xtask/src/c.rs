@@ -32,7 +32,12 @@ const STRICT: [&str; 8] = [
     "-O1",
 ];
 
-const PROGRAMS: [&str; 3] = ["examples/kernel.c", "tests/border.c", "tests/superpages.c"];
+const PROGRAMS: [&str; 4] = [
+    "examples/kernel.c",
+    "tests/border.c",
+    "tests/superpages.c",
+    "tests/groups.c",
+];
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), String> {
@@ -100,6 +105,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "regions",
         "objects",
         "superpages",
+        "groups",
         "frames",
         "report",
     ];

@@ -5,56 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vellum.h"
+#include "machine.h"
 
-#define PAGE ((uint64_t)4096)
 #define FRAMES ((uint32_t)4096)
 #define LIMIT (64 * PAGE)
 
-static unsigned char *ram;
-static struct vellum *vm;
 static void *heap;
-
-_Noreturn void vellum_panic(const char *text, size_t length)
-{
-    fprintf(stderr, "vellum: %.*s\n", (int)length, text);
-    abort();
-}
-
-static void expect(bool holds, const char *what, int line)
-{
-    if (!holds) {
-        fprintf(stderr, "groups.c:%d: not so: %s\n", line, what);
-        exit(1);
-    }
-}
-
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-#define ANSWERS(answer, call) expect((call) == VELLUM_STATUS_##answer, #call, __LINE__)
-#define DO(call) ANSWERS(OK, call)
-
-static uint32_t pin(void *context)
-{
-    (void)context;
-    return 0;
-}
-
-static void unpin(void *context, uint32_t cpu)
-{
-    (void)context;
-    (void)cpu;
-}
-
-/* This processor keeps no translations. */
-static void flush(void *context, uint32_t from, const uint64_t *cpus, size_t words,
-                  const struct vellum_flush *request)
-{
-    (void)context;
-    (void)from;
-    (void)cpus;
-    (void)words;
-    (void)request;
-}
 
 static bool read_page(void *context, uint64_t store, uint64_t index, uint32_t frame)
 {

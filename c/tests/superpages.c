@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vellum.h"
+#include "machine.h"
 
-#define PAGE ((uint64_t)4096)
 #define SUPERPAGE ((uint64_t)2 << 20)
 #define FRAMES ((uint32_t)16384)
 
@@ -19,49 +18,7 @@
 #define LARGE ((uint64_t)0x80)
 #define FRAME_BITS ((uint64_t)0x000ffffffffff000)
 
-static unsigned char *ram;
-static struct vellum *vm;
 static void *heap;
-
-_Noreturn void vellum_panic(const char *text, size_t length)
-{
-    fprintf(stderr, "vellum: %.*s\n", (int)length, text);
-    abort();
-}
-
-static void expect(bool holds, const char *what, int line)
-{
-    if (!holds) {
-        fprintf(stderr, "superpages.c:%d: not so: %s\n", line, what);
-        exit(1);
-    }
-}
-
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-#define DO(call) expect((call) == VELLUM_STATUS_OK, #call, __LINE__)
-
-static uint32_t pin(void *context)
-{
-    (void)context;
-    return 0;
-}
-
-static void unpin(void *context, uint32_t cpu)
-{
-    (void)context;
-    (void)cpu;
-}
-
-/* This processor keeps no translations. */
-static void flush(void *context, uint32_t from, const uint64_t *cpus, size_t words,
-                  const struct vellum_flush *request)
-{
-    (void)context;
-    (void)from;
-    (void)cpus;
-    (void)words;
-    (void)request;
-}
 
 static void boot(const char *design)
 {

@@ -1,21 +1,17 @@
 //! Verified replay on simulated CPUs: the core holds, a seed decides the order, and defects are
 //! found as on host threads.
 
-use crate::support::reference::{Defect, Reference};
+use crate::support::reference::Reference;
+use crate::verify::{ON_SEVERAL_CPUS, prepared};
 use vellum_description::Description;
 use vellum_engine::{Backing, Config, Op, Outcome, Prot, Sharing, SpaceSlot};
-use vellum_lab::replay::{Options, Streams, Workload, prepare_events};
+use vellum_lab::replay::Workload;
 use vellum_lab::verify::simulated::{VerifiedInTime, verify};
 use vellum_scale::Verifiable;
 use vellum_testing::generate;
 
 fn random(seed: u64, events: usize, cpus: usize) -> Workload {
-    let recording = generate::workload(seed, events);
-    let options = Options {
-        streams: Streams::ByCpu(cpus),
-        ..Options::default()
-    };
-    prepare_events(&recording.header, || recording.events(), &options).expect("a valid recording")
+    prepared(&generate::workload(seed, events), cpus, 1)
 }
 
 fn simulated(cpus: usize, design: &str, ram_bytes: u64) -> Verifiable {
@@ -66,18 +62,7 @@ fn designs_hold_on_simulated_cpus_with_little_memory() {
 #[test]
 fn each_defect_is_found_on_simulated_cpus() {
     let simulated = simulated(3, "", 64 << 20);
-    for defect in [
-        Defect::CowWithoutCopy,
-        Defect::CowCopiesNothing,
-        Defect::LostWrite,
-        Defect::MissingFlush,
-        Defect::LostDirty,
-        Defect::DroppedTruncation,
-        Defect::RightsKept,
-        Defect::RemapLosesPages,
-        Defect::LostFileWrite,
-        Defect::ExitTakesAll,
-    ] {
+    for defect in ON_SEVERAL_CPUS {
         let found = (0..6).any(|seed| {
             let workload = random(seed, 1500, 3);
             let engine = Reference::new(3, Some(defect));

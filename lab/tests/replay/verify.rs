@@ -12,7 +12,21 @@ use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 
 const PAGE: u64 = 4096;
 
-fn prepared(recording: &Recording, cpus: usize, copies: u32) -> Workload {
+/// Defects that show in random workloads on several CPUs.
+pub const ON_SEVERAL_CPUS: [Defect; 10] = [
+    Defect::CowWithoutCopy,
+    Defect::CowCopiesNothing,
+    Defect::LostWrite,
+    Defect::MissingFlush,
+    Defect::LostDirty,
+    Defect::DroppedTruncation,
+    Defect::RightsKept,
+    Defect::RemapLosesPages,
+    Defect::LostFileWrite,
+    Defect::ExitTakesAll,
+];
+
+pub fn prepared(recording: &Recording, cpus: usize, copies: u32) -> Workload {
     let options = Options {
         streams: Streams::ByCpu(cpus),
         copies,
@@ -269,19 +283,7 @@ fn each_defect_is_found_by_name() {
 
 #[test]
 fn each_defect_is_found_in_random_workloads_on_several_cpus() {
-    let defects = [
-        Defect::CowWithoutCopy,
-        Defect::CowCopiesNothing,
-        Defect::LostWrite,
-        Defect::MissingFlush,
-        Defect::LostDirty,
-        Defect::DroppedTruncation,
-        Defect::RightsKept,
-        Defect::RemapLosesPages,
-        Defect::LostFileWrite,
-        Defect::ExitTakesAll,
-    ];
-    for defect in defects {
+    for defect in ON_SEVERAL_CPUS {
         for cpus in [1, 3] {
             let found = (0..6).any(|seed| {
                 let recording = generate::workload(seed, 1500);

@@ -11,13 +11,17 @@
 //!   single pages, until [`PhysicalMemory::unite_records`], and when a mapping was split.
 //!
 //! The state changes under the run's lock, a bit in the first frame's record. Whoever counts
-//! a reference to a whole run up or down holds it, so that the counts that division copies
-//! to all frames are those of one moment. A reference taken to a whole run is dropped by
-//! [`PhysicalMemory::put_run`], which finds out what became of the run. The lock comes after
-//! those of tables, and before those of reverse mapping.
+//! a reference to a whole run up or down holds it, but for reclaim, which knows a frame by its
+//! number alone, and must not lock what may be no run by now. So the counts themselves say that
+//! they are a whole run's ([`Counts::is_whole`](super::Counts::is_whole)): division takes that
+//! away in the step in which it reads the counts that it copies to all frames, and who takes a
+//! reference knows from the counts before whether it is one of those. A reference taken to a
+//! whole run is dropped by [`PhysicalMemory::put_run`], which finds out what became of the run.
+//! A reference to a frame alone keeps the run from being made whole. The lock comes after those
+//! of tables, and before those of reverse mapping.
 
 use super::memory::PhysicalMemory;
-use super::record::{Flags, Frame, Kind};
+use super::record::{Counts, Flags, Frame, Kind};
 use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -70,19 +74,20 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Gives every frame of a whole run but the first a record of its own, with the first's
-    /// owner and counts and the index that follows from the first's. The run stays whole
-    /// until [`PhysicalMemory::set_divided`], so that nobody looks at the new records before
-    /// reverse mapping has completed them.
-    pub(crate) fn divide_records(&self, run: &LockedRun<'_>, first: Pfn) {
+    /// owner and the index that follows from the first's. The run stays whole, and the records
+    /// have no counts, until [`PhysicalMemory::set_divided`]: so nobody looks at them before
+    /// reverse mapping has completed them. Returns the counts that they are to have.
+    pub(crate) fn divide_records(&self, run: &LockedRun<'_>, first: Pfn) -> Counts {
         let head = run.head;
         let (zone, owner, index) = (head.zone() as u16, head.owner(), head.index());
-        let counts = head.counts();
+        let counts = head.end_whole();
+        debug_assert!(counts.is_whole(), "{first:?} divided twice");
         for (step, frame) in (1..).zip(self.parts(run, first)) {
             frame.set_part(zone);
             frame.set_owner(owner);
             frame.set_part_index(index + step);
-            frame.init_counts(counts.refs(), counts.maps());
         }
+        counts
     }
 
     /// Makes the frames of a block that the caller has had handed out private pages of
@@ -118,20 +123,20 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    /// Takes the count of every frame of a divided run but the first, if each has one mapping
-    /// and no other reference; otherwise changes nothing. Whoever would take a reference to
-    /// one of them without a lock finds none from then on.
+    /// Takes the count of every frame of a divided run but the first, whose count stands for
+    /// all from then on, if each has one mapping and no other reference; otherwise changes
+    /// nothing. Whoever would take a reference to one of the others without a lock finds none
+    /// from then on.
     pub(crate) fn take_parts(&self, run: &LockedRun<'_>, first: Pfn) -> bool {
         let parts = self.parts(run, first);
-        match parts.iter().position(|part| !part.take_last()) {
-            None => true,
-            Some(shared) => {
-                for part in &parts[..shared] {
-                    part.init_counts(1, 1);
-                }
-                false
-            }
+        let shared = parts.iter().position(|part| !part.take_last());
+        if shared.is_none() && run.head.begin_whole() {
+            return true;
         }
+        for part in &parts[..shared.unwrap_or(parts.len())] {
+            part.init_counts(1, 1);
+        }
+        false
     }
 
     /// Makes a divided run whole, after [`PhysicalMemory::take_parts`]: the first frame's
@@ -150,7 +155,10 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Ends the division that [`PhysicalMemory::divide_records`] began.
-    pub(crate) fn set_divided(&self, run: &LockedRun<'_>) {
+    pub(crate) fn set_divided(&self, run: &LockedRun<'_>, first: Pfn, counts: Counts) {
+        for frame in self.parts(run, first) {
+            frame.init_counts(counts.refs(), counts.maps());
+        }
         run.head.set_part_index(run.head.index());
     }
 
@@ -160,6 +168,9 @@ impl<P: Platform> PhysicalMemory<P> {
         let run = self.lock_run(pin, first, order);
         if run.is_whole() {
             let was_last = run.head.put();
+            if was_last {
+                run.head.init_counts(0, 0);
+            }
             drop(run);
             if was_last {
                 self.free(pin, first, order);

@@ -12,6 +12,7 @@ mod limbo;
 mod linked;
 mod owned;
 mod reserved;
+mod runs;
 mod zeroed;
 mod zoned;
 

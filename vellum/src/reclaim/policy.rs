@@ -9,6 +9,8 @@ pub(crate) struct Used {
     pub(crate) once: bool,
     /// Used by calls at least twice.
     pub(crate) twice: bool,
+    /// An entry that maps it maps a superpage.
+    pub(crate) is_large: bool,
 }
 
 /// What follows from it.

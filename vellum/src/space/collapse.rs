@@ -12,9 +12,9 @@ use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{OutOfMemory, Request, Site};
+use crate::frame::{NoPage, Request, Site};
 use crate::object::Inserted;
-use crate::platform::Platform;
+use crate::platform::{GroupId, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::sync::Pin;
 use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
@@ -55,7 +55,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`MapError::NoSpace`]; [`MapError::OutOfMemory`] if there is no run of frames, or no
-    /// table: what was made before stays.
+    /// table; [`MapError::GroupLimit`]. What was made before stays.
     pub fn collapse(
         &self,
         id: SpaceId,
@@ -91,7 +91,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 report.next = range.end;
                 report.scanned += 1;
-                Ok(self.collapse_range(pin, space, region, range, least)?)
+                self.collapse_range(pin, space, region, range, least)
             })?;
             report.collapsed += u64::from(made);
         }
@@ -107,7 +107,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         range: PageRange,
         least: u32,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<bool, MapError> {
         let view = region.view();
         let tables = self.tables(pin, space);
         let suits = |table: &LockedTable<'_, F>| {
@@ -120,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if tables.lock(range.start).as_ref().and_then(suits).is_none() {
             return Ok(false);
         }
-        let parts = self.superpage_parts(pin, &tables, range.start)?;
+        let parts = self.superpage_parts(pin, (&tables, space.group()), range.start)?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let prepared = self
@@ -150,18 +150,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.memory.put_order(pin, parts.first, Self::ORDER);
         }
         region.gate.open();
-        prepared.map(|()| found.is_some())
+        prepared?;
+        Ok(found.is_some())
     }
 
     fn superpage_parts(
         &self,
         pin: &Pin<'_>,
-        tables: &Tables<'_, P, F>,
+        (tables, payer): (&Tables<'_, P, F>, GroupId),
         base: Vpn,
-    ) -> Result<Parts, OutOfMemory> {
+    ) -> Result<Parts, NoPage> {
         let spare = tables.make_spare(base, LEVEL - 1)?;
         let request = Request::page(Site::Superpage).order(Self::ORDER);
-        match self.memory.alloc(pin, request) {
+        match self.memory.alloc_page(pin, request, payer) {
             Ok(first) => Ok(Parts { first, spare }),
             Err(error) => {
                 tables.unmake_spare(spare);
@@ -247,10 +248,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
             table.count_cleared((found.private + found.zero) as u32);
-            self.own_privately(self.memory.frame(first), space.handle(), range.start);
-            self.rmap.add(&env, &mut ctx, &run, place, true);
-            let head = self.memory.frame(first);
-            head.set_index(head.index(), Self::ORDER);
+            self.own_run_privately(pin, &run, place, &mut ctx);
             tables.keep_spare(&parent, parts.spare);
         });
         drop((table, parent));

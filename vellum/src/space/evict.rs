@@ -9,6 +9,10 @@
 //!   stays;
 //! * calls that write: they hold its range.
 //!
+//! Private pages and those of shared memory go to swap (`swap_out.rs`). A superpage is judged by
+//! its first page, since one mark is about all of them. If nobody used it, its mappings are
+//! demoted, and from then on each page is judged by itself; the others stay until then.
+//!
 //! Every lock is only tried, so that nobody waits here for who may wait for memory. References
 //! that others take later do not matter: who has one looks whether the page is still attached
 //! before it uses the page as its object's.
@@ -16,7 +20,6 @@
 use super::contiguous::FoundRun;
 use super::manager::Vm;
 use crate::addr::Pfn;
-use crate::design::Superpages;
 use crate::frame::{Flags, Kind};
 use crate::object::Object;
 use crate::platform::Platform;
@@ -32,6 +35,14 @@ pub(super) struct Found<'a, S> {
     pub(super) object: &'a Object<S>,
     pub(super) handle: u32,
     pub(super) index: u64,
+}
+
+/// What a reference to a private page keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Page,
+    /// All frames of the superpage whose first this is, as they have one record.
+    Run,
 }
 
 /// What came of an attempt.
@@ -61,20 +72,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// How a page was used since the last time, which is forgotten.
+    /// How a page was used since the last time, which is forgotten, but for what the entry of a
+    /// superpage says of all pages but the first.
     pub(super) fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
         let frame = self.memory.frame(page);
-        let mut entries = 0;
+        let (mut entries, mut in_superpage) = (0, false);
         while frame.counts().maps() > 0 {
             let env = self.env(pin);
             let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
             let mut is_large = false;
             let mut run = None;
             let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
-                if slot.is_large() && frame.kind() == Kind::Object {
+                if slot.is_large() {
                     // Its mark is about 512 pages.
                     is_large = true;
-                    return Verdict::Keep;
+                    if frame.kind() == Kind::Object || !Self::begins_superpage(page) {
+                        return Verdict::Keep;
+                    }
                 }
                 run = FoundRun::of(slot);
                 if run.is_some() {
@@ -89,7 +103,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Verdict::Keep
             });
             self.count_lookups(pin, 1, &visit);
-            if is_large {
+            if is_large && frame.kind() != Kind::Object {
+                in_superpage = true;
+            } else if is_large {
                 // From here on each page is judged by itself; those of one that was used
                 // begin as pages that were.
                 self.clear_huge_of(pin, page);
@@ -104,6 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             entries,
             once,
             twice,
+            is_large: in_superpage,
         }
     }
 
@@ -212,10 +229,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// The private page in a frame, with a reference, if an entry maps one.
-    fn find_private(&self, page: Pfn) -> bool {
+    /// The private page in a frame, with a reference, if an entry maps one. Of a superpage whose
+    /// frames have one record, that is the first.
+    fn find_private(&self, page: Pfn) -> Option<Held> {
         let frame = self.memory.frame(page);
-        frame.kind() == Kind::Anonymous && frame.try_get_mapped()
+        if frame.kind() != Kind::Anonymous {
+            return None;
+        }
+        let before = frame.try_get_mapped()?;
+        Some(match before.is_whole() {
+            true => Held::Run,
+            false => Held::Page,
+        })
+    }
+
+    /// Drops the reference of [`Vm::find_private`].
+    fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Held) {
+        match held {
+            Held::Page => self.memory.put(pin, page),
+            Held::Run => self.memory.put_run(pin, page, Self::ORDER),
+        }
     }
 
     /// Has a page leave the swap cache that was read ahead, and that nobody wanted.
@@ -230,23 +263,62 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Takes a reference to a private page that nobody needs, and that no superpage has (any
+    /// more). Otherwise says what became of what is in the frame.
+    fn claim_idle(&self, page: Pfn, rule: Rule) -> Result<(), Taken> {
+        let pin = self.pin();
+        let Some(held) = self.find_private(page) else {
+            let frame = self.memory.frame(page);
+            if frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED) {
+                return Err(self.discard_cached(&pin, page));
+            }
+            drop(pin);
+            return Err(self.swap_out_shared(page, 0, rule));
+        };
+        let used = self.take_marks(&pin, page);
+        let stays = match judge(used, false, rule) {
+            Judgement::Leave if used.is_large && !Self::begins_superpage(page) => Some(Taken::Kept),
+            Judgement::Leave => None,
+            Judgement::Stay | Judgement::Activate => Some(Taken::Active),
+        };
+        if let Some(stays) = stays {
+            self.put_private(&pin, page, held);
+            return Err(stays);
+        }
+        if held == Held::Page && !used.is_large {
+            return Ok(());
+        }
+        drop(pin);
+        self.claim_first(page, held)
+    }
+
+    /// The rest of [`Vm::claim_idle`] for the first page of an idle superpage.
+    #[cold]
+    fn claim_first(&self, page: Pfn, held: Held) -> Result<(), Taken> {
+        let is_demoted = self.demote_all_of(page);
+        let pin = self.pin();
+        match held {
+            Held::Page if is_demoted => return Ok(()),
+            // To each of the pages by now, if it was demoted.
+            Held::Page | Held::Run => self.put_private(&pin, page, held),
+        }
+        if !is_demoted {
+            return Err(Taken::Kept);
+        }
+        match self.find_private(page) {
+            Some(Held::Page) => Ok(()),
+            Some(Held::Run) => {
+                self.put_private(&pin, page, Held::Run);
+                Err(Taken::Kept)
+            }
+            None => Err(Taken::Gone),
+        }
+    }
+
     /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
     fn evict_to_swap(&self, page: Pfn, rule: Rule) -> Taken {
-        {
-            let pin = self.pin();
-            if !self.find_private(page) {
-                let frame = self.memory.frame(page);
-                if frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED) {
-                    return self.discard_cached(&pin, page);
-                }
-                drop(pin);
-                return self.swap_out_shared(page, 0, rule);
-            }
-            let used = self.take_marks(&pin, page);
-            if judge(used, false, rule) != Judgement::Leave {
-                self.memory.put(&pin, page);
-                return Taken::Active;
-            }
+        if let Err(taken) = self.claim_idle(page, rule) {
+            return taken;
         }
         let swapped = self.swap_out_page(page);
         if let (Ok(slot), Some(reclaim)) = (swapped, self.reclaim()) {
@@ -296,22 +368,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     }
 
     fn can_swap(&self) -> bool {
-        // The records of superpages count for all of their frames.
-        self.superpages() == Superpages::Off && Vm::can_swap(self)
+        Vm::can_swap(self)
     }
 
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled {
         let pin = self.pin();
-        let is_private = kind == PageKind::SwapBacked && self.find_private(page);
-        if !is_private && self.find_cached(&pin, page).is_none() {
+        let private = match kind {
+            PageKind::SwapBacked => self.find_private(page),
+            PageKind::File => None,
+        };
+        if private.is_none() && self.find_cached(&pin, page).is_none() {
             return Cooled::Gone;
         }
         let used = self.take_marks(&pin, page);
-        if !is_private && (used.once || used.entries > 0) {
+        if private.is_none() && (used.once || used.entries > 0) {
             // It begins on the inactive list as a page that was used once.
             self.memory.frame(page).set(Flags::REFERENCED);
         }
-        self.memory.put(&pin, page);
+        self.put_private(&pin, page, private.unwrap_or(Held::Page));
         if used.twice {
             Cooled::Used
         } else {

@@ -99,6 +99,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         work(&pin)
     }
 
+    /// Does `work` with a space locked, pinned, if nobody has it locked and none of its
+    /// regions is being unmapped. The caller is not pinned.
+    pub(super) fn try_with_space_locked<'a, T>(
+        &'a self,
+        space: Live<'a, R>,
+        work: impl FnOnce(&Pin<'a>) -> T,
+    ) -> Option<T> {
+        let (pin, taken) = self.memory.pin_and_try(&space.get().lock);
+        if !taken {
+            return None;
+        }
+        // Released before the pin ends.
+        let _guard = SpaceGuard { vm: self, space };
+        Beside::Nobody.allows(space).then(|| work(&pin))
+    }
+
     #[cold]
     #[inline(never)]
     fn wait_and_pin<'a>(

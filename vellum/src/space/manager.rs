@@ -359,11 +359,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut reclaim = None;
         if P::PARTS.reclaim && design.reclaim {
             if design.groups {
-                if design.superpages != Superpages::Off {
-                    let why = "groups=on needs superpage=off: reclaim leaves private memory of \
-                               superpages alone";
-                    return Err(CreateError(why.into()));
-                }
                 memory.keep_groups();
             }
             let lists = Arc::new(Reclaim::new(

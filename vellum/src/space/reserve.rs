@@ -17,7 +17,7 @@ use super::manager::Vm;
 use super::superpage::LEVEL;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
-use crate::frame::{MOST_RESERVED, OutOfMemory, Owner, Request, Site};
+use crate::frame::{MOST_RESERVED, NoPage, Owner, Request, Site};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
@@ -150,7 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A zero frame for the fault's page: that of its run, or any.
-    pub(super) fn take_zeroed(&self, fault: &Fault<'_, P, F, R>) -> Result<Taken, OutOfMemory> {
+    pub(super) fn take_zeroed(&self, fault: &Fault<'_, P, F, R>) -> Result<Taken, NoPage> {
         let (table, level) = fault.lowest;
         let first = (level == 1)
             .then(|| self.memory.frame(table).reserved())
@@ -162,17 +162,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         fault: &Fault<'_, P, F, R>,
         run: Option<(Pfn, Owner)>,
-    ) -> Result<Taken, OutOfMemory> {
+    ) -> Result<Taken, NoPage> {
+        let payer = fault.space.group();
         if let Some((first, owner)) = run {
             let index = (fault.page.0 & (Self::SUPERPAGE - 1)) as u32;
-            let taken = self.memory.take_reserved(fault.pin, first, owner, index);
-            if let Some(frame) = taken {
+            let take = || self.memory.take_reserved(fault.pin, first, owner, index);
+            if let Some(frame) = self.memory.charge_page(fault.pin, payer, take)? {
                 self.memory.zero(fault.pin, frame);
                 return Ok(Taken { frame, run });
             }
         }
         let request = Request::page(Site::AnonymousPage).zeroed();
-        let frame = self.memory.alloc(fault.pin, request)?;
+        let frame = self.memory.alloc_page(fault.pin, request, payer)?;
         Ok(Taken::alone(frame))
     }
 

@@ -22,10 +22,10 @@ use super::manager::{Live, Vm};
 use super::region::Region;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
-use crate::frame::{Kind, MAX_ORDER, OutOfMemory, Request, Site};
+use crate::frame::{Kind, MAX_ORDER, NoPage, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::{Env, ReverseMap, Run};
+use crate::rmap::{Env, Place, ReverseMap, Run, Verdict};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
@@ -81,16 +81,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         step.ok().map(Ok)
     }
 
-    fn try_superpage(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        base: Vpn,
-    ) -> Result<FaultStep, OutOfMemory> {
+    fn try_superpage(&self, fault: &Fault<'_, P, F, R>, base: Vpn) -> Result<FaultStep, NoPage> {
         let pin = fault.pin;
         let tables = self.tables(pin, fault.space);
         let spare = tables.make_spare(base, LEVEL - 1)?;
         let request = Request::page(Site::Superpage).order(Self::ORDER).zeroed();
-        let first = match self.memory.alloc(pin, request) {
+        let first = match (self.memory).alloc_page(pin, request, fault.space.group()) {
             Ok(first) => first,
             Err(error) => {
                 tables.unmake_spare(spare);
@@ -106,11 +102,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let index = F::index(base, LEVEL);
         let installed = match table {
             Ok(table) if table.level() == LEVEL && table.load(index) == 0 => {
-                self.own_privately(self.memory.frame(first), fault.space.handle(), base);
                 let run = Self::large_run(&table, index, first);
-                self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
-                let head = self.memory.frame(first);
-                head.set_index(head.index(), Self::ORDER);
+                self.own_run_privately(pin, &run, fault.place(), &mut ctx);
                 let marks = match fault.access {
                     Access::Write => Marks::DIRTY,
                     _ => Marks::ACCESSED,
@@ -138,7 +131,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         tables.unmake_spare(spare);
         self.memory.put_order(pin, first, Self::ORDER);
-        installed.map(|_| FaultStep::Again)
+        installed?;
+        Ok(FaultStep::Again)
+    }
+
+    /// Makes a run of frames that nobody else knows the pages of a superpage, which the leaf
+    /// that is about to be filled maps alone. Reclaim can find it from here on.
+    pub(super) fn own_run_privately(
+        &self,
+        pin: &Pin<'_>,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+        ctx: &mut R::Ctx,
+    ) {
+        let head = self.memory.frame(run.frame);
+        head.set_kind(Kind::Anonymous);
+        head.set_owner(place.space);
+        head.set_index(run.page.0, 0);
+        self.rmap.add(&self.env(pin), ctx, run, place, true);
+        // What the design keeps in the word of the index stays.
+        head.set_index(head.index(), run.order);
+        head.init_whole();
     }
 
     /// A fault met a large leaf.
@@ -218,9 +231,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         self.rmap.prepare_divide(env, run)?;
-        self.memory.divide_records(&locked, run.frame);
+        let counts = self.memory.divide_records(&locked, run.frame);
         self.rmap.divide(env, run);
-        self.memory.set_divided(&locked);
+        self.memory.set_divided(&locked, run.frame, counts);
         drop(locked);
         for part in run.parts().skip(1) {
             self.note_inserted(env.pin, part.frame, Inserted::Anonymous);
@@ -317,6 +330,62 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the frame is one that a superpage may begin with.
+    pub(super) fn begins_superpage(page: Pfn) -> bool {
+        u64::from(page.0) & (Self::SUPERPAGE - 1) == 0
+    }
+
+    /// Demotes every superpage mapping of a private page, to which the caller has a reference,
+    /// and no pin and no lock. Waits for no lock of a space. Returns whether none is left.
+    pub(super) fn demote_all_of(&self, page: Pfn) -> bool {
+        if !self.has_superpages() {
+            return true;
+        }
+        // Forks beside this may make some more.
+        for _ in 0..=self.memory.frame(page).counts().maps() {
+            let found = self.find_superpage(&self.pin(), page);
+            let Some((space, at)) = found else {
+                return true;
+            };
+            if !self.try_demote(space, at) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The space and the first page of a superpage that has the page.
+    fn find_superpage(&self, pin: &Pin<'_>, page: Pfn) -> Option<(u32, Vpn)> {
+        let mut found = None;
+        let visit = (self.rmap).visit::<P, F>(&self.env(pin), self, page, &mut |slot| {
+            if !slot.is_large() {
+                return Verdict::Keep;
+            }
+            found = Some((slot.space(), slot.page()));
+            Verdict::Stop
+        });
+        self.count_lookups(pin, 1, &visit);
+        found
+    }
+
+    /// Demotes the superpage at a place of the space with this handle, if there is one. What space
+    /// has the handle by now does not matter: its pages stay what they are. `false` if the
+    /// space is being changed, or memory is short.
+    fn try_demote(&self, handle: u32, page: Vpn) -> bool {
+        let space = self.live_at(handle);
+        let demoted = self.try_with_space_locked(space, |pin| {
+            if self.tables_if_any(pin, space).is_none() {
+                return true;
+            }
+            let found = self.found_from(space, page);
+            match found.filter(|found| found.start <= page.0) {
+                Some(found) => self.demote(pin, space, found.item, page).is_ok(),
+                None => true,
+            }
+        });
+        demoted.unwrap_or(false)
     }
 
     /// One more mapping of a run of which the caller has a mapping's table locked. `false`

@@ -15,10 +15,15 @@ pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
 }
 
 /// Runs cases with superpages; returns how many were mapped, not to be had,
-/// split, and made of single pages, and how many runs were set aside, broken and promoted.
-pub fn run_superpage_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 7] {
+/// split, and made of single pages, how many runs were set aside, broken and promoted, and how
+/// many pages were written to swap and read back.
+pub fn run_superpage_cases(
+    seeds: impl Iterator<Item = u64>,
+    length: usize,
+) -> ([u64; 7], [u64; 2]) {
     let case = |seed| (seed, Case::nth_with_superpages(seed, length));
-    run_all(seeds.map(case), &arena()).superpages
+    let happened = run_all(seeds.map(case), &arena());
+    (happened.superpages, happened.swapped)
 }
 
 /// Runs cases with superpages of shared memory; returns how many superpages were mapped, not to

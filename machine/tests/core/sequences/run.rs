@@ -249,9 +249,7 @@ impl Case {
     ) -> Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let mut design = design;
-        let has_reclaim = Design::parse(&design).is_ok_and(|design| {
-            design.reclaim && design.superpages == vellum::design::Superpages::Off
-        });
+        let has_reclaim = Design::parse(&design).is_ok_and(|design| design.reclaim);
         if has_reclaim && seed % 3 != 1 {
             design += ",groups=on";
         }
@@ -284,7 +282,7 @@ impl Case {
         }
     }
 
-    /// The case of a number with superpages.
+    /// The case of a number with superpages, and with swap areas now and then.
     pub fn nth_with_superpages(seed: u64, length: usize) -> Case {
         let (rmap, round) = (
             &RMAPS[seed as usize % RMAPS.len()],
@@ -293,13 +291,8 @@ impl Case {
         let others = other_options(round);
         let superpages = SUPERPAGES[round % SUPERPAGES.len()];
         let design = format!("{rmap},{others},{},{superpages}", tables(seed));
-        Case::on(
-            TableFormat::X86_64,
-            design,
-            (round + seed as usize, false),
-            seed,
-            length,
-        )
+        let (round, swaps) = (round + seed as usize, seed % 3 == 2);
+        Case::on(TableFormat::X86_64, design, (round, swaps), seed, length)
     }
 
     /// The case of a number with superpages of shared memory, and with swap areas or private

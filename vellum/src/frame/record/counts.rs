@@ -8,12 +8,14 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 pub(super) const ONE_REF: u64 = 1;
 const ONE_MAP: u64 = 1 << COUNT_BITS;
 const ONE_PIN: u64 = 1 << (2 * COUNT_BITS);
+/// The counts are those of a whole run ([`Counts::is_whole`]).
+const WHOLE: u64 = 1 << 63;
 
 /// Most mappings of one frame. Beyond it a mapping is refused, far enough
 /// from the end of the field that racing increments cannot reach it.
 pub const MAX_MAPPINGS: u32 = (COUNT_MASK as u32) - (1 << 16);
 /// Most pins of one frame, likewise.
-pub const MAX_PINS: u32 = u16::MAX as u32 - (1 << 13);
+pub const MAX_PINS: u32 = (u16::MAX as u32 >> 1) - (1 << 13);
 
 /// Reference, mapping and pin counts at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +38,14 @@ impl Counts {
     /// reference too.
     #[inline]
     pub fn pins(self) -> u32 {
-        (self.0 >> (2 * COUNT_BITS)) as u32
+        ((self.0 & !WHOLE) >> (2 * COUNT_BITS)) as u32
+    }
+
+    /// Whether they stand for all frames of a run of which this is the first
+    /// ([`super::super::run`]).
+    #[inline]
+    pub fn is_whole(self) -> bool {
+        self.0 & WHOLE != 0
     }
 }
 
@@ -74,6 +83,30 @@ impl Frame {
         );
     }
 
+    /// Sets the counts of a whole run that nobody else uses, mapped once, in its first record.
+    #[inline]
+    pub(crate) fn init_whole(&self) {
+        (self.counts).store(ONE_REF + ONE_MAP + WHOLE, Ordering::Release);
+    }
+
+    /// From now on a reference keeps this frame alone, and no longer the run. Returns the
+    /// counts that the run had: references taken before are to all of its frames. Under the
+    /// run's lock.
+    #[inline]
+    pub(crate) fn end_whole(&self) -> Counts {
+        Counts(self.counts.fetch_and(!WHOLE, Ordering::AcqRel))
+    }
+
+    /// From now on the counts stand for the run, if the frame has one mapping and no other
+    /// reference; otherwise nothing changes. Under the run's lock.
+    #[inline]
+    pub(crate) fn begin_whole(&self) -> bool {
+        let one = ONE_REF + ONE_MAP;
+        self.counts
+            .compare_exchange(one, one + WHOLE, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// One more PTE maps the frame; it holds a reference. Refuses, changing
     /// nothing, beyond `MAX_MAPPINGS`.
     #[inline]
@@ -97,6 +130,7 @@ impl Frame {
     #[inline]
     pub fn try_map(&self) -> bool {
         self.try_add(ONE_REF + ONE_MAP, |counts| counts.refs() != 0)
+            .is_some()
     }
 
     /// A PTE that mapped the frame is gone; its reference stays with the
@@ -147,26 +181,27 @@ impl Frame {
     /// has none.
     #[inline]
     pub fn try_get(&self) -> bool {
-        self.try_add(ONE_REF, |counts| counts.refs() != 0)
+        self.try_add(ONE_REF, |counts| counts.refs() != 0).is_some()
     }
 
     /// Takes a reference on a private page whose frame may be anything by now: fails unless an
     /// entry maps it. The counts of a page that is mapped change by read-modify-writes only, and
-    /// those of one that is about to be by a store that this either sees or does not.
+    /// those of one that is about to be by a store that this either sees or does not. Returns
+    /// the counts before: if they are a whole run's, the reference is one to the run.
     #[inline]
-    pub fn try_get_mapped(&self) -> bool {
+    pub fn try_get_mapped(&self) -> Option<Counts> {
         self.try_add(ONE_REF, |counts| counts.maps() != 0)
     }
 
     /// Adds to the counts of a frame that may be anything by now: fails if they do not suit, or
-    /// if there are too many references.
+    /// if there are too many references. Returns the counts before.
     #[inline]
-    fn try_add(&self, what: u64, suits: impl Fn(Counts) -> bool) -> bool {
+    fn try_add(&self, what: u64, suits: impl Fn(Counts) -> bool) -> Option<Counts> {
         let mut old = self.counts.load(Ordering::Relaxed);
         loop {
             let counts = Counts(old);
             if !suits(counts) || counts.refs() >= MAX_MAPPINGS {
-                return false;
+                return None;
             }
             match self.counts.compare_exchange_weak(
                 old,
@@ -174,7 +209,7 @@ impl Frame {
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
+                Ok(_) => return Some(counts),
                 Err(now) => old = now,
             }
         }

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod generations;
+mod superpages;
 
 use std::sync::atomic::Ordering;
 use std::vec;

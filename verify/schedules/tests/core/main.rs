@@ -18,6 +18,7 @@ mod races;
 mod reclaim;
 mod rmap;
 mod superpages;
+mod superpages_out;
 mod swap;
 mod swap_shared;
 mod swept;

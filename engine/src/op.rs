@@ -248,6 +248,8 @@ pub enum OpError {
     PastEnd,
     /// The simulated machine has no memory left.
     OutOfMemory,
+    /// The group of the space has as many pages as it may have, and none could leave.
+    GroupLimit,
     /// The slot holds no space, or holds one already.
     BadSpace,
     /// The slot holds no file.
@@ -265,6 +267,7 @@ impl fmt::Display for OpError {
             OpError::Protection => "the region does not allow the access",
             OpError::PastEnd => "access past the end of the file",
             OpError::OutOfMemory => "the simulated machine is out of memory",
+            OpError::GroupLimit => "the group has as many pages as it may have",
             OpError::BadSpace => "the slot holds no address space",
             OpError::BadFile => "the slot holds no file",
             OpError::Invalid => "malformed request",

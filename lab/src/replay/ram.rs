@@ -230,7 +230,7 @@ pub fn group_too_small(place: &str, limit: u64) -> String {
 fn size_text(bytes: u64) -> String {
     match bytes {
         ..MIB => format!("{}K", bytes.div_ceil(1 << 10)),
-        ..=0xffff_ffff => format!("{}M", bytes.div_ceil(MIB)),
+        MIB..=0xffff_ffff => format!("{}M", bytes.div_ceil(MIB)),
         _ => format!("{}G", bytes.div_ceil(1 << 30)),
     }
 }

@@ -28,6 +28,9 @@ pub struct Machine {
     pub prefault: bool,
     /// The device that files and swap are on, if its time is counted.
     pub device: Option<DeviceModel>,
+    /// Bytes of the machines of designs with groups, if their processes are in one group that may
+    /// have as much as the other machines.
+    pub around_group: Option<u64>,
 }
 
 impl Machine {
@@ -37,6 +40,7 @@ impl Machine {
         divergence_limit: 0.0,
         prefault: false,
         device: None,
+        around_group: None,
     };
 
     /// The same, with all of its memory taken from the host.
@@ -84,7 +88,9 @@ pub fn take(
         by_class: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
-    let arenas = arenas.with_device(machine.device);
+    let arenas = arenas
+        .with_device(machine.device)
+        .with_memory_around_groups(machine.around_group);
     let arenas = match machine.prefault {
         true => arenas.prefaulted(),
         false => arenas,

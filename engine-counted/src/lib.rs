@@ -18,10 +18,6 @@ mod calls;
 #[path = "../../engine/src/core_counters.rs"]
 mod core_counters;
 #[path = "../../engine/src/core_engine.rs"]
-#[expect(
-    dead_code,
-    reason = "tests of the plain crate reach the manager inside"
-)]
 mod core_engine;
 #[path = "../../engine/src/counters.rs"]
 mod counters;
@@ -29,6 +25,8 @@ mod counters;
 mod execute;
 #[path = "../../engine/src/executor.rs"]
 mod executor;
+#[path = "../../engine/src/groups.rs"]
+mod groups;
 mod meter;
 #[path = "../../engine/src/slots.rs"]
 mod slots;

@@ -127,11 +127,15 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         }
     }
 
+    /// Writes all of `data`. A call that could not go on has said how much it wrote, and the
+    /// next one says why.
     fn write(&self, id: ObjectId, at: u64, data: &[u8]) -> Result<usize, OpError> {
-        match self.vm.write_at(id, at, &[data]) {
-            Ok(written) if written < data.len() => Err(OpError::OutOfMemory),
-            result => result.map_err(file_error),
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            done += (self.vm.write_at(id, at + done as u64, &[rest])).map_err(file_error)?;
         }
+        Ok(done)
     }
 
     fn new_file(&self, slot: FileSlot) -> Executed {

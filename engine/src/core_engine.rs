@@ -14,7 +14,9 @@ use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 
 use crate::executor::Executor;
 use crate::meter::Meter;
-use crate::op::{Access, Engine, EngineError, FileSlot, Op, OpError, Outcome, Pages, SpaceSlot};
+use crate::op::{
+    Access, Engine, EngineError, FileSlot, Groups, Op, OpError, Outcome, Pages, SpaceSlot,
+};
 use crate::slots::Names;
 
 /// Times that an access is tried anew, with the host's other threads run in
@@ -217,6 +219,10 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
             let loaded = self.vm.load(id)?;
             self.mmu(cpu).peek(loaded.tag, loaded.root, address)
         })
+    }
+
+    fn groups(&self) -> Option<&dyn Groups> {
+        self.vm.design().groups.then_some(self)
     }
 
     fn victim(&self) -> Option<(SpaceSlot, u64)> {

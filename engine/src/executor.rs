@@ -46,9 +46,8 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::NoRegion => OpError::NoRegion,
         FaultError::Protection => OpError::Protection,
         FaultError::PastEnd => OpError::PastEnd,
-        FaultError::OutOfMemory | FaultError::GroupLimit(_) | FaultError::Full => {
-            OpError::OutOfMemory
-        }
+        FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
+        FaultError::GroupLimit(_) => OpError::GroupLimit,
         FaultError::Io => OpError::Io,
     }
 }
@@ -58,7 +57,8 @@ pub(crate) fn file_error(error: FileError) -> OpError {
         FileError::NoObject | FileError::NoMount => OpError::BadFile,
         FileError::TooLarge => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
-        FileError::Full | FileError::OutOfMemory | FileError::GroupLimit(_) => OpError::OutOfMemory,
+        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
+        FileError::GroupLimit(_) => OpError::GroupLimit,
         FileError::Io => OpError::Io,
     }
 }
@@ -69,7 +69,8 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         MapError::NoObject => OpError::BadFile,
         MapError::NotMapped => OpError::NoRegion,
         MapError::BadRange | MapError::Occupied | MapError::NoGap => OpError::Invalid,
-        MapError::Limit | MapError::OutOfMemory | MapError::GroupLimit(_) => OpError::OutOfMemory,
+        MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
+        MapError::GroupLimit(_) => OpError::GroupLimit,
     }
 }
 

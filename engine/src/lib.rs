@@ -24,6 +24,7 @@ mod core_engine;
 mod counters;
 mod execute;
 mod executor;
+mod groups;
 mod meter;
 pub mod op;
 mod pages;
@@ -32,8 +33,8 @@ mod slots;
 pub use build::{Config, build, check, machine};
 pub use core_engine::CoreEngine;
 pub use op::{
-    Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, Op, OpError, Outcome,
-    Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
+    Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, GroupName, GroupUse,
+    Groups, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
 pub use pages::{fault_around_of, has_groups, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};

@@ -248,6 +248,8 @@ pub enum OpError {
     PastEnd,
     /// The simulated machine has no memory left.
     OutOfMemory,
+    /// The group of the space has as many pages as it may have, and none could leave.
+    GroupLimit,
     /// The slot holds no space, or holds one already.
     BadSpace,
     /// The slot holds no file.
@@ -265,6 +267,7 @@ impl fmt::Display for OpError {
             OpError::Protection => "the region does not allow the access",
             OpError::PastEnd => "access past the end of the file",
             OpError::OutOfMemory => "the simulated machine is out of memory",
+            OpError::GroupLimit => "the group has as many pages as it may have",
             OpError::BadSpace => "the slot holds no address space",
             OpError::BadFile => "the slot holds no file",
             OpError::Invalid => "malformed request",
@@ -322,6 +325,45 @@ impl Pages {
     };
 }
 
+/// An engine's name for a group of spaces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GroupName(pub u32);
+
+/// What a group has, may have, and gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupUse {
+    /// Pages that it is charged for.
+    pub pages: u64,
+    /// Pages that it may be charged for.
+    pub limit: u64,
+    /// Pages of it that left because memory was short.
+    pub reclaimed: u64,
+    /// Times that it had as many as it may.
+    pub limit_hits: u64,
+}
+
+/// Groups of spaces, each with a limit in pages. The text of an error says what was refused.
+/// Nothing runs meanwhile.
+pub trait Groups {
+    /// Makes a group.
+    fn begin(&self, limit: u64) -> Result<GroupName, String>;
+
+    /// Ends a group; false if there are spaces in it.
+    fn end(&self, group: GroupName) -> Result<bool, String>;
+
+    /// Gives a group another limit. Returns the pages above it that could not leave.
+    fn set_limit(&self, group: GroupName, limit: u64) -> Result<u64, String>;
+
+    /// Moves a space to a group, or to none; false if the slot has no space.
+    fn enter(&self, space: SpaceSlot, group: Option<GroupName>) -> Result<bool, String>;
+
+    /// The group of a space, if the slot has one that is in a group.
+    fn group_of(&self, space: SpaceSlot) -> Option<GroupName>;
+
+    /// What there is of a group.
+    fn usage(&self, group: GroupName) -> Option<GroupUse>;
+}
+
 /// A memory manager of one design on one simulated machine.
 ///
 /// Every method may be called from any host thread. `cpu` is the simulated
@@ -342,6 +384,11 @@ pub trait Engine: Send + Sync {
     /// The space whose end would have freed most when an operation ran out of memory last, and
     /// how many pages, by the rules of the engine.
     fn victim(&self) -> Option<(SpaceSlot, u64)> {
+        None
+    }
+
+    /// Its groups of spaces, if the design has any.
+    fn groups(&self) -> Option<&dyn Groups> {
         None
     }
 

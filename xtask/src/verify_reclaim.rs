@@ -1,5 +1,7 @@
 //! Verified replays of the shipped traces with less memory than they use, under every design of
-//! reverse mapping and every aging.
+//! reverse mapping and every aging, and with groups of spaces whose limits change.
+
+mod groups;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -10,14 +12,22 @@ use std::time::Instant;
 
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Workload, prepare_events, run as replay};
-use vellum_lab::verify::verify;
+use vellum_lab::verify::{verify, verify_in};
 use vellum_trace::TraceReader;
+
+use groups::Changes;
 
 /// The traces, if none is named.
 const TRACES: [&str; 3] = ["kernel-build", "sdet-like", "snapshot-server"];
 
 /// Memory in percent of what the design has at its peak.
 const PARTS: [u64; 3] = [75, 50, 25];
+
+/// Slices of a replay with groups, between which they change.
+const SLICES: usize = 256;
+
+/// Seed of these changes.
+const SEED: u64 = 20;
 
 /// Memory is a multiple of so many bytes.
 const UNIT: u64 = 64 << 10;
@@ -36,6 +46,10 @@ pub struct Args {
     /// Replay whole traces, which takes hours
     #[arg(long)]
     whole: bool,
+    /// Put the processes into groups that may have so much together, with all of the peak for the
+    /// machine; limits change, processes move, groups end and others begin
+    #[arg(long)]
+    groups: bool,
     /// Only designs whose text holds this, as `rmap=pv` or `generations` (may be repeated)
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -52,6 +66,7 @@ struct Case<'w> {
     trace: &'w str,
     workload: &'w Workload,
     design: String,
+    has_groups: bool,
 }
 
 /// Replays everything that was asked for, and says which pages were wrong, if any.
@@ -79,6 +94,7 @@ pub fn run(args: &Args) -> Result<(), String> {
                 trace,
                 workload,
                 design: design.clone(),
+                has_groups: args.groups,
             })
         })
         .collect();
@@ -183,7 +199,11 @@ fn hold(case: &Case<'_>) -> (String, Vec<String>) {
         let ram_bytes = (peak * part / 100).next_multiple_of(UNIT);
         let began = Instant::now();
         let name = format!("{name} {part} % = {:>7} KiB", ram_bytes >> 10);
-        let line = match with_memory(case, ram_bytes) {
+        let held = match case.has_groups {
+            true => in_groups(case, peak, ram_bytes),
+            false => with_memory(case, ram_bytes),
+        };
+        let line = match held {
             Ok(done) => format!("{name}  {done}, {:.1} s", began.elapsed().as_secs_f64()),
             Err(why) => {
                 let line = format!("{name}  FAILED: {why}");
@@ -220,6 +240,37 @@ fn with_memory(case: &Case<'_>, ram_bytes: u64) -> Result<String, String> {
     }
 }
 
+/// One verified replay on a machine with memory for the peak, where groups may have `bytes`
+/// together.
+fn in_groups(case: &Case<'_>, peak: u64, bytes: u64) -> Result<String, String> {
+    let design = format!("{},reclaim=on,groups=on", case.design);
+    let engine = engine(&design, peak.next_multiple_of(UNIT))?;
+    let engine = engine.as_ref();
+    let groups = engine.groups().ok_or("the engine has no groups")?;
+    let pages = bytes >> engine.pages().shift;
+    let mut changes = Changes::new(groups, pages, case.workload.spaces(), SEED)?;
+    let mut changed = Ok(());
+    let verified = verify_in(case.workload, engine, SLICES, |_| {
+        changed = changes.step();
+        changed.is_ok()
+    });
+    changed?;
+    let verified = verified
+        .map_err(|refutation| refutation.to_string())?
+        .ok_or("it was not finished")?;
+    let given = changes.finish();
+    match given.reclaimed {
+        0 => Err("no page left: limits were wide enough".into()),
+        reclaimed => Ok(format!(
+            "{} operations, {} pages checked, {reclaimed} left {} groups, {} times at a limit",
+            verified.ops,
+            verified.after_access + verified.read_back,
+            given.groups,
+            given.limit_hits,
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,11 +294,28 @@ mod tests {
             trace: &name,
             workload: &workload,
             design: "rmap=family,aging=lru".into(),
+            has_groups: false,
         };
         let peak = peak(&case).expect("it is known");
         let held = with_memory(&case, (peak / 2).next_multiple_of(UNIT)).expect("it holds");
         assert!(held.contains("pages checked"), "{held}");
         let refused = with_memory(&case, 4 * peak).expect_err("nothing left");
         assert!(refused.contains("memory enough"), "{refused}");
+    }
+
+    #[test]
+    fn a_case_in_groups_that_are_too_small_holds_and_one_in_wide_ones_says_so() {
+        let (name, workload) = prepared(&shipped("sdet-like"), 4000).expect("it is shipped");
+        let case = Case {
+            trace: &name,
+            workload: &workload,
+            design: "rmap=family,aging=lru".into(),
+            has_groups: true,
+        };
+        let peak = peak(&case).expect("it is known");
+        let held = in_groups(&case, peak, peak / 4).expect("it holds");
+        assert!(held.contains("pages checked"), "{held}");
+        let refused = in_groups(&case, 4 * peak, 100 * peak).expect_err("nothing left");
+        assert!(refused.contains("wide enough"), "{refused}");
     }
 }

@@ -56,6 +56,7 @@ Examples:
   vellum bench buildkernel --on linux --tree ~/linux --config tinyconfig --size jobs=40
   vellum bench buildkernel --on sim --machine xeon-e5-2690 --a as=freebsd-13-hashed --b as=freebsd-13-obm
   vellum bench reclaim
+  vellum bench reclaim --a aging=lru --b aging=lru,groups=on
   vellum bench reclaim --on linux --ram 128M
   vellum bench reclaim --variant usemem --ram 256M --device ssd --designs aging=lru --designs aging=generations
   vellum bench write --cpus 2 --variant shared --size most=1048576
@@ -122,7 +123,8 @@ pub struct BenchArgs {
     /// several [default: 1; with --on sim all that the machine has]
     #[arg(long, value_name = "N")]
     cpus: Option<usize>,
-    /// Memory of each simulated machine, or with `reclaim --on linux` of the control group
+    /// Memory of each simulated machine, with `reclaim --on linux` of the control group, and under
+    /// designs with groups=on of the group that the processes of `reclaim` are then in
     /// [default: what the workload needs, as far as the host has it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     ram: Option<u64>,

@@ -381,11 +381,17 @@ fn take(
 }
 
 fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> Failure {
-    if let CompareError::OutOfMemory { design, cpu, index } = &error {
-        let starved = Starved::at(workload, *cpu, *index);
+    if let CompareError::OutOfMemory {
+        design,
+        cpu,
+        index,
+        shortage,
+    } = &error
+    {
+        let starved = Starved::at(workload, *cpu, *index, *shortage);
         let context = format!("design `{design}`");
         return match TraceReader::open(trace) {
-            Ok(trace) => Failure::failed(starved.message(workload, ram, trace.events(), "")),
+            Ok(trace) => Failure::failed(starved.message(workload, ram.into(), trace.events(), "")),
             Err(error) => Failure::from(error),
         }
         .context(context);

@@ -241,7 +241,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
             return Err(LinuxError::Core(
                 TraceReader::open(&request.trace).map_or_else(
                     |error| error.to_string(),
-                    |trace| starved.message(workload, ram, trace.events(), ""),
+                    |trace| starved.message(workload, ram.into(), trace.events(), ""),
                 ),
             ));
         }

@@ -14,6 +14,7 @@ use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};
+use crate::replay::ram::{Memory, Shortage};
 use crate::replay::{
     self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram, tmpfs_device,
 };
@@ -354,17 +355,15 @@ impl Session {
             });
             let more = victim.unwrap_or_default();
             let events = self.trace.events();
-            let mut text = starved.message(workload, self.ram, events, &more);
-            if let Some(low) = args.lowmem {
+            let memory = Memory {
+                ram: self.ram,
+                group_limit: args.group_limit,
+            };
+            let mut text = starved.message(workload, memory, events, &more);
+            if let (Some(low), Shortage::Machine) = (args.lowmem, starved.shortage) {
                 text += &format!(
                     ", or more low memory: it has {} MiB (--lowmem)",
                     low.min(self.ram) >> 20
-                );
-            }
-            if let Some(limit) = args.group_limit {
-                text += &format!(
-                    ", or more for the group: it may have {} KiB (--group-limit)",
-                    limit >> 10
                 );
             }
             return Err(Failure::failed(text));

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use vellum_engine::{Arena, ArenaOptions, Config, DeviceModel, Engine, EngineError};
+use vellum_engine::{Arena, ArenaOptions, Config, DeviceModel, Engine, EngineError, has_groups};
 
 use super::Builder;
 
@@ -21,6 +21,7 @@ pub struct Arenas {
     device: Option<DeviceModel>,
     compressed: Option<u8>,
     group_bytes: Option<u64>,
+    around_group: Option<u64>,
     count_atomics: bool,
     prefault: bool,
     arenas: Vec<OnceCell<Arc<Arena>>>,
@@ -38,6 +39,7 @@ impl Arenas {
             device: None,
             compressed: None,
             group_bytes: None,
+            around_group: None,
             count_atomics: false,
             prefault: false,
             arenas: vec![OnceCell::new(); arms],
@@ -73,6 +75,15 @@ impl Arenas {
         }
     }
 
+    /// The same, if it is said, but for designs with groups: they have every space in one group that
+    /// may have as much as the other machines, and their machines have so many bytes.
+    pub fn with_memory_around_groups(self, around_group: Option<u64>) -> Self {
+        Self {
+            around_group,
+            ..self
+        }
+    }
+
     /// Whether there are to be engines that count atomic operations, too.
     pub fn counting_atomics(self, count_atomics: bool) -> Self {
         Self {
@@ -91,28 +102,34 @@ impl Arenas {
         }
     }
 
-    fn config(&self, design: &str) -> Config {
-        Config {
+    fn config(&self, design: &str) -> Result<Config, EngineError> {
+        let (ram_bytes, group_bytes) = match self.around_group {
+            Some(around) if has_groups(design)? => (around, Some(self.ram_bytes)),
+            _ => (self.ram_bytes, self.group_bytes),
+        };
+        Ok(Config {
             design: design.to_owned(),
             cpus: self.cpus,
             nodes: self.nodes,
-            ram_bytes: self.ram_bytes,
+            ram_bytes,
             low_bytes: self.low_bytes,
             device: self.device,
             compressed: self.compressed,
-            group_bytes: self.group_bytes,
-        }
+            group_bytes,
+        })
     }
 
     fn arena(&self, index: usize) -> Result<Arc<Arena>, EngineError> {
         if let Some(arena) = self.arenas[index].get() {
             return Ok(Arc::clone(arena));
         }
+        // Every arena is every arm's now and then.
+        let bytes = self.ram_bytes.max(self.around_group.unwrap_or(0));
         let refused = |why: &dyn Display| {
-            let text = format!("no memory for a machine of {} bytes: {why}", self.ram_bytes);
+            let text = format!("no memory for a machine of {bytes} bytes: {why}");
             EngineError::Machine(text)
         };
-        let bytes = usize::try_from(self.ram_bytes).map_err(|error| refused(&error))?;
+        let bytes = usize::try_from(bytes).map_err(|error| refused(&error))?;
         let options = ArenaOptions {
             prefault: self.prefault,
             ..ArenaOptions::default()
@@ -124,14 +141,14 @@ impl Arenas {
 
 impl Builder for Arenas {
     fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
-        let config = self.config(design);
+        let config = self.config(design)?;
         // Before the host has to give memory for nothing.
         vellum_engine::check(&config)?;
         vellum_engine::build(&config, self.arena(arena)?)
     }
 
     fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
-        let config = self.config(design);
+        let config = self.config(design)?;
         self.count_atomics
             .then(|| vellum_engine_counted::build_counting(&config))
             .transpose()

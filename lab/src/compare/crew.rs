@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Scope};
 
-use vellum_engine::{Divergence, Engine, OpError, Outcome};
+use vellum_engine::{Divergence, Engine, Outcome};
 
 use super::workload::Load;
 use crate::clock::Clock;
 use crate::replay::lanes::{Abandon, Progress};
+use crate::replay::ram::Shortage;
 use crate::replay::{Class, Expectation, Slice};
 
 /// Number of classes of operation.
@@ -62,17 +63,17 @@ pub struct Tally {
     pub unexplained: u64,
     /// Of either, those that failed for lack of memory.
     pub out_of_memory: u64,
-    /// The first of these: CPU, index of the operation.
-    pub starved: Option<(usize, usize)>,
+    /// The first of these: CPU, index of the operation, what had no memory.
+    pub starved: Option<(usize, usize, Shortage)>,
     /// The first that nothing explains: CPU, index of the operation, what happened.
     pub first: Option<(usize, usize, Divergence)>,
 }
 
 impl Tally {
     fn count(&mut self, cpu: usize, index: usize, what: Divergence, why: Expectation) {
-        if what == Divergence::Failed(OpError::OutOfMemory) {
+        if let Some(shortage) = Shortage::of(what) {
             self.out_of_memory += 1;
-            self.starved.get_or_insert((cpu, index));
+            self.starved.get_or_insert((cpu, index, shortage));
         }
         if why.explains(what) {
             self.explained += 1;

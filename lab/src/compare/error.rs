@@ -2,6 +2,8 @@
 
 use vellum_engine::EngineError;
 
+use crate::replay::ram::Shortage;
+
 /// A comparison could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
@@ -13,10 +15,11 @@ pub enum CompareError {
         /// Why.
         source: EngineError,
     },
-    /// The simulated machine is too small.
+    /// The simulated machine is too small, or the group.
     #[error(
-        "design `{design}`: the simulated machine ran out of memory at operation {index} of CPU \
-         {cpu}; give it more with --ram"
+        "design `{design}`: {shortage} ran out of memory at operation {index} of CPU {cpu}; give it \
+         more with {}",
+        shortage.option()
     )]
     OutOfMemory {
         /// The design.
@@ -25,6 +28,8 @@ pub enum CompareError {
         cpu: usize,
         /// Its place in that CPU's operations.
         index: usize,
+        /// What had no memory.
+        shortage: Shortage,
     },
     /// The replay is not the recording.
     #[error(

@@ -437,11 +437,12 @@ impl Run<'_> {
 
     /// Refuses a run that did not do what was recorded.
     pub(super) fn accept(&self, design: &str, tally: &Tally) -> Result<(), CompareError> {
-        if let Some((cpu, index)) = tally.starved {
+        if let Some((cpu, index, shortage)) = tally.starved {
             return Err(CompareError::OutOfMemory {
                 design: design.to_owned(),
                 cpu,
                 index,
+                shortage,
             });
         }
         let ops = self.load.len();

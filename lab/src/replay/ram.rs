@@ -1,10 +1,10 @@
 //! How much memory a simulated machine gets, and what is said if it was too
 //! little.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::fs;
 
-use vellum_engine::{Op, SpaceSlot};
+use vellum_engine::{Divergence, Op, OpError, SpaceSlot};
 use vellum_terminal::table::grouped;
 use vellum_trace::{Event, EventKind, TraceError};
 
@@ -38,6 +38,70 @@ pub fn host_has_left() -> Option<u64> {
     Some(kib << 10)
 }
 
+/// What a workload may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// Of the simulated machine, in bytes.
+    pub ram: u64,
+    /// Of the group that all processes are in, if they are in one.
+    pub group_limit: Option<u64>,
+}
+
+impl From<u64> for Memory {
+    fn from(ram: u64) -> Self {
+        Self {
+            ram,
+            group_limit: None,
+        }
+    }
+}
+
+/// What had no memory left for an operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Shortage {
+    /// The simulated machine.
+    Machine,
+    /// The group that all processes are in: it had what it may have, and nothing could leave.
+    Group,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shortage::Machine => "the simulated machine",
+            Shortage::Group => "the group",
+        })
+    }
+}
+
+impl Shortage {
+    /// What an operation lacked that went as `divergence` says, if that was memory.
+    pub fn of(divergence: Divergence) -> Option<Self> {
+        match divergence {
+            Divergence::Failed(OpError::OutOfMemory) => Some(Shortage::Machine),
+            Divergence::Failed(OpError::GroupLimit) => Some(Shortage::Group),
+            _ => None,
+        }
+    }
+
+    /// The option that gives it more.
+    pub fn option(self) -> &'static str {
+        match self {
+            Shortage::Machine => "--ram",
+            Shortage::Group => "--group-limit",
+        }
+    }
+
+    /// Says that it had none left of `memory` at `place`, of a workload that is thought to need
+    /// `needed` bytes.
+    pub fn text(self, place: &str, memory: Memory, needed: u64) -> String {
+        match (self, memory.group_limit) {
+            (Shortage::Group, Some(limit)) => group_too_small(place, limit),
+            _ => ran_out(self, place, memory.ram, needed),
+        }
+    }
+}
+
 /// The operation for which there was no memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Starved {
@@ -45,15 +109,18 @@ pub struct Starved {
     pub event: u32,
     /// What it was part of.
     pub class: Class,
+    /// What had none.
+    pub shortage: Shortage,
 }
 
 impl Starved {
     /// The operation at `position` of `cpu`.
-    pub fn at(workload: &Workload, cpu: usize, position: usize) -> Self {
+    pub fn at(workload: &Workload, cpu: usize, position: usize, shortage: Shortage) -> Self {
         let stream = &workload.streams()[cpu];
         Self {
             event: stream.origins()[position],
             class: stream.classes()[position],
+            shortage,
         }
     }
 
@@ -77,17 +144,17 @@ impl Starved {
         place
     }
 
-    /// What the user is told if it was in a replay of `workload` on a machine of
-    /// `ram` bytes, `events` being those of the trace; `more` is said of the place.
+    /// What the user is told if it was in a replay of `workload` with `memory`, `events` being
+    /// those of the trace; `more` is said of the place.
     pub fn message(
         self,
         workload: &Workload,
-        ram: u64,
+        memory: Memory,
         events: impl Iterator<Item = Result<Event, TraceError>>,
         more: &str,
     ) -> String {
         let place = self.place(workload, events) + more;
-        too_small(&place, ram, workload.ram_bytes())
+        self.shortage.text(&place, memory, workload.ram_bytes())
     }
 
     /// Says whose end would have freed most, of a space and its pages, when this happened in a
@@ -129,11 +196,32 @@ impl Starved {
 /// Says that a machine of `ram` bytes had no memory left at `place`, of a
 /// workload that is thought to need `needed` bytes.
 pub fn too_small(place: &str, ram: u64, needed: u64) -> String {
+    ran_out(Shortage::Machine, place, ram, needed)
+}
+
+/// The same of what had as much as `--ram` says.
+fn ran_out(shortage: Shortage, place: &str, ram: u64, needed: u64) -> String {
     let try_this = needed.max(ram.saturating_mul(2));
     format!(
-        "the simulated machine ran out of memory at {place}: it has {} MiB. Results would mean \
-         nothing; give it more, as in --ram {}",
+        "{shortage} ran out of memory at {place}: it has {} MiB. Results would mean nothing; give \
+         it more, as in --ram {}",
         grouped(ram / MIB),
+        size_text(try_this)
+    )
+}
+
+/// Pages that calls of a workload may want at once: two runs that are read ahead. The advice is
+/// never less.
+const LEAST_GROUP: u64 = 64 << 12;
+
+/// Says that a group that may have `limit` bytes had them at `place`, and that nothing of it could
+/// leave.
+pub fn group_too_small(place: &str, limit: u64) -> String {
+    let try_this = limit.saturating_mul(2).max(LEAST_GROUP);
+    format!(
+        "--group-limit: the group ran out of memory at {place}: it may have {} KiB, and nothing of \
+         it could leave. Results would mean nothing; give it more, as in --group-limit {}",
+        grouped(limit >> 10),
         size_text(try_this)
     )
 }
@@ -141,7 +229,8 @@ pub fn too_small(place: &str, ram: u64, needed: u64) -> String {
 /// A size as `--ram` takes it, rounded up.
 fn size_text(bytes: u64) -> String {
     match bytes {
-        ..=0xffff_ffff => format!("{}M", bytes.div_ceil(MIB)),
+        ..MIB => format!("{}K", bytes.div_ceil(1 << 10)),
+        MIB..=0xffff_ffff => format!("{}M", bytes.div_ceil(MIB)),
         _ => format!("{}G", bytes.div_ceil(1 << 30)),
     }
 }
@@ -165,5 +254,14 @@ mod tests {
         assert!(said.contains("event 7 (fault): it has 256 MiB"), "{said}");
         assert!(said.ends_with("--ram 512M"), "{said}");
         assert!(too_small("x", 1 << 20, 5 << 30).ends_with("--ram 5G"));
+        let said = group_too_small("event 7 (fault)", 640 << 10);
+        assert!(said.starts_with("--group-limit: "), "{said}");
+        assert!(
+            said.contains("event 7 (fault): it may have 640 KiB"),
+            "{said}"
+        );
+        assert!(said.ends_with("--group-limit 2M"), "{said}");
+        assert!(group_too_small("x", 400 << 10).ends_with("--group-limit 800K"));
+        assert!(group_too_small("x", 4096).ends_with("--group-limit 256K"));
     }
 }

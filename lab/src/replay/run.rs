@@ -11,7 +11,7 @@ use vellum_engine::{Divergence, Engine, OpError, Outcome};
 
 use super::explain::Expectation;
 use super::lanes::{Work, drive};
-use super::ram::Starved;
+use super::ram::{Shortage, Starved};
 use super::workload::{Slice, Workload};
 use crate::clock::{Clock, HostClock};
 
@@ -52,16 +52,17 @@ pub struct Divergences {
     pub failed: [u64; ERRORS.len()],
     /// The first that nothing explains.
     pub samples: Vec<Sample>,
-    /// Where the simulated machine had no memory first, by the order of the trace.
+    /// Where there was no memory first, by the order of the trace.
     pub starved: Option<Starved>,
 }
 
 /// Every error of an operation.
-pub const ERRORS: [OpError; 8] = [
+pub const ERRORS: [OpError; 9] = [
     OpError::NoRegion,
     OpError::Protection,
     OpError::PastEnd,
     OpError::OutOfMemory,
+    OpError::GroupLimit,
     OpError::BadSpace,
     OpError::BadFile,
     OpError::Invalid,
@@ -150,7 +151,7 @@ const HISTOGRAM_SAMPLES: usize = 16;
 
 /// Replays the whole of `workload` on `engine`, calling `after_slice` with the
 /// number of operations done each time; it stops early if that says `false`, or
-/// if the simulated machine has no memory left.
+/// if there is no memory left.
 pub fn run(
     workload: &Workload,
     engine: &dyn Engine,
@@ -228,8 +229,8 @@ impl Timed<'_> {
                 divergence,
             };
             lane.divergences.count(sample, expectations[position]);
-            if divergence == Divergence::Failed(OpError::OutOfMemory) {
-                let here = Starved::at(self.workload, lane.cpu, position);
+            if let Some(shortage) = Shortage::of(divergence) {
+                let here = Starved::at(self.workload, lane.cpu, position, shortage);
                 let before = lane.divergences.starved.unwrap_or(here);
                 lane.divergences.starved = Some(here.min(before));
             }

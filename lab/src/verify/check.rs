@@ -165,6 +165,7 @@ impl<'w> Verifier<'w> {
     ) -> Box<Refutation> {
         let symptom = match error {
             OpError::OutOfMemory => Symptom::OutOfMemory,
+            OpError::GroupLimit => Symptom::GroupLimit,
             _ => Symptom::WronglyRefused,
         };
         self.refute(symptom, location, expected, refused(error), at)

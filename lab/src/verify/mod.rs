@@ -65,6 +65,9 @@ pub struct Verified {
 
 /// Audits spread over a run, beside those at its end.
 const AUDITS: usize = 16;
+/// Slices of a workload at least: small ones are cut finer, so that they too are audited on the
+/// way.
+const SLICES: usize = 2 * AUDITS;
 
 /// Replays `workload` verified on `engine`, which must be new. `after_slice`
 /// gets the number of operations done each time and ends the run by `false`;
@@ -78,10 +81,29 @@ pub fn verify(
     engine: &dyn Engine,
     after_slice: impl FnMut(u64) -> bool,
 ) -> Result<Option<Verified>, Box<Refutation>> {
-    verify_on(workload, engine, after_slice, |_, slice, verifier| {
-        drive(workload, slice, verifier);
-        Ok(())
-    })
+    verify_in(workload, engine, SLICES, after_slice)
+}
+
+/// [`verify`] in at least `slices` slices, as far as there are operations.
+///
+/// # Errors
+/// As there.
+pub fn verify_in(
+    workload: &Workload,
+    engine: &dyn Engine,
+    slices: usize,
+    after_slice: impl FnMut(u64) -> bool,
+) -> Result<Option<Verified>, Box<Refutation>> {
+    verify_on(
+        workload,
+        engine,
+        slices,
+        after_slice,
+        |_, slice, verifier| {
+            drive(workload, slice, verifier);
+            Ok(())
+        },
+    )
 }
 
 /// [`verify`] with CPUs that `run` runs: the slice with a number, in the order that the
@@ -89,11 +111,11 @@ pub fn verify(
 fn verify_on(
     workload: &Workload,
     engine: &dyn Engine,
+    slices: usize,
     mut after_slice: impl FnMut(u64) -> bool,
     mut run: impl FnMut(usize, &Slice, &Verifier<'_>) -> Result<(), Box<Refutation>>,
 ) -> Result<Option<Verified>, Box<Refutation>> {
-    // Small workloads are cut finer, so that they too are audited on the way.
-    let slice_ops = (workload.ops() as usize / (2 * AUDITS)).clamp(1, SLICE_OPS);
+    let slice_ops = (workload.ops() as usize / slices.max(1)).clamp(1, SLICE_OPS);
     let slices = workload.slices(slice_ops);
     let verifier = Verifier::new(workload, engine, &slices);
     verifier.create_helpers()?;

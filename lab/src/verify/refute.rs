@@ -30,6 +30,8 @@ pub enum Symptom {
     NotRefused,
     /// The simulated machine has too little memory for this workload.
     OutOfMemory,
+    /// The group of all processes may have too little memory for this workload.
+    GroupLimit,
     /// The core's own audit failed.
     Audit,
     /// CPUs sleep, and nobody is left to wake them.
@@ -52,6 +54,7 @@ impl Symptom {
             Symptom::WronglyRefused => "wrongly-refused",
             Symptom::NotRefused => "not-refused",
             Symptom::OutOfMemory => "out-of-memory",
+            Symptom::GroupLimit => "group-limit",
             Symptom::Audit => "audit",
             Symptom::Stuck => "stuck",
             Symptom::TooFewChecks => "too-few-checks",
@@ -72,6 +75,9 @@ impl Symptom {
             Symptom::WronglyRefused => "something allowed was refused",
             Symptom::NotRefused => "an access that is not allowed succeeded",
             Symptom::OutOfMemory => "the simulated machine is out of memory; raise --ram",
+            Symptom::GroupLimit => {
+                "the group has as many pages as it may have, and none can leave; raise --group-limit"
+            }
             Symptom::Audit => "the memory manager's own audit failed",
             Symptom::Stuck => "CPUs wait for each other for good",
             Symptom::TooFewChecks => "fewer pages were read back than written",

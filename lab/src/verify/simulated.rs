@@ -7,7 +7,7 @@ use vellum_scale::{Cpu, ScaleError, Verifiable};
 use super::check::Verifier;
 use super::clocks::Place;
 use super::refute::{Location, Refutation, Symptom};
-use super::{Verified, verify_on};
+use super::{SLICES, Verified, verify_on};
 use crate::replay::lanes::{Progress, lane};
 use crate::replay::{Slice, Wait, Workload};
 
@@ -52,7 +52,7 @@ pub fn verify(
         elapsed += ran.map_err(|error| stuck(verifier, &error))?;
         Ok(())
     };
-    let verified = verify_on(workload, engine, after_slice, run)?;
+    let verified = verify_on(workload, engine, SLICES, after_slice, run)?;
     Ok(verified.map(|verified| VerifiedInTime {
         seed,
         virtual_ns: elapsed / 1000,

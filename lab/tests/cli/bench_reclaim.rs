@@ -123,6 +123,41 @@ fn reverse_mappings_are_arms_and_reclaim_is_added_to_them() {
 }
 
 #[test]
+fn a_design_with_groups_runs_in_a_group_with_the_memory_of_the_other_machines() {
+    let designs = ["--a", "aging=lru", "--b", "aging=lru,groups=on"];
+    for program in ["usemem", "readonce"] {
+        let small = ["reclaim", "--variant", program, "--ram", "4M"];
+        let value = measured(&[&small[..], &designs].concat());
+        let facts = value["runs"][0]["facts"].to_string();
+        assert!(
+            facts.contains("a group that may have 4,096 KiB, on a machine of 8,192"),
+            "{facts}"
+        );
+        let of = |name: &str, arm| counter(&value, 0, name, arm);
+        assert_eq!(of("group: pages it may have", 1), MEMORY);
+        let peak = of("group: pages at the peak", 1);
+        assert!(
+            (MEMORY * 9 / 10..=MEMORY).contains(&peak),
+            "{program}: {peak}"
+        );
+        assert_eq!(
+            of("group: pages reclaimed", 1),
+            of("reclaim: pages reclaimed", 1),
+            "{program}: the machine has enough"
+        );
+        // Page tables and the like take little of a machine as large as the group.
+        let (machine, group) = (
+            of("reclaim: pages reclaimed", 0),
+            of("group: pages reclaimed", 1),
+        );
+        assert!(
+            group < machine && group > machine / 2,
+            "{program}: {group} of {machine}"
+        );
+    }
+}
+
+#[test]
 fn a_slower_device_takes_longer_for_the_same_pages() {
     let of = |device: &str| {
         let small = ["reclaim", "--variant", "usemem", "--ram", "2M"];

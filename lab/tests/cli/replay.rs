@@ -308,7 +308,7 @@ fn a_group_of_all_processes_keeps_within_its_limit() {
 }
 
 #[test]
-fn a_group_that_cannot_be_is_refused_and_one_that_is_too_small_says_so() {
+fn a_group_that_cannot_be_is_refused() {
     let grouped = ["--design", "reclaim=on,groups=on", "--group-limit"];
     for (arguments, code, why) in [
         (&["--group-limit", "4M"][..], 2, "reclaim=on,groups=on"),
@@ -324,17 +324,52 @@ fn a_group_that_cannot_be_is_refused_and_one_that_is_too_small_says_so() {
         ),
         (&["--group-limit", "4M", "--on", "sim"], 2, "leave it out"),
         (&["--group-limit", "4M", "--on", "linux"], 2, "leave it out"),
-        (
-            &[grouped[0], grouped[1], grouped[2], "4K"],
-            1,
-            "it may have 4 KiB",
-        ),
     ] {
         let output = vellum(&[&["replay", SCRIPT, "-q"], arguments].concat());
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.contains(why), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn what_ran_out_is_named_with_its_option_be_it_a_group_or_the_machine() {
+    let refused = |more: &[&str], code| {
+        let design = ["replay", SCRIPT, "-q", "--design", "reclaim=on,groups=on"];
+        let output = vellum(&[&design[..], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {error}");
+        error
+    };
+    let error = refused(&["--group-limit", "4K"], 1);
+    for said in [
+        "--group-limit: the group ran out of memory at event ",
+        " s after the beginning)",
+        ": it may have 4 KiB",
+        "--group-limit 256K",
+    ] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    assert!(!error.contains("--ram"), "{error}");
+    let machine = ["--ram", "512K", "--group-limit"];
+    for limit in ["512K", "1G"] {
+        let error = refused(&[&machine[..], &[limit]].concat(), 1);
+        assert!(
+            error.contains("--ram ") && !error.contains("--group-limit"),
+            "{error}"
+        );
+    }
+    let verified = [
+        "--on",
+        "sim",
+        "--verify",
+        "--cpus",
+        "2",
+        "--group-limit",
+        "4K",
+    ];
+    let error = refused(&verified, 3);
+    assert!(error.contains("raise --group-limit"), "{error}");
 }
 
 #[test]

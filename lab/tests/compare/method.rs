@@ -198,13 +198,25 @@ fn going_wrong(what: Divergence, indices: impl Iterator<Item = usize>) -> (Bench
 }
 
 #[test]
-fn a_machine_without_memory_is_an_error_that_names_the_option() {
-    let what = Divergence::Failed(OpError::OutOfMemory);
-    let (bench, load) = going_wrong(what, std::iter::once(1000));
-    let error = bench
-        .measure(&load, "1.0", "1.25", 1)
-        .expect_err("out of memory");
-    assert!(error.to_string().contains("--ram"), "{error}");
+fn a_machine_or_a_group_without_memory_is_an_error_that_names_the_option() {
+    for (what, said) in [
+        (
+            OpError::OutOfMemory,
+            "the simulated machine ran out of memory at operation 1000 of CPU 0; give it more with \
+             --ram",
+        ),
+        (
+            OpError::GroupLimit,
+            "the group ran out of memory at operation 1000 of CPU 0; give it more with \
+             --group-limit",
+        ),
+    ] {
+        let (bench, load) = going_wrong(Divergence::Failed(what), std::iter::once(1000));
+        let error = bench
+            .measure(&load, "1.0", "1.25", 1)
+            .expect_err("out of memory");
+        assert!(error.to_string().ends_with(said), "{error}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the requests to a store would take on a real device.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,12 +63,30 @@ pub struct DeviceUse {
     pub write_ns: u64,
 }
 
+/// Pages that were written, and how long that took.
+#[derive(Clone, Copy, Default)]
+struct Writes {
+    pages: u64,
+    ns: u64,
+}
+
+impl Writes {
+    /// Pages in a second, if there were any.
+    fn speed(self) -> Option<u64> {
+        let pages = u128::from(self.pages) * 1_000_000_000;
+        let speed = pages.checked_div(u128::from(self.ns))?;
+        Some(u64::try_from(speed).unwrap_or(u64::MAX))
+    }
+}
+
 /// How many of the last requests say who writes at present.
 const RECENT: usize = 8;
 
 #[derive(Default)]
 struct State {
     used: DeviceUse,
+    /// What each store was given. A swap area goes another way about it than a file.
+    writes: HashMap<u64, Writes>,
     /// Store, page after the last, and whether it was a write.
     next: Option<(u64, u64, bool)>,
     /// The stores of the last requests that wrote, in no order.
@@ -108,9 +127,9 @@ impl TimedStore {
         }
     }
 
-    /// The same, whose writers are throttled if they are faster than it: it tells the speed of
-    /// what was written so far. If several files are written to at present, each gets its
-    /// part.
+    /// The same, whose writers are throttled if they are faster than it: it tells how fast it was
+    /// with what was written to their file so far. If several stores are written to at present, of
+    /// which one may be a swap area, each gets its part.
     #[must_use]
     pub fn throttling(self) -> TimedStore {
         TimedStore {
@@ -143,15 +162,18 @@ impl TimedStore {
                 self.model.write_ns,
             ),
         };
+        let taken = self.page_ns() + if follows { 0 } else { latency };
         *pages += 1;
-        *time += self.page_ns();
-        if !follows {
-            *requests += 1;
-            *time += latency;
-            if is_write {
-                let place = used.writes as usize % RECENT;
+        *time += taken;
+        *requests += u64::from(!follows);
+        if is_write {
+            let place = used.writes as usize % RECENT;
+            if !follows {
                 state.written[place] = Some(store);
             }
+            let writes = state.writes.entry(store).or_default();
+            writes.pages += 1;
+            writes.ns += taken;
         }
     }
 }
@@ -181,13 +203,13 @@ impl BackingStore for TimedStore {
             return self.inner.write_speed(store);
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pages, ns) = match state.used.write_ns {
-            // There is nothing to go by but the model.
-            0 => (1, self.page_ns() + self.model.write_ns),
-            ns => (state.used.pages_written, ns),
+        let measured = state.writes.get(&store).and_then(|writes| writes.speed());
+        // As long as nothing was written there is only the model to go by.
+        let alone = Writes {
+            pages: 1,
+            ns: (self.page_ns() + self.model.write_ns).max(1),
         };
-        let speed = u128::from(pages) * 1_000_000_000 / u128::from(ns.max(1));
-        let speed = u64::try_from(speed).unwrap_or(u64::MAX);
+        let speed = measured.or(alone.speed())?;
         Some(speed / state.sharing_with(store))
     }
 
@@ -216,6 +238,9 @@ impl BackingStore for TimedStore {
     }
 
     fn discard(&self, store: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.writes.remove(&store);
+        drop(state);
         self.inner.discard(store);
     }
 
@@ -288,17 +313,45 @@ mod tests {
         (0..3).for_each(|page| write(1, page));
         assert_eq!(store.write_speed(1), Some(500_000));
         // One that begins to write shares it already.
-        assert_eq!(store.write_speed(2), Some(250_000));
-        // Another four in requests of their own: 22 us for 7 pages, of three files.
+        assert_eq!(store.write_speed(2), Some(125_000));
+        // Another four in requests of their own, of two files: 8 us for 2 pages of each.
         for file in [2, 3, 2, 3] {
             write(file, 10);
         }
-        for file in [1, 2, 3] {
-            assert_eq!(store.write_speed(file), Some(318_181 / 3), "{file}");
+        for (file, speed) in [(1, 500_000), (2, 250_000), (3, 250_000)] {
+            assert_eq!(store.write_speed(file), Some(speed / 3), "{file}");
         }
         // Those who have not written for long do not count.
         (0..8).for_each(|request| write(4, 2 * request));
-        assert_eq!(store.write_speed(4), Some(15_000_000_000 / 54_000));
+        assert_eq!(store.write_speed(4), Some(250_000));
+        // A file that is gone has left nothing to another of its number.
+        store.discard(1);
+        assert_eq!(store.write_speed(1), Some(250_000 / 2));
+    }
+
+    #[test]
+    fn swap_takes_a_part_of_the_device_and_says_nothing_of_the_speed_of_files() {
+        const SWAP: u64 = 77;
+        let model = DeviceModel {
+            read_ns: 1000,
+            write_ns: 3000,
+            bytes_per_s: 4_096_000_000,
+        };
+        let inner = Arc::new(PatternStore::new(4096, |_, _| 0));
+        let store = TimedStore::new(inner, model).throttling();
+        // A file in one request, swap in requests of a page each.
+        for page in 0..30 {
+            let written = store.write_page(1, page, &[0; 4096]);
+            written.expect("nothing fails");
+        }
+        let alone = 30_000_000_000 / 33_000;
+        assert_eq!(store.write_speed(1), Some(alone));
+        for slot in 0..1000 {
+            let written = store.write_slot(SWAP, 2 * slot, &[0; 4096]);
+            written.expect("nothing fails");
+            let speed = store.write_speed(1);
+            assert_eq!(speed, Some(alone / 2), "after {slot}");
+        }
     }
 
     #[test]

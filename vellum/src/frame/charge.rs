@@ -193,8 +193,12 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Ends a group ([`Groups::end`]). The caller is not pinned.
     pub(crate) fn end_group(&self, id: GroupId, move_pages: impl FnOnce()) -> Option<bool> {
         let relax = |spins| self.platform.relax(spins);
+        let move_all = || {
+            self.end_dirty_pages(id.place());
+            move_pages();
+        };
         self.groups()?
-            .end(id, &relax, &|| self.wait_for_pins(), move_pages)
+            .end(id, &relax, &|| self.wait_for_pins(), move_all)
     }
 
     /// Checks the groups' charges while nothing else runs.

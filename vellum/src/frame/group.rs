@@ -495,6 +495,12 @@ impl Groups {
         })
     }
 
+    /// Pages that a group may be charged for; none if it has no limit.
+    pub(crate) fn limit_of(&self, id: GroupId) -> Option<u64> {
+        let limit = self.find(id)?.limit.load(Ordering::Relaxed);
+        (limit != u64::MAX).then_some(limit)
+    }
+
     /// Pages that a group has above its limit.
     pub(crate) fn excess(&self, id: GroupId) -> u64 {
         self.find(id).map_or(0, |group| {

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::cpu::CpuFrames;
+use super::dirty::DirtyPages;
 use super::group::Groups;
 use super::inject::Injection;
 use super::keeper::Keeper;
@@ -60,6 +61,10 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) keeper: Option<Arc<dyn Keeper<P>>>,
     /// For each node 1 if its reclaim has been woken and has not begun, if there is reclaim.
     pub(super) woken: Option<Box<[CachePadded<AtomicU32>]>>,
+    /// How many pages of files are dirty, if somebody asks.
+    pub(super) dirty: Option<Box<DirtyPages>>,
+    /// Whether somebody counts them, these or the lists of published kernels.
+    pub(super) counts_dirty: bool,
     /// Who is charged for frames, if there are groups.
     pub(super) groups: Option<Arc<Groups>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
@@ -149,6 +154,8 @@ impl<P: Platform> PhysicalMemory<P> {
             reservations: None,
             keeper: None,
             woken: None,
+            dirty: None,
+            counts_dirty: false,
             groups: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,

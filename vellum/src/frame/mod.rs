@@ -138,6 +138,7 @@ mod buddy;
 mod charge;
 mod content;
 mod cpu;
+mod dirty;
 mod free;
 mod give_back;
 mod group;

@@ -62,7 +62,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             let pages = u64::from(marked.count_ones());
             object.dirty.fetch_add(pages, Ordering::Relaxed);
             if memory.counts_dirty_pages() {
-                memory.count_dirty_pages(pin, frames_of(leaf, marked), true);
+                let frames = (frames_of(leaf, marked), pages as usize);
+                memory.count_dirty_pages(pin, frames, true);
             }
         }
     }
@@ -87,7 +88,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             let pages = u64::from(cleaned.count_ones());
             object.dirty.fetch_sub(pages, Ordering::Relaxed);
             if memory.counts_dirty_pages() {
-                memory.count_dirty_pages(pin, frames_of(leaf, cleaned), false);
+                let frames = (frames_of(leaf, cleaned), pages as usize);
+                memory.count_dirty_pages(pin, frames, false);
             }
         }
         cleaned != 0

@@ -188,7 +188,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if inserted > 0 && dirty {
             object.dirty.fetch_add(inserted as u64, Ordering::Relaxed);
             if memory.counts_dirty_pages() {
-                memory.count_dirty_pages(pin, frames[..inserted].iter().copied(), true);
+                let frames = (frames[..inserted].iter().copied(), inserted);
+                memory.count_dirty_pages(pin, frames, true);
             }
         }
         let late = &frames[inserted..];

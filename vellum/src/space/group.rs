@@ -57,6 +57,9 @@ pub struct GroupStats {
     pub peak: u64,
     /// Pages that it may be charged for; `u64::MAX` for no limit.
     pub limit: u64,
+    /// Pages of files, of those that it is charged for, that calls have written and that are newer
+    /// than their stores.
+    pub dirty: u64,
     /// Spaces that belong to it.
     pub spaces: u32,
     /// Pages of it that reclaim looked at.
@@ -180,6 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             stocked: usage.stocked,
             peak: usage.peak,
             limit: usage.limit,
+            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of(id.place())),
             spaces: usage.members,
             scanned: counts.scanned.get(),
             reclaimed: counts.reclaimed.get(),

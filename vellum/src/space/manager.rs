@@ -370,6 +370,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             aging = Some(Box::new(Arc::clone(&lists)));
             reclaim = Some(lists);
             memory.tell_of_shortage();
+            memory.keep_dirty_pages();
         }
         if P::PARTS.published {
             memory.keep_lists_of(&design);

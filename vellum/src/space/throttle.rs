@@ -2,25 +2,36 @@
 //!
 //! What calls have written waits in memory until somebody writes it back: until then it cannot
 //! leave memory, and is lost when the power goes. An embedder's flusher ([`Vm::write_back`]) keeps
-//! it little as long as the device is as fast as the writers. If it is not, a file comes to have
-//! as many dirty pages as the device writes in a second ([`Platform::write_speed`]), or a fifth
-//! of memory, and then its writers write back themselves: from half of that on in proportion, at
-//! the limit as many pages as they have made dirty, beyond it twice as many. So a file that is
-//! beyond its limit comes back to it, and no call writes more than twice what it has made dirty
-//! and the rest of a run, whatever others do, and however many pages the store refuses. Stores
-//! through mappings are not counted before somebody looks at their entries.
+//! it little as long as the device is as fast as the writers. If it is not, dirty pages come to be as
+//! many as they may be, and then writers write back themselves: from half of that on in proportion,
+//! at the limit as many pages as they have made dirty, beyond it twice as many. There are three
+//! limits, and a writer pays for the one of which it owes most:
+//!
+//! * of its file: as many pages as the file's device writes in a second
+//!   ([`Platform::write_speed`]);
+//! * of all files together: a fifth of memory;
+//! * of what is charged to the group of the space that the CPU has loaded: a fifth of the group's
+//!   limit.
+//!
+//! A writer writes back pages of its own file, so it never makes up for others: where they keep
+//! more than the limit dirty and write no more, it writes as much as it makes dirty, and the sum
+//! does not grow. What is beyond a limit comes back to it while its own writers write, and no call
+//! writes more than twice what it has made dirty and the rest of a run, whatever others do, and
+//! however many pages the store refuses. Stores through mappings are not counted before
+//! somebody looks at their entries.
 
 use super::manager::Vm;
 use crate::object::{Object, ObjectId, ObjectKind, RUN_PAGES};
-use crate::platform::Platform;
+use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::table::Format;
 
 /// The least limit of a file in pages for the sake of its device: shorter runs would make it
 /// slower than it is.
 const LEAST: u64 = 2 * RUN_PAGES as u64;
-/// A file may have a part of memory dirty, one page in so many, however fast its device is.
-const PART_OF_MEMORY: u64 = 5;
+/// A part of memory, and of what a group may have, may be dirty, one page in so many, however fast
+/// devices are.
+const PART: u64 = 5;
 
 /// A file whose writers are throttled, as it was when a call began to write to it.
 pub(super) struct Throttled {
@@ -39,18 +50,23 @@ impl Throttled {
     }
 }
 
-/// Pages that a writer writes back who has made `made` pages of a file dirty, of which `dirty`
-/// are then, where `limit` may be.
+/// From how many dirty pages on writers write back where `limit` may be.
+fn free_of(limit: u64) -> u64 {
+    limit / 2
+}
+
+/// Pages that a writer writes back who has made `made` pages dirty, where `dirty` are then and
+/// `limit` may be.
 fn share(dirty: u64, limit: u64, made: u64) -> u64 {
-    let half = limit / 2;
+    let free = free_of(limit);
     match dirty {
-        _ if dirty <= half => 0,
+        _ if dirty <= free => 0,
         _ if dirty <= limit => {
-            let share = u128::from(made) * u128::from(dirty - half) / u128::from(limit - half);
+            let share = u128::from(made) * u128::from(dirty - free) / u128::from(limit - free);
             // No more than `made`, since `dirty` is no more than `limit`.
             share as u64
         }
-        _ => made.saturating_mul(2).min(dirty - half),
+        _ => made.saturating_mul(2).min(dirty - free),
     }
 }
 
@@ -63,9 +79,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return None;
         };
         let speed = self.memory.platform().write_speed(store)?;
-        let most = self.memory.frame_count() as u64 / PART_OF_MEMORY;
         Some(Throttled {
-            limit: speed.max(LEAST).min(most),
+            limit: speed.max(LEAST),
             before: object.dirty(),
         })
     }
@@ -81,7 +96,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         touched: u64,
     ) {
         let dirty = object.dirty();
-        let pages = share(dirty, throttled.limit, throttled.made(dirty, touched));
+        let made = throttled.made(dirty, touched);
+        if made == 0 {
+            return;
+        }
+        let own = share(dirty, throttled.limit, made);
+        let pages = own.max(self.share_of_memory(made));
         if pages == 0 {
             return;
         }
@@ -91,6 +111,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let (Ok(done), Some(reclaim)) = (done, self.reclaim()) {
             reclaim.counts.throttled.add(done.pages);
         }
+    }
+
+    /// Pages that a writer writes back who has made `made` pages dirty, for the sake of memory and
+    /// of what its group may have.
+    fn share_of_memory(&self, made: u64) -> u64 {
+        let Some(counted) = self.memory.dirty() else {
+            return 0;
+        };
+        let share_of = |group: GroupId, pages: u64| {
+            let limit = pages / PART;
+            let dirty = counted.if_more(group.place(), free_of(limit));
+            share(dirty, limit, made)
+        };
+        let all = share_of(GroupId::ROOT, self.memory.frame_count() as u64);
+        let payer = self.payer(&self.pin());
+        let limit = (self.memory.groups()).and_then(|groups| groups.limit_of(payer));
+        all.max(limit.map_or(0, |limit| share_of(payer, limit)))
     }
 }
 

@@ -11,6 +11,8 @@
 
 mod announce;
 pub mod atomic;
+#[cfg(not(vellum_loom))]
+mod batched;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod bit;
 mod byte;
@@ -43,6 +45,8 @@ pub(crate) mod users;
 mod wait;
 
 pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+#[cfg(not(vellum_loom))]
+pub(crate) use batched::BatchedCounts;
 #[cfg(not(vellum_loom))]
 pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};

@@ -9,7 +9,7 @@ use crate::compare::{
     Arenas, CompareError, HostClock, Load, Measurement, Settings, attached, measure,
 };
 use crate::failure::Failure;
-use crate::replay::ram::{self, too_small};
+use crate::replay::ram::{self, Shortage};
 use vellum_terminal::progress::Interrupt;
 
 /// What every figure on the core leaves out.
@@ -28,6 +28,9 @@ pub struct Machine {
     pub prefault: bool,
     /// The device that files and swap are on, if its time is counted.
     pub device: Option<DeviceModel>,
+    /// Bytes of the machines of designs with groups, if their processes are in one group that may
+    /// have as much as the other machines.
+    pub around_group: Option<u64>,
 }
 
 impl Machine {
@@ -37,6 +40,7 @@ impl Machine {
         divergence_limit: 0.0,
         prefault: false,
         device: None,
+        around_group: None,
     };
 
     /// The same, with all of its memory taken from the host.
@@ -72,7 +76,7 @@ pub fn take(
     ram: Ram,
     request: &Request,
     interrupt: &Interrupt,
-    place: impl FnOnce(usize, usize) -> String,
+    place: impl FnOnce(usize, usize, Shortage) -> String,
 ) -> Result<Measurement, Failure> {
     let settings = Settings {
         designs: request.designs.clone(),
@@ -84,7 +88,9 @@ pub fn take(
         by_class: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
-    let arenas = arenas.with_device(machine.device);
+    let arenas = arenas
+        .with_device(machine.device)
+        .with_memory_around_groups(machine.around_group);
     let arenas = match machine.prefault {
         true => arenas.prefaulted(),
         false => arenas,
@@ -93,9 +99,15 @@ pub fn take(
     let clock = HostClock::new();
     let builder = attached(&arenas, request.profiler.as_deref());
     measure(load, &builder, &clock, &settings, interrupt).map_err(|error| {
-        if let CompareError::OutOfMemory { design, cpu, index } = &error {
-            let place = place(*cpu, *index);
-            let text = too_small(&place, ram.bytes, ram.needed);
+        if let CompareError::OutOfMemory {
+            design,
+            cpu,
+            index,
+            shortage,
+        } = &error
+        {
+            let place = place(*cpu, *index, *shortage);
+            let text = shortage.text(&place, ram.bytes.into(), ram.needed);
             return Failure::failed(format!("design `{design}`: {text}"));
         }
         let code = match &error {
@@ -173,7 +185,7 @@ pub fn add_part(
         script.ram_bytes().max(of_benchmark)
     });
     let ram = Ram::of(request, needed);
-    let place = |cpu, index| script.place(cpu, index);
+    let place = |cpu, index, _| script.place(cpu, index);
     let measured = match take(script, part.machine, ram, request, interrupt, place) {
         Ok(measured) => measured,
         // What earlier runs found is worth printing.

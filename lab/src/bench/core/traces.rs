@@ -260,9 +260,9 @@ impl Load {
     ) -> Result<Option<(Measurement, Ram)>, Failure> {
         let workload = &self.workload;
         let ram = Ram::of(request, workload.ram_bytes());
-        let place = |cpu, index| {
+        let place = |cpu, index, shortage| {
             let all: Vec<&TraceReader> = self.traces.iter().collect();
-            let starved = Starved::at(workload, cpu, index);
+            let starved = Starved::at(workload, cpu, index, shortage);
             match Together::of(&all) {
                 Ok(together) => starved.place(workload, together.events()),
                 Err(_) => starved.place(workload, std::iter::empty()),

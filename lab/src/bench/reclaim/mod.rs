@@ -10,7 +10,7 @@ mod programs;
 mod rmap_test;
 mod zipf;
 
-use vellum_engine::{DeviceModel, EngineError, reclaims};
+use vellum_engine::{DeviceModel, EngineError, has_groups, reclaims};
 
 use super::core::run::{self, Machine, Part};
 use super::findings::Findings;
@@ -23,6 +23,10 @@ pub use linux::on_linux;
 use programs::{Memory, Program, program};
 pub use rmap_test::under_pressure;
 use vellum_terminal::progress::Interrupt;
+use vellum_terminal::table::grouped;
+
+/// Times the memory of a group that the machine has around it.
+const AROUND: u64 = 2;
 
 /// The device if none is named.
 pub const DEVICE: &str = "nvme";
@@ -44,8 +48,13 @@ const NOT_MODELLED: &str = "Not in these times: trap and system call entry and e
 pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let (request, name, device) = settled(request)?;
     let request = &request;
-    let machines = request.designs.len() + 1;
+    let has_groups = request.designs.iter().any(|design| {
+        // Refused before, if it is none.
+        has_groups(design).unwrap_or(false)
+    });
+    let machines = (request.designs.len() + 1) * if has_groups { AROUND as usize } else { 1 };
     let bytes = ram::choose(request.ram_bytes, request.benchmark.ram_bytes, machines);
+    let around_group = has_groups.then_some(bytes.saturating_mul(AROUND));
     let shift = common_pages(&request.designs)?.shift;
     let memory = Memory {
         pages: bytes >> shift,
@@ -57,10 +66,21 @@ pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fai
             script, mut facts, ..
         } = program(variant.name, &request.sizes, memory, request.method.seed)?;
         facts.push(device_sentence(&name, &device));
+        if let Some(around) = around_group {
+            facts.push(format!(
+                "Under designs with groups=on the processes are in a group that may have {} KiB, on a \
+                 machine of {}: page tables and the manager's own memory are charged to nobody. The \
+                 other machines have {} KiB for everything.",
+                grouped(bytes >> 10),
+                grouped(around >> 10),
+                grouped(bytes >> 10),
+            ));
+        }
         let title = format!("{}: {}", variant.name, variant.summary);
         let part = Part::new(&title, facts, &script)
             .on(Machine {
                 device: Some(device),
+                around_group,
                 ..Machine::PREFAULTED
             })
             .needing(bytes);

@@ -32,7 +32,7 @@ use crate::platform::{NodeId, Platform, Zone};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 use blocks::BlockKinds;
 use buddy::TypedLists;
-use dirty::DirtyPages;
+use dirty::ZonesDirty;
 use full::FullZones;
 use list::{List, Mobility};
 
@@ -66,7 +66,7 @@ pub(super) struct Linked {
     zones: Box<[LinkedZone]>,
     cpus: PerCpu<Box<[CpuLists]>>,
     full: FullZones,
-    dirty: DirtyPages,
+    pub(super) dirty: ZonesDirty,
 }
 
 /// How one pass over the zones is made.
@@ -145,10 +145,11 @@ impl<P: Platform> PhysicalMemory<P> {
             marks: design.mark_checks,
             cpus: PerCpu::new(self.platform.cpus(), |_| cpu_lists()),
             full: FullZones::new(design.zone_cache, self.platform.nodes()),
-            dirty: DirtyPages::new(zones.len(), self.platform.cpus()),
+            dirty: ZonesDirty::new(zones.len(), self.platform.cpus()),
             zones,
         };
         self.linked = Some(Box::new(linked));
+        self.counts_dirty = true;
     }
 
     /// A block for a request, of the zones that it may have, in its node's order.

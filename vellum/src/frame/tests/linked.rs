@@ -212,8 +212,8 @@ fn one_full_and_one_dirty(design: &str) -> (Memory, Vec<Pfn>) {
         .filter_map(|_| memory.alloc(&pin, second).ok())
         .collect();
     assert_eq!(dirty.len(), 300, "{design}");
-    memory.count_dirty_pages(&pin, dirty.iter().copied(), true);
-    assert_eq!(memory.dirty_pages(), Some(300), "{design}");
+    memory.count_dirty_pages(&pin, (dirty.iter().copied(), dirty.len()), true);
+    assert_eq!(memory.dirty_pages_of_zones(), Some(300), "{design}");
     drop(pin);
     (memory, dirty)
 }
@@ -236,8 +236,9 @@ fn dirty_pages_go_elsewhere_and_others_stay_unless_the_cache_is_eager() {
         let wanted = if is_eager { 2 } else { 1 };
         assert_eq!(node_of(&memory, page), wanted, "{design}");
         // What was written may be followed by more, as soon as no mark says otherwise.
-        memory.count_dirty_pages(&memory.pin(), dirty.into_iter(), false);
-        assert_eq!(memory.dirty_pages(), Some(0), "{design}");
+        let count = dirty.len();
+        memory.count_dirty_pages(&memory.pin(), (dirty.into_iter(), count), false);
+        assert_eq!(memory.dirty_pages_of_zones(), Some(0), "{design}");
         let searches = if is_eager { 2000 } else { 1 };
         let mut last = 2;
         for _ in 0..searches {
@@ -258,7 +259,7 @@ fn a_page_is_had_although_every_zone_has_its_limit_of_dirty_pages() {
         let pin = memory.pin();
         for _ in 0..300 {
             let pfn = memory.alloc(&pin, third.dirty(true)).unwrap();
-            memory.count_dirty_pages(&pin, [pfn].into_iter(), true);
+            memory.count_dirty_pages(&pin, ([pfn].into_iter(), 1), true);
         }
         let pfn = memory.alloc(&pin, Request::page(SITE).dirty(true)).unwrap();
         assert_eq!(pfn.0 / 1024, 1, "{design}: the nearest that has room");

@@ -1,5 +1,7 @@
 //! Throttled writers of files, counted in pages.
 
+mod together;
+
 use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +34,13 @@ struct World {
 
 /// An empty file whose store writes so many pages in a second; 0: nobody knows.
 fn world_of(options: &str, speed: u64) -> World {
+    world_on(1, options, speed)
+}
+
+/// The same on several CPUs.
+fn world_on(cpus: usize, options: &str, speed: u64) -> World {
     run_on(0);
-    let machine = TestMachine::with_frames(1, FRAMES, 12);
+    let machine = TestMachine::with_frames(cpus, FRAMES, 12);
     machine.write_speed.store(speed, Ordering::Relaxed);
     let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::parse(options).unwrap()).unwrap();
     let id = vm.create_file_of(STORE, 0).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{AuditFailure, AuditReport, same, wrong};
 use crate::frame::{Flags, Kind};
-use crate::platform::Platform;
+use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
 use crate::swap::Tally;
@@ -28,12 +28,44 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         result?;
         same("live objects", 0, report.objects, objects)?;
-        if let Some(counted) = self.memory.dirty_pages() {
+        if let Some(counted) = self.memory.dirty_pages_of_zones() {
             same("dirty pages of zones", 0, counted, dirty)?;
         }
+        self.audit_dirty_pages(dirty)?;
         self.audit_mounts()?;
         self.audit_runs()?;
         Ok(cached)
+    }
+
+    /// Checks how many dirty pages are counted, of which there are so many, and for which groups.
+    fn audit_dirty_pages(&self, all: u64) -> Result<(), AuditFailure> {
+        let Some(counted) = self.memory.dirty() else {
+            return Ok(());
+        };
+        same("dirty pages", 0, counted.of(0), all)?;
+        let Some(groups) = self.memory.groups() else {
+            return Ok(());
+        };
+        let (first, _) = self.memory.view().span();
+        let mut dirty = [0; GroupId::MOST];
+        self.objects.arena().each(|_, object| {
+            let radix = self.objects.radix(object);
+            let mut next = 0;
+            while let Some((index, page)) = radix.next(next) {
+                let place = groups.of_frame(page.0 - first.0);
+                dirty[place] += u64::from(self.objects.is_marked_dirty(object, index));
+                next = index + 1;
+            }
+        });
+        for (place, &dirty) in dirty.iter().enumerate().skip(1) {
+            same(
+                "dirty pages of group",
+                place as u64,
+                counted.of(place),
+                dirty,
+            )?;
+        }
+        Ok(())
     }
 
     /// Checks that the runs set aside for objects are named by them.

@@ -1,6 +1,8 @@
 //! Charging, uncharging, reclaim of a group, lowering of its limit and its end beside each other:
 //! afterwards each group is charged for what there is of it, which the audit counts.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::world::{World, at};
 use vellum::SpaceId;
 use vellum::addr::{Access, Vpn};
@@ -21,6 +23,7 @@ explored! {
     stocks_that_are_taken_back_are_not_lost: 60 => stocks;
     a_limit_that_is_lowered_beside_stores_holds: 60 => lowered;
     spaces_that_move_between_groups_leave_none_behind: 60 => moves;
+    dirty_pages_beside_ends_of_groups_are_counted_for_those_that_are_left: 60 => dirty;
 }
 
 const LISTS: &str = "reclaim=on,groups=on";
@@ -110,6 +113,56 @@ fn ends<R: ReverseMap>() {
 
 fn ends_of_generations<R: ReverseMap>() {
     ends_with::<R>(GENERATIONS);
+}
+
+/// Two CPUs write to a file, which one syncs and the other cuts, while the groups that are charged
+/// for its pages end, and others take their places.
+fn dirty<R: ReverseMap>() {
+    const PAGE: u64 = 4096;
+    let world = World::<R>::new(3, 256, LISTS);
+    let group = world.alone(|| world.vm.new_group(STOCKED).unwrap());
+    let spaces = [world.member(group), world.member(group)];
+    let file = world.alone(|| world.vm.create_file(STORE, PAGES).unwrap());
+    let work = |cpu: CpuId| {
+        let number = usize::from(cpu.0);
+        world.vm.load(spaces[number]).unwrap();
+        for round in 1..6_u8 {
+            for page in 0..PAGES {
+                let data = [round; PAGE as usize];
+                let written = world.vm.write_at(file, page * PAGE, &[&data]);
+                assert_eq!(written, Ok(data.len()));
+            }
+            match number {
+                0 => _ = world.vm.sync(file).unwrap(),
+                _ => world.vm.set_size(file, 2 * PAGE).unwrap(),
+            }
+        }
+    };
+    let end = |_: CpuId| {
+        let mut old = group;
+        for _ in 0..3 {
+            let new = world.vm.new_group(STOCKED).unwrap();
+            for space in spaces {
+                world.vm.set_group(space, new).unwrap();
+            }
+            world.vm.end_group(old).unwrap();
+            old = new;
+        }
+        old
+    };
+    let last = AtomicU32::new(0);
+    let end_and_tell = |cpu: CpuId| last.store(end(cpu).to_bits(), Ordering::Relaxed);
+    world.run(&[&work, &work, &end_and_tell]);
+    // What is dirty is counted for the group that is left and for those that ended, who do not ask.
+    world.audit();
+    world.alone(|| {
+        let left = GroupId::from_bits(last.load(Ordering::Relaxed));
+        let dirty = world.vm.group_stats(left).unwrap().dirty;
+        assert!(dirty <= world.vm.object_stats(file).unwrap().dirty);
+        world.vm.sync(file).unwrap();
+        assert_eq!(world.vm.group_stats(left).unwrap().dirty, 0);
+    });
+    world.finish(&spaces, &[file]);
 }
 
 /// Two CPUs charge and uncharge a group by way of their stocks, which a third takes back.

@@ -133,7 +133,8 @@ impl<P: Platform> PhysicalMemory<P> {
         if shared.is_none() && run.head.begin_whole() {
             return true;
         }
-        for part in &parts[..shared.unwrap_or(parts.len())] {
+        let taken = shared.unwrap_or(parts.len());
+        for part in &parts[..taken] {
             part.init_counts(1, 1);
         }
         false

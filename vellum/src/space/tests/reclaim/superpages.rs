@@ -277,6 +277,9 @@ fn a_group_with_superpages_keeps_its_limit() {
             vm.set_group(space, group).unwrap();
             let request = MapRequest::anonymous(4 * PAGES, RW).at(Placement::Fixed(at(0)));
             vm.map(space, &request).unwrap();
+            fill(&vm, space, 0, 0);
+            let first = if superpages == EAGER { PAGES } else { 1 };
+            assert_eq!(vm.group_stats(group).unwrap().usage, first);
             for page in 0..4 * PAGES {
                 fill(&vm, space, page, 0);
                 assert!(vm.group_stats(group).unwrap().usage <= 700, "page {page}");

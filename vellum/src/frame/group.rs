@@ -28,6 +28,8 @@ const GROUPS: usize = GroupId::MOST;
 const BATCH: u64 = 32;
 /// One in so many pages of a CPU's share of the limit may be in its batch.
 const BATCH_SHARE: u64 = 16;
+/// A group that has less than one in so many pages of its limit left is short of memory.
+const SPARE_SHARE: u64 = 64;
 /// Instead of members: there is no such group.
 const VACANT: u32 = u32::MAX;
 /// Instead of members: it begins or ends, and none can join.
@@ -499,6 +501,12 @@ impl Groups {
     pub(crate) fn limit_of(&self, id: GroupId) -> Option<u64> {
         let limit = self.find(id)?.limit.load(Ordering::Relaxed);
         (limit != u64::MAX).then_some(limit)
+    }
+
+    /// Whether a group is so near its limit that its calls are about to have pages leave.
+    pub(crate) fn is_short(&self, id: GroupId) -> bool {
+        self.usage(id)
+            .is_some_and(|usage| usage.used.saturating_add(usage.limit / SPARE_SHARE) > usage.limit)
     }
 
     /// Pages that a group has above its limit.

@@ -151,7 +151,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// of its group in a row with its own, as far as their pages are in the area only. Returns
     /// which of `frames`, one for each slot of the group, are to be filled.
     ///
-    /// None if memory is short, or if nothing would take back what nobody wants.
+    /// None if memory is short, or what the group may have, or if nothing would take back what
+    /// nobody wants.
     fn begin_ahead(
         &self,
         swap: &Swap,
@@ -166,6 +167,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Who wants the page has been charged for it.
         let payer = self.group_of_frame(&pin, frames[own]);
+        if (self.memory.groups()).is_some_and(|groups| groups.is_short(payer)) {
+            return row;
+        }
         let begin = |place: usize| {
             let slot = group.start + place as u64;
             let begun = self.begin_swap_in(&pin, swap, (slot, false), payer);

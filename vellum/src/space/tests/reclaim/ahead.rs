@@ -72,6 +72,31 @@ fn neighbours_stay_in_swap_when_memory_is_short() {
 }
 
 #[test]
+fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
+    let mut vm: TestVm<Partial> = vm_of("reclaim=on,groups=on", 4000);
+    vm.swap_on(SWAP).unwrap();
+    let group = vm.new_group(640).unwrap();
+    let (space, start) = (vm.create_space().unwrap(), Vpn(0x4000));
+    vm.set_group(space, group).unwrap();
+    let request = MapRequest::anonymous(1000, RW).at(Placement::Fixed(start));
+    vm.map(space, &request).unwrap();
+    let fill = |pages: core::ops::Range<u64>| {
+        pages.for_each(|index| store(&vm, space, start.offset(index), index as u8));
+    };
+    fill(0..64);
+    vm.advise(space, start, 64, Advice::PageOut).unwrap();
+    fill(64..64 + 635);
+    fault(&vm, space, start, Access::Read);
+    let swap = vm.swap_stats();
+    assert_eq!((swap.outs, swap.ins, swap.ahead), (64, 1, 0));
+    vm.unmap(space, start.offset(600), 64).unwrap();
+    fault(&vm, space, start.offset(20), Access::Read);
+    let swap = vm.swap_stats();
+    assert_eq!((swap.outs, swap.ins, swap.ahead), (64, 9, 7));
+    vm.audit().unwrap();
+}
+
+#[test]
 fn a_neighbour_that_cannot_be_read_is_no_error_of_the_page_that_is_wanted() {
     let (vm, space, start) = private_world::<Partial>(16);
     for index in 0..16 {

@@ -22,12 +22,12 @@ use super::manager::{Live, SpaceId, Vm};
 use super::region::Region;
 use super::zap::Zap;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Flags, Frame, Kind};
 use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::sync::Pin;
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Format, Gather, LockedTable, Users};
 use crate::tree::IntervalItem;
 
@@ -292,7 +292,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return first;
         }
         let locked = &locked[..count];
-        fence(Ordering::SeqCst);
+        Frame::fence_after_locks();
         for &page in locked {
             if self.memory.frame(page).counts().maps() > 0 {
                 self.unmap_page(pin, page, false);

@@ -1,7 +1,7 @@
 //! The swap cache: every way in and out of a slot. The head of the module says how they
 //! follow one another.
 
-use super::cluster::Slot;
+use super::cluster::SwapSlot;
 use super::{Swap, bump};
 use crate::addr::Pfn;
 use crate::frame::{Flags, PhysicalMemory};
@@ -47,7 +47,7 @@ impl Swap {
     ) -> Option<u64> {
         let (area, offset) = self.take_slot(memory, pin)?;
         Self::enter(memory, page);
-        Some(self.begin(pin, (area, offset), Slot::taken_for(page)))
+        Some(self.begin(pin, (area, offset), SwapSlot::taken_for(page)))
     }
 
     /// Takes a slot for a page that stays in its object until it is written. `None` if there
@@ -63,7 +63,7 @@ impl Swap {
             self.areas[area].give(pin, offset, false);
             return None;
         }
-        Some(self.begin(pin, (area, offset), Slot::taken()))
+        Some(self.begin(pin, (area, offset), SwapSlot::taken()))
     }
 
     /// Ends what [`Swap::begin_store`] began: the page was stored, and one name for the slot
@@ -105,7 +105,7 @@ impl Swap {
     }
 
     /// Begins the life of a slot that was free. Returns its number.
-    fn begin(&self, pin: &Pin<'_>, (area, offset): (usize, u64), slot: Slot) -> u64 {
+    fn begin(&self, pin: &Pin<'_>, (area, offset): (usize, u64), slot: SwapSlot) -> u64 {
         let (cluster, index) = self.areas[area].cluster(offset);
         let mut slots = cluster.lock(pin);
         debug_assert!(slots[index].is_unused(), "a slot taken twice");
@@ -351,7 +351,7 @@ impl Swap {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         slot: u64,
-        change: impl FnOnce(&mut Slot) -> Option<Pfn>,
+        change: impl FnOnce(&mut SwapSlot) -> Option<Pfn>,
     ) {
         let Some((area, offset)) = self.area_of(slot) else {
             debug_assert!(false, "an entry names no slot");

@@ -25,28 +25,28 @@ const _: () = assert!(MAX_ENTRIES < COUNT);
 /// One slot: the frame that has its page, or none, and in another word the entries that name
 /// it and what is known of the store's copy. All zero, with no frame, it is not in use.
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
+pub(super) struct SwapSlot {
     frame: Pfn,
     state: u32,
 }
 
-impl Slot {
-    const UNUSED: Slot = Slot {
+impl SwapSlot {
+    const UNUSED: SwapSlot = SwapSlot {
         frame: Pfn::NONE,
         state: 0,
     };
 
     /// A slot taken for a page that is to be written.
-    pub(super) fn taken_for(page: Pfn) -> Slot {
-        Slot {
+    pub(super) fn taken_for(page: Pfn) -> SwapSlot {
+        SwapSlot {
             frame: page,
             state: BUSY,
         }
     }
 
     /// A slot taken for a page that stays where it is until it is written.
-    pub(super) fn taken() -> Slot {
-        Slot {
+    pub(super) fn taken() -> SwapSlot {
+        SwapSlot {
             frame: Pfn::NONE,
             state: BUSY,
         }
@@ -124,25 +124,25 @@ impl Slot {
     }
 
     /// If nothing needs the slot any more, makes it unused, and returns what it was.
-    pub(super) fn give_up(&mut self) -> Option<Slot> {
+    pub(super) fn give_up(&mut self) -> Option<SwapSlot> {
         if self.count() > 0 || self.is_busy() {
             return None;
         }
-        Some(core::mem::replace(self, Slot::UNUSED))
+        Some(core::mem::replace(self, SwapSlot::UNUSED))
     }
 }
 
 /// Slots that have one lock.
-pub(super) struct Cluster(CachePadded<SpinLock<[Slot; SLOTS]>>);
+pub(super) struct Cluster(CachePadded<SpinLock<[SwapSlot; SLOTS]>>);
 
 impl Default for Cluster {
     fn default() -> Self {
-        Cluster(CachePadded(SpinLock::new([Slot::UNUSED; SLOTS])))
+        Cluster(CachePadded(SpinLock::new([SwapSlot::UNUSED; SLOTS])))
     }
 }
 
 impl Cluster {
-    pub(super) fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> SpinGuard<'a, [Slot; SLOTS]> {
+    pub(super) fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> SpinGuard<'a, [SwapSlot; SLOTS]> {
         self.0.lock(pin)
     }
 }

@@ -1,7 +1,7 @@
 //! Slots: which are free, and what they count.
 
 use super::area::Area;
-use super::cluster::{MAX_ENTRIES, Slot};
+use super::cluster::{MAX_ENTRIES, SwapSlot};
 use super::{Swap, SwapArea, Tally};
 use crate::addr::Pfn;
 use crate::frame::PhysicalMemory;
@@ -75,7 +75,7 @@ fn random_taking_and_giving_matches_a_set() {
 
 #[test]
 fn a_slot_counts_as_many_entries_as_a_frame_and_no_more() {
-    let mut slot = Slot::taken_for(Pfn(1));
+    let mut slot = SwapSlot::taken_for(Pfn(1));
     for _ in 0..MAX_ENTRIES {
         assert!(slot.add());
     }

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::list::Mutant;
+
 fn path(root: &Path) -> PathBuf {
     root.join("verify/mutants/finders.txt")
 }
@@ -20,19 +22,64 @@ pub fn read(root: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The tests that found mutants of the list: what is known here, and of others what was noted
+/// before.
+pub fn noted(
+    mutants: &[Mutant],
+    found: impl Fn(&Mutant) -> Option<String>,
+    before: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let finder = |mutant: &Mutant| found(mutant).or_else(|| before.get(&mutant.name).cloned());
+    mutants
+        .iter()
+        .filter_map(|mutant| Some((mutant.name.clone(), finder(mutant)?)))
+        .collect()
+}
+
 /// Writes the file anew.
 ///
 /// # Errors
 /// It could not be written.
-pub fn write<'a>(
-    root: &Path,
-    finders: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<(), String> {
-    let sorted: BTreeMap<&str, &str> = finders.collect();
+pub fn write(root: &Path, finders: &BTreeMap<String, String>) -> Result<(), String> {
     let mut text = String::new();
-    for (mutant, test) in sorted {
+    for (mutant, test) in finders {
         let _ = writeln!(text, "{mutant}: {test}");
     }
     let path = path(root);
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant(name: &str) -> Mutant {
+        Mutant {
+            name: name.into(),
+            file: "a.rs".into(),
+            after: None,
+            original: "x".into(),
+            mutated: "y".into(),
+            why: "it is wrong".into(),
+            equivalent: None,
+        }
+    }
+
+    #[test]
+    fn what_was_noted_before_stays_as_long_as_the_mutant_does() {
+        let mutants = ["changed", "kept", "never found"].map(mutant);
+        let before = [
+            ("changed", "old"),
+            ("kept", "its test"),
+            ("gone", "another"),
+        ];
+        let before = before.map(|(name, test)| (name.to_owned(), test.to_owned()));
+        let found = |mutant: &Mutant| (mutant.name == "changed").then(|| "new".to_owned());
+        let noted = noted(&mutants, found, BTreeMap::from(before));
+        let noted: Vec<_> = noted
+            .iter()
+            .map(|(name, test)| (&**name, &**test))
+            .collect();
+        assert_eq!(noted, [("changed", "new"), ("kept", "its test")]);
+    }
 }

@@ -124,11 +124,9 @@ pub fn run(args: &Args) -> Result<(), String> {
         &chosen, &places, &programs, &baseline, &mut known, args.again, args.jobs,
     )?;
     if args.note {
-        let found = mutants.iter().filter_map(|mutant| {
-            let test = known.of(mutant)?.found_by.as_deref()?;
-            Some((mutant.name.as_str(), test))
-        });
-        finders::write(&root, found)?;
+        let found = |mutant: &Mutant| known.of(mutant)?.found_by.clone();
+        let noted = finders::noted(&mutants, found, finders::read(&root));
+        finders::write(&root, &noted)?;
     }
     let shown: Vec<&Mutant> = mutants.iter().filter(|mutant| is_chosen(mutant)).collect();
     report::print(&shown, &known)

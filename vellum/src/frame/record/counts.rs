@@ -160,11 +160,17 @@ impl Frame {
             .is_ok()
     }
 
-    /// PTEs that map the frame, for a caller that has locked the page; see
+    /// For a caller that has locked pages, before it reads their counts; see
     /// [`MappingsCounted`].
     #[inline]
-    pub fn maps_after_lock(&self) -> u32 {
+    pub fn fence_after_locks() {
         fence(Ordering::SeqCst);
+    }
+
+    /// PTEs that map the frame, for a caller that has locked the page.
+    #[inline]
+    pub fn maps_after_lock(&self) -> u32 {
+        Frame::fence_after_locks();
         self.counts().maps()
     }
 

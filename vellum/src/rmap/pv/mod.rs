@@ -40,7 +40,7 @@ use self::entry::{Chunk, Name, PvEntry, SlabEntry};
 use self::locks::{LockName, PageLocks};
 use self::order::Order;
 use self::spaces::PvSpace;
-use self::supply::Chain;
+use self::supply::EntryChain;
 use super::counts::{self, RmapCounts};
 use super::{
     ClearsEntries, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
@@ -105,9 +105,9 @@ pub struct PvContext {
     /// Whose the entries in `spare` are.
     owner: u32,
     /// Entries to be used.
-    spare: Chain,
+    spare: EntryChain,
     /// Entries that were.
-    freed: Chain,
+    freed: EntryChain,
 }
 
 impl Pv {

@@ -18,21 +18,25 @@ const PEAK_INTERVALS: [u64; 2] = [4, 64];
 
 /// Entries of one operation, each linked to the next.
 #[derive(Default)]
-pub(super) struct Chain {
+pub(super) struct EntryChain {
     first: Name,
     pub count: usize,
 }
 
 impl Pv {
     #[inline]
-    pub(super) fn push<P: Platform>(&self, env: &Env<'_, P>, chain: &mut Chain, name: Name) {
+    pub(super) fn push<P: Platform>(&self, env: &Env<'_, P>, chain: &mut EntryChain, name: Name) {
         self.entry(env, name).set_next(chain.first);
         chain.first = name;
         chain.count += 1;
     }
 
     #[inline]
-    pub(super) fn pop<P: Platform>(&self, env: &Env<'_, P>, chain: &mut Chain) -> Option<Name> {
+    pub(super) fn pop<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        chain: &mut EntryChain,
+    ) -> Option<Name> {
         let name = chain.first;
         if name.is_none() {
             return None;
@@ -112,7 +116,7 @@ impl Pv {
     /// Frees entries that are in no list. Those of one space in a row go under one hold
     /// of its lock, and the chunks that they leave empty under one hold of their list's
     /// (FreeBSD: `free_pv_chunk_batch`).
-    pub(super) fn give<P: Platform>(&self, env: &Env<'_, P>, chain: &mut Chain) {
+    pub(super) fn give<P: Platform>(&self, env: &Env<'_, P>, chain: &mut EntryChain) {
         let Some(mut next) = self.pop(env, chain) else {
             return;
         };

@@ -5,7 +5,7 @@ use super::Pv;
 use super::entry::Name;
 use super::lists::Listed;
 use super::locks::LockName;
-use super::supply::Chain;
+use super::supply::EntryChain;
 use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::rmap::{Env, Slot, Topology, Verdict, VisitReport};
@@ -191,7 +191,7 @@ impl Pv {
                         self.locks.read_on(self.lock_of(lists, which));
                         self.cpus.get(env.pin).removes.bump();
                         // Before the table is unlocked: its space cannot end earlier.
-                        let mut freed = Chain::default();
+                        let mut freed = EntryChain::default();
                         self.push(env, &mut freed, name);
                         self.give(env, &mut freed);
                         if !is_same {

@@ -9,7 +9,7 @@ use super::*;
 use crate::frame::Counts;
 use crate::object::INDEX_END;
 use crate::rmap::Family;
-use crate::table::{Aarch64_4K, Aarch64_64K, Format, Sv39, X86_64La57};
+use crate::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64La57, X86Pae};
 use crate::vm::AuditReport;
 
 /// Where pages are mapped, beside the last page there is.
@@ -41,7 +41,8 @@ impl<F: Format> World<F> {
     fn new() -> Self {
         run_on(0);
         let machine = TestMachine::with_frames(2, 256, F::FRAME_SHIFT);
-        let vm = Vm::new(machine, Design::default()).unwrap();
+        let design = Design::parse("superpage=eager,folio=64k").unwrap();
+        let vm = Vm::new(machine, design).unwrap();
         let space = vm.create_space().unwrap();
         let file = vm.create_file(1, 8).unwrap();
         let mut world = World {
@@ -122,7 +123,7 @@ fn past_the_end<F: Format>() -> Vec<(u64, u64)> {
     ];
     // The mapped pages with a bit more: tables would be indexed alike, or the
     // address would be the same.
-    for bit in F::USER_END.0.trailing_zeros()..64 {
+    for bit in u64::BITS - (F::USER_END.0 - 1).leading_zeros()..64 {
         places.push((1 << bit | AT, 1));
         places.push((1 << bit | AT, MAPPED));
     }
@@ -157,7 +158,12 @@ fn check_ranges<F: Format>() {
         world.refuses("protect", place, bad, |vm, id| {
             vm.protect(id, first, pages, Prot::READ)
         });
-        for advice in [Advice::DontNeed, Advice::Free] {
+        for advice in [
+            Advice::DontNeed,
+            Advice::Free,
+            Advice::PageOut,
+            Advice::Folio(Some(4)),
+        ] {
             world.refuses("advise", place, bad, |vm, id| {
                 vm.advise(id, first, pages, advice)
             });
@@ -220,6 +226,16 @@ fn check_pages<F: Format>() {
             continue;
         }
         world.refuses("translate", place, None, |vm, id| vm.translate(id, first));
+        world.refuses("came_in_superpage", place, false, |vm, id| {
+            vm.came_in_superpage(id, first)
+        });
+        world.refuses("came_in_folio", place, false, |vm, id| {
+            vm.came_in_folio(id, first)
+        });
+        let made = Ok(0);
+        world.refuses("collapse", place, made, |vm, id| {
+            Ok::<u64, MapError>(vm.collapse(id, first, pages, 1)?.collapsed)
+        });
         world.refuses("region_at", place, None, |vm, id| vm.region_at(id, first));
         let bad = Err(MapError::BadRange);
         world.refuses("set_heap_start", place, bad, |vm, id| {
@@ -241,14 +257,17 @@ fn check_pages<F: Format>() {
     }
 }
 
-/// Runs a check on formats that differ in where user spaces end.
+/// Runs a check on every format.
 macro_rules! on_formats {
     ($check:ident) => {
         $check::<X86_64>();
         $check::<X86_64La57>();
+        $check::<X86Pae>();
         $check::<Aarch64_4K>();
+        $check::<Aarch64_16K>();
         $check::<Aarch64_64K>();
         $check::<Sv39>();
+        $check::<Sv48>();
     };
 }
 

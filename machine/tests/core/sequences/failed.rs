@@ -34,6 +34,8 @@ pub struct Sight {
     objects: BTreeMap<Key, Option<u64>>,
     /// Entries of pages of objects that reverse mapping has taken back so far.
     taken_back: u64,
+    /// Pages that have gone to swap so far.
+    swapped: u64,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -102,13 +104,15 @@ impl Shown {
 }
 
 impl Sight {
-    /// Leaves out entries that reverse mapping has taken back until `now`, and what follows
-    /// from that: a fault makes them again.
+    /// Leaves out entries that reverse mapping has taken back until `now`, and private pages that
+    /// went to swap, and what follows from that: a fault makes them again.
     fn forget_taken_back(&mut self, now: &mut Sight) {
         if self.taken_back == now.taken_back {
             return;
         }
         self.taken_back = now.taken_back;
+        let was_swapped = self.swapped != now.swapped;
+        self.swapped = now.swapped;
         for (slot, space) in &mut self.spaces {
             let Some(now) = now.spaces.get_mut(slot) else {
                 continue;
@@ -120,7 +124,7 @@ impl Sight {
             };
             space
                 .leaves
-                .retain(|page| now.leaves.contains(page) || !is_of_object(page));
+                .retain(|page| now.leaves.contains(page) || !(was_swapped || is_of_object(page)));
             (space.stats, now.stats) = (None, None);
         }
     }
@@ -165,6 +169,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             spaces,
             objects: self.objects.iter().map(pages).collect(),
             taken_back: self.taken_back(),
+            swapped: self.vm.swap_stats().outs,
         })
     }
 

@@ -42,7 +42,7 @@ impl Counts {
     }
 
     /// Whether they stand for all frames of a run of which this is the first
-    /// ([`super::super::run`]).
+    /// (as private superpages have).
     #[inline]
     pub fn is_whole(self) -> bool {
         self.0 & WHOLE != 0

@@ -377,7 +377,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Makes a file of `pages` pages known, whose content is in the platform's
-    /// backing store `store`.
+    /// backing store `store`. An object has no more pages than [`Vm::MAX_SIZE`] allows.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`].
@@ -386,7 +386,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.create_object(ObjectKind::File { store }, size)
     }
 
-    /// Makes an object of `pages` pages of shared memory, all zero.
+    /// Makes an object of `pages` pages of shared memory, all zero. It has no more of them
+    /// than [`Vm::MAX_SIZE`] allows.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`].

@@ -312,6 +312,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Sets an object's length in pages. Pages after the new end are dropped from the
     /// cache and from every mapping, copies that private mappings made of them
     /// too; accesses there then fail with [`FaultError::PastEnd`](super::FaultError::PastEnd).
+    /// A length beyond [`Vm::MAX_SIZE`] is that one ([`Vm::set_size`] refuses it instead).
     ///
     /// # Errors
     /// [`MapError::NoObject`]. [`MapError::OutOfMemory`] if the object grows, its old end

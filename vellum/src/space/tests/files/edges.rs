@@ -63,6 +63,16 @@ fn places_at_the_end_of_what_a_file_can_hold_are_refused_or_work() {
                 assert_eq!(vm.write_at(id, place, &[b"x"]), Err(FileError::TooLarge));
                 assert_eq!(vm.write_at(id, place, &[]), Ok(0));
                 assert_eq!(vm.read_at(id, place, &mut [&mut [0; 3]]), Ok(0));
+                let open = vm.open(id).unwrap();
+                assert_eq!(vm.read_open(&open, place, &mut [&mut [0; 3]]), Ok(0));
+                vm.close(open);
+                let read = vm.read_with(id, place, usize::MAX, |_, _| panic!("no page is there"));
+                assert_eq!(read, Ok(0));
+                for len in [1, usize::MAX] {
+                    let written =
+                        vm.write_with(id, place, len, |_, _| panic!("no page can be there"));
+                    assert_eq!(written, Err(FileError::TooLarge));
+                }
                 assert_eq!(vm.seek_data(id, place), Err(FileError::NoData));
                 assert_eq!(vm.seek_hole(id, place), Err(FileError::NoData));
                 vm.punch_hole(id, place, u64::MAX).unwrap();
@@ -88,6 +98,28 @@ fn places_at_the_end_of_what_a_file_can_hold_are_refused_or_work() {
             world.finish();
         }
     });
+}
+
+#[test]
+fn an_object_of_more_pages_than_any_can_hold_has_as_many_as_it_can() {
+    const PAGES: u64 = MAX_SIZE.div_ceil(4096);
+    let vm = world::<X86_64>(false, u64::MAX).vm;
+    for pages in [PAGES, PAGES + 1, u64::MAX - 1, u64::MAX] {
+        for id in [vm.create_file(7, pages), vm.create_shared_memory(pages)] {
+            let id = id.unwrap();
+            assert_eq!(vm.size(id), Some(MAX_SIZE));
+            assert_eq!(vm.object_pages(id), Some(PAGES));
+            vm.truncate(id, 1).unwrap();
+            assert_eq!(vm.truncate(id, pages), Ok(()));
+            assert_eq!(vm.size(id), Some(MAX_SIZE));
+            assert_eq!(vm.write_back(id, u64::MAX), Ok(0));
+            vm.release_object(id).unwrap();
+        }
+    }
+    for size in [MAX_SIZE + 1, u64::MAX] {
+        assert_eq!(vm.create_file_of(7, size), Err(FileError::TooLarge));
+    }
+    vm.audit().unwrap();
 }
 
 /// What the store has, what is in memory only, and nothing else, is data.

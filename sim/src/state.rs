@@ -1,5 +1,6 @@
 //! The simulated CPUs and their clocks, and what each kind of access does to them.
 
+mod prices;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -11,7 +12,10 @@ use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
 use crate::directory::{By, Directory, LineId, NOBODY, Write};
 use crate::locks::Locks;
 use crate::places::{LINE, PAGE};
-use vellum_description::{Description, Rate, Time, WorkKind};
+use vellum_description::{Description, WorkKind};
+
+pub(crate) use prices::Prices;
+use prices::bulk;
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
 /// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
@@ -90,93 +94,6 @@ pub(crate) struct CpuState {
     /// Host addresses of its stack.
     pub(crate) stack: Range<usize>,
     pub(crate) totals: CpuTotals,
-}
-
-/// Prices that are not those of lines, in picoseconds.
-#[derive(Debug)]
-pub(crate) struct Prices {
-    hit: u64,
-    update: u64,
-    work: u64,
-    /// The same by kind of operation, hits included, where it is known.
-    work_of: [Option<u64>; WorkKind::ALL.len()],
-    store_buffer: usize,
-    /// Time of a thread whose sibling is busy, in thousandths of its time alone.
-    shared_time: u64,
-    /// From memory, and from the core's caches.
-    zero: [f64; 2],
-    copy: [f64; 2],
-    node: f64,
-    send: u64,
-    arrive: u64,
-    handle: u64,
-    page: u64,
-    full: u64,
-    full_from: u64,
-    pub(crate) trap: u64,
-    pub(crate) syscall: u64,
-    sleep: u64,
-    wake: u64,
-    wake_latency: u64,
-}
-
-impl Prices {
-    fn new(machine: &Description) -> Prices {
-        let Description {
-            lines,
-            bandwidth,
-            processor,
-            flush,
-            system,
-            ..
-        } = machine;
-        let shared = processor.shared_speed.as_ref();
-        fn cached<'r>(rate: &'r Option<Rate>, memory: &'r Rate) -> &'r Rate {
-            rate.as_ref().unwrap_or(memory)
-        }
-        Prices {
-            hit: lines.hit.ps(),
-            update: lines.update.ps(),
-            work: processor.work.ps(),
-            work_of: WorkKind::ALL.map(|kind| machine.work.of(kind).map(Time::ps)),
-            store_buffer: processor.store_buffer.count as usize,
-            shared_time: shared.map_or(1000, |speed| (1000.0 / speed.share).round() as u64),
-            zero: [
-                &bandwidth.zero,
-                cached(&bandwidth.zero_cached, &bandwidth.zero),
-            ]
-            .map(|rate| rate.gb_per_s),
-            copy: [
-                &bandwidth.copy,
-                cached(&bandwidth.copy_cached, &bandwidth.copy),
-            ]
-            .map(|rate| rate.gb_per_s),
-            node: bandwidth.node.gb_per_s,
-            send: flush.send.ps(),
-            arrive: flush.arrive.ps(),
-            handle: flush.handle.ps(),
-            page: flush.page.ps(),
-            full: flush.full.ps(),
-            full_from: flush.full_from.count as u64,
-            trap: system.trap.ps(),
-            syscall: system.syscall.ps(),
-            sleep: system.sleep.ps(),
-            wake: system.wake.ps(),
-            wake_latency: system.wake_latency.ps(),
-        }
-    }
-
-    /// Time to forget the translations of some pages, or of all.
-    fn invalidation(&self, pages: Option<u64>) -> u64 {
-        match pages {
-            Some(pages) if pages < self.full_from => pages * self.page,
-            _ => self.full,
-        }
-    }
-}
-
-fn bulk(bytes: u64, gb_per_s: f64) -> u64 {
-    (bytes as f64 * 1000.0 / gb_per_s).round() as u64
 }
 
 /// All that a run changes.

@@ -2,10 +2,13 @@
 //! CPUs on any number of threads, and a check of what the core promises the
 //! platform (one pin a CPU, windows closed, high memory never reached directly).
 
+mod allocator;
+mod random;
+
 use core::cell::Cell;
 use core::ops::Range;
 use core::ptr::NonNull;
-use std::alloc::{GlobalAlloc, Layout, System, alloc, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -20,63 +23,15 @@ use crate::platform::{
 };
 use crate::sync::bytes::FrameBytes;
 
+use allocator::unwatched;
+
+pub(crate) use allocator::allocations;
+pub(crate) use random::Rng;
+
 std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
     static TASK: Cell<u64> = const { Cell::new(0) };
     static STEPS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what a thread asks of the global allocator inside of [`allocations`].
-struct Counting;
-
-std::thread_local! {
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-impl Counting {
-    fn note() {
-        // A thread that is ending has no flag any more, and is not watched.
-        if WATCHED.try_with(Cell::get).unwrap_or(false) {
-            CALLS.set(CALLS.get() + 1);
-        }
-    }
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Self::note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        Self::note();
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Calls of the global allocator by `work` on this thread. What the machine
-/// allocates itself is not counted.
-pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
-    CALLS.set(0);
-    WATCHED.set(true);
-    work();
-    WATCHED.set(false);
-    CALLS.get()
-}
-
-/// Runs what belongs to the machine, not to the core under test.
-fn unwatched<T>(work: impl FnOnce() -> T) -> T {
-    let watched = WATCHED.replace(false);
-    let value = work();
-    WATCHED.set(watched);
-    value
 }
 
 /// Counts a step of a search.
@@ -581,33 +536,5 @@ unsafe impl Platform for TestMachine {
         let of_store = pages.keys().filter(|(owner, _)| *owner == store);
         let indices = of_store.map(|&(_, page)| page);
         indices.filter(|page| *page >= index).min()
-    }
-}
-
-/// Numbers for tests: the same for the same seed, on every machine.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    /// The generator of a seed, which is printed so that a failure shows it.
-    /// `VELLUM_SEED` in the environment takes its place.
-    pub(crate) fn new(seed: u64) -> Rng {
-        let given = std::env::var("VELLUM_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or(seed);
-        std::println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `limit`.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
     }
 }

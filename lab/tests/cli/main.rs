@@ -6,6 +6,7 @@ mod bench;
 mod bench_files;
 mod bench_reclaim;
 mod bench_tmpfs;
+mod bench_workloads;
 #[path = "../command/mod.rs"]
 mod command;
 mod compare;

@@ -4,6 +4,8 @@
 //! The syntax is that of kernel boot parameters: `rmap=chains,direct=off`. A
 //! published kernel is one word: `as=linux-2.5.65-mm2`.
 
+#[macro_use]
+mod instances;
 mod presets;
 mod tables;
 

@@ -10,7 +10,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
-use super::manager::{Live, SpaceId, Vm, VmCpu};
+use super::manager::{Vm, VmCpu};
+use super::spaces::{Live, SpaceId};
 
 /// Most that a space may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,8 @@
 //! madvise.
 
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};

@@ -2,9 +2,10 @@
 //! regions at a range's edges, closing gates, merging.
 
 use super::error::MapError;
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::{RegionView, Traits};
 use super::regions::{RegionHandle, Spare};
+use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;

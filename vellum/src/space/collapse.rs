@@ -8,8 +8,9 @@
 
 use super::account::Resident;
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::region::Region;
+use super::spaces::{Live, SpaceId};
 use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{NoPage, Request, Site};

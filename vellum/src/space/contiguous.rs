@@ -13,7 +13,8 @@
 
 use core::ops::Range;
 
-use super::manager::{Live, Vm};
+use super::manager::Vm;
+use super::spaces::Live;
 use crate::addr::Vpn;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Slot};

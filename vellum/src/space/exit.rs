@@ -2,7 +2,8 @@
 
 use super::error::MapError;
 use super::lock::Beside;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use super::unmap::DeadObjects;
 use super::zap::Zap;
 use crate::platform::{CpuSet, Flush, GroupId, Platform};

@@ -15,8 +15,9 @@
 use super::account::Resident;
 use super::error::FaultError;
 use super::lookup::{Entered, Lookup};
-use super::manager::{Live, SpaceId, Vm, VmCpu};
+use super::manager::{Vm, VmCpu};
 use super::region::RegionView;
+use super::spaces::{Live, SpaceId};
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::design::{FaultLock, Superpages};
 use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};

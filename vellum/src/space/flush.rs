@@ -7,7 +7,8 @@
 //! ([`Vm::take_away`]), and such a call flushes its range while there are any
 //! ([`Vm::note_unflushed`]): it need not wait for the other.
 
-use super::manager::{Live, Space, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, Space};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::ReverseMap;

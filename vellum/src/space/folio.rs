@@ -22,7 +22,8 @@
 use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::{Design, Folio, Superpages};
 use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};

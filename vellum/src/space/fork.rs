@@ -7,9 +7,10 @@
 
 use super::account::Resident;
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
+use super::spaces::{Live, SpaceId};
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::ForkCopy;

@@ -3,8 +3,9 @@
 use core::fmt;
 
 use super::error::MapError;
-use super::manager::{Space, SpaceId, Vm};
+use super::manager::Vm;
 use super::pressure::MOST_TRIES;
+use super::spaces::{Space, SpaceId};
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Platform};
 use crate::reclaim::Scope;

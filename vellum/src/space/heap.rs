@@ -1,9 +1,10 @@
 //! The heap (brk) and stack growth.
 
 use super::error::{FaultError, MapError};
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::map::{MapRequest, Placement};
 use super::region::Traits;
+use super::spaces::{Live, SpaceId};
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;

@@ -1,7 +1,8 @@
 //! How spaces begin, whose they are, and what is left when they end.
 
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use crate::addr::Pfn;
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;

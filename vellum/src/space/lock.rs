@@ -1,7 +1,8 @@
 //! The lock of a space: held by whoever changes its regions.
 
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;

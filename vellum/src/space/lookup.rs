@@ -4,9 +4,10 @@
 //! count; then the region is entered by announcing it, and checked again. The
 //! CPU's last region is tried first and needs only the second half.
 
-use super::manager::{Live, Vm, VmCpu};
+use super::manager::{Vm, VmCpu};
 use super::region::Region;
 use super::regions::RegionHandle;
+use super::spaces::Live;
 use crate::addr::Vpn;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;

@@ -2,9 +2,10 @@
 
 use super::error::{FaultError, MapError};
 use super::lock::Beside;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
+use super::spaces::{Live, SpaceId};
 use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};

@@ -1,8 +1,9 @@
 //! What a space shows, region by region and page by page.
 
 use super::error::MapError;
-use super::manager::{SpaceId, Vm};
+use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
+use super::spaces::SpaceId;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::design::Superpages;
 use crate::frame::Kind;

@@ -3,7 +3,8 @@
 use core::fmt;
 
 use super::error::{FaultError, MapError};
-use super::manager::{SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::SpaceId;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::platform::Platform;

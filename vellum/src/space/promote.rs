@@ -19,8 +19,9 @@
 use core::convert::Infallible;
 
 use super::fault::Fault;
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::Traits;
+use super::spaces::Live;
 use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::frame::{OutOfMemory, Owner};

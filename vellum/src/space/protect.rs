@@ -1,7 +1,8 @@
 //! mprotect.
 
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;

@@ -5,7 +5,7 @@
 //! a region holds the space's lock, closes the gate, waits the readers out,
 //! and opens it again.
 
-use super::manager::Live;
+use super::spaces::Live;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};

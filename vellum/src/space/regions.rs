@@ -3,8 +3,9 @@
 //! Whoever changes the tree shows a [`SeqWrite`]: faults that look while it
 //! lives start over, so a change of several steps is seen whole or not at all.
 
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
+use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;

@@ -2,10 +2,11 @@
 
 use super::change::Cuts;
 use super::error::MapError;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::map::Placement;
 use super::region::Region;
 use super::regions::RegionHandle;
+use super::spaces::{Live, SpaceId};
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{NoPage, OutOfMemory};

@@ -1,7 +1,8 @@
 //! Lookups through reverse mapping as page aging makes them: who maps this
 //! page, and has it been used since the last time?
 
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::Kind;
 use crate::object::ObjectId;

@@ -18,8 +18,9 @@
 use super::account::Resident;
 use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::Region;
+use super::spaces::Live;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
 use crate::frame::{Kind, MAX_ORDER, NoPage, OutOfMemory, Request, Site};

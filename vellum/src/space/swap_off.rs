@@ -9,7 +9,8 @@
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
 use super::lookup::Lookup;
-use super::manager::{SpaceId, Vm};
+use super::manager::Vm;
+use super::spaces::SpaceId;
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Vpn};
 use crate::object::ObjectId;

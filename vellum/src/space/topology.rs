@@ -2,8 +2,9 @@
 
 use core::ops::ControlFlow;
 
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::RegionView;
+use super::spaces::Live;
 use crate::addr::Vpn;
 use crate::platform::Platform;
 use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};

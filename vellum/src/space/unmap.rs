@@ -2,9 +2,10 @@
 
 use super::error::MapError;
 use super::lock::Beside;
-use super::manager::{Live, SpaceId, Vm};
+use super::manager::Vm;
 use super::region::Region;
 use super::regions::RegionHandle;
+use super::spaces::{Live, SpaceId};
 use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;

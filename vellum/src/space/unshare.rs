@@ -1,9 +1,10 @@
 //! Copies of shared private pages made ahead of a store.
 
 use super::cow::Replaced;
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::RegionView;
 use super::regions::RegionHandle;
+use super::spaces::Live;
 use crate::addr::Vpn;
 use crate::frame::{Kind, NoPage, Request, Site};
 use crate::object::Inserted;

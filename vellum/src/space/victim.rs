@@ -1,7 +1,8 @@
 //! Who ends when memory has run out.
 
-use super::manager::{Space, SpaceId, Vm};
+use super::manager::Vm;
 use super::pressure::Lack;
+use super::spaces::{Space, SpaceId};
 use crate::platform::{GroupId, Platform, Rescue, Victim};
 use crate::rmap::ReverseMap;
 use crate::table::Format;

@@ -3,8 +3,9 @@
 use core::ops::ControlFlow;
 
 use super::account::Resident;
-use super::manager::{Live, Vm};
+use super::manager::Vm;
 use super::region::Region;
+use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;

@@ -1,0 +1,208 @@
+//! Address spaces as the manager keeps them, and how they are named.
+
+use core::mem::offset_of;
+use core::ops::Deref;
+
+use super::account::{Account, LimitWords};
+use crate::addr::Pfn;
+use crate::frame::Site;
+use crate::platform::SpaceTag;
+use crate::rmap::ReverseMap;
+use crate::slab::Item;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::Fields;
+use crate::sync::{ActiveCpus, CoarseLock, ManyActiveCpus, SeqCount, SleepLock, Underway};
+
+/// Names an address space. Stale names are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceId {
+    pub(super) handle: u32,
+    pub(super) generation: u32,
+}
+
+impl SpaceId {
+    /// The name as a number that is never 0, to keep in a task's record.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.handle as u64
+    }
+
+    /// From [`SpaceId::to_bits`]. A number that names no space is noticed
+    /// where it is used.
+    pub const fn from_bits(bits: u64) -> SpaceId {
+        SpaceId {
+            handle: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+/// What a CPU needs to run a task of a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The hardware tag of the space.
+    pub tag: SpaceTag,
+    /// The root table.
+    pub root: Pfn,
+}
+
+/// An address space in its arena.
+///
+/// The first line is read by every fault and written by none.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Space<R: ReverseMap> {
+    pub(super) handle: AtomicU32,
+    pub(super) generation: AtomicU32,
+    /// The root table, or `Pfn::NONE`.
+    pub(super) root: AtomicU32,
+    /// Advances with every change of the tree.
+    pub(super) seq: SeqCount,
+    /// Tasks that use the space. 0: vacant or ending.
+    pub(super) users: AtomicU32,
+    /// The name of the space's group.
+    pub(super) group: AtomicU32,
+    /// Root of the tree of regions.
+    pub(super) tree: AtomicU64,
+    /// CPUs that may hold translations or faults of the space, if there are up to 64.
+    pub(super) active: ActiveCpus,
+    /// Held by whoever changes regions.
+    pub(super) lock: SleepLock,
+    /// Regions that are being unmapped without the lock, their gates closed.
+    pub(super) unmappings: Underway,
+    pub(super) heap_start: AtomicU64,
+    pub(super) heap_end: AtomicU64,
+    /// 1 from before the first entry of a move appears at its new place until
+    /// the CPUs have forgotten the old ones: whoever takes an entry away flushes
+    /// the whole space then, since its page may be known by the old place too.
+    pub(super) moving: AtomicU32,
+    /// Entries that were taken away by who holds no lock of the space, and whose CPUs are
+    /// still to be flushed (`flush.rs`).
+    pub(super) unflushed: AtomicU32,
+    /// 1 if a region that grows down was ever mapped in the space.
+    pub(super) has_stack: AtomicU32,
+    link: AtomicU32,
+    /// 1 if there may be large leaves that were made of single pages, whose records fork makes
+    /// one (`promote.rs`).
+    pub(super) has_promoted: AtomicU32,
+    /// Held by each fault with `faultlock=space`.
+    pub(super) fault_lock: CoarseLock,
+    pub(super) limits: LimitWords,
+    pub(super) account: Account,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: R::Space,
+    /// The CPUs of `active`, if there are more.
+    pub(super) many_active: ManyActiveCpus,
+}
+
+impl<R: ReverseMap> Item for Space<R> {
+    const SITE: Site = Site::Space;
+    const FIELDS: Fields = &[
+        ("name and root", 0),
+        ("active", offset_of!(Space<R>, active)),
+        ("lock", offset_of!(Space<R>, lock)),
+        ("fault lock", offset_of!(Space<R>, fault_lock)),
+        ("limits", offset_of!(Space<R>, limits)),
+        ("account", offset_of!(Space<R>, account)),
+        ("rmap", offset_of!(Space<R>, rmap)),
+        ("many active", offset_of!(Space<R>, many_active)),
+    ];
+
+    fn vacant() -> Self {
+        Space {
+            handle: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            root: AtomicU32::new(Pfn::NONE.0),
+            seq: SeqCount::default(),
+            users: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            tree: AtomicU64::new(0),
+            active: ActiveCpus::default(),
+            lock: SleepLock::default(),
+            unmappings: Underway::default(),
+            heap_start: AtomicU64::new(0),
+            heap_end: AtomicU64::new(0),
+            moving: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
+            has_stack: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            has_promoted: AtomicU32::new(0),
+            fault_lock: CoarseLock::default(),
+            limits: LimitWords::default(),
+            account: Account::default(),
+            rmap: R::Space::default(),
+            many_active: ManyActiveCpus::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<R: ReverseMap> Space<R> {
+    /// Tasks that use the space.
+    pub fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+
+    pub(super) fn root(&self) -> Pfn {
+        Pfn(self.root.load(Ordering::Acquire))
+    }
+
+    /// The space here, if it has this name and has not ended.
+    #[inline]
+    pub(super) fn named(&self, id: SpaceId) -> Option<Live<'_, R>> {
+        let generation = self.generation.load(Ordering::Acquire);
+        (generation == id.generation && self.users() > 0).then_some(Live {
+            space: self,
+            key: id.to_bits(),
+        })
+    }
+}
+
+/// A space found by name, with the key that tells it from later spaces in the
+/// same memory.
+#[derive(Debug)]
+pub(super) struct Live<'a, R: ReverseMap> {
+    pub(super) space: &'a Space<R>,
+    pub(super) key: u64,
+}
+
+impl<R: ReverseMap> Clone for Live<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: ReverseMap> Copy for Live<'_, R> {}
+
+impl<R: ReverseMap> Deref for Live<'_, R> {
+    type Target = Space<R>;
+    #[inline]
+    fn deref(&self) -> &Space<R> {
+        self.space
+    }
+}
+
+impl<'a, R: ReverseMap> Live<'a, R> {
+    /// Handle and generation in one; never 0.
+    #[inline]
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    #[inline]
+    pub(super) fn handle(&self) -> u32 {
+        self.key as u32
+    }
+
+    pub(super) fn id(&self) -> SpaceId {
+        SpaceId::from_bits(self.key)
+    }
+
+    /// The space for as long as the manager lives.
+    #[inline]
+    pub(super) fn get(&self) -> &'a Space<R> {
+        self.space
+    }
+}

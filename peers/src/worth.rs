@@ -41,6 +41,11 @@ const WORTH: &[(&str, &str)] = &[
          the same row with one thread.",
     ),
     (
+        "map 16384 pages, one by one",
+        "The table is locked and its live entries are counted, and the cursor checks that the page still lies in the table that it \
+         holds. A bare walk does none of this, and finds the table anew for each page.",
+    ),
+    (
         "map them as a range",
         "Entries are counted, and stored one by one as atomics, because other CPUs may read the table at the same time. A bare walk \
          lets the compiler store several at a time.",

@@ -14,9 +14,9 @@ use crate::frame::{
 };
 use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
-use crate::sync::{Pin, bytes};
+use crate::sync::{Pin, SeqCount, bytes};
 
 /// Why a page could not be put into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,10 +155,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) -> Result<ObjectId, OutOfMemory> {
         let handle = self.arena.alloc(pin, memory)?;
         let object = self.arena.get(handle);
-        // A reader may still have a region of the object that was here before. If
-        // it sees one of the stores below, it sees afterwards that the count of
-        // that region's space has changed, and reads again.
-        fence(Ordering::Release);
+        // A reader may still have a region of the object that was here before.
+        SeqCount::before_reuse();
         let store = match kind {
             ObjectKind::SharedMemory => 0,
             ObjectKind::File { store } => store | STORE_BIT,

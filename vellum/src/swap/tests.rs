@@ -1,4 +1,4 @@
-//! Slots: which are free, and what they count.
+//! Slots: which are free, and what they count (invariant 14).
 
 use super::area::Area;
 use super::cluster::{MAX_ENTRIES, SwapSlot};

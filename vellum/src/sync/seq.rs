@@ -33,6 +33,15 @@ impl SeqCount {
         self.0.load(Ordering::Relaxed) == begun
     }
 
+    /// Comes before the first store to an item that readers of a count may still be looking
+    /// at, although it is gone from what they read: whoever calls this knows, through what
+    /// handed the item on, that the count has changed since. A reader that then sees one of
+    /// the stores sees the change, too, and [`SeqCount::valid`] tells it to read again.
+    #[inline]
+    pub fn before_reuse() {
+        fence(Ordering::Release);
+    }
+
     /// Starts a change. The caller holds the writers' lock, and stays on its CPU
     /// until the change is complete, since readers wait for it.
     #[inline]

@@ -389,8 +389,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .try_for_each(|slot| self.check_space(slot))
     }
 
-    /// Compares everything and has the core audit itself (invariants 1, 2, 3, 5, 8
-    /// and 9).
+    /// Compares everything and has the core audit itself
+    /// (invariants 1, 2, 3, 5, 8, 9 and 14).
     pub fn check_all(&mut self) -> Check {
         self.check_spaces()?;
         let mut frames: BTreeMap<(Key, u64), Pfn> = BTreeMap::new();

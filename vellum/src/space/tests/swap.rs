@@ -1,4 +1,5 @@
-//! Private pages that go to swap and come back, with every reverse-mapping design.
+//! Private pages that go to swap and come back, with every reverse-mapping design
+//! (invariants 8 and 14).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The tree of ranges against an ordered map.
+//! The tree of ranges against an ordered map (invariant 9, of the tree).
 
 use std::collections::BTreeMap;
 use std::vec::Vec;

@@ -306,10 +306,20 @@ fn a_lookup_without_validation_is_noticed() {
     );
 }
 
+/// What the second owner of a slot does before its first store to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    /// A change of its own count begins, as with a region.
+    OfItsCount,
+    /// What is for slots without a count of their own, as objects are.
+    BeforeReuse,
+    Nothing,
+}
+
 /// A reader that is not pinned, of a slot that leaves its owner and is used by
 /// another one: what is found valid was the first owner's. The second owner
-/// writes the slot behind the fence that its own count begins with, or not.
-fn slot_used_anew(fenced: bool) {
+/// writes the slot after a fence, or without one.
+fn slot_used_anew(fence: Fence) {
     let shared = Arc::new((
         SeqCount::default(),
         SeqCount::default(),
@@ -331,7 +341,10 @@ fn slot_used_anew(fenced: bool) {
             let (_, second, slot, free, epochs) = &*shared;
             let pin = pin(epochs, 1);
             if free.load(Ordering::Acquire) == 1 {
-                let change = fenced.then(|| second.write(&pin));
+                let change = (fence == Fence::OfItsCount).then(|| second.write(&pin));
+                if fence == Fence::BeforeReuse {
+                    SeqCount::before_reuse();
+                }
                 slot.store(2, Ordering::Relaxed);
                 drop(change);
             }
@@ -350,13 +363,14 @@ fn slot_used_anew(fenced: bool) {
 
 #[test]
 fn a_slot_that_was_used_anew_is_not_taken_for_what_it_was() {
-    check(|| slot_used_anew(true));
+    check(|| slot_used_anew(Fence::OfItsCount));
+    check(|| slot_used_anew(Fence::BeforeReuse));
 }
 
 #[test]
 #[should_panic(expected = "the other owner's was taken for ours")]
 fn a_slot_used_anew_without_a_fence_is_noticed() {
-    check(|| slot_used_anew(false));
+    check(|| slot_used_anew(Fence::Nothing));
 }
 
 /// Announcement and gate alone, with and without the fences between each

@@ -1,7 +1,7 @@
 //! Pages that go to swap and come back beside stores, forks, copies, unmapping, moving,
 //! truncation and pins of the same pages. A word that a test finds changed has been lost on
 //! the way: a slot given up or taken again too early, a store by an old translation after
-//! the page was written, a page taken although it was pinned.
+//! the page was written, a page taken although it was pinned (invariants 2, 6 and 14).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

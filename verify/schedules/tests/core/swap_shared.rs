@@ -1,6 +1,6 @@
 //! Pages of shared memory that go to swap and come back beside stores through several
 //! mappings, calls that read and write, cutting, and the end of the object. A slot has one
-//! name, in its object, which changes under a lock of its own.
+//! name, in its object, which changes under a lock of its own (invariant 14).
 
 use crate::world::{World, at};
 use vellum::addr::Vpn;

@@ -22,21 +22,23 @@ fn engines() -> Vec<Box<dyn Engine>> {
         "format=x86-pae",
         "format=x86-pae,rmap=chains",
     ]
-    .into_iter()
-    .map(|design| {
-        let config = Config {
-            design: design.to_string(),
-            cpus: 2,
-            nodes: 1,
-            ram_bytes: 64 << 20,
-            low_bytes: None,
-            device: None,
-            compressed: None,
-            group_bytes: None,
-        };
-        build(&config, Arena::new(96 << 20).unwrap()).unwrap()
-    })
-    .collect()
+    .map(engine_of)
+    .into()
+}
+
+/// An engine of two CPUs with memory for runs of frames.
+fn engine_of(design: &str) -> Box<dyn Engine> {
+    let config = Config {
+        design: design.to_string(),
+        cpus: 2,
+        nodes: 1,
+        ram_bytes: 64 << 20,
+        low_bytes: None,
+        device: None,
+        compressed: None,
+        group_bytes: None,
+    };
+    build(&config, Arena::new(96 << 20).unwrap()).unwrap()
 }
 
 fn map(space: SpaceSlot, page: u64, pages: u64, sharing: Sharing, backing: Backing) -> Op {

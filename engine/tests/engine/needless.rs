@@ -2,21 +2,6 @@
 
 use super::*;
 
-/// An engine of two CPUs with memory for runs of frames.
-fn roomy(design: &str) -> Box<dyn Engine> {
-    let config = Config {
-        design: design.to_owned(),
-        cpus: 2,
-        nodes: 1,
-        ram_bytes: 64 << 20,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
-    build(&config, Arena::new(96 << 20).unwrap()).unwrap()
-}
-
 /// Exactly the faults that meet a page which came with the store to another page of its folio
 /// say so: also in a child that inherited it, and where it was moved to; not those of the page
 /// that was stored to, nor of copies, nor of pages of regions that were advised otherwise.
@@ -24,7 +9,7 @@ fn roomy(design: &str) -> Box<dyn Engine> {
 fn faults_that_a_folio_made_needless_are_told_from_others() {
     let (read, write) = (Access::Read, Access::Write);
     for design in ["rmap=family", "rmap=chains", "rmap=anonmm2003", "rmap=pv"] {
-        let engine = roomy(&format!("{design},folio=64k"));
+        let engine = engine_of(&format!("{design},folio=64k"));
         let engine = &*engine;
         let private = |page, pages| map(A, page, pages, Sharing::Private, Backing::Anonymous);
         let advise = |page, pages, order| Op::Advise {
@@ -92,7 +77,7 @@ fn faults_that_a_folio_made_needless_are_told_from_others() {
 fn faults_that_a_superpage_made_needless_are_told_from_others() {
     let (read, write) = (Access::Read, Access::Write);
     for design in ["rmap=family", "rmap=chains", "rmap=anonmm2003", "rmap=pv"] {
-        let engine = roomy(&format!("{design},superpage=eager"));
+        let engine = engine_of(&format!("{design},superpage=eager"));
         let engine = &*engine;
         let private = |page, pages| map(A, page, pages, Sharing::Private, Backing::Anonymous);
         let steps: &[(Op, Option<Divergence>)] = &[

@@ -64,6 +64,22 @@ pub struct Region {
 }
 
 impl Region {
+    /// Memory of its space's own, which may be read and written: what a heap is.
+    pub fn anonymous(start: u64, end: u64) -> Self {
+        Region {
+            start,
+            end,
+            prot: Prot {
+                read: true,
+                write: true,
+                execute: false,
+            },
+            shared: false,
+            grows_down: false,
+            source: Source::Anonymous,
+        }
+    }
+
     /// The part of it in `start..end`, which must overlap it.
     fn part(&self, start: u64, end: u64) -> Self {
         let start = start.max(self.start);

@@ -2,7 +2,7 @@
 
 use vellum_engine::{Access, Advice, Backing, Op, Prot, Sharing, SpaceSlot};
 
-use super::{Planner, TaskNumber, space};
+use super::{Planner, TaskNumber};
 use crate::linux::protocol::{self, op, word};
 use crate::replay::Class;
 use crate::replay::regions::{Region, Source};
@@ -64,7 +64,7 @@ impl Planner<'_> {
                     self.unmap(task, space.0, (end, before), class);
                     return;
                 }
-                (space.0, space::heap(before, end))
+                (space.0, Region::anonymous(before, end))
             }
             _ => return,
         };

@@ -1,9 +1,7 @@
 //! An address space of the plan, and what it has put off.
 
-use vellum_engine::Prot;
-
 use super::TaskNumber;
-use crate::replay::regions::{Region, Regions, Source};
+use crate::replay::regions::Regions;
 
 /// Operations that a space has put off.
 #[derive(Clone, Default)]
@@ -46,21 +44,5 @@ impl Space {
             heap: self.heap,
             ..Self::alone()
         }
-    }
-}
-
-/// The heap's region `start..end`.
-pub(super) fn heap(start: u64, end: u64) -> Region {
-    Region {
-        start,
-        end,
-        prot: Prot {
-            read: true,
-            write: true,
-            execute: false,
-        },
-        shared: false,
-        grows_down: false,
-        source: Source::Anonymous,
     }
 }

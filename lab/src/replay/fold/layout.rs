@@ -390,18 +390,7 @@ impl Folding<'_> {
     /// and so does this.
     fn remap_unknown(&mut self, old: (u64, u64), new: (u64, u64)) {
         self.unmap(old.0, old.1);
-        let region = Region {
-            start: new.0,
-            end: new.1,
-            prot: Prot {
-                read: true,
-                write: true,
-                execute: false,
-            },
-            shared: false,
-            grows_down: false,
-            source: Source::Anonymous,
-        };
+        let region = Region::anonymous(new.0, new.1);
         self.put(region, MapOrigin::Mmap);
     }
 
@@ -466,18 +455,7 @@ impl Folding<'_> {
             self.layout.regions.remove(end, heap.end);
         } else if end > heap.end {
             let edges = self.edges(heap.end, end);
-            self.layout.regions.insert(Region {
-                start: heap.end,
-                end,
-                prot: Prot {
-                    read: true,
-                    write: true,
-                    execute: false,
-                },
-                shared: false,
-                grows_down: false,
-                source: Source::Anonymous,
-            });
+            self.layout.regions.insert(Region::anonymous(heap.end, end));
             self.settle(&edges);
         }
         let mut last = match end == heap.start {

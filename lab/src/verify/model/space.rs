@@ -1,9 +1,9 @@
 //! What an operation changes in the model of one space.
 
-use vellum_engine::{Advice, FileSlot, Prot};
+use vellum_engine::{Advice, FileSlot};
 
 use super::Space;
-use crate::replay::regions::{Region, Source};
+use crate::replay::regions::Region;
 use crate::verify::word::Page;
 
 impl Space {
@@ -75,18 +75,7 @@ impl Space {
         self.drop_pages(low, high);
         self.regions.remove(low, high);
         if end > before {
-            self.regions.insert(Region {
-                start: before,
-                end,
-                prot: Prot {
-                    read: true,
-                    write: true,
-                    execute: false,
-                },
-                shared: false,
-                grows_down: false,
-                source: Source::Anonymous,
-            });
+            self.regions.insert(Region::anonymous(before, end));
         }
     }
 

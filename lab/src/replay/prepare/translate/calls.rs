@@ -256,18 +256,7 @@ impl Translator<'_> {
         if !self.space(task).regions.parts(old.0, old.1).is_empty() {
             self.put_unmap(task, old.0, old.1, Class::Remap)?;
         }
-        let region = Region {
-            start: new.0,
-            end: new.1,
-            prot: Prot {
-                read: true,
-                write: true,
-                execute: false,
-            },
-            shared: false,
-            grows_down: false,
-            source: Source::Anonymous,
-        };
+        let region = Region::anonymous(new.0, new.1);
         self.put_map(task, region, Class::Remap)
     }
 
@@ -295,18 +284,7 @@ impl Translator<'_> {
             state.unmap(end, before);
         } else {
             state.unmap(before, end);
-            state.regions.insert(Region {
-                start: before,
-                end,
-                prot: Prot {
-                    read: true,
-                    write: true,
-                    execute: false,
-                },
-                shared: false,
-                grows_down: false,
-                source: Source::Anonymous,
-            });
+            state.regions.insert(Region::anonymous(before, end));
         }
         Ok(())
     }

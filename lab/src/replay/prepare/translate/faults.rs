@@ -1,6 +1,6 @@
 //! Faults and fault-around.
 
-use vellum_engine::{Access, Backing, Call, Op, Prot, Sharing};
+use vellum_engine::{Access, Backing, Call, Op, Sharing};
 
 use super::{Done, Translator, USER_PAGES, changes_space, slot, user_pages, uses_file, uses_space};
 use crate::replay::explain::Expectation;
@@ -152,18 +152,8 @@ impl Translator<'_> {
         access: Access,
     ) -> Result<Region, super::PrepareError> {
         self.repairs.unmapped_touch += 1;
-        let region = Region {
-            start: page,
-            end: page + 1,
-            prot: Prot {
-                read: true,
-                write: true,
-                execute: access == Access::Execute,
-            },
-            shared: false,
-            grows_down: false,
-            source: Source::Anonymous,
-        };
+        let mut region = Region::anonymous(page, page + 1);
+        region.prot.execute = access == Access::Execute;
         let space = self.tasks[task].space;
         let op = Op::Map {
             space: slot(space),

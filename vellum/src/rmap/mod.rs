@@ -216,8 +216,8 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     }
 
     /// Entries were made, each for a frame that gained a mapping. The table is
-    /// locked. `fresh` frames have never been mapped and nobody else knows
-    /// them; of private ones, owner and index of the record are the design's.
+    /// locked. `fresh` frames have never been mapped, or had no mapping left, and nobody else
+    /// knows them; of private ones, owner and index of the record are the design's.
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -248,7 +248,8 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// A private frame lost its last mapping, after [`ReverseMap::remove`] of
     /// it. What is kept for the frame and not for its entries can go; the frame
-    /// itself may live on by other references, but is not mapped again.
+    /// itself may live on by other references, and be mapped again as one that is fresh
+    /// ([`ReverseMap::add`]).
     #[inline]
     fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
         let _ = (env, frame);

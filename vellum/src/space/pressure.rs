@@ -141,7 +141,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     effort.was_repeated = false;
                     return true;
                 }
-                if !effort.was_repeated && self.may_have_room_by_now() {
+                if !effort.was_repeated && self.may_have_room_by_now(lacking) {
                     effort.was_repeated = true;
                     return true;
                 }
@@ -181,10 +181,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(group)
     }
 
-    /// Whether what there was to reclaim may have been reclaimed by others, after a call found
-    /// that memory is short. (If it never was, a planned failure is the reason.)
-    fn may_have_room_by_now(&self) -> bool {
-        self.reclaim().is_some() && self.memory.was_short()
+    /// Whether others may have made room or freed pages, after a call found none and nothing
+    /// can leave. (If memory was never short, a planned failure is the reason.)
+    fn may_have_room_by_now(&self, lack: Lack) -> bool {
+        match lack {
+            Lack::Memory => self.reclaim().is_some() && self.memory.was_short(),
+            Lack::OfGroup(group) => {
+                let usage = (self.memory.groups()).and_then(|groups| groups.usage(group));
+                usage.is_some_and(|usage| usage.used + usage.stocked < usage.limit)
+            }
+        }
     }
 
     fn count_failure(&self, lack: Lack) {

@@ -199,7 +199,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         cached: &mut CachedPage<'_>,
     ) -> Result<FaultStep, FaultError> {
         let env = self.env(fault.pin);
-        if cached.swap.must_copy(fault.pin, cached.slot) {
+        let named = (cached.slot, cached.page);
+        if (cached.swap).must_copy(&self.memory, fault.pin, named) {
             let (request, payer) = (Request::page(Site::SwapIn), fault.space.group());
             cached.copy = Some((self.memory).alloc_page(fault.pin, request, payer)?);
         }

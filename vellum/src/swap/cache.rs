@@ -244,14 +244,31 @@ impl Swap {
         });
     }
 
-    /// Whether an entry that wants the page of this slot has to copy it, if it is still
-    /// cached when [`Swap::take`] is called: the area has none, and so other entries, or
-    /// those who keep it mapped, need the frame.
-    pub(crate) fn must_copy(&self, pin: &Pin<'_>, slot: u64) -> bool {
+    /// Whether an entry that wants the page of this slot, to which the caller has a reference,
+    /// has to copy it, if it is still cached when [`Swap::take`] is called.
+    pub(crate) fn must_copy<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        (slot, page): (u64, Pfn),
+    ) -> bool {
         self.area_of(slot).is_some_and(|(area, offset)| {
             let (cluster, index) = area.cluster(offset);
-            !cluster.lock(pin)[index].is_stored()
+            !Self::gives_frame(memory, &cluster.lock(pin)[index], page)
         })
+    }
+
+    /// Whether the next entry that wants the page of a slot gets its frame, since nobody else
+    /// needs that: the others have the area's. Where the area has none, as the page could not be
+    /// written, there must be no other entry, nobody who kept the page mapped, and nobody who
+    /// still copies what the frame holds. (No mapping comes to a page that has none but here.)
+    fn gives_frame<P: Platform>(memory: &PhysicalMemory<P>, slot: &SwapSlot, page: Pfn) -> bool {
+        let is_alone = || {
+            let counts = memory.frame(page).counts();
+            // The cache's reference, and the caller's.
+            counts.maps() == 0 && counts.refs() == 2
+        };
+        slot.is_stored() || slot.count() == 1 && is_alone()
     }
 
     /// Gives the page that the slot has in the cache to one entry that names the slot, and
@@ -273,7 +290,7 @@ impl Swap {
             // It was there when it was found, and with the caller's reference it cannot
             // begin to leave.
             debug_assert!(!state.is_busy());
-            if state.is_stored() {
+            if Self::gives_frame(memory, state, page) {
                 if state.take_ahead() {
                     bump(&self.events.ahead_used);
                 }

@@ -32,7 +32,9 @@
 //! 3. A page that was read in leaves the cache for one entry, as a private page of its own.
 //!    Entries of other spaces that name the slot read it again: what fork shared is not
 //!    shared after it was in swap. So a page read in is new to reverse mapping, whatever the
-//!    design, and a store to it needs no copy.
+//!    design, and a store to it needs no copy. Of a page that could not be written, all but
+//!    the last get copies, and the last gets the frame if nobody has kept it mapped: it had
+//!    no mapping left, and is as new.
 //! 4. An entry is marked exclusive if its slot was never named by another. Fork clears the
 //!    mark in both spaces.
 //!
@@ -109,7 +111,7 @@ pub enum SwapOutError {
     /// reference to it. Some of its entries may name a slot now; the others still map it.
     InUse,
     /// The area did not take the page. Nothing is lost: the page stays in memory until its
-    /// owners use it again or end.
+    /// owners use it again or end; a single owner needs no memory for that.
     Io,
 }
 

@@ -2,6 +2,7 @@
 
 mod random;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::vec;
 
@@ -340,6 +341,30 @@ fn only_spaces_of_the_group_are_named_when_it_can_have_no_more() {
     assert_eq!(vm.choose_victim().unwrap().space, outside.to_bits());
     assert_eq!(vm.choose_victim_of(group).unwrap().space, caller.to_bits());
     assert_eq!(usage(&vm, group), 60);
+}
+
+#[test]
+fn a_full_group_has_room_as_soon_as_others_free_a_page() {
+    let vm = Arc::new(grouping_vm("lru", 2000));
+    let group = vm.new_group(8).unwrap();
+    let (space, other) = (space_in(&vm, group), space_in(&vm, group));
+    fill(&vm, space, 0..7);
+    fill(&vm, other, 0..1);
+    // No page can leave, and while that is tried the other space gives one up.
+    let machine = vm.platform();
+    machine.broken_store.store(true, Ordering::Relaxed);
+    let free = {
+        let vm = Arc::clone(&vm);
+        move || vm.advise(other, Vpn(AT), 1, Advice::DontNeed).unwrap()
+    };
+    *machine.on_write.lock().unwrap() = Some(Box::new(free));
+    assert!(tries(&vm, space, 7).is_ok());
+    // It keeps the manager.
+    *machine.on_write.lock().unwrap() = None;
+    assert_eq!(usage(&vm, group), 8);
+    let failed = tries(&vm, space, 8);
+    assert_eq!(failed.unwrap_err(), FaultError::GroupLimit(group));
+    check(&vm, space, 0..7);
 }
 
 #[test]

@@ -48,6 +48,7 @@ with_each_design! {
     rights_that_change_meanwhile_hold_when_the_page_comes_back => protected;
     pinned_pages_stay => pinned;
     a_page_that_cannot_be_written_is_not_lost => write_fails;
+    the_last_who_uses_a_page_that_cannot_be_written_needs_no_memory => unwritten;
     a_page_that_cannot_be_read_is_an_error_of_its_fault_alone => read_fails;
     copies_past_the_end_of_a_file_leave_swap => truncated;
     pages_stay_when_there_is_no_slot => full;
@@ -281,6 +282,38 @@ fn write_fails<R: ReverseMap>(design: &str) {
     assert_eq!(read(&vm, grandchild, AT + 2), 3);
     finish(&vm, &[parent, grandchild, child]);
     assert_eq!(vm.swap_stats().bad, 4);
+}
+
+/// Whoever uses such a page last gets its frame, for which no memory is needed.
+fn unwritten<R: ReverseMap>(design: &str) {
+    let vm = swapping_vm::<R>(design);
+    let parent = filled(&vm, 3);
+    let frame = |space, page| vm.translate(space, Vpn(AT + page)).unwrap().0;
+    let frames = [0, 1, 2].map(|page| frame(parent, page));
+    vm.platform().broken_store.store(true, Ordering::Relaxed);
+    out(&vm, parent, 3);
+    assert_eq!(swapped(&vm, parent), 3, "{design}");
+    let child = vm.fork(parent).unwrap();
+    write(&vm, child, AT, 0x61);
+    assert_ne!(frame(child, 0), frames[0], "the parent wants it, too");
+    write(&vm, parent, AT, 0x62);
+    assert_eq!(frame(parent, 0), frames[0], "{design}");
+    assert_eq!(read(&vm, child, AT), 0x61);
+    vm.exit(child).unwrap();
+    for page in 1..3 {
+        assert_eq!(read(&vm, parent, AT + page), page as u8 + 1);
+        assert_eq!(frame(parent, page), frames[page as usize], "{design}");
+    }
+    assert_eq!(vm.swap_stats().copies, 1);
+    vm.audit().unwrap();
+    // It is a page like any other.
+    vm.platform().broken_store.store(false, Ordering::Relaxed);
+    let child = vm.fork(parent).unwrap();
+    out(&vm, parent, 3);
+    assert_eq!((swapped(&vm, parent), swapped(&vm, child)), (3, 3));
+    vm.platform().take_written();
+    assert_eq!(read(&vm, child, AT), 0x62);
+    finish(&vm, &[parent, child]);
 }
 
 fn read_fails<R: ReverseMap>(design: &str) {

@@ -10,6 +10,7 @@ use vellum_machine::store::{CompressedArea, CompressedStore};
 swept! {
     a_fault_maps_the_page_that_it_found_only_while_its_slot_has_it => found_before;
     a_fault_maps_a_page_only_for_the_entry_that_it_found => entry_changed;
+    a_copy_of_a_page_that_could_not_be_written_is_whole => copied;
     a_page_of_shared_memory_comes_back_from_the_slot_that_it_is_in => slot_changed;
     a_page_of_shared_memory_that_is_pinned_stays => shared_pinned;
     a_page_of_a_file_that_is_pinned_stays => file_pinned;
@@ -55,9 +56,8 @@ fn found_before<R: ReverseMap>(preemption: &Preemption) {
     world.finish_swap(&[space, one, other], &[]);
 }
 
-/// The page could not be written, so that all who share it copy it; then one of two tasks
-/// stores to its copy and pages that out.
-fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
+/// A space and its child, which share a page that could not be written.
+fn unwritten<R: ReverseMap>() -> (World<R>, SpaceId, SpaceId) {
     let (world, space) = private(World::<R>::new(2, 300, ""), 8);
     let child = world.alone(|| {
         let child = world.vm.fork(space).unwrap();
@@ -67,6 +67,23 @@ fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
         faults.heal();
         child
     });
+    (world, space, child)
+}
+
+/// The one who comes last gets the frame, and stores to it.
+fn copied<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space, child) = unwritten::<R>();
+    let copy = |cpu| assert_eq!(world.load(cpu, child, at(PRIVATE, 0)), Ok(1));
+    let store = |cpu| world.store(cpu, space, at(PRIVATE, 0), 7).unwrap();
+    world.run_preempted(preemption, [&copy, &store]);
+    assert_eq!(self::load(&world, child, PRIVATE), Ok(1));
+    assert_eq!(self::load(&world, space, PRIVATE), Ok(7));
+    world.finish_swap(&[space, child], &[]);
+}
+
+/// Who shares the page copies it; then one of two tasks stores to its copy and pages that out.
+fn entry_changed<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space, child) = unwritten::<R>();
     let load = |cpu| {
         let seen = world.load(cpu, space, at(PRIVATE, 0));
         assert!(matches!(seen, Ok(1 | 7)), "{seen:?}");

@@ -250,11 +250,12 @@ impl Case {
         let mut platform = PLATFORMS[round % PLATFORMS.len()];
         let mut design = design;
         // The model does not know which pages of a superpage have gone to swap since the operation
-        // began that mapped it, as at a limit.
-        let has_reclaim = Design::parse(&design).is_ok_and(|design| {
-            design.reclaim && design.superpages == vellum::design::Superpages::Off
+        // began that mapped it, as at a limit, which groups have where memory is tight.
+        let has_groups = Design::parse(&design).is_ok_and(|design| {
+            let is_off = design.superpages == vellum::design::Superpages::Off;
+            design.reclaim && (is_off || !platform.tight)
         });
-        if has_reclaim && seed % 3 != 1 {
+        if has_groups && seed % 3 != 1 {
             design += ",groups=on";
         }
         let shape = with_format!(format, F => Shape::of::<F>());

@@ -13,18 +13,18 @@ const ZERO: CpuId = CpuId(0);
 const EDGE: u64 = 0x11ff;
 
 explored! {
-    stores_to_the_same_pages_are_all_kept: 150 => same_pages;
-    neighbours_in_one_table_do_not_disturb_each_other: 150 => neighbours;
-    a_fault_never_misses_a_region_that_is_split_and_merged: 150 => split_and_merge;
-    calls_that_change_a_whole_space_wait_for_unmappings: 150 => whole_beside_unmaps;
-    replacing_a_mapping_shows_no_hole: 150 => replace;
-    growing_a_mapping_shows_no_hole: 20 => grow;
-    moved_pages_keep_their_contents: 150 => move_about;
-    nothing_is_seen_of_a_page_after_its_unmap_returned: 150 => late_cpu;
+    stores_to_the_same_pages_are_all_kept: 76 => same_pages;
+    neighbours_in_one_table_do_not_disturb_each_other: 76 => neighbours;
+    a_fault_never_misses_a_region_that_is_split_and_merged: 76 => split_and_merge;
+    calls_that_change_a_whole_space_wait_for_unmappings: 76 => whole_beside_unmaps;
+    replacing_a_mapping_shows_no_hole: 76 => replace;
+    growing_a_mapping_shows_no_hole: 12 => grow;
+    moved_pages_keep_their_contents: 76 => move_about;
+    nothing_is_seen_of_a_page_after_its_unmap_returned: 76 => late_cpu;
     a_table_freed_without_stale_pages_is_not_walked: 2 => freed_table;
-    two_threads_grow_a_stack: 150 => stack;
-    dropped_pages_read_as_zero_or_as_stored_later: 150 => dont_need;
-    rights_taken_away_are_gone_when_protect_returns: 150 => protect;
+    two_threads_grow_a_stack: 76 => stack;
+    dropped_pages_read_as_zero_or_as_stored_later: 76 => dont_need;
+    rights_taken_away_are_gone_when_protect_returns: 76 => protect;
     running_out_of_memory_on_several_cpus_leaks_nothing: 10 => out_of_memory;
 }
 

@@ -14,19 +14,19 @@ use vellum_machine::store::Transfer;
 
 const ZERO: CpuId = CpuId(0);
 explored! {
-    truncation_beside_faults: 150 => truncate_faults;
-    truncation_beside_faultaround: 150 => truncate_around;
-    truncation_beside_fork: 150 => truncate_fork;
-    truncation_beside_mremap: 150 => truncate_remap;
-    truncation_beside_munmap: 150 => truncate_unmap;
-    truncation_beside_mprotect: 200 => truncate_protect;
-    truncation_beside_exit: 100 => truncate_exit;
-    truncated_frames_are_used_anew: 200 => truncate_reuse;
-    a_page_found_without_a_lock_is_not_another_one: 100 => lookup_reuse;
-    truncation_of_shared_memory_beside_first_faults: 200 => truncate_memory;
-    a_file_cut_and_extended_shows_its_new_pages: 200 => truncate_extend;
-    pages_are_filled_once_and_waited_for: 60 => fill;
-    a_failed_read_is_reported_and_tried_again: 60 => failing_reads;
+    truncation_beside_faults: 76 => truncate_faults;
+    truncation_beside_faultaround: 76 => truncate_around;
+    truncation_beside_fork: 76 => truncate_fork;
+    truncation_beside_mremap: 76 => truncate_remap;
+    truncation_beside_munmap: 76 => truncate_unmap;
+    truncation_beside_mprotect: 100 => truncate_protect;
+    truncation_beside_exit: 48 => truncate_exit;
+    truncated_frames_are_used_anew: 100 => truncate_reuse;
+    a_page_found_without_a_lock_is_not_another_one: 48 => lookup_reuse;
+    truncation_of_shared_memory_beside_first_faults: 100 => truncate_memory;
+    a_file_cut_and_extended_shows_its_new_pages: 100 => truncate_extend;
+    pages_are_filled_once_and_waited_for: 32 => fill;
+    a_failed_read_is_reported_and_tried_again: 32 => failing_reads;
 }
 
 fn truncate_faults<R: ReverseMap>() {

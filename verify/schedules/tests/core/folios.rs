@@ -13,14 +13,14 @@ const BASE: u64 = 0x1000;
 const PAGES: u64 = 16;
 
 explored! {
-    first_stores_to_one_folio_map_each_page_once: 60 => first_stores;
-    folios_of_two_sizes_are_mapped_beside_single_pages: 60 => sizes;
-    a_folio_is_mapped_beside_an_unmapping_of_a_part: 60 => beside_unmap;
-    a_folio_is_mapped_beside_a_fork: 60 => beside_fork;
-    a_folio_is_mapped_beside_a_change_of_rights: 60 => beside_protect;
-    a_folio_is_mapped_beside_a_lookup: 60 => beside_lookup;
-    advice_is_changed_beside_first_stores: 60 => beside_advice;
-    a_folio_is_mapped_beside_a_last_page_given_up: 60 => beside_dont_need;
+    first_stores_to_one_folio_map_each_page_once: 32 => first_stores;
+    folios_of_two_sizes_are_mapped_beside_single_pages: 32 => sizes;
+    a_folio_is_mapped_beside_an_unmapping_of_a_part: 32 => beside_unmap;
+    a_folio_is_mapped_beside_a_fork: 32 => beside_fork;
+    a_folio_is_mapped_beside_a_change_of_rights: 32 => beside_protect;
+    a_folio_is_mapped_beside_a_lookup: 32 => beside_lookup;
+    advice_is_changed_beside_first_stores: 32 => beside_advice;
+    a_folio_is_mapped_beside_a_last_page_given_up: 32 => beside_dont_need;
 }
 
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {

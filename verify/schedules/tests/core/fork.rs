@@ -11,18 +11,18 @@ use vellum::space::{FaultError, SpaceId};
 const ZERO: CpuId = CpuId(0);
 
 explored! {
-    a_child_keeps_what_it_was_forked_with: 100 => snapshot;
-    a_store_through_a_cpu_that_comes_late_stays_out_of_the_child: 200 => late_cpu;
-    parent_and_child_copy_the_same_page: 100 => both_copy;
-    children_end_while_the_parent_copies: 60 => children_end;
-    a_copied_page_is_seen_by_all_threads_at_once: 200 => copies_are_coherent;
-    private_pages_of_merged_regions_are_forked: 200 => fork_after_merge;
-    the_last_of_two_exits_ends_the_space: 100 => last_exits;
-    a_space_is_shared_or_ends_and_its_successor_is_not: 200 => share_beside_exit;
-    an_exit_leaves_the_names_of_other_spaces_alone: 60 => names;
-    pages_pinned_beside_forks_stay_the_parents: 100 => pinned;
-    several_cpus_fork_one_space: 60 => many_forks;
-    forks_without_memory_leave_the_parent_as_it_was: 30 => fork_without_memory;
+    a_child_keeps_what_it_was_forked_with: 48 => snapshot;
+    a_store_through_a_cpu_that_comes_late_stays_out_of_the_child: 100 => late_cpu;
+    parent_and_child_copy_the_same_page: 48 => both_copy;
+    children_end_while_the_parent_copies: 32 => children_end;
+    a_copied_page_is_seen_by_all_threads_at_once: 100 => copies_are_coherent;
+    private_pages_of_merged_regions_are_forked: 100 => fork_after_merge;
+    the_last_of_two_exits_ends_the_space: 48 => last_exits;
+    a_space_is_shared_or_ends_and_its_successor_is_not: 100 => share_beside_exit;
+    an_exit_leaves_the_names_of_other_spaces_alone: 32 => names;
+    pages_pinned_beside_forks_stay_the_parents: 48 => pinned;
+    several_cpus_fork_one_space: 32 => many_forks;
+    forks_without_memory_leave_the_parent_as_it_was: 16 => fork_without_memory;
 }
 
 /// A thread goes on storing while another forks: the child shows for each page

@@ -18,12 +18,12 @@ const STORE: u64 = 3;
 const STOCKED: u64 = 96;
 
 explored! {
-    charges_beside_ends_of_groups_are_right: 60 => ends;
-    charges_beside_ends_of_groups_with_generations_are_right: 30 => ends_of_generations;
-    stocks_that_are_taken_back_are_not_lost: 60 => stocks;
-    a_limit_that_is_lowered_beside_stores_holds: 60 => lowered;
-    spaces_that_move_between_groups_leave_none_behind: 60 => moves;
-    dirty_pages_beside_ends_of_groups_are_counted_for_those_that_are_left: 60 => dirty;
+    charges_beside_ends_of_groups_are_right: 32 => ends;
+    charges_beside_ends_of_groups_with_generations_are_right: 16 => ends_of_generations;
+    stocks_that_are_taken_back_are_not_lost: 32 => stocks;
+    a_limit_that_is_lowered_beside_stores_holds: 32 => lowered;
+    spaces_that_move_between_groups_leave_none_behind: 32 => moves;
+    dirty_pages_beside_ends_of_groups_are_counted_for_those_that_are_left: 32 => dirty;
 }
 
 const LISTS: &str = "reclaim=on,groups=on";

@@ -17,12 +17,12 @@ const PAGES: u64 = 512;
 const FRAMES: u64 = 8 * PAGES;
 
 explored! {
-    the_first_uses_of_a_range_by_two_spaces_make_one_block: 40 => first_uses;
-    pages_are_cut_out_of_a_superpage_beside_stores: 40 => cut;
-    counters_in_a_superpage_are_kept_while_a_third_cpu_pages_out: 40 => counters;
-    one_space_loses_a_part_while_another_stores_and_forks: 40 => part;
-    an_object_ends_beside_the_first_uses_of_its_range: 40 => end;
-    a_file_grows_beside_cuts_uses_and_breaking: 40 => grow;
+    the_first_uses_of_a_range_by_two_spaces_make_one_block: 20 => first_uses;
+    pages_are_cut_out_of_a_superpage_beside_stores: 20 => cut;
+    counters_in_a_superpage_are_kept_while_a_third_cpu_pages_out: 20 => counters;
+    one_space_loses_a_part_while_another_stores_and_forks: 20 => part;
+    an_object_ends_beside_the_first_uses_of_its_range: 20 => end;
+    a_file_grows_beside_cuts_uses_and_breaking: 20 => grow;
 }
 
 struct Shared<R: ReverseMap> {

@@ -21,17 +21,17 @@ const SHARED: u64 = 0x1000;
 const PRIVATE: u64 = 0x1010;
 
 explored! {
-    reads_beside_truncation_see_nothing_out_of_order: 80 => read_truncate;
-    reads_beside_holes_see_nothing_out_of_order: 60 => read_punch;
-    appends_are_whole_and_none_is_lost: 60 => append;
-    writes_to_one_range_come_one_after_the_other: 60 => write_write;
-    writes_and_stores_beside_each_other_are_all_there: 60 => write_faults;
-    private_copies_beside_writes_are_old_or_new: 60 => write_fork;
-    a_mount_is_exact_beside_writes_faults_and_truncations: 60 => mount;
-    what_a_sync_took_is_in_the_store: 60 => write_sync;
-    truncation_waits_for_writing_back: 60 => truncate_write_back;
-    throttled_writers_beside_truncation_and_syncs_lose_nothing: 60 => throttled;
-    pages_read_ahead_beside_writes_and_truncations: 60 => read_ahead;
+    reads_beside_truncation_see_nothing_out_of_order: 40 => read_truncate;
+    reads_beside_holes_see_nothing_out_of_order: 32 => read_punch;
+    appends_are_whole_and_none_is_lost: 32 => append;
+    writes_to_one_range_come_one_after_the_other: 32 => write_write;
+    writes_and_stores_beside_each_other_are_all_there: 32 => write_faults;
+    private_copies_beside_writes_are_old_or_new: 32 => write_fork;
+    a_mount_is_exact_beside_writes_faults_and_truncations: 32 => mount;
+    what_a_sync_took_is_in_the_store: 32 => write_sync;
+    truncation_waits_for_writing_back: 32 => truncate_write_back;
+    throttled_writers_beside_truncation_and_syncs_lose_nothing: 32 => throttled;
+    pages_read_ahead_beside_writes_and_truncations: 32 => read_ahead;
 }
 
 /// `words` times the same word.

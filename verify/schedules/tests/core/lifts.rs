@@ -29,14 +29,14 @@ macro_rules! lifted {
 }
 
 lifted! {
-    stores_and_loads_go_on_while_tables_move: 300 => accesses;
-    a_mapped_page_is_never_missing_while_its_table_moves: 300 => lookups;
-    what_was_unmapped_stays_unmapped_if_its_table_moves: 300 => unmaps;
-    a_truncation_finds_every_entry_while_tables_move: 300 => truncates;
-    a_store_is_written_back_though_its_table_moved: 300 => writes_back;
-    a_child_has_what_its_parent_had_while_tables_move: 200 => forks;
-    entries_that_move_within_a_space_are_kept_while_their_tables_move: 200 => remaps;
-    spaces_end_while_their_tables_move: 200 => exits;
+    stores_and_loads_go_on_while_tables_move: 152 => accesses;
+    a_mapped_page_is_never_missing_while_its_table_moves: 152 => lookups;
+    what_was_unmapped_stays_unmapped_if_its_table_moves: 152 => unmaps;
+    a_truncation_finds_every_entry_while_tables_move: 152 => truncates;
+    a_store_is_written_back_though_its_table_moved: 152 => writes_back;
+    a_child_has_what_its_parent_had_while_tables_move: 100 => forks;
+    entries_that_move_within_a_space_are_kept_while_their_tables_move: 100 => remaps;
+    spaces_end_while_their_tables_move: 100 => exits;
 }
 
 fn world<R: ReverseMap>() -> Pae<R> {

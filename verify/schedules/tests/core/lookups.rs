@@ -13,12 +13,12 @@ const PAGES: PageRange = PageRange {
 };
 
 explored! {
-    pages_are_found_while_relatives_come_and_go: 60 => families;
-    pages_are_found_while_their_region_is_cut_and_merged: 60 => cuts;
-    a_page_has_a_region_at_every_moment_of_a_cut_and_a_merge: 30 => regions;
-    a_space_that_ended_shows_no_region_of_the_next: 60 => successors;
-    pages_that_move_are_found_where_they_come_to_rest: 60 => moves;
-    first_stores_beside_each_other_share_what_they_set_up: 60 => first_stores;
+    pages_are_found_while_relatives_come_and_go: 32 => families;
+    pages_are_found_while_their_region_is_cut_and_merged: 32 => cuts;
+    a_page_has_a_region_at_every_moment_of_a_cut_and_a_merge: 16 => regions;
+    a_space_that_ended_shows_no_region_of_the_next: 32 => successors;
+    pages_that_move_are_found_where_they_come_to_rest: 32 => moves;
+    first_stores_beside_each_other_share_what_they_set_up: 32 => first_stores;
 }
 
 /// A space with four private pages.

@@ -18,22 +18,22 @@ const PAGES: u64 = 3;
 const STORE: u64 = 3;
 
 explored! {
-    counters_in_pages_that_leave_and_come_back_lose_nothing: 80 => counters;
-    what_a_device_stores_to_a_pinned_page_stays: 60 => pinned;
-    a_read_of_several_pages_beside_reclaim_sees_none_that_is_older: 60 => ordered_reads;
-    writes_and_truncations_beside_reclaim_lose_nothing: 60 => truncate;
-    what_a_sync_took_beside_reclaim_is_in_the_store: 60 => sync;
-    private_copies_of_pages_that_leave_are_whole: 60 => copies;
-    memory_for_a_part_of_what_is_used_is_enough: 24 => shortage;
+    counters_in_pages_that_leave_and_come_back_lose_nothing: 40 => counters;
+    what_a_device_stores_to_a_pinned_page_stays: 32 => pinned;
+    a_read_of_several_pages_beside_reclaim_sees_none_that_is_older: 32 => ordered_reads;
+    writes_and_truncations_beside_reclaim_lose_nothing: 32 => truncate;
+    what_a_sync_took_beside_reclaim_is_in_the_store: 32 => sync;
+    private_copies_of_pages_that_leave_are_whole: 32 => copies;
+    memory_for_a_part_of_what_is_used_is_enough: 12 => shortage;
     room_that_another_is_making_is_waited_for: 12 => room_of_another;
-    what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 100 => stores_after_fork;
-    discarded_and_protected_pages_are_so_at_once_beside_reclaim: 100 => discarded;
-    counters_lose_nothing_beside_walks: 40 => counters_beside_walks;
-    what_a_device_stores_stays_beside_walks: 30 => pinned_beside_walks;
-    truncations_beside_walks_lose_nothing: 30 => truncate_beside_walks;
-    private_copies_beside_walks_are_whole: 30 => copies_beside_walks;
+    what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 48 => stores_after_fork;
+    discarded_and_protected_pages_are_so_at_once_beside_reclaim: 48 => discarded;
+    counters_lose_nothing_beside_walks: 20 => counters_beside_walks;
+    what_a_device_stores_stays_beside_walks: 16 => pinned_beside_walks;
+    truncations_beside_walks_lose_nothing: 16 => truncate_beside_walks;
+    private_copies_beside_walks_are_whole: 16 => copies_beside_walks;
     generations_of_a_part_of_what_is_used_are_enough: 12 => shortage_of_generations;
-    spaces_that_fork_move_unmap_and_end_beside_walks_keep_their_pages: 60 => walks;
+    spaces_that_fork_move_unmap_and_end_beside_walks_keep_their_pages: 32 => walks;
 }
 
 /// The designs.

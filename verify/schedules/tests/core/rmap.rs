@@ -12,12 +12,12 @@ const ZERO: CpuId = CpuId(0);
 const PAGES: std::ops::Range<u64> = 0x1000..0x1003;
 
 explored! {
-    a_mapping_is_found_while_relatives_come_and_go: 60 => relatives;
-    a_mapping_is_found_after_the_space_that_made_the_page_ended: 60 => orphans;
-    a_mapping_is_found_while_a_relative_moves_its_own: 60 => moves;
-    a_mapping_is_found_while_relatives_store_and_end: 60 => ends;
-    a_mapping_is_found_while_its_page_becomes_another_spaces: 100 => turns;
-    the_last_spaces_of_a_family_end_beside_a_visit: 150 => last_exits;
+    a_mapping_is_found_while_relatives_come_and_go: 32 => relatives;
+    a_mapping_is_found_after_the_space_that_made_the_page_ended: 32 => orphans;
+    a_mapping_is_found_while_a_relative_moves_its_own: 32 => moves;
+    a_mapping_is_found_while_relatives_store_and_end: 32 => ends;
+    a_mapping_is_found_while_its_page_becomes_another_spaces: 48 => turns;
+    the_last_spaces_of_a_family_end_beside_a_visit: 76 => last_exits;
 }
 
 /// A space with a few private pages, and their frames, each with a reference.

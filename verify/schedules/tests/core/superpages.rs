@@ -21,22 +21,22 @@ const FRAMES: u64 = 8 * PAGES;
 const EAGER: &str = "superpage=eager";
 
 explored! {
-    the_first_uses_of_a_range_map_one_superpage: 40 => first_uses;
-    a_superpage_is_split_while_others_store_to_it: 40 => split_beside_stores;
-    two_spaces_split_a_run_that_they_share: 40 => both_split;
-    a_run_is_split_in_one_space_while_another_forks_or_ends: 40 => split_beside_fork;
-    lookups_find_every_mapping_while_one_is_split: 40 => lookup_beside_split;
-    parts_of_a_superpage_are_pinned_beside_stores: 30 => pins;
-    rights_of_a_superpage_are_gone_when_protect_returns: 40 => protect;
-    stores_beside_a_collapse_are_kept: 60 => collapse;
-    lookups_beside_a_collapse_change_nothing: 40 => lookup_beside_collapse;
-    the_last_pages_of_a_range_are_stored_to_beside_one_another: 40 => fill_together;
-    a_range_is_filled_beside_an_unmapping_of_a_part: 60 => fill_beside_unmap;
-    a_range_is_filled_beside_a_fork: 40 => fill_beside_fork;
-    a_range_is_filled_beside_a_change_of_rights: 40 => fill_beside_protect;
-    a_range_is_filled_beside_a_lookup: 40 => fill_beside_lookup;
-    records_become_one_or_stay_beside_a_lookup: 40 => unite_beside_lookup;
-    a_reservation_is_broken_beside_faults: 40 => break_beside_faults;
+    the_first_uses_of_a_range_map_one_superpage: 20 => first_uses;
+    a_superpage_is_split_while_others_store_to_it: 20 => split_beside_stores;
+    two_spaces_split_a_run_that_they_share: 20 => both_split;
+    a_run_is_split_in_one_space_while_another_forks_or_ends: 20 => split_beside_fork;
+    lookups_find_every_mapping_while_one_is_split: 20 => lookup_beside_split;
+    parts_of_a_superpage_are_pinned_beside_stores: 16 => pins;
+    rights_of_a_superpage_are_gone_when_protect_returns: 20 => protect;
+    stores_beside_a_collapse_are_kept: 32 => collapse;
+    lookups_beside_a_collapse_change_nothing: 20 => lookup_beside_collapse;
+    the_last_pages_of_a_range_are_stored_to_beside_one_another: 20 => fill_together;
+    a_range_is_filled_beside_an_unmapping_of_a_part: 32 => fill_beside_unmap;
+    a_range_is_filled_beside_a_fork: 20 => fill_beside_fork;
+    a_range_is_filled_beside_a_change_of_rights: 20 => fill_beside_protect;
+    a_range_is_filled_beside_a_lookup: 20 => fill_beside_lookup;
+    records_become_one_or_stay_beside_a_lookup: 20 => unite_beside_lookup;
+    a_reservation_is_broken_beside_faults: 20 => break_beside_faults;
 }
 
 scripted! {

@@ -21,14 +21,14 @@ const GENERATIONS: &str = "reclaim=on,aging=generations,superpage=eager";
 const GROUPS: &str = "reclaim=on,groups=on,superpage=eager";
 
 explored! {
-    what_is_stored_to_a_superpage_that_leaves_stays: 40 => stores;
-    what_is_stored_to_a_superpage_that_leaves_beside_walks_stays: 20 => stores_beside_walks;
-    forks_of_a_superpage_that_leaves_have_what_it_had: 40 => forks;
-    a_superpage_is_unmapped_while_it_leaves: 40 => unmapped;
-    spaces_that_share_a_superpage_end_while_it_leaves: 40 => exits;
-    a_superpage_is_split_while_it_leaves: 40 => split;
-    a_promoted_superpage_becomes_one_record_or_leaves: 40 => united;
-    a_superpage_leaves_a_group_that_others_leave: 30 => moved;
+    what_is_stored_to_a_superpage_that_leaves_stays: 20 => stores;
+    what_is_stored_to_a_superpage_that_leaves_beside_walks_stays: 12 => stores_beside_walks;
+    forks_of_a_superpage_that_leaves_have_what_it_had: 20 => forks;
+    a_superpage_is_unmapped_while_it_leaves: 20 => unmapped;
+    spaces_that_share_a_superpage_end_while_it_leaves: 20 => exits;
+    a_superpage_is_split_while_it_leaves: 20 => split;
+    a_promoted_superpage_becomes_one_record_or_leaves: 20 => united;
+    a_superpage_leaves_a_group_that_others_leave: 16 => moved;
 }
 
 fn world_with_space<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {

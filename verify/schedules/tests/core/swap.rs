@@ -19,16 +19,16 @@ const BASE: u64 = 0x1000;
 const PAGES: u64 = 3;
 
 explored! {
-    counters_agree_that_two_bump_in_opposite_order_while_a_third_pages_out: 60 => counters;
-    counters_agree_in_pages_that_go_to_a_compressed_store: 60 => compressed_counters;
-    a_fork_has_what_its_parent_had_although_it_is_paged_out: 50 => fork_beside_out;
-    copies_of_shared_pages_stay_apart_while_they_are_paged_out: 50 => copies_beside_out;
-    unmapping_beside_paging_out_leaves_no_slot_behind: 50 => unmapped_beside_out;
-    a_space_ends_while_what_it_shares_comes_back: 40 => exit_beside_in;
-    a_page_pinned_for_writing_is_not_taken: 60 => pins_beside_out;
-    pages_move_while_they_are_paged_out: 40 => moved_beside_out;
-    copies_past_the_end_of_a_file_go_while_they_are_paged_out: 40 => truncated_beside_out;
-    a_store_that_does_not_take_a_page_keeps_it_for_all_who_want_it: 40 => write_fails;
+    counters_agree_that_two_bump_in_opposite_order_while_a_third_pages_out: 32 => counters;
+    counters_agree_in_pages_that_go_to_a_compressed_store: 32 => compressed_counters;
+    a_fork_has_what_its_parent_had_although_it_is_paged_out: 24 => fork_beside_out;
+    copies_of_shared_pages_stay_apart_while_they_are_paged_out: 24 => copies_beside_out;
+    unmapping_beside_paging_out_leaves_no_slot_behind: 24 => unmapped_beside_out;
+    a_space_ends_while_what_it_shares_comes_back: 20 => exit_beside_in;
+    a_page_pinned_for_writing_is_not_taken: 32 => pins_beside_out;
+    pages_move_while_they_are_paged_out: 20 => moved_beside_out;
+    copies_past_the_end_of_a_file_go_while_they_are_paged_out: 20 => truncated_beside_out;
+    a_store_that_does_not_take_a_page_keeps_it_for_all_who_want_it: 20 => write_fails;
 }
 
 /// A world with a space that has a page's number in the first word of each of its pages,

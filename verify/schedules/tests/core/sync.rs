@@ -10,13 +10,13 @@ use vellum::space::{Advice, FaultError};
 const ZERO: CpuId = CpuId(0);
 
 explored! {
-    what_was_stored_before_a_sync_is_in_the_store: 150 => sync_stores;
-    sync_beside_unmap_loses_no_store: 200 => sync_unmap;
-    sync_beside_dropped_entries_loses_no_store: 200 => sync_drop;
-    sync_beside_mprotect_misses_no_mapping: 200 => sync_protect;
-    writes_and_truncations_take_effect_one_after_the_other: 200 => write_truncate;
-    the_last_user_ends_an_object_once: 80 => last_user;
-    a_mark_set_while_its_entry_is_cleared_is_kept: 60 => mark_beside_drop;
+    what_was_stored_before_a_sync_is_in_the_store: 76 => sync_stores;
+    sync_beside_unmap_loses_no_store: 100 => sync_unmap;
+    sync_beside_dropped_entries_loses_no_store: 100 => sync_drop;
+    sync_beside_mprotect_misses_no_mapping: 100 => sync_protect;
+    writes_and_truncations_take_effect_one_after_the_other: 100 => write_truncate;
+    the_last_user_ends_an_object_once: 40 => last_user;
+    a_mark_set_while_its_entry_is_cleared_is_kept: 32 => mark_beside_drop;
 }
 
 /// An entry that can be stored through and is not marked: one CPU stores, so that the

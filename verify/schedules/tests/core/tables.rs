@@ -37,8 +37,8 @@ macro_rules! every_source {
 }
 
 every_source! {
-    a_walk_never_follows_a_listed_table: 60 => walk_and_unmap;
-    tables_of_exiting_children_are_used_anew_elsewhere: 40 => exit_and_fault;
+    a_walk_never_follows_a_listed_table: 32 => walk_and_unmap;
+    tables_of_exiting_children_are_used_anew_elsewhere: 20 => exit_and_fault;
 }
 
 /// Two CPUs make and drop the same tables, a third walks them with and without

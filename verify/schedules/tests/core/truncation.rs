@@ -15,11 +15,11 @@ use vellum::table::X86_64;
 const ZERO: CpuId = CpuId(0);
 
 explored! {
-    a_store_by_where_a_page_moved_from_is_written_back: 150 => moved_from;
-    a_move_finds_its_tables_although_truncation_empties_them: 100 => emptied;
-    a_move_finds_tables_for_what_faults_make_meanwhile: 100 => made_meanwhile;
-    private_copies_of_many_spaces_go_beside_forks_and_exits: 60 => many_spaces;
-    entries_that_stay_are_handed_out_once_beside_locked_tables: 60 => once;
+    a_store_by_where_a_page_moved_from_is_written_back: 76 => moved_from;
+    a_move_finds_its_tables_although_truncation_empties_them: 48 => emptied;
+    a_move_finds_tables_for_what_faults_make_meanwhile: 48 => made_meanwhile;
+    private_copies_of_many_spaces_go_beside_forks_and_exits: 32 => many_spaces;
+    entries_that_stay_are_handed_out_once_beside_locked_tables: 32 => once;
 }
 
 /// A CPU goes on storing by an old translation until the move has flushed. A

@@ -106,6 +106,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// they are told of each frame.
     const LISTS_LEAVES: bool = false;
 
+    /// Whether a visit may end at as many entries as the mapping count said, so that beside a
+    /// fork of the page's spaces it can find a new entry in the place of another.
+    const MISSES_BESIDE_FORKS: bool = false;
+
     /// What regions embed. It must be as new after [`ReverseMap::region_ended`].
     type Region: Default + Send + Sync + core::fmt::Debug;
     /// What objects embed.
@@ -481,11 +485,11 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
 
     /// Hands every entry that maps `frame` to `visitor`, its table locked and
     /// the entry checked. The caller holds a reference to the frame and no
-    /// spin lock. Entries made or removed meanwhile may be missed, and a
-    /// design that stops at as many entries as the mapping count said may miss
-    /// another in their place. An entry may be handed out twice if the frame's
-    /// mappings, or the regions that show it, change meanwhile; if they do not,
-    /// each is handed out once, however many locks are not free.
+    /// spin lock. Entries made or removed meanwhile may be missed, and another in
+    /// their place ([`ReverseMap::MISSES_BESIDE_FORKS`]). An entry may be handed
+    /// out twice if the frame's mappings, or the regions that show it, change
+    /// meanwhile; if they do not, each is handed out once, however many locks are
+    /// not free.
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,

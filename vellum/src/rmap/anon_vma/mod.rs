@@ -172,6 +172,7 @@ impl AnonVma {
 
 impl ReverseMap for AnonVma {
     const NAME: &'static str = "anon_vma";
+    const MISSES_BESIDE_FORKS: bool = true;
     type Region = Relation;
     type Object = ();
     type Space = ();

@@ -268,6 +268,7 @@ impl AnonVmaChain {
 
 impl ReverseMap for AnonVmaChain {
     const NAME: &'static str = "anon_vma_chain";
+    const MISSES_BESIDE_FORKS: bool = true;
     const KEEPS_RANGES: bool = true;
     type Region = Memberships;
     type Object = ();

@@ -207,6 +207,7 @@ impl Family {
 
 impl ReverseMap for Family {
     const NAME: &'static str = "family";
+    const MISSES_BESIDE_FORKS: bool = true;
     const COPIES_TO_MOVE: bool = true;
     type Region = ();
     type Object = ();

@@ -22,7 +22,7 @@ explored! {
     moved_pages_keep_their_contents: 76 => move_about;
     nothing_is_seen_of_a_page_after_its_unmap_returned: 76 => late_cpu;
     a_table_freed_without_stale_pages_is_not_walked: 2 => freed_table;
-    two_threads_grow_a_stack: 76 => stack;
+    two_threads_grow_a_stack: 150 => stack;
     dropped_pages_read_as_zero_or_as_stored_later: 76 => dont_need;
     rights_taken_away_are_gone_when_protect_returns: 76 => protect;
     running_out_of_memory_on_several_cpus_leaks_nothing: 10 => out_of_memory;

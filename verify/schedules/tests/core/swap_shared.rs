@@ -16,7 +16,7 @@ const PAGES: u64 = 3;
 
 explored! {
     counters_agree_that_two_mappings_bump_while_a_third_cpu_pages_out: 32 => counters;
-    calls_and_mappings_agree_on_pages_that_are_paged_out: 24 => calls;
+    calls_and_mappings_agree_on_pages_that_are_paged_out: 50 => calls;
     pages_are_cut_off_while_they_are_paged_out_and_come_back: 24 => cut;
     an_object_ends_while_its_pages_are_paged_out: 20 => end;
     a_slot_passes_from_shared_memory_to_a_private_page_and_back: 24 => slot_used_anew;

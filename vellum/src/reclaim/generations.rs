@@ -135,10 +135,10 @@ impl Lists {
             let mut guarded = self.lock(pin, node);
             for kind in PageKind::ALL {
                 let first = newcomers_of(kind) + 1;
-                let GroupLists { lists, rings } = &mut guarded.groups[group];
+                let GroupLists { lists, rings, .. } = &mut guarded.groups[group];
                 rings[kind as usize].open(now, |place| lists[first + place].count() == 0);
             }
-            self.publish(Set { node, group }, &guarded);
+            self.publish(Set { node, group }, &mut guarded);
         }
     }
 
@@ -152,12 +152,12 @@ impl Lists {
     ) -> (usize, u32) {
         let mut guarded = self.lock(pin, set.node);
         let first = newcomers_of(kind) + 1;
-        let GroupLists { lists, rings } = &mut guarded.groups[set.group];
+        let GroupLists { lists, rings, .. } = &mut guarded.groups[set.group];
         let ring = &mut rings[kind as usize];
         ring.forget_empty(|place| lists[first + place].count() == 0);
         let (list, younger_from) = (first + ring.oldest, ring.younger_from());
         let count = self.take_from(&mut guarded.groups[set.group], list, pages);
-        self.publish(set, &guarded);
+        self.publish(set, &mut guarded);
         (count, younger_from)
     }
 

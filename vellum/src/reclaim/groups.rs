@@ -74,8 +74,8 @@ impl Lists {
                 self.link(&mut guarded, number, 0, to);
             }
         }
-        self.publish(set, &guarded);
-        self.publish(root, &guarded);
+        self.publish(set, &mut guarded);
+        self.publish(root, &mut guarded);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::object::AgedPage;
 use crate::object::links::{self, Linked, Links, List};
 use crate::platform::{GroupId, Platform};
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::bytes;
 use crate::sync::report::name;
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 
@@ -69,6 +70,25 @@ pub(super) struct GroupLists {
     pub(super) lists: [List; LISTS],
     /// Which generation of each kind is where.
     pub(super) rings: [Ring; 2],
+    /// Pages on the lists, when their lock was let go of last.
+    listed: u64,
+    /// Pages that have come since one was taken off a list to leave memory.
+    came: u64,
+}
+
+impl GroupLists {
+    const NEW: GroupLists = GroupLists {
+        lists: [List::EMPTY; LISTS],
+        rings: [Ring::NEW; 2],
+        listed: 0,
+        came: 0,
+    };
+
+    /// Whether more pages have come than are listed, and none had to leave for them: they live in
+    /// frames that others have freed. Then the order of the lists is not worth its upkeep.
+    fn is_at_rest(&self) -> bool {
+        self.came > self.listed
+    }
 }
 
 /// What the lock of a node guards: the lists of each group, by its place.
@@ -141,12 +161,7 @@ impl Lists {
         let nodes: Box<[Node]> = (0..platform.nodes())
             .map(|_| Node {
                 guarded: CachePadded(SpinLock::new(NodeLists {
-                    groups: (0..groups_per_node)
-                        .map(|_| GroupLists {
-                            lists: [List::EMPTY; LISTS],
-                            rings: [Ring::NEW; 2],
-                        })
-                        .collect(),
+                    groups: (0..groups_per_node).map(|_| GroupLists::NEW).collect(),
                 })),
                 published: (0..groups_per_node)
                     .map(|_| CachePadded::default())
@@ -204,8 +219,10 @@ impl Lists {
     /// generation.
     #[inline]
     pub(super) fn add(&self, pin: &Pin<'_>, page: AgedPage<'_>, kind: PageKind, active: bool) {
-        let node = self.node_of(page) as u64;
-        let mut word = u64::from(self.number(page.frame())) | node << NODE_SHIFT;
+        let (node, number) = (self.node_of(page) as u64, self.number(page.frame()));
+        // It is looked at when the batch is full.
+        bytes::prefetch(&self.records[number as usize]);
+        let mut word = u64::from(number) | node << NODE_SHIFT;
         if kind == PageKind::SwapBacked {
             word |= SWAP_BACKED;
         }
@@ -221,8 +238,9 @@ impl Lists {
         }
     }
 
-    /// Lists the pages that wait on this CPU, each as the youngest of its list, where it may
-    /// have been in an earlier life.
+    /// Lists the pages that wait on this CPU, each as the youngest of its list. If its frame is
+    /// on that list already, from an earlier life, and no page has had to leave for long, it stays
+    /// where it is.
     #[cold]
     pub(crate) fn settle(&self, pin: &Pin<'_>) {
         let batch = self.batches.get(pin);
@@ -271,7 +289,13 @@ impl Lists {
                 (arrived_for, arrived) = (group, 0);
             }
             arrived += 1;
+            let lists = &mut guarded.groups[group];
+            lists.came += 1;
             if self.records[number as usize].links.is_listed() {
+                let is_there = self.list(number) == list && self.listed_for(number) == group;
+                if is_there && lists.is_at_rest() {
+                    continue;
+                }
                 *changed |= 1 << self.listed_for(number);
                 self.unlink(guarded, number);
             }
@@ -320,19 +344,20 @@ impl Lists {
     }
 
     fn let_go(&self, held: Option<Held<'_>>) {
-        let Some(held) = held else { return };
+        let Some(mut held) = held else { return };
         let mut changed = held.changed;
         while changed != 0 {
             let (node, group) = (held.node, changed.trailing_zeros() as usize);
-            self.publish(Set { node, group }, &held.guarded);
+            self.publish(Set { node, group }, &mut held.guarded);
             changed &= changed - 1;
         }
     }
 
     /// Says how long the lists of a group are, whose lock is to be let go of.
-    pub(super) fn publish(&self, set: Set, guarded: &NodeLists) {
+    pub(super) fn publish(&self, set: Set, guarded: &mut NodeLists) {
         let published = &self.nodes[set.node].published[set.group];
-        let guarded = &guarded.groups[set.group];
+        let guarded = &mut guarded.groups[set.group];
+        guarded.listed = guarded.lists.iter().map(List::count).sum();
         for (length, list) in published.lengths.iter().zip(&guarded.lists) {
             length.store(list.count(), Ordering::Relaxed);
         }
@@ -385,7 +410,7 @@ impl Lists {
     ) -> usize {
         let mut guarded = self.lock(pin, set.node);
         let count = self.take_from(&mut guarded.groups[set.group], list, pages);
-        self.publish(set, &guarded);
+        self.publish(set, &mut guarded);
         count
     }
 
@@ -397,6 +422,7 @@ impl Lists {
         pages: &mut [Pfn],
     ) -> usize {
         let mut count = 0;
+        guarded.came = 0;
         for place in pages {
             let Some(oldest) = guarded.lists[list].oldest() else {
                 break;

@@ -14,6 +14,13 @@
 //! Whoever takes a frame from a list trusts nothing: an `Evictor` finds the page by
 //! what its record says it is, and takes a reference there.
 //!
+//! **At rest.** A frame that is listed anew becomes the youngest of its list, which costs four
+//! records beside frames. Once more pages have come to a group than it has listed, and none has
+//! been taken off a list meanwhile, frames that are on the right list stay where they are: their
+//! order decides nothing as long as no page has to leave. The first page that is taken ends this.
+//! So when memory runs short after such a time, pages that came during it may be looked at before
+//! older ones, each once.
+//!
 //! **Groups.** Each group of spaces has lists of its own on each node, under one lock (`groups.rs`).
 //!
 //! **Refaults.** An evicted page of a file leaves a shadow: when it went, counted in pages

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod generations;
+mod order;
 mod superpages;
 
 use std::sync::atomic::Ordering;

@@ -3,16 +3,17 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use vellum::design::{Rmap, TableFormat};
-use vellum::rmap::{AnonVma, Chains, Family, ReverseMap};
-use vellum::table::{Aarch64_16K, Format, X86_64, X86Pae};
-use vellum::{Design, with_format, with_rmap};
+use vellum::Design;
+use vellum::design::TableFormat;
+use vellum::rmap::ReverseMap;
+use vellum::table::Format;
 use vellum_machine::mmu::walker;
 use vellum_machine::store::{CompressedArea, CompressedStore, Contents, DeviceModel, TimedStore};
 use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore, Scheduler};
 
 use crate::core_engine::{CoreEngine, SWAP_PER_FRAME, SWAP_STORE};
 use crate::op::{Engine, EngineError, pristine_word};
+use crate::with_instance;
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -129,15 +130,10 @@ type Instance = fn(Machine, Design, Option<u64>) -> Result<Box<dyn Engine>, Engi
 
 fn chosen(config: &Config) -> Result<(Design, Instance), EngineError> {
     let design = parse(config)?;
-    let instance: Instance = match (design.format, design.rmap) {
-        (TableFormat::X86_64, rmap) => with_rmap!(rmap, R => new::<X86_64, R>),
-        (format, Rmap::Family) => with_format!(format, F => new::<F, Family>),
-        // What the published ia64 kernels had, with pages of their size.
-        (TableFormat::Aarch64_16K, Rmap::AnonVma) => new::<Aarch64_16K, AnonVma>,
-        // The kernels that asked where page tables should live.
-        (TableFormat::X86Pae, Rmap::Chains) => new::<X86Pae, Chains>,
-        (format, _) => return Err(no_instance(format)),
-    };
+    let instance: Instance = with_instance!(
+        design, F, R => new::<F, R>,
+        format => return Err(no_instance(format))
+    );
     Ok((design, instance))
 }
 

@@ -25,6 +25,7 @@ mod counters;
 mod execute;
 mod executor;
 mod groups;
+mod instances;
 mod meter;
 pub mod op;
 mod pages;
@@ -36,7 +37,7 @@ pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, GroupName, GroupUse,
     Groups, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
-pub use pages::{fault_around_of, has_groups, pages_of, reclaims};
+pub use pages::{fault_around_of, gives, has_groups, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};
 pub use vellum_machine::store::DeviceModel;
 pub use vellum_machine::{Arena, ArenaOptions};

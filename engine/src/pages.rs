@@ -39,6 +39,11 @@ pub fn has_groups(design: &str) -> Result<bool, EngineError> {
     Ok(design.reclaim && design.groups)
 }
 
+/// Whether `design` itself says what the option `name` is, or names a kernel if `name` is `as`.
+pub fn gives(design: &str, name: &str) -> bool {
+    Design::gives(design, name)
+}
+
 fn parse(design: &str) -> Result<Design, EngineError> {
     Design::parse(design).map_err(|error| EngineError::Design(error.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vellum_engine::{Pages, fault_around_of, pages_of};
+use vellum_engine::{Pages, fault_around_of, gives, pages_of};
 use vellum_terminal::progress::Style;
 use vellum_trace::TraceReader;
 
@@ -77,14 +77,8 @@ pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
 /// The design with pages that may leave, unless it says otherwise.
 pub(crate) fn with_reclaim(design: &str) -> String {
     match design {
+        design if gives(design, "reclaim") => design.to_owned(),
         "" => "reclaim=on".to_owned(),
-        design
-            if design
-                .split(',')
-                .any(|option| option.starts_with("reclaim=")) =>
-        {
-            design.to_owned()
-        }
         design => format!("{design},reclaim=on"),
     }
 }
@@ -106,5 +100,7 @@ mod tests {
         assert_eq!(with_reclaim(""), "reclaim=on");
         assert_eq!(with_reclaim("rmap=pv"), "rmap=pv,reclaim=on");
         assert_eq!(with_reclaim("reclaim=off"), "reclaim=off");
+        let blanks = ["rmap=pv, reclaim=off", "rmap=pv reclaim=off"];
+        assert_eq!(blanks.map(with_reclaim), blanks);
     }
 }

@@ -7,7 +7,7 @@ use clap::builder::ValueHint;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum_description::Description;
-use vellum_engine::DeviceModel;
+use vellum_engine::{DeviceModel, gives};
 use vellum_output::PartialFile;
 
 use super::results::{self, OutputArgs, Results};
@@ -273,11 +273,10 @@ fn answer(args: &UserpteArgs, question: &Question, price: &Price) -> Result<Plan
 
 /// The trace, ready for the format.
 fn load(args: &UserpteArgs, path: &Path, style: Style) -> Result<Workload, Failure> {
-    let taken = ["format", "userpte"];
-    let names = args.design.split(',').filter_map(|o| o.split_once('='));
-    if let Some((name, _)) = names.into_iter().find(|(name, _)| taken.contains(name)) {
+    let mut taken = ["format", "userpte", "as"].into_iter();
+    if let Some(name) = taken.find(|name| gives(&args.design, name)) {
         return Err(Failure::usage(format!(
-            "--design: {name}= is what is planned; leave it out"
+            "--design: {name}= sets what is planned; leave it out"
         )));
     }
     let designs = [design("nohigh", &args.design)];

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot};
+use vellum_engine::{Access, Engine, FileSlot, Op, OpError, SpaceSlot, reclaims};
 
 use super::clocks::{Clocks, Place};
 use super::history::history;
@@ -70,7 +70,7 @@ impl<'w> Verifier<'w> {
         Self {
             workload,
             engine,
-            reclaims: engine.design().contains("reclaim=on"),
+            reclaims: reclaims(&engine.design()).unwrap_or(false),
             clocks: Clocks::new(workload, slices),
             counts: Counts::default(),
             model: Mutex::new(model),

@@ -170,14 +170,23 @@ impl Design {
     /// [`DesignError`], which names the valid options or values.
     pub fn parse(text: &str) -> Result<Design, DesignError> {
         let mut design = Design::default();
-        let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
-        for part in text.split(is_separator).filter(|part| !part.is_empty()) {
+        for part in Design::parts(text) {
             let (name, value) = part.split_once('=').ok_or_else(|| {
                 DesignError(format!("design option '{part}': expected name=value"))
             })?;
             design.set(name, value)?;
         }
         Ok(design)
+    }
+
+    /// Whether option syntax gives the option `name` (or `as`), with whatever value.
+    pub fn gives(text: &str, name: &str) -> bool {
+        Design::parts(text).any(|part| part.split_once('=').is_some_and(|given| given.0 == name))
+    }
+
+    fn parts(text: &str) -> impl Iterator<Item = &str> {
+        let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
+        text.split(is_separator).filter(|part| !part.is_empty())
     }
 
     /// The design of a published kernel.

@@ -9,10 +9,11 @@ use std::sync::{Arc, LazyLock, Once};
 use vellum::addr::Pfn;
 use vellum::design::{Rmap, TableFormat, variants};
 use vellum::platform::CpuId;
-use vellum::rmap::{Chains, Family, ReverseMap};
+use vellum::rmap::ReverseMap;
 use vellum::swap::SwapArea;
-use vellum::table::{Format, X86_64, X86Pae};
-use vellum::{Design, Vm, with_format, with_rmap};
+use vellum::table::Format;
+use vellum::{Design, Vm, with_format};
+use vellum_engine::with_instance;
 use vellum_machine::mmu::{Walker, X86_64 as X86_WALKER, walker};
 use vellum_machine::store::{CompressedArea, CompressedStore, Contents};
 use vellum_machine::{Arena, BackingStore, Hole, Machine, MachineConfig, PatternStore};
@@ -397,19 +398,12 @@ impl Case {
     pub fn run(&self, arena: &Arc<Arena>) -> Result<Happened, (usize, String)> {
         let mut at = 0;
         let result = catch(|| {
-            let design = Design::parse(&self.design).map_err(|error| error.to_string())?;
-            match (self.format, design.rmap) {
-                (TableFormat::X86_64, rmap) => {
-                    with_rmap!(rmap, R => self.run_on::<X86_64, R>(design, arena, &mut at))
-                }
-                (format, Rmap::Family) => {
-                    with_format!(format, F => self.run_on::<F, Family>(design, arena, &mut at))
-                }
-                (TableFormat::X86Pae, Rmap::Chains) => {
-                    self.run_on::<X86Pae, Chains>(design, arena, &mut at)
-                }
-                (format, rmap) => Err(format!("{format:?} is not tested with {rmap:?}")),
-            }
+            let mut design = Design::parse(&self.design).map_err(|error| error.to_string())?;
+            design.format = self.format;
+            with_instance!(
+                design, F, R => self.run_on::<F, R>(design, arena, &mut at),
+                format => Err(format!("{format:?} is not tested with {:?}", design.rmap))
+            )
         });
         result.map_err(|error| (at, error))
     }

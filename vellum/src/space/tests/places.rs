@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use std::vec::Vec;
 
 use super::*;
+use crate::design::TableFormat;
 use crate::frame::Counts;
 use crate::object::INDEX_END;
 use crate::rmap::Family;
-use crate::table::{Aarch64_4K, Aarch64_16K, Aarch64_64K, Format, Sv39, Sv48, X86_64La57, X86Pae};
+use crate::table::Format;
 use crate::vm::AuditReport;
 
 /// Where pages are mapped, beside the last page there is.
@@ -260,14 +261,9 @@ fn check_pages<F: Format>() {
 /// Runs a check on every format.
 macro_rules! on_formats {
     ($check:ident) => {
-        $check::<X86_64>();
-        $check::<X86_64La57>();
-        $check::<X86Pae>();
-        $check::<Aarch64_4K>();
-        $check::<Aarch64_16K>();
-        $check::<Aarch64_64K>();
-        $check::<Sv39>();
-        $check::<Sv48>();
+        for &format in TableFormat::ALL {
+            crate::with_format!(format, F => $check::<F>());
+        }
     };
 }
 

@@ -118,9 +118,19 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_DONT_NEED 0
 
 /*
- Private pages may be dropped until they are stored to again.
+ Private pages may be dropped until they are stored to again: they read as they were or as zeroes.
  */
 #define VELLUM_FREE 1
+
+/*
+ Pages are not needed soon: they leave memory before others.
+ */
+#define VELLUM_COLD 2
+
+/*
+ Write private pages and those of shared memory to swap now.
+ */
+#define VELLUM_PAGE_OUT 3
 
 /*
  Superpages of an object as the design says (`huge=`).
@@ -976,8 +986,8 @@ enum vellum_status vellum_populate(struct vellum *vm,
                                    uint64_t bytes);
 
 /*
- Gives advice on a range: VELLUM_DONT_NEED or VELLUM_FREE. VELLUM_STATUS_NOT_MAPPED if the
- range has a hole; the mapped parts were treated all the same.
+ Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
+ VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
  */
 enum vellum_status vellum_advise(struct vellum *vm,
                                  struct vellum_space space,

@@ -42,8 +42,12 @@ pub const VELLUM_FIXED_FREE: u32 = 3;
 
 /// Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
 pub const VELLUM_DONT_NEED: u32 = 0;
-/// Private pages may be dropped until they are stored to again.
+/// Private pages may be dropped until they are stored to again: they read as they were or as zeroes.
 pub const VELLUM_FREE: u32 = 1;
+/// Pages are not needed soon: they leave memory before others.
+pub const VELLUM_COLD: u32 = 2;
+/// Write private pages and those of shared memory to swap now.
+pub const VELLUM_PAGE_OUT: u32 = 3;
 
 /// What to map, and where. Zero in every field but `bytes` and `prot` asks for private zeroes
 /// anywhere.
@@ -268,8 +272,8 @@ pub unsafe extern "C" fn vellum_populate(
     }
 }
 
-/// Gives advice on a range: VELLUM_DONT_NEED or VELLUM_FREE. VELLUM_STATUS_NOT_MAPPED if the
-/// range has a hole; the mapped parts were treated all the same.
+/// Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
+/// VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_advise(
     vm: *mut Manager,
@@ -284,6 +288,8 @@ pub unsafe extern "C" fn vellum_advise(
             let advice = match advice {
                 VELLUM_DONT_NEED => Advice::DontNeed,
                 VELLUM_FREE => Advice::Free,
+                VELLUM_COLD => Advice::Cold,
+                VELLUM_PAGE_OUT => Advice::PageOut,
                 _ => return Err(Status::Argument),
             };
             Ok(manager.vm.advise(space.id(), start, pages, advice)?)

@@ -195,13 +195,6 @@ impl Frame {
         (self.flags.load(Ordering::Relaxed) >> ZONE_SHIFT) as usize
     }
 
-    /// Sets the zone number, once, when the frame table is built.
-    pub fn set_zone(&self, zone: u16) {
-        let rest = self.flags.load(Ordering::Relaxed) & !(u32::MAX << ZONE_SHIFT);
-        self.flags
-            .store(rest | u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
-    }
-
     /// Whether all of `flags` are set.
     #[inline]
     pub fn has(&self, flags: Flags) -> bool {

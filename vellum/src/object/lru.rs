@@ -87,6 +87,12 @@ pub trait Aging: Send + Sync {
         }
     }
 
+    /// Whoever has a page to himself does not need it soon. If it `is_droppable`, a private page,
+    /// nobody needs what it holds until it is stored to again.
+    fn unwanted(&self, _pin: &Pin<'_>, page: AgedPage<'_>, _is_droppable: bool) {
+        page.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+    }
+
     /// A page has lost its last user and is about to be free.
     fn removed(&self, pin: &Pin<'_>, page: AgedPage<'_>);
 
@@ -103,6 +109,10 @@ impl<A: Aging> Aging for Arc<A> {
 
     fn touched(&self, pin: &Pin<'_>, page: AgedPage<'_>) {
         (**self).touched(pin, page);
+    }
+
+    fn unwanted(&self, pin: &Pin<'_>, page: AgedPage<'_>, is_droppable: bool) {
+        (**self).unwanted(pin, page, is_droppable);
     }
 
     fn removed(&self, pin: &Pin<'_>, page: AgedPage<'_>) {

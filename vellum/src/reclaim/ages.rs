@@ -29,7 +29,7 @@ struct Age {
 
 /// The time of a group.
 #[derive(Default)]
-struct Clock {
+struct WalkClock {
     /// Walks that have ended.
     walks: AtomicU32,
     /// 1 while somebody walks.
@@ -41,7 +41,7 @@ struct Clock {
 /// The ages of all frames, by number. Each group has walks, and so a time, of its own.
 pub(super) struct Ages {
     frames: Box<[Age]>,
-    clocks: Box<[CachePadded<Clock>]>,
+    clocks: Box<[CachePadded<WalkClock>]>,
 }
 
 impl Ages {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use super::ages::Ages;
 use super::generations::{GENERATIONS, Ring};
-use super::shadows::Clock;
+use super::shadows::EvictionClock;
 use super::{PageKind, Set, To};
 use crate::addr::Pfn;
 use crate::design::PageAging;
@@ -137,7 +137,7 @@ pub(crate) struct Lists {
     batch: u32,
     node_of_zone: Box<[u16]>,
     /// For each group.
-    clocks: Box<[CachePadded<Clock>]>,
+    clocks: Box<[CachePadded<EvictionClock>]>,
     /// Who is charged for frames, if there can be groups beside the root.
     pub(super) groups: Option<Arc<Groups>>,
     pub(super) groups_per_node: usize,

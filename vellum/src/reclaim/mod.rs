@@ -49,7 +49,7 @@ use alloc::sync::Arc;
 
 use crate::addr::Pfn;
 use crate::design::PageAging;
-use crate::frame::{AuditError, Flags, Groups, MemoryView};
+use crate::frame::{AuditError, Flags, Groups, Kind, MemoryView};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -313,6 +313,19 @@ impl Aging for Reclaim {
         } else if !page.has(Flags::ACTIVE) {
             page.set(Flags::ACTIVE);
         }
+    }
+
+    /// Pages that may be dropped need no swap: they are listed among those of files, and go back
+    /// to the others if they have been stored to when they are looked at.
+    fn unwanted(&self, pin: &Pin<'_>, page: AgedPage<'_>, is_droppable: bool) {
+        page.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+        let frame = page.record();
+        let is_private = frame.kind() == Kind::Anonymous;
+        let kind = match is_private && !is_droppable || frame.has(Flags::SWAP_BACKED) {
+            true => PageKind::SwapBacked,
+            false => PageKind::File,
+        };
+        self.lists.add(pin, page, kind, false);
     }
 
     fn removed(&self, _pin: &Pin<'_>, _page: AgedPage<'_>) {}

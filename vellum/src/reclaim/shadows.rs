@@ -5,9 +5,9 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the pages of a group that leave; 0 as long as none has.
 #[derive(Default)]
-pub(super) struct Clock(AtomicU32);
+pub(super) struct EvictionClock(AtomicU32);
 
-/// What is known of a page that left: one of the two, as [`Clock::leave`] was told.
+/// What is known of a page that left: one of the two, as [`EvictionClock::leave`] was told.
 pub(super) struct Shadow {
     /// Pages that have left since.
     pub(super) distance: u32,
@@ -28,7 +28,7 @@ fn place_of(owner: u32, index: u64, places: usize) -> (usize, u32) {
     (place as usize, key as u32)
 }
 
-impl Clock {
+impl EvictionClock {
     /// A page leaves. What is remembered is when, or else the interval in which it was used
     /// last.
     pub(super) fn leave(

@@ -72,6 +72,8 @@ counts! {
     written;
     /// Private pages written to swap.
     swapped;
+    /// Private pages that were dropped, because their owner had freed them.
+    dropped;
     /// Pages that a store or swap area refused.
     refused;
     /// Pages of files read again after they had left; with `aging=generations`, also private

@@ -156,6 +156,23 @@ impl<'a, F: Format> Slot<'a, F> {
         F::marks(old)
     }
 
+    /// Clears the entry, which is none of a large leaf, if nobody has stored to the page by way of
+    /// it; returns whether it did. Then the visitor answers [`super::Verdict::Unmapped`].
+    pub(crate) fn clear_if_clean(&self) -> bool {
+        debug_assert!(self.table.level() == 1, "a large leaf cleared by a visit");
+        if F::marks(self.entry()).dirty {
+            return false;
+        }
+        let old = self.table.clear(self.index, Users::Hardware);
+        if F::marks(old).dirty {
+            // A processor that has found no entry meanwhile waits for the table.
+            self.table.fill(self.index, old);
+            return false;
+        }
+        self.table.count_cleared(1);
+        true
+    }
+
     /// Puts the entry of a page in swap in the place of this one, which is none of a large
     /// leaf. The visitor answers [`super::Verdict::Unmapped`].
     pub fn swap_out(&self, page: Swapped) -> Marks {

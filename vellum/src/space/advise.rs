@@ -5,11 +5,10 @@ use super::manager::Vm;
 use super::spaces::{Live, SpaceId};
 use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
-use crate::table::{Format, Gather, Marks, Users};
+use crate::table::{Format, Users};
 
 /// Advice that changes what is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +17,13 @@ pub enum Advice {
     /// Unmap the pages now: private ones read as zero or as the object
     /// afterwards, pages of objects stay cached.
     DontNeed,
-    /// Private pages may be dropped until they are stored to again.
+    /// Private pages that no other space shares may be dropped until they are stored to again:
+    /// they read as they were or as zero. Reclaim needs no swap for them. Memory that shows an
+    /// object stays as it is.
     Free,
+    /// Pages are not needed soon: those that no other space shares count as not used, and leave
+    /// before others when memory is short. They stay as they are until then.
+    Cold,
     /// Write private pages and those of shared memory to swap now, as far as there is room and
     /// they are not in use, those too that other spaces share.
     PageOut,
@@ -89,14 +93,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     };
                     zap.range(part, &mut gather);
                 }
+                Advice::Free if view.object != 0 => {}
                 Advice::Free => {
-                    if view.object == 0 {
-                        // Those that cannot be demoted are not marked, as if they were in use.
-                        let region = self.region(handle);
-                        let _ = self.demote_range(pin, space, region, part);
-                    }
+                    // Those that cannot be demoted are not marked, as if they were in use.
+                    let region = self.region(handle);
+                    let _ = self.demote_range(pin, space, region, part);
                     self.mark_free(pin, space, part, &mut gather);
                 }
+                Advice::Cold => self.mark_cold(pin, space, part, &mut gather),
                 Advice::PageOut | Advice::Folio(_) => {}
             }
             Ok(())
@@ -107,40 +111,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(())
         } else {
             Err(MapError::NotMapped)
-        }
-    }
-
-    /// Makes the exclusive private pages of a range droppable: clean and
-    /// unused as far as the entries say, so that a store shows.
-    fn mark_free(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        range: PageRange,
-        gather: &mut Gather<'_, P>,
-    ) {
-        let tables = self.tables(pin, space);
-        for span in tables.spans(range) {
-            if span.table.level() != 1 {
-                continue;
-            }
-            let entries = span.first..span.first + span.count;
-            self.end_runs(pin, space, &span.table, entries.clone());
-            for index in entries {
-                let entry = span.table.load(index);
-                if !F::is_mapped(entry) {
-                    continue;
-                }
-                let frame = self.memory.frame(F::frame(entry, 1));
-                if frame.kind() != Kind::Anonymous || frame.counts().maps() != 1 {
-                    continue;
-                }
-                span.table.update(index, Users::Hardware, |entry| {
-                    F::with_marks(entry, Marks::default())
-                });
-                frame.set_if_clear(Flags::LAZY_FREE);
-                gather.stale(span.table.page(index));
-            }
         }
     }
 }

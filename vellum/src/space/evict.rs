@@ -315,6 +315,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Has a private page leave that its owner has freed, used since or not. If it was stored to,
+    /// it is one that only swap could take.
+    fn evict_freed(&self, page: Pfn) -> Taken {
+        let frame = self.memory.frame(page);
+        let taken = match self.find_private(page) {
+            None => return Taken::SwapBacked,
+            Some(Held::Page) if self.drop_freed(page) => Taken::Freed,
+            Some(held) => {
+                frame.clear(Flags::LAZY_FREE);
+                self.put_private(&self.pin(), page, held);
+                return Taken::SwapBacked;
+            }
+        };
+        self.memory.put(&self.pin(), page);
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.counts.dropped.add(1);
+        }
+        taken
+    }
+
     /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
     fn evict_to_swap(&self, page: Pfn, rule: Rule) -> Taken {
         if let Err(taken) = self.claim_idle(page, rule) {
@@ -351,6 +371,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
 
     fn take(&self, page: Pfn, kind: PageKind, rule: Rule) -> Taken {
         match kind {
+            PageKind::File if self.memory.frame(page).kind() == Kind::Anonymous => {
+                self.evict_freed(page)
+            }
             PageKind::File => self.evict_file_page(page, rule),
             PageKind::SwapBacked => self.evict_to_swap(page, rule),
         }

@@ -482,6 +482,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// A page is not needed soon, or not at all until it is stored to again.
+    pub(super) fn note_unwanted(&self, pin: &Pin<'_>, frame: Pfn, is_droppable: bool) {
+        if let Some(aging) = &self.aging {
+            aging.unwanted(pin, self.aged(frame), is_droppable);
+        }
+    }
+
     // Not inlined: without aging there is nothing of it on the paths of faults.
     #[inline(never)]
     fn tell_inserted(&self, aging: &dyn Aging, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {

@@ -417,8 +417,13 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let run = Run::single(pfn, target.pte(index), page);
         vm.rmap.duplicate(&vm.env(pin), self.ctx, &run, self.place);
         if copying.view.is_shared() || !F::is_writable(entry) {
-            // A shared page is written by both; marks stay with the parent.
-            target.fill(index, F::with_marks(entry, Marks::ACCESSED));
+            // A shared page is written by both; marks stay with the parent. A private one may
+            // have been stored to before by way of another entry, which knows it.
+            let marks = match is_private {
+                true => Marks::DIRTY,
+                false => Marks::ACCESSED,
+            };
+            target.fill(index, F::with_marks(entry, marks));
         } else {
             let (_, protected) = source.update(index, copying.users, F::write_protect);
             gather.stale(page);

@@ -63,6 +63,7 @@ mod topology;
 mod truncate;
 mod unmap;
 mod unshare;
+mod unwanted;
 mod victim;
 mod writeback;
 mod zap;

@@ -111,9 +111,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     if !frame.pin() {
                         return Err(PinError::TooManyPins);
                     }
-                    if access == Access::Write && frame.kind() == Kind::Object {
+                    if access == Access::Write {
                         // Stores by a device set no mark in any entry.
-                        frame.set_if_clear(Flags::DIRTY);
+                        if frame.kind() == Kind::Object {
+                            frame.set_if_clear(Flags::DIRTY);
+                        } else if frame.has(Flags::LAZY_FREE) {
+                            frame.clear(Flags::LAZY_FREE);
+                        }
                     }
                     return Ok(pfn);
                 }

@@ -22,7 +22,7 @@ use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
 /// A page found in the swap cache by a fault on an entry that names its slot.
-struct CachedPage<'s> {
+struct InSwapCache<'s> {
     swap: &'s Swap,
     /// The entry.
     entry: u64,
@@ -57,7 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 is_busy: true,
             } => Ok(FaultStep::Wait(page)),
             Found::Cached { page, .. } => {
-                let mut cached = CachedPage {
+                let mut cached = InSwapCache {
                     swap,
                     entry,
                     slot: swapped.slot,
@@ -196,7 +196,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn map_cached(
         &self,
         fault: &Fault<'_, P, F, R>,
-        cached: &mut CachedPage<'_>,
+        cached: &mut InSwapCache<'_>,
     ) -> Result<FaultStep, FaultError> {
         let env = self.env(fault.pin);
         let named = (cached.slot, cached.page);
@@ -231,7 +231,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn take_cached(
         &self,
         fault: &Fault<'_, P, F, R>,
-        cached: &mut CachedPage<'_>,
+        cached: &mut InSwapCache<'_>,
         ctx: &mut R::Ctx,
     ) -> Option<Pfn> {
         let (pin, index) = (fault.pin, fault.index());

@@ -16,7 +16,7 @@ use super::manager::Vm;
 use super::spaces::SpaceId;
 use super::truncate::{Stale, StaleEntry};
 use crate::addr::{PageRange, Pfn};
-use crate::frame::Kind;
+use crate::frame::{Flags, Kind};
 use crate::platform::{Platform, SlotError};
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
@@ -106,6 +106,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .ok_or(SwapOutError::NoSlot),
             false => Err(SwapOutError::InUse),
         };
+        // It comes back by an entry that has nothing to do with this one.
+        frame.clear(Flags::LAZY_FREE);
         let replaced = slot.and_then(|slot| match self.replace_entries(&pin, swap, page, slot) {
             0 => {
                 swap.end_out(&self.memory, &pin, slot, None);

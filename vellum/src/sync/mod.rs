@@ -62,7 +62,7 @@ pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpu
 pub use nested::NestedLock;
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
-pub use queue::{NodeId, Queues, Tail};
+pub use queue::{QueueNode, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};

@@ -36,7 +36,7 @@ const FIRST: u32 = 3;
 #[derive(Default)]
 struct Node {
     state: AtomicU32,
-    /// The one behind it, by [`NodeId::to_word`]; 0 if there is none yet.
+    /// The one behind it, by [`QueueNode::to_word`]; 0 if there is none yet.
     next: AtomicU32,
     task: AtomicU64,
 }
@@ -46,15 +46,15 @@ pub struct Queues {
     nodes: Box<[CachePadded<Node>]>,
 }
 
-/// The last of a queue, by [`NodeId::to_word`]; 0 if nobody is in it.
+/// The last of a queue, by [`QueueNode::to_word`]; 0 if nobody is in it.
 #[derive(Debug, Default)]
 pub struct Tail(AtomicU32);
 
 /// The first of a queue, which has to leave it.
 #[must_use = "those behind wait for it to leave"]
-pub struct NodeId(usize);
+pub struct QueueNode(usize);
 
-impl NodeId {
+impl QueueNode {
     fn to_word(&self) -> u32 {
         self.0 as u32 + 1
     }
@@ -82,7 +82,7 @@ impl Queues {
         tail: &Tail,
         platform: &P,
         pin: &dyn Fn() -> Pin<'p>,
-    ) -> Option<NodeId> {
+    ) -> Option<QueueNode> {
         let (id, is_first) = self.append(tail, &pin(), platform.current_task())?;
         if !is_first {
             self.sleep_until_first(&id, platform);
@@ -91,7 +91,7 @@ impl Queues {
     }
 
     /// The same for a caller who is pinned until it leaves, and so never sleeps.
-    pub fn enter_pinned(&self, tail: &Tail, pin: &Pin<'_>) -> Option<NodeId> {
+    pub fn enter_pinned(&self, tail: &Tail, pin: &Pin<'_>) -> Option<QueueNode> {
         let (id, is_first) = self.append(tail, pin, TaskToken(0))?;
         if !is_first {
             let node = self.node(id.to_word())?;
@@ -107,7 +107,7 @@ impl Queues {
     /// Puts a node of the caller's CPU at the end of a queue; returns whether it is the
     /// first. The caller is pinned: whoever is before us and leaves waits for us to say
     /// where we are.
-    fn append(&self, tail: &Tail, pin: &Pin<'_>, task: TaskToken) -> Option<(NodeId, bool)> {
+    fn append(&self, tail: &Tail, pin: &Pin<'_>, task: TaskToken) -> Option<(QueueNode, bool)> {
         let id = self.vacant(pin)?;
         let node = self.node(id.to_word())?;
         node.task.store(task.0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Queues {
         Some((id, before == 0))
     }
 
-    fn sleep_until_first<P: Platform>(&self, id: &NodeId, platform: &P) {
+    fn sleep_until_first<P: Platform>(&self, id: &QueueNode, platform: &P) {
         let Some(node) = self.node(id.to_word()) else {
             return;
         };
@@ -141,9 +141,9 @@ impl Queues {
     }
 
     /// A node of this CPU that is in no queue, now the caller's.
-    fn vacant(&self, pin: &Pin<'_>) -> Option<NodeId> {
+    fn vacant(&self, pin: &Pin<'_>) -> Option<QueueNode> {
         let first = usize::from(pin.cpu().0) * NODES_PER_CPU;
-        (first..first + NODES_PER_CPU).map(NodeId).find(|id| {
+        (first..first + NODES_PER_CPU).map(QueueNode).find(|id| {
             self.node(id.to_word()).is_some_and(|node| {
                 node.state.load(Ordering::Relaxed) == VACANT
                     && (node.state)
@@ -154,7 +154,7 @@ impl Queues {
     }
 
     /// Leaves a queue as its first, and lets the next one be that.
-    pub fn leave<P: Platform>(&self, tail: &Tail, id: NodeId, platform: &P) {
+    pub fn leave<P: Platform>(&self, tail: &Tail, id: QueueNode, platform: &P) {
         let relax = |spins| {
             spin_hint();
             platform.relax(spins);
@@ -163,7 +163,7 @@ impl Queues {
     }
 
     /// The same for a caller who has been pinned since it entered.
-    pub fn leave_pinned(&self, tail: &Tail, id: NodeId, pin: &Pin<'_>) {
+    pub fn leave_pinned(&self, tail: &Tail, id: QueueNode, pin: &Pin<'_>) {
         // None of those behind sleeps.
         self.leave_with(tail, &id, |spins| pin.relax(spins), |_| ());
     }
@@ -171,7 +171,7 @@ impl Queues {
     fn leave_with(
         &self,
         tail: &Tail,
-        id: &NodeId,
+        id: &QueueNode,
         relax: impl Fn(u32),
         unpark: impl FnOnce(TaskToken),
     ) {

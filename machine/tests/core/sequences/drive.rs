@@ -270,6 +270,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
             | What::Free { space, .. }
+            | What::Cold { space, .. }
             | What::PageOut { space, .. }
             | What::AdviseFolio { space, .. }
             | What::Populate { space, .. }

@@ -122,12 +122,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::DontNeed { place, pages, .. }
             | What::Free { place, pages, .. }
+            | What::Cold { place, pages, .. }
             | What::PageOut { place, pages, .. } => {
                 let start = self.page(slot, place);
-                let drops = matches!(what, What::DontNeed { .. });
                 let advice = match what {
                     What::DontNeed { .. } => Advice::DontNeed,
                     What::Free { .. } => Advice::Free,
+                    What::Cold { .. } => Advice::Cold,
                     _ => Advice::PageOut,
                 };
                 let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
@@ -136,8 +137,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 let space = self.space(slot);
                 let wanted = space.check_range(start, pages).and_then(|()| {
-                    if drops {
-                        space.dont_need(start, pages);
+                    match advice {
+                        Advice::DontNeed => space.dont_need(start, pages),
+                        Advice::Free => space.free(start, pages),
+                        _ => {}
                     }
                     let covered = space.is_covered(start, pages);
                     covered.then_some(()).ok_or(Refusal::NotMapped)
@@ -162,10 +165,19 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::Collapse { place, least, .. } => {
                 // Shows nothing but pages that are resident now.
-                let start = self.page(slot, place);
-                let answer = map_answer(self.vm.collapse(id, Vpn(start), 3, least))?;
-                if answer.is_err() {
-                    return self.short(Some(slot));
+                let mut start = self.page(slot, place);
+                // What was made before a range for which there is no memory stays.
+                let calls = if self.tight { 3 } else { 1 };
+                for call in 0..calls {
+                    if call > 0 {
+                        self.check_space(slot)?;
+                        self.remember(Allows::Nothing)?;
+                    }
+                    let answer = self.vm.collapse(id, Vpn(start), 4 - calls, least);
+                    if map_answer(answer)?.is_err() {
+                        return self.short(Some(slot));
+                    }
+                    start += self.shape.table_pages(1);
                 }
             }
             What::Populate { place, pages, .. } => {
@@ -230,7 +242,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             Ok(id) => {
                 let child = self.name_space(id);
                 self.model.fork(slot, child);
-                if !self.copies_all {
+                // Those of superpages of objects are copied by no fork.
+                if !self.copies_all || self.has_huge {
                     self.adopt_lazy_fork(child)?;
                 }
                 self.check_space(slot)?;
@@ -407,6 +420,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let first = page / around * around;
             self.adopt_folios(slot, first..first + around);
         }
+        let stored = (kind == Access::Write).then_some(word);
+        self.adopt_dropped(slot, page, stored);
         let wanted = self.model.access(slot, page, kind).map(|()| {
             if kind == Access::Write {
                 self.model.store(slot, page, word, value);
@@ -434,6 +449,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if answer == Err(None) {
             self.adopt_after_shortage(slot, start)?;
             return self.short(Some(slot));
+        }
+        for page in start..start.saturating_add(pages) {
+            self.adopt_dropped(slot, page, None);
+            if let Some(private) = self.space(slot).private.get_mut(&page)
+                && writes
+            {
+                private.freed = false;
+            }
         }
         let in_bounds = self.space(slot).check_range(start, pages);
         let wanted = in_bounds.map_err(|_| Refusal::NoRegion).and_then(|()| {

@@ -34,7 +34,7 @@ pub struct Sight {
     objects: BTreeMap<Key, Option<u64>>,
     /// Entries of pages of objects that reverse mapping has taken back so far.
     taken_back: u64,
-    /// Pages that have gone to swap so far.
+    /// Private pages that have gone to swap, or were dropped, so far.
     swapped: u64,
 }
 
@@ -169,7 +169,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             spaces,
             objects: self.objects.iter().map(pages).collect(),
             taken_back: self.taken_back(),
-            swapped: self.vm.swap_stats().outs,
+            swapped: self.vm.swap_stats().outs + self.vm.stats().reclaim.dropped,
         })
     }
 

@@ -9,9 +9,10 @@ use vellum_machine::mmu::walker;
 use super::run::{Case, Happened, arena, arena_for};
 
 /// Runs cases, and fails with the smallest form of the first that fails.
-/// Returns how often memory ran out.
-pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> u32 {
-    run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena()).shortages
+/// Returns how often memory ran out, and how many pages were dropped that had been freed.
+pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> (u32, u64) {
+    let happened = run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena());
+    (happened.shortages, happened.dropped)
 }
 
 /// Runs cases with superpages; returns how many were mapped, not to be had,
@@ -80,6 +81,7 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happ
         match case.run(arena) {
             Ok(more) => {
                 happened.shortages += more.shortages;
+                happened.dropped += more.dropped;
                 let Happened {
                     superpages,
                     folios,

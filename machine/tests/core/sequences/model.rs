@@ -146,12 +146,18 @@ impl Model {
         object.changed.entry(index).or_insert(content)
     }
 
-    fn own(&mut self, space: u32, page: u64, content: Content) {
+    /// Makes a page one of the space's own.
+    pub fn own(&mut self, space: u32, page: u64, content: Content) {
         self.next_private += 1;
         let number = self.next_private;
         let space = self.spaces.get_mut(&space).expect("space of the model");
         space.clean.remove(&page);
-        space.private.insert(page, Private { number, content });
+        let private = Private {
+            number,
+            content,
+            freed: false,
+        };
+        space.private.insert(page, private);
     }
 
     /// A page that nobody asked for is resident, of zeroes, unless the model has one there or
@@ -246,6 +252,7 @@ impl Model {
         let space = self.spaces.get_mut(&id).expect("space of the model");
         if let Some(private) = space.private.get_mut(&page) {
             private.content.words.insert(word, value);
+            private.freed = false;
             return;
         }
         let cell = space.cells[&page];

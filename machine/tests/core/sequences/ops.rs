@@ -89,6 +89,11 @@ pub enum What {
         place: Place,
         pages: u64,
     },
+    Cold {
+        space: u8,
+        place: Place,
+        pages: u64,
+    },
     PageOut {
         space: u8,
         place: Place,
@@ -384,11 +389,21 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             place: place(rng, shape),
             pages: length(rng, lengths),
         },
-        48 => What::Free {
-            space,
-            place: place(rng, shape),
-            pages: length(rng, lengths),
-        },
+        48 => {
+            let (place, pages) = (place(rng, shape), length(rng, lengths));
+            match pages % 3 == 0 {
+                true => What::Cold {
+                    space,
+                    place,
+                    pages,
+                },
+                false => What::Free {
+                    space,
+                    place,
+                    pages,
+                },
+            }
+        }
         49 => What::Populate {
             space,
             place: place(rng, shape),

@@ -22,10 +22,14 @@ fn random_sequences_match_the_model() {
         return;
     }
     let cases = number("VELLUM_CASES").unwrap_or(180);
-    let shortages = run_cases(0..cases, length);
+    let (shortages, dropped) = run_cases(0..cases, length);
     assert!(
         cases < 180 || shortages > 0,
         "memory never ran out: the small machines are too large"
+    );
+    assert!(
+        cases < 180 || dropped > 0,
+        "no page was dropped that had been freed"
     );
 }
 

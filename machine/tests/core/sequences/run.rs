@@ -177,6 +177,8 @@ const SLOTS: u64 = 3000;
 pub struct Happened {
     /// How often memory ran out.
     pub shortages: u32,
+    /// Private pages that were dropped because they had been freed.
+    pub dropped: u64,
     /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
     /// broken, and promoted.
     pub superpages: [u64; 7],
@@ -459,6 +461,7 @@ impl Case {
         }
         Ok(Happened {
             shortages: driver.shortages,
+            dropped: driver.vm.stats().reclaim.dropped,
             superpages: [
                 events.superpage_maps,
                 events.superpage_failures,

@@ -9,6 +9,8 @@ use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_G
 pub struct Private {
     pub number: u64,
     pub content: Content,
+    /// Nobody has stored to it since its owner freed it: it may be gone.
+    pub freed: bool,
 }
 
 /// What is mapped at one page.
@@ -124,6 +126,12 @@ impl Space {
 
     pub fn dont_need(&mut self, start: u64, pages: u64) {
         self.forget_entries(start, pages);
+    }
+
+    pub fn free(&mut self, start: u64, pages: u64) {
+        for (page, private) in self.private.range_mut(start..start + pages) {
+            private.freed |= self.cells[page].object.is_none();
+        }
     }
 
     pub fn fill(&mut self, start: u64, pages: u64, first: Cell) {

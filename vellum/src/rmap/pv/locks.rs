@@ -100,7 +100,7 @@ impl LockName {
 struct Stamp(AtomicU64);
 
 /// The heads of all lists, and their locks.
-pub(super) struct PageLocks {
+pub(super) struct PvListLocks {
     kind: PvLock,
     first: Pfn,
     heads: Box<[PageHead]>,
@@ -119,8 +119,8 @@ fn many<T: Default>(what: &'static str, count: usize) -> Box<[T]> {
     all
 }
 
-impl PageLocks {
-    pub fn new(kind: PvLock, has_stamps: bool, arenas: &ArenaMaker) -> PageLocks {
+impl PvListLocks {
+    pub fn new(kind: PvLock, has_stamps: bool, arenas: &ArenaMaker) -> PvListLocks {
         let (first, end) = arenas.span();
         let frames = (end.0 - first.0) as usize;
         let large = (end.0.div_ceil(1 << NEIGHBOURS) - (first.0 >> NEIGHBOURS)) as usize;
@@ -128,7 +128,7 @@ impl PageLocks {
             PvLock::Hashed => (HASHED, 0),
             PvLock::Superpage | PvLock::Byte | PvLock::ByteShared => (0, large),
         };
-        PageLocks {
+        PvListLocks {
             kind,
             first,
             heads: many("pv list heads", frames),
@@ -269,7 +269,7 @@ impl PageLocks {
         }
     }
 
-    /// Ends what [`PageLocks::acquire_to_read`] began.
+    /// Ends what [`PvListLocks::acquire_to_read`] began.
     #[inline]
     pub fn release_read(&self, lock: LockName, pin: &Pin<'_>) {
         match self.kind {
@@ -281,7 +281,7 @@ impl PageLocks {
         }
     }
 
-    /// Whether who has the lock to read may change the list, until [`PageLocks::read_on`]:
+    /// Whether who has the lock to read may change the list, until [`PvListLocks::read_on`]:
     /// no, if the lock can be shared, and others do.
     #[inline]
     pub fn try_to_change(&self, lock: LockName) -> bool {

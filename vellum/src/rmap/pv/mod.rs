@@ -37,7 +37,7 @@ mod tests;
 
 use self::delayed::Delayed;
 use self::entry::{Chunk, Name, PvEntry, SlabEntry};
-use self::locks::{LockName, PageLocks};
+use self::locks::{LockName, PvListLocks};
 use self::order::Order;
 use self::spaces::PvSpace;
 use self::supply::EntryChain;
@@ -75,7 +75,7 @@ enum Entries {
 
 /// The `pv` design.
 pub struct Pv {
-    locks: PageLocks,
+    locks: PvListLocks,
     entries: Entries,
     spaces: Arena<PvSpace>,
     /// What is cleared and not flushed, if anybody waits for that.
@@ -162,7 +162,7 @@ impl ReverseMap for Pv {
             PvAlloc::Slab => Entries::Slab(arenas.make()),
         };
         Pv {
-            locks: PageLocks::new(options.pv_lock, options.di != Di::Epoch, arenas),
+            locks: PvListLocks::new(options.pv_lock, options.di != Di::Epoch, arenas),
             entries,
             delayed: match options.di {
                 Di::Epoch => None,

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::delayed::Delayed;
 use super::entry::{Chunk, ENTRIES_PER_CHUNK, Name};
-use super::locks::PageLocks;
+use super::locks::PvListLocks;
 use super::order::Order;
 use super::spaces::SpaceChunks;
 use super::{Entries, Pv, PvContext, PvOfSpace};
@@ -195,7 +195,7 @@ fn pages_have_locks_together_as_the_option_says() {
     let last = Pfn(end.0 - 1);
     let next = Pfn(first.0 ^ 1);
     let together = |kind| {
-        let locks = PageLocks::new(kind, true, &arenas);
+        let locks = PvListLocks::new(kind, true, &arenas);
         let pin = memory.pin();
         for frame in [first, next, last] {
             locks.acquire(locks.of(frame), &pin);
@@ -209,7 +209,7 @@ fn pages_have_locks_together_as_the_option_says() {
     assert_eq!(together(PvLock::Superpage), (true, true));
     assert_eq!(together(PvLock::Byte), (false, false));
     assert_eq!(together(PvLock::ByteShared), (false, false));
-    let locks = PageLocks::new(PvLock::Hashed, false, &arenas);
+    let locks = PvListLocks::new(PvLock::Hashed, false, &arenas);
     assert_eq!(
         locks.of(Pfn(5 << 9)),
         locks.of(Pfn((256 + 5) << 9)),
@@ -235,7 +235,7 @@ fn readers_share_a_lock_of_one_byte_and_change_what_it_guards_alone() {
     // SAFETY: the maker makes no arena.
     let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
     let arenas = arenas.spanning(memory.view().span(), 1);
-    let locks = PageLocks::new(PvLock::ByteShared, false, &arenas);
+    let locks = PvListLocks::new(PvLock::ByteShared, false, &arenas);
     for lock in [locks.of(Pfn(700)), locks.of_large(Pfn(700))] {
         for _ in 0..2 {
             let waited = locks.acquire_to_read(lock, &pin);
@@ -252,7 +252,7 @@ fn readers_share_a_lock_of_one_byte_and_change_what_it_guards_alone() {
         locks.release(lock, &pin);
     }
     // Who cannot share a lock has it alone from the beginning.
-    let locks = PageLocks::new(PvLock::Byte, false, &arenas);
+    let locks = PvListLocks::new(PvLock::Byte, false, &arenas);
     let lock = locks.of(Pfn(700));
     locks.acquire_to_read(lock, &pin);
     assert!(locks.try_to_change(lock) && locks.try_to_change(lock));

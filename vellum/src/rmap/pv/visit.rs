@@ -101,11 +101,11 @@ impl Pv {
         }
     }
 
-    /// Makes sure that nobody else looks at a list, until [`PageLocks::read_on`]. If others
+    /// Makes sure that nobody else looks at a list, until [`PvListLocks::read_on`]. If others
     /// do, both locks are given up and taken again. Returns whether the lists are the same
     /// as before. The caller has locked the table of an entry, which stays where it is.
     ///
-    /// [`PageLocks::read_on`]: super::locks::PageLocks::read_on
+    /// [`PvListLocks::read_on`]: super::locks::PvListLocks::read_on
     fn keep_others_out(&self, pin: &Pin<'_>, lists: &Lists<'_>, which: Which) -> bool {
         let lock = self.lock_of(lists, which);
         if self.locks.try_to_change(lock) {

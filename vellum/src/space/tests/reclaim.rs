@@ -4,6 +4,7 @@ mod ahead;
 mod generations;
 mod order;
 mod superpages;
+mod unwanted;
 
 use std::sync::atomic::Ordering;
 use std::vec;

@@ -28,6 +28,8 @@ explored! {
     room_that_another_is_making_is_waited_for: 12 => room_of_another;
     what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 48 => stores_after_fork;
     discarded_and_protected_pages_are_so_at_once_beside_reclaim: 48 => discarded;
+    what_is_stored_to_freed_pages_stays_beside_reclaim: 48 => stores_to_freed;
+    what_is_stored_to_freed_pages_stays_beside_a_fork: 48 => stores_to_freed_beside_fork;
     counters_lose_nothing_beside_walks: 20 => counters_beside_walks;
     what_a_device_stores_stays_beside_walks: 16 => pinned_beside_walks;
     truncations_beside_walks_lose_nothing: 16 => truncate_beside_walks;
@@ -423,6 +425,64 @@ fn discarded<R: ReverseMap>() {
         }
     };
     world.run(&[&work, &|_| reclaim_private(&world)]);
+    world.finish(&[space], &[]);
+}
+
+/// Pages that are freed may be of zeroes afterwards, until they are stored to again.
+fn stores_to_freed<R: ReverseMap>() {
+    let (world, space) = private::<R>();
+    let work = |cpu: CpuId| {
+        for round in 1..4 {
+            store_all(&world, cpu, space, round);
+            let freed = (world.vm).advise(space, Vpn(PRIVATE), PAGES, Advice::Free);
+            freed.unwrap();
+            let first = world.load(cpu, space, at(PRIVATE, 0)).unwrap();
+            assert!(first == round || first == 0, "{first} in round {round}");
+            for page in 1..PAGES {
+                let stored = world.store(cpu, space, at(PRIVATE + page, 0), 10 * round);
+                stored.unwrap();
+            }
+            let child = (round == 2).then(|| world.vm.fork(space).unwrap());
+            for space in [Some(space), child].into_iter().flatten() {
+                for page in 1..PAGES {
+                    let word = world.load(cpu, space, at(PRIVATE + page, 0));
+                    assert_eq!(word, Ok(10 * round), "page {page}");
+                }
+            }
+            if let Some(child) = child {
+                world.vm.load(space).unwrap();
+                world.vm.exit(child).unwrap();
+            }
+        }
+    };
+    world.run(&[&work, &|_| reclaim_private(&world)]);
+    world.finish(&[space], &[]);
+}
+
+/// One task of a space stores to freed pages while another forks it. The parent has what was
+/// stored when it is alone again, and nobody takes it for a page that may be dropped.
+fn stores_to_freed_beside_fork<R: ReverseMap>() {
+    let (world, space) = private::<R>();
+    world.alone(|| {
+        world.vm.share_space(space);
+        store_all(&world, CpuId(0), space, 1);
+        let freed = (world.vm).advise(space, Vpn(PRIVATE), PAGES, Advice::Free);
+        freed.unwrap();
+    });
+    let fork = |_| {
+        let child = world.vm.fork(space).unwrap();
+        world.vm.exit(child).unwrap();
+    };
+    let store = |cpu: CpuId| store_all(&world, cpu, space, 2);
+    world.run(&[&fork, &store]);
+    world.alone(|| {
+        reclaim_private(&world);
+        for page in 0..PAGES {
+            let word = world.load(CpuId(0), space, at(PRIVATE + page, 0));
+            assert_eq!(word, Ok(2), "page {page}");
+        }
+        world.vm.exit(space).unwrap();
+    });
     world.finish(&[space], &[]);
 }
 

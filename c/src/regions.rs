@@ -44,7 +44,7 @@ pub const VELLUM_FIXED_FREE: u32 = 3;
 pub const VELLUM_DONT_NEED: u32 = 0;
 /// Private pages may be dropped until they are stored to again: they read as they were or as zeroes.
 pub const VELLUM_FREE: u32 = 1;
-/// Pages are not needed soon: they leave memory before others.
+/// Pages are not needed soon: they count as not used, and leave memory before those that are.
 pub const VELLUM_COLD: u32 = 2;
 /// Write private pages and those of shared memory to swap now.
 pub const VELLUM_PAGE_OUT: u32 = 3;

@@ -18,16 +18,7 @@ const ATOMICS: [&str; 4] = [
 ];
 
 fn config(design: &str) -> Config {
-    Config {
-        design: design.to_owned(),
-        cpus: 2,
-        nodes: 1,
-        ram_bytes: 64 << 20,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    }
+    Config::new(design, 2, 64 << 20)
 }
 
 fn counting(design: &str) -> Box<dyn Engine> {
@@ -164,10 +155,6 @@ fn what_cannot_be_built_is_refused_by_name() {
     assert!(text.contains("chains"), "{text}");
     let vast = Config {
         ram_bytes: u64::MAX,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
         ..config("rmap=chains")
     };
     let refused = build_counting(&vast).err();

@@ -29,16 +29,7 @@ fn taken(engine: &dyn Engine, ops: &[Op]) -> u64 {
 
 /// Locked instructions of storing to pages that have a table, and of giving them back.
 fn hot(design: &str) -> [u64; 2] {
-    let engine = build_counting(&Config {
-        design: design.to_owned(),
-        cpus: 1,
-        nodes: 1,
-        ram_bytes: 64 << 20,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    });
+    let engine = build_counting(&Config::new(design, 1, 64 << 20));
     let engine = engine.expect("built");
     let map = |page, pages| Op::Map {
         space: SPACE,

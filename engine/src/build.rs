@@ -39,6 +39,23 @@ pub struct Config {
     pub group_bytes: Option<u64>,
 }
 
+impl Config {
+    /// A machine of one node, with as much low memory as the format can have, whose device takes
+    /// no time.
+    pub fn new(design: &str, cpus: usize, ram_bytes: u64) -> Config {
+        Config {
+            design: design.to_owned(),
+            cpus,
+            nodes: 1,
+            ram_bytes,
+            low_bytes: None,
+            device: None,
+            compressed: None,
+            group_bytes: None,
+        }
+    }
+}
+
 /// Where an engine runs.
 pub struct Host {
     /// The memory that is its RAM, which no other engine uses at the time.

@@ -85,6 +85,7 @@ pub(crate) fn core_counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("reclaim: pages deactivated", reclaim.deactivated),
         ("reclaim: pages written", reclaim.written),
         ("reclaim: pages swapped", reclaim.swapped),
+        ("reclaim: pages dropped", reclaim.dropped),
         ("reclaim: refaults", reclaim.refaults),
         ("reclaim: refaults made active", reclaim.restored),
         ("reclaim: by calls", reclaim.direct),

@@ -186,14 +186,8 @@ fn engine<W: Reach + Send + Sync + 'static>(
     workload: &Workload,
 ) -> Result<CoreEngine<Pae<W>, Family>, String> {
     let config = Config {
-        design: DESIGN.to_owned(),
-        cpus: workload.cpus(),
-        nodes: 1,
-        ram_bytes: workload.ram_bytes() + LOW,
         low_bytes: Some(LOW),
-        device: None,
-        compressed: None,
-        group_bytes: None,
+        ..Config::new(DESIGN, workload.cpus(), workload.ram_bytes() + LOW)
     };
     let arena = Arena::new(config.ram_bytes as usize).map_err(text)?;
     let design = Design::parse(DESIGN).map_err(text)?;

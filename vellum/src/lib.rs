@@ -52,7 +52,7 @@
 //! ```
 //!
 //! # What may be relied on
-//! * After [`Vm::new`] the crate asks the global allocator for nothing: its
+//! * After [`Vm::new`] the crate asks the global allocator for nothing (invariant 13): its
 //!   own nodes lie in frames of the platform ([`slab`]).
 //! * Running out of memory is a result, and the call that reports it has
 //!   changed nothing.

@@ -155,16 +155,7 @@ fn prepared(path: &Path, limit: u64) -> Result<(String, Workload), String> {
 }
 
 fn engine(design: &str, ram_bytes: u64) -> Result<Box<dyn Engine>, String> {
-    let config = Config {
-        design: design.to_owned(),
-        cpus: 1,
-        nodes: 1,
-        ram_bytes,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new(design, 1, ram_bytes);
     let arena = Arena::new(ram_bytes as usize).map_err(|error| error.to_string())?;
     build(&config, arena).map_err(|error| error.to_string())
 }

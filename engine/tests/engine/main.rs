@@ -28,16 +28,7 @@ fn engines() -> Vec<Box<dyn Engine>> {
 
 /// An engine of two CPUs with memory for runs of frames.
 fn engine_of(design: &str) -> Box<dyn Engine> {
-    let config = Config {
-        design: design.to_string(),
-        cpus: 2,
-        nodes: 1,
-        ram_bytes: 64 << 20,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new(design, 2, 64 << 20);
     build(&config, Arena::new(96 << 20).unwrap()).unwrap()
 }
 
@@ -134,16 +125,7 @@ fn tables(engine: &dyn Engine) -> u64 {
 #[test]
 fn tables_that_spaces_have_from_their_beginning_are_reported() {
     for (design, empty, one_page) in [("", 4, 16), ("format=x86-pae", 16, 20)] {
-        let config = Config {
-            design: design.to_string(),
-            cpus: 1,
-            nodes: 1,
-            ram_bytes: 64 << 20,
-            low_bytes: None,
-            device: None,
-            compressed: None,
-            group_bytes: None,
-        };
+        let config = Config::new(design, 1, 64 << 20);
         let engine = build(&config, Arena::new(64 << 20).unwrap()).unwrap();
         let engine = engine.as_ref();
         assert_eq!(tables(engine), 0);

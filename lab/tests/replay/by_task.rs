@@ -23,16 +23,7 @@ fn prepared(recording: &Recording, streams: Streams, copies: u32) -> Workload {
 /// The core with so many CPUs.
 fn core(cpus: usize) -> Box<dyn Engine> {
     let ram_bytes = 256 << 20;
-    let config = Config {
-        design: "rmap=chains".into(),
-        cpus,
-        nodes: 1,
-        ram_bytes,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new("rmap=chains", cpus, ram_bytes);
     let arena = Arena::new(ram_bytes as usize).expect("the host has it");
     build(&config, arena).expect("the design exists")
 }

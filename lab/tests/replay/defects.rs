@@ -399,16 +399,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
 fn engine<F: Format, R: ReverseMap>(
     prepare: impl FnOnce(&vellum_machine::Machine),
 ) -> CoreEngine<F, R> {
-    let config = Config {
-        design: String::new(),
-        cpus: 1,
-        nodes: 1,
-        ram_bytes: RAM,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new("", 1, RAM);
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     let machine = machine(&config, arena).expect("a machine");
     prepare(&machine);

@@ -26,14 +26,8 @@ fn formats() -> &'static [&'static str] {
 
 fn core(format: &str, low_bytes: Option<u64>, cpus: usize) -> Box<dyn Engine> {
     let config = Config {
-        design: format!("format={format}"),
-        cpus,
-        nodes: 1,
-        ram_bytes: RAM,
         low_bytes,
-        device: None,
-        compressed: None,
-        group_bytes: None,
+        ..Config::new(&format!("format={format}"), cpus, RAM)
     };
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     build(&config, arena).expect("the format exists")
@@ -236,16 +230,7 @@ fn tables_in_high_memory_replay_verified() {
 
 #[test]
 fn formats_beside_x86_64_exist_with_one_reverse_mapping_design() {
-    let config = |design: &str| Config {
-        design: design.into(),
-        cpus: 1,
-        nodes: 1,
-        ram_bytes: RAM,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = |design: &str| Config::new(design, 1, RAM);
     let arena = Arena::new(RAM as usize).expect("256 MiB can be had");
     let error = build(&config("format=sv39,rmap=chains"), arena.clone())
         .err()

@@ -9,16 +9,7 @@ use vellum_testing::generate::{self, seeds};
 const RAM: u64 = 64 << 20;
 
 fn core(design: &str, cpus: usize) -> Box<dyn Engine> {
-    let config = Config {
-        design: design.into(),
-        cpus,
-        nodes: 1,
-        ram_bytes: RAM,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new(design, cpus, RAM);
     let arena = Arena::new(RAM as usize).expect("64 MiB can be had");
     build(&config, arena).expect("the design exists")
 }

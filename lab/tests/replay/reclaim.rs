@@ -16,14 +16,8 @@ pub fn core(design: &str, ram_bytes: u64) -> Box<dyn Engine> {
 
 fn core_with(design: &str, ram_bytes: u64, compressed: Option<u8>) -> Box<dyn Engine> {
     let config = Config {
-        design: design.to_owned(),
-        cpus: 1,
-        nodes: 1,
-        ram_bytes,
-        low_bytes: None,
-        device: None,
         compressed,
-        group_bytes: None,
+        ..Config::new(design, 1, ram_bytes)
     };
     let arena = Arena::new(ram_bytes as usize).expect("memory");
     build(&config, arena).expect("a design")

@@ -54,16 +54,7 @@ fn a_profile_of_the_core_names_its_functions() {
     let designs = ["rmap=chains", "rmap=partial"];
     let profiler = sampled::profiler(5000).expect("timers need no permission");
     let engine = |(arm, design): (usize, &str)| {
-        let config = Config {
-            design: design.to_owned(),
-            cpus: 1,
-            nodes: 1,
-            ram_bytes: 64 << 20,
-            low_bytes: None,
-            device: None,
-            compressed: None,
-            group_bytes: None,
-        };
+        let config = Config::new(design, 1, 64 << 20);
         let arena = Arena::new(64 << 20).expect("memory");
         let engine = vellum_engine::build(&config, arena).expect("a design");
         sampled::attach(&profiler, arm, Arc::from(engine))

@@ -17,14 +17,8 @@ fn random(seed: u64, events: usize, cpus: usize) -> Workload {
 fn simulated(cpus: usize, design: &str, ram_bytes: u64) -> Verifiable {
     let machine = Description::named("epyc-milan-2s").expect("it comes with the program");
     let config = Config {
-        design: design.to_owned(),
-        cpus,
         nodes: vellum_scale::hosted::nodes_of(&machine, cpus).expect("it has so many"),
-        ram_bytes,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
+        ..Config::new(design, cpus, ram_bytes)
     };
     Verifiable::new(&machine, &config).expect("built")
 }

@@ -24,16 +24,7 @@ const DESIGNS: [&str; 4] = [
 ];
 
 fn core(design: &str, workload: &Workload) -> Box<dyn Engine> {
-    let config = Config {
-        design: design.to_owned(),
-        cpus: workload.cpus(),
-        nodes: 1,
-        ram_bytes: RAM,
-        low_bytes: None,
-        device: None,
-        compressed: None,
-        group_bytes: None,
-    };
+    let config = Config::new(design, workload.cpus(), RAM);
     let arena = Arena::new(RAM as usize).expect("128 MiB can be had");
     build(&config, arena).expect("a design")
 }

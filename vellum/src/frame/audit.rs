@@ -94,8 +94,8 @@ impl<P: Platform> PhysicalMemory<P> {
     /// frames meanwhile, on any CPU.
     ///
     /// # Errors
-    /// The first frame that is in no place, in two, or whose record says
-    /// another than the place it is in; and free buddies that were not merged.
+    /// The first frame that is in no place, in two, or whose record says another than the place
+    /// it is in (invariant 1); and free buddies that were not merged.
     pub fn audit_frames(&self) -> Result<FrameCensus, AuditError> {
         let result = self.audit_lists().and_then(|()| self.audit_records());
         for range in self.platform.memory_map() {

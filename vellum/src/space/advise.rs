@@ -22,7 +22,7 @@ pub enum Advice {
     /// object stays as it is.
     Free,
     /// Pages are not needed soon: those that no other space shares count as not used, and leave
-    /// before others when memory is short. They stay as they are until then.
+    /// before those that are when memory is short. What they hold stays.
     Cold,
     /// Write private pages and those of shared memory to swap now, as far as there is room and
     /// they are not in use, those too that other spaces share.

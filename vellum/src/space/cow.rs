@@ -101,7 +101,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(FaultStep::Done(Resolved::Copied))
     }
 
-    /// Whether a page is private to the one entry that maps it. A yes stays true
+    /// Whether a page is private to the one entry that maps it (invariant 8). A yes stays true
     /// while a fault is inside the entry's region: only a fork of this space could
     /// map the page again, and it closes the region's gate and waits first.
     pub(super) fn is_exclusive(&self, page: Pfn) -> bool {

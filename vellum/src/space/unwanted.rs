@@ -1,10 +1,10 @@
 //! Pages that their owner does not want: private ones that may be dropped (`Advice::Free`), and
 //! pages that are not needed soon (`Advice::Cold`).
 //!
-//! A page that may be dropped has a flag, and its entry no dirty mark. Reclaim clears the entry by
-//! one exchange, which shows whether anybody has stored to the page since. If so, it is a page
-//! like any other from then on. What else could be stored without a mark in the one entry, or take
-//! the mark away, ends the permission or cannot come about:
+//! A page that may be dropped has a flag, and its entry no dirty mark (invariant 15). Reclaim
+//! clears the entry by one exchange, which shows whether anybody has stored to the page since. If
+//! so, it is a page like any other from then on. What else could be stored without a mark in the
+//! one entry, or take the mark away, ends the permission or cannot come about:
 //! * a pin for writing takes the flag, under the lock of the table, as does whoever writes the
 //!   page to swap;
 //! * while another space maps the page, too, nobody drops it, and a fork gives the child's entry

@@ -1,4 +1,4 @@
-//! How often a frame is referenced, mapped and pinned, in one word.
+//! How often a frame is referenced, mapped and pinned, in one word (invariant 2).
 
 use super::Frame;
 use crate::sync::atomic::{Ordering, fence};

@@ -1,4 +1,4 @@
-//! The counts and the reverse mapping of every frame.
+//! The counts and the reverse mapping of every frame (invariants 2 and 3).
 
 use core::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Spaces, their regions, and every entry of their page tables.
+//! Spaces, their regions, and every entry of their page tables (invariants 5, 8 and 9).
 
 use super::{AuditFailure, AuditReport, same, wrong};
 use crate::addr::{Pfn, Vpn};

@@ -1,4 +1,5 @@
-//! Swap slots against the entries that name them, and the swap cache against its frames.
+//! Swap slots against the entries that name them, and the swap cache against its frames
+//! (invariant 14).
 
 use super::{AuditFailure, same, wrong};
 use crate::addr::Vpn;

@@ -123,7 +123,7 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_FREE 1
 
 /*
- Pages are not needed soon: they leave memory before others.
+ Pages are not needed soon: they count as not used, and leave memory before those that are.
  */
 #define VELLUM_COLD 2
 

@@ -235,21 +235,6 @@ impl<'a, F: Format> Slot<'a, F> {
     /// Clears the accessed mark of an entry that is none of a contiguous run; returns whether
     /// it was set.
     pub fn take_accessed(&self) -> bool {
-        // Most entries have not been used since the last time, and an atomic
-        // update would cost more than all the rest.
-        if !F::marks(self.entry()).accessed {
-            return false;
-        }
-        let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
-            let marks = F::marks(entry);
-            F::with_marks(
-                entry,
-                Marks {
-                    accessed: false,
-                    ..marks
-                },
-            )
-        });
-        F::marks(old).accessed
+        self.table.take_accessed(self.index)
     }
 }

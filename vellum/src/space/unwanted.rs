@@ -60,16 +60,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         gather: &mut Gather<'_, P>,
     ) {
-        let unused = |entry| {
-            let marks = F::marks(entry);
-            F::with_marks(
-                entry,
-                Marks {
-                    accessed: false,
-                    ..marks
-                },
-            )
-        };
         for span in self.tables(pin, space).spans(range) {
             let (table, level) = (&span.table, span.table.level());
             if level > 1 {
@@ -82,7 +72,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     && is_whole
                     && Self::is_exclusive_use(self.memory.frame(frame))
                 {
-                    table.update(span.first, Users::Hardware, unused);
+                    table.take_accessed(span.first);
                     gather.stale_leaf(first, F::pages_at(level));
                     self.note_unwanted(pin, frame, false);
                 }
@@ -90,7 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             for (index, page) in self.single_pages(pin, space, &span) {
                 if page != self.zero_page && Self::is_exclusive_use(self.memory.frame(page)) {
-                    table.update(index, Users::Hardware, unused);
+                    table.take_accessed(index);
                     gather.stale(table.page(index));
                     self.note_unwanted(pin, page, false);
                 }

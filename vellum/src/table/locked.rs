@@ -10,7 +10,7 @@
 
 use core::ptr::NonNull;
 
-use super::format::Format;
+use super::format::{Format, Marks};
 use super::pte::PteRef;
 use super::reach::{OwnerOf, SlotOf, close, open_locked, owner_of, uses_windows, words_at};
 use crate::addr::{Pfn, Vpn};
@@ -336,7 +336,28 @@ impl<'a, F: Format> LockedTable<'a, F> {
         (old, new)
     }
 
-    /// The same of a leaf that may be one of a contiguous run.
+    /// Clears the accessed mark of a live leaf, which is none of a contiguous run; returns whether
+    /// it was set.
+    pub(crate) fn take_accessed(&self, index: usize) -> bool {
+        // Most entries have not been used since the last time, and an atomic
+        // update would cost more than all the rest.
+        if !F::marks(self.load(index)).accessed {
+            return false;
+        }
+        let (old, _) = self.update(index, Users::Hardware, |entry| {
+            let marks = F::marks(entry);
+            F::with_marks(
+                entry,
+                Marks {
+                    accessed: false,
+                    ..marks
+                },
+            )
+        });
+        F::marks(old).accessed
+    }
+
+    /// [`LockedTable::update`] of a leaf that may be one of a contiguous run.
     #[inline]
     pub(super) fn update_any(
         &self,

@@ -167,13 +167,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 // Shows nothing but pages that are resident now.
                 let mut start = self.page(slot, place);
                 // What was made before a range for which there is no memory stays.
-                let calls = if self.tight { 3 } else { 1 };
+                let (calls, ranges) = if self.tight { (3, 1) } else { (1, 3) };
                 for call in 0..calls {
                     if call > 0 {
                         self.check_space(slot)?;
                         self.remember(Allows::Nothing)?;
                     }
-                    let answer = self.vm.collapse(id, Vpn(start), 4 - calls, least);
+                    let answer = self.vm.collapse(id, Vpn(start), ranges, least);
                     if map_answer(answer)?.is_err() {
                         return self.short(Some(slot));
                     }

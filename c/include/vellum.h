@@ -118,7 +118,7 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_DONT_NEED 0
 
 /*
- Private pages may be dropped until they are stored to again: they read as they were or as zeroes.
+ Private pages may be dropped until they are stored to again: they then read as zeroes.
  */
 #define VELLUM_FREE 1
 

@@ -42,7 +42,7 @@ pub const VELLUM_FIXED_FREE: u32 = 3;
 
 /// Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
 pub const VELLUM_DONT_NEED: u32 = 0;
-/// Private pages may be dropped until they are stored to again: they read as they were or as zeroes.
+/// Private pages may be dropped until they are stored to again: they then read as zeroes.
 pub const VELLUM_FREE: u32 = 1;
 /// Pages are not needed soon: they count as not used, and leave memory before those that are.
 pub const VELLUM_COLD: u32 = 2;

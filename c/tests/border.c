@@ -299,7 +299,10 @@ static void arguments_that_are_none(void)
     ANSWERS(BAD_RANGE, vellum_unmap(vm, space, PAGE, UINT64_MAX - PAGE + 1));
     ANSWERS(ARGUMENT, vellum_protect(vm, space, place, PAGE, 99));
     ANSWERS(NOT_MAPPED, vellum_protect(vm, space, place - PAGE, 2 * PAGE, VELLUM_PROT_READ));
-    ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, 2));
+    ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, VELLUM_PAGE_OUT + 1));
+    ANSWERS(NOT_MAPPED, vellum_advise(vm, space, place - PAGE, 2 * PAGE, VELLUM_COLD));
+    ANSWERS(OK, vellum_advise(vm, space, place, PAGE, VELLUM_COLD));
+    ANSWERS(OK, vellum_advise(vm, space, place, PAGE, VELLUM_PAGE_OUT));
     ANSWERS(ARGUMENT, vellum_folio_advise(vm, space, place, PAGE, 3 * PAGE));
     ANSWERS(ARGUMENT, vellum_folio_advise(vm, space, place, PAGE, 100));
     ANSWERS(NOT_MAPPED, vellum_folio_advise(vm, space, place - PAGE, 2 * PAGE, PAGE));

@@ -16,7 +16,7 @@ macro_rules! shipped {
         &[$(Shipped {
             name: $name,
             file: concat!("machines/", $name, ".toml"),
-            text: include_str!(concat!("../../machines/", $name, ".toml")),
+            text: include_str!(concat!("../machines/", $name, ".toml")),
         }),*]
     };
 }

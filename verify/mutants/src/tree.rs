@@ -277,7 +277,8 @@ fn list_files(top: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), 
             continue;
         }
         let path = below.join(&name);
-        if entry.file_type().map_err(said)?.is_dir() {
+        // Also through a link: the copy has the files themselves.
+        if top.join(&path).is_dir() {
             list_files(top, &path, found)?;
         } else {
             found.push(path);

@@ -93,6 +93,11 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_MAP_HEAP 4
 
 /*
+ Its pages stay in memory once they are there, as after vellum_lock_pages().
+ */
+#define VELLUM_MAP_LOCKED 8
+
+/*
  In the highest gap that is wide enough.
  */
 #define VELLUM_ANYWHERE 0
@@ -250,6 +255,10 @@ enum vellum_status {
    The manager's design leaves it out.
    */
   VELLUM_STATUS_NOT_IN_DESIGN,
+  /*
+   Part of the range is locked.
+   */
+  VELLUM_STATUS_LOCKED,
 };
 
 /*
@@ -553,6 +562,10 @@ struct vellum_limits {
    */
   uint64_t stack_gap_bytes;
   /*
+   Bytes of all locked regions together.
+   */
+  uint64_t locked_bytes;
+  /*
    Regions.
    */
   uint32_t regions;
@@ -734,6 +747,10 @@ struct vellum_space_stats {
    Pages of all regions together.
    */
   uint64_t mapped_pages;
+  /*
+   Pages of all locked regions together, in memory or not.
+   */
+  uint64_t locked_pages;
   /*
    Bytes of page tables, with the root.
    */
@@ -986,8 +1003,27 @@ enum vellum_status vellum_populate(struct vellum *vm,
                                    uint64_t bytes);
 
 /*
+ Locks a range: pages that are in memory stay there, and so do those that come later.
+ vellum_populate() brings them in; both calls together are mlock(). vellum_remap() keeps it,
+ unmapping ends it, and a forked child has none of it.
+ */
+enum vellum_status vellum_lock_pages(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t address,
+                                     uint64_t bytes);
+
+/*
+ Lets pages of a range leave memory again, however often they were locked.
+ */
+enum vellum_status vellum_unlock_pages(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       uint64_t bytes);
+
+/*
  Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
  VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
+ VELLUM_STATUS_LOCKED if part of it is locked; nothing changed.
  */
 enum vellum_status vellum_advise(struct vellum *vm,
                                  struct vellum_space space,

@@ -30,6 +30,8 @@ pub const VELLUM_MAP_SHARED: u32 = 1;
 pub const VELLUM_MAP_GROWS_DOWN: u32 = 2;
 /// The heap that vellum_brk() moves; in `struct vellum_region` only.
 pub const VELLUM_MAP_HEAP: u32 = 4;
+/// Its pages stay in memory once they are there, as after vellum_lock_pages().
+pub const VELLUM_MAP_LOCKED: u32 = 8;
 
 /// In the highest gap that is wide enough.
 pub const VELLUM_ANYWHERE: u32 = 0;
@@ -102,6 +104,8 @@ pub struct Limits {
     pub stack_bytes: u64,
     /// Bytes that stay free below a stack.
     pub stack_gap_bytes: u64,
+    /// Bytes of all locked regions together.
+    pub locked_bytes: u64,
     /// Regions.
     pub regions: u32,
 }
@@ -131,14 +135,15 @@ fn placement_of(number: u32, address: u64) -> Result<Placement, Status> {
     }
 }
 
-const FLAGS: [(u32, Traits); 3] = [
+const FLAGS: [(u32, Traits); 4] = [
     (VELLUM_MAP_SHARED, Traits::SHARED),
     (VELLUM_MAP_GROWS_DOWN, Traits::GROWS_DOWN),
     (VELLUM_MAP_HEAP, Traits::HEAP),
+    (VELLUM_MAP_LOCKED, Traits::LOCKED),
 ];
 
 fn request_of(request: &MapRequest) -> Result<Request, Status> {
-    if request.flags & !(VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN) != 0 {
+    if request.flags & !(VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED) != 0 {
         return Err(Status::Argument);
     }
     let asked = FLAGS.iter().filter(|(bit, _)| request.flags & bit != 0);
@@ -272,8 +277,43 @@ pub unsafe extern "C" fn vellum_populate(
     }
 }
 
+/// Locks a range: pages that are in memory stay there, and so do those that come later.
+/// vellum_populate() brings them in; both calls together are mlock(). vellum_remap() keeps it,
+/// unmapping ends it, and a forked child has none of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_lock_pages(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            Ok(manager.vm.lock_pages(space.id(), start, pages)?)
+        })
+    }
+}
+
+/// Lets pages of a range leave memory again, however often they were locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_unlock_pages(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+) -> Status {
+    // SAFETY: the head of the header.
+    unsafe {
+        on_range(vm, (address, bytes), |manager, start, pages| {
+            Ok(manager.vm.unlock_pages(space.id(), start, pages)?)
+        })
+    }
+}
+
 /// Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
 /// VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
+/// VELLUM_STATUS_LOCKED if part of it is locked; nothing changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_advise(
     vm: *mut Manager,
@@ -366,6 +406,7 @@ pub unsafe extern "C" fn vellum_limits_set(
             regions: limits.regions,
             stack_pages: pages(limits.stack_bytes),
             stack_gap_pages: pages(limits.stack_gap_bytes),
+            locked_pages: pages(limits.locked_bytes),
         };
         let set = manager.vm.set_limits(space.id(), limits);
         set.then_some(()).ok_or(Status::NoSpace)

@@ -20,6 +20,8 @@ pub struct SpaceStats {
     pub zero_pages: u64,
     /// Pages of all regions together.
     pub mapped_pages: u64,
+    /// Pages of all locked regions together, in memory or not.
+    pub locked_pages: u64,
     /// Bytes of page tables, with the root.
     pub table_bytes: u64,
     /// Regions.
@@ -97,6 +99,7 @@ pub unsafe extern "C" fn vellum_space_stats_get(
             shared_memory_pages: stats.rss.shared_memory,
             zero_pages: stats.rss.zero,
             mapped_pages: stats.pages,
+            locked_pages: stats.locked,
             table_bytes: stats.table_bytes,
             regions: stats.regions,
             users: stats.users,

@@ -60,6 +60,8 @@ pub enum Status {
     InUse,
     /// The manager's design leaves it out.
     NotInDesign,
+    /// Part of the range is locked.
+    Locked,
 }
 
 impl Status {
@@ -68,7 +70,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 24] = [
+    const ALL: [Status; 25] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -93,6 +95,7 @@ impl Status {
         Status::TooManyGroups,
         Status::InUse,
         Status::NotInDesign,
+        Status::Locked,
     ];
 
     fn text(self) -> &'static CStr {
@@ -121,6 +124,7 @@ impl Status {
             Status::TooManyGroups => c"there are as many groups as can be",
             Status::InUse => c"address spaces belong to the group",
             Status::NotInDesign => c"the manager's design leaves it out",
+            Status::Locked => c"part of the range is locked",
         }
     }
 }
@@ -151,6 +155,7 @@ impl From<MapError> for Status {
             MapError::Occupied => Status::Occupied,
             MapError::NoGap => Status::NoGap,
             MapError::Limit => Status::Limit,
+            MapError::Locked => Status::Locked,
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
         }

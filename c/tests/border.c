@@ -242,7 +242,7 @@ static void arguments_that_are_none(void)
     struct vellum_space_stats space_stats;
     struct vellum_audit audit;
     struct vellum_collapsed collapsed;
-    struct vellum_limits limits = {.bytes = 16 * PAGE, .regions = 1};
+    struct vellum_limits limits = {.bytes = 16 * PAGE, .locked_bytes = PAGE, .regions = 3};
     uint64_t at, place;
     uint32_t first;
     unsigned char bytes[8] = {0};
@@ -339,6 +339,24 @@ static void arguments_that_are_none(void)
     ANSWERS(ARGUMENT, vellum_limits_set(vm, space, NULL));
     ANSWERS(OK, vellum_limits_set(vm, space, &limits));
     ANSWERS(LIMIT, vellum_map(vm, space, &request, &at));
+
+    ANSWERS(NO_SPACE, vellum_lock_pages(vm, none, place, PAGE));
+    ANSWERS(NO_SPACE, vellum_unlock_pages(vm, none, place, PAGE));
+    ANSWERS(ARGUMENT, vellum_lock_pages(vm, space, place + 1, PAGE));
+    ANSWERS(BAD_RANGE, vellum_unlock_pages(vm, space, place, 0));
+    ANSWERS(NOT_MAPPED, vellum_lock_pages(vm, space, place - PAGE, 2 * PAGE));
+    ANSWERS(LIMIT, vellum_lock_pages(vm, space, place, 2 * PAGE));
+    ANSWERS(OK, vellum_lock_pages(vm, space, place, PAGE));
+    ANSWERS(LOCKED, vellum_advise(vm, space, place, 2 * PAGE, VELLUM_DONT_NEED));
+    ANSWERS(OK, vellum_region_at(vm, space, place, &region));
+    EXPECT(region.bytes == PAGE && region.flags == VELLUM_MAP_LOCKED);
+    ANSWERS(OK, vellum_space_stats_get(vm, space, &space_stats));
+    EXPECT(space_stats.locked_pages == 1);
+    request.flags = VELLUM_MAP_LOCKED;
+    ANSWERS(LIMIT, vellum_map(vm, space, &request, &at));
+    ANSWERS(OK, vellum_unlock_pages(vm, space, place, 2 * PAGE));
+    ANSWERS(OK, vellum_region_at(vm, space, place, &region));
+    EXPECT(region.bytes == 16 * PAGE && region.flags == 0);
 
     ANSWERS(NO_OBJECT, vellum_object_release(vm, nothing));
     ANSWERS(NO_OBJECT, vellum_object_size(vm, nothing, &at));

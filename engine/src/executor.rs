@@ -68,7 +68,9 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         MapError::NoSpace => OpError::BadSpace,
         MapError::NoObject => OpError::BadFile,
         MapError::NotMapped => OpError::NoRegion,
-        MapError::BadRange | MapError::Occupied | MapError::NoGap => OpError::Invalid,
+        MapError::BadRange | MapError::Occupied | MapError::NoGap | MapError::Locked => {
+            OpError::Invalid
+        }
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
         MapError::GroupLimit(_) => OpError::GroupLimit,
     }

@@ -11,6 +11,8 @@ pub(crate) struct Used {
     pub(crate) twice: bool,
     /// An entry that maps it maps a superpage.
     pub(crate) is_large: bool,
+    /// An entry that maps it lies in a locked range.
+    pub(crate) is_locked: bool,
 }
 
 /// What follows from it.
@@ -39,6 +41,9 @@ pub(crate) enum Rule {
 
 /// What becomes of a page that was used so.
 pub(crate) fn judge(used: Used, is_file: bool, rule: Rule) -> Judgement {
+    if used.is_locked {
+        return Judgement::Activate;
+    }
     let is_used = match rule {
         Rule::Inactive => return judge_inactive(used, is_file),
         Rule::Newcomer => used.entries > 1,

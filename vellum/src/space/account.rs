@@ -29,10 +29,12 @@ pub struct Limits {
     /// mapped without a fixed place, and the heap, keep away as far. 0 keeps
     /// nothing free.
     pub stack_gap_pages: u64,
+    /// Pages of all locked regions together (Linux's `RLIMIT_MEMLOCK`).
+    pub locked_pages: u64,
 }
 
 impl Default for Limits {
-    /// No limit on pages, a million regions; 8 MiB of stack and a gap of 1 MiB
+    /// No limit on pages and locked pages, a million regions; 8 MiB of stack and a gap of 1 MiB
     /// below it, in 4 KiB pages, as on Linux.
     fn default() -> Self {
         Limits {
@@ -40,6 +42,7 @@ impl Default for Limits {
             regions: 1 << 20,
             stack_pages: 2048,
             stack_gap_pages: 256,
+            locked_pages: u64::MAX,
         }
     }
 }
@@ -74,6 +77,8 @@ pub struct SpaceStats {
     pub swapped: u64,
     /// Pages of all regions together.
     pub pages: u64,
+    /// Pages of all locked regions together, in memory or not.
+    pub locked: u64,
     /// Regions.
     pub regions: u32,
     /// Bytes of page tables, the root included.
@@ -103,6 +108,8 @@ pub(super) struct Account {
     pub(super) pages: Counter,
     /// The same.
     pub(super) regions: Counter,
+    /// The same; read by reclaim without the lock.
+    pub(super) locked: Counter,
 }
 
 /// What one CPU added to the space it has loaded.
@@ -121,6 +128,7 @@ impl Account {
         self.resident[Resident::Table as usize].store(table_pages, Ordering::Relaxed);
         self.pages.take();
         self.regions.take();
+        self.locked.take();
     }
 
     fn add(&self, kind: Resident, count: u64) {
@@ -204,6 +212,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             },
             swapped: count(Resident::Swap),
             pages: space.account.pages.get(),
+            locked: space.account.locked.get(),
             regions: space.account.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
             users: space.users(),
@@ -227,6 +236,7 @@ pub(super) struct LimitWords {
     regions: AtomicU32,
     stack_pages: AtomicU64,
     stack_gap_pages: AtomicU64,
+    locked_pages: AtomicU64,
 }
 
 impl Default for LimitWords {
@@ -237,6 +247,7 @@ impl Default for LimitWords {
             regions: AtomicU32::new(limits.regions),
             stack_pages: AtomicU64::new(limits.stack_pages),
             stack_gap_pages: AtomicU64::new(limits.stack_gap_pages),
+            locked_pages: AtomicU64::new(limits.locked_pages),
         }
     }
 }
@@ -249,6 +260,8 @@ impl LimitWords {
             .store(limits.stack_pages, Ordering::Relaxed);
         self.stack_gap_pages
             .store(limits.stack_gap_pages, Ordering::Relaxed);
+        self.locked_pages
+            .store(limits.locked_pages, Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> Limits {
@@ -257,6 +270,7 @@ impl LimitWords {
             regions: self.regions.load(Ordering::Relaxed),
             stack_pages: self.stack_pages.load(Ordering::Relaxed),
             stack_gap_pages: self.stack_gap_pages.load(Ordering::Relaxed),
+            locked_pages: self.locked_pages.load(Ordering::Relaxed),
         }
     }
 }

@@ -40,6 +40,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
     /// treated all the same, but for [`Advice::Folio`], which changes all or nothing.
+    /// [`MapError::Locked`] if part of the range is locked, but for [`Advice::Folio`]; nothing
+    /// changed.
     /// [`MapError::OutOfMemory`] if a superpage has to be split for which the reverse-mapping
     /// design has no memory, or a region cannot be cut; nothing changed.
     pub fn advise(
@@ -69,6 +71,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         advice: Advice,
     ) -> Result<(), MapError> {
+        if self.has_locked(space, range) {
+            return Err(MapError::Locked);
+        }
         if advice == Advice::DontNeed {
             // Superpages that the range has a part of; the others go whole.
             for edge in [range.start, range.end] {

@@ -59,6 +59,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if fits { Ok(()) } else { Err(MapError::Limit) }
     }
 
+    /// Gives the regions in `range` other properties.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if a region cannot be cut; nothing changed.
+    pub(super) fn change_traits(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        change: impl Fn(Traits) -> Traits,
+    ) -> Result<(), OutOfMemory> {
+        // The cuts stay: nothing can fail any more.
+        let _ = self.isolate(pin, space, range)?;
+        self.close_gates(pin, space, range);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            let pages = view.range.pages();
+            let traits = change(view.traits);
+            // In this order: reclaim never sees fewer locked pages than there are.
+            Self::count_region_pages(space, traits, pages);
+            self.region(handle).set_word(view.prot, traits);
+            Self::count_region_pages(space, view.traits, pages.wrapping_neg());
+            Ok(())
+        });
+        self.open_gates(space, range);
+        self.merge_range(pin, space, range);
+        Ok(())
+    }
+
     /// Closes the gates of the regions that overlap `range` and waits until
     /// no fault is inside one.
     pub(super) fn close_gates(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {

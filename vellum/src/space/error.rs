@@ -187,6 +187,8 @@ pub enum MapError {
     NoGap,
     /// A limit of the space would be exceeded.
     Limit,
+    /// Part of the range is locked ([`Vm::lock_pages`](crate::Vm::lock_pages)).
+    Locked,
     /// No frame, table or node could be had.
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave.
@@ -203,6 +205,7 @@ impl fmt::Display for MapError {
             MapError::Occupied => "something else is mapped there",
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
+            MapError::Locked => "part of the range is locked",
             MapError::OutOfMemory => "out of memory",
             MapError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);

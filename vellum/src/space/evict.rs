@@ -76,13 +76,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// superpage says of all pages but the first.
     pub(super) fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
         let frame = self.memory.frame(page);
-        let (mut entries, mut in_superpage) = (0, false);
+        let (mut entries, mut in_superpage, mut is_locked) = (0, false, false);
         while frame.counts().maps() > 0 {
             let env = self.env(pin);
             let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
             let mut is_large = false;
             let mut run = None;
             let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                is_locked = self.is_locked(self.live_at(slot.space()), slot.page());
+                if is_locked {
+                    return Verdict::Stop;
+                }
                 if slot.is_large() {
                     // Its mark is about 512 pages.
                     is_large = true;
@@ -103,12 +107,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Verdict::Keep
             });
             self.count_lookups(pin, 1, &visit);
+            if is_locked {
+                break;
+            }
             if is_large && frame.kind() != Kind::Object {
                 in_superpage = true;
             } else if is_large {
                 // From here on each page is judged by itself; those of one that was used
                 // begin as pages that were.
-                self.clear_huge_of(pin, page);
+                self.clear_huge_of(pin, page, true);
             }
             let Some(run) = run else { break };
             // The same of the pages of a contiguous run, of which this is the only entry.
@@ -121,6 +128,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             once,
             twice,
             is_large: in_superpage,
+            is_locked,
         }
     }
 

@@ -258,16 +258,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         order: Option<u32>,
     ) -> Result<(), OutOfMemory> {
         let order = order.map(|order| least(order, Self::MOST_FOLIO));
-        // The cuts stay: nothing can fail any more.
-        let _ = self.isolate(pin, space, range)?;
-        self.close_gates(pin, space, range);
-        let _ = self.for_regions::<()>(space, range, |handle, view| {
-            let region = self.region(handle);
-            region.set_word(view.prot, view.traits.with_folio(order));
-            Ok(())
-        });
-        self.open_gates(space, range);
-        self.merge_range(pin, space, range);
-        Ok(())
+        self.change_traits(pin, space, range, |traits| traits.with_folio(order))
     }
 }

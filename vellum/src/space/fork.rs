@@ -191,7 +191,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             vm.objects.hold(view.object);
         }
         let write = child.seq.write(pin);
-        vm.link_region(pin, child, &write, (spare, view));
+        let view = RegionView {
+            traits: view.traits.without(Traits::LOCKED),
+            ..*view
+        };
+        vm.link_region(pin, child, &write, (spare, &view));
         drop(write);
         Ok(region)
     }

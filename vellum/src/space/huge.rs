@@ -26,7 +26,7 @@ use super::error::MapError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::flush::Lost;
 use super::manager::Vm;
-use super::region::Region;
+use super::region::{Region, Traits};
 use super::spaces::Live;
 use super::superpage::LEVEL;
 use super::zap::Zap;
@@ -385,11 +385,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.events(pin).superpage_demotions.bump();
     }
 
-    /// Clears every large leaf that maps a page of an object, to which the caller has a reference.
+    /// Clears every large leaf that maps a page of an object, to which the caller has a reference;
+    /// not those of locked ranges if what the page holds stays somewhere ([`Vm::unmap_page`]).
     /// Returns whether there was one.
     #[cold]
     #[inline(never)]
-    pub(super) fn clear_huge_of(&self, pin: &Pin<'_>, page: Pfn) -> bool {
+    pub(super) fn clear_huge_of(&self, pin: &Pin<'_>, page: Pfn, content_stays: bool) -> bool {
         if !P::PARTS.superpages {
             return false;
         }
@@ -407,7 +408,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let delayed = self.delay_flush(pin);
             let mut lost = None;
             regions.overlapping(pin, index, index + 1, |_, region| {
-                self.clear_huge_in(pin, region, (page, index), &mut lost)
+                self.clear_huge_in(pin, region, (page, index), content_stays, &mut lost)
             });
             let is_done = lost.is_none();
             drop(lost);
@@ -426,6 +427,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &'p Pin<'p>,
         region: &Region<R>,
         (page, index): (Pfn, u64),
+        content_stays: bool,
         lost: &mut Option<Lost<'p, P>>,
     ) -> ControlFlow<()> {
         let space = self.live_at(region.space());
@@ -436,7 +438,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let place = F::index(at, LEVEL);
         let entry = table.load(place);
-        if !F::is_mapped(entry) {
+        // Asked under the lock of the table ([`Vm::is_locked`]).
+        let is_kept = content_stays && region.view().traits.has(Traits::LOCKED);
+        if !F::is_mapped(entry) || is_kept {
             return ControlFlow::Continue(());
         }
         let head = F::frame(entry, LEVEL);

@@ -204,6 +204,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             is_free,
         } = place;
         self.check_limits(space, request.pages, 1)?;
+        self.check_locked(space, request.traits, request.pages)?;
         let view = RegionView {
             range,
             prot: request.prot,

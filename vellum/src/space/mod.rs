@@ -41,6 +41,7 @@ mod lookup;
 mod manager;
 mod map;
 mod maps;
+mod mlock;
 mod page;
 mod pin;
 mod pressure;

@@ -30,6 +30,8 @@ impl Traits {
     pub const HEAP: Traits = Traits(1 << 10);
     /// Private pages have been made in it: fork must copy its entries.
     pub const HAS_PRIVATE: Traits = Traits(1 << 11);
+    /// Reclaim leaves its pages in memory ([`Vm::lock_pages`](super::Vm::lock_pages)).
+    pub const LOCKED: Traits = Traits(1 << 16);
 
     /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
     const FOLIO_SHIFT: u32 = 12;

@@ -145,7 +145,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let range = view.range;
         spot.insert(pin, room, handle, range.end.0);
         space.account.regions.bump();
-        space.account.pages.add(range.pages());
+        Self::count_region_pages(space, view.traits, range.pages());
         region.gate.open();
     }
 
@@ -255,7 +255,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region = self.region(handle);
         let view = region.view();
         space.account.regions.sub(1);
-        space.account.pages.sub(view.range.pages());
+        Self::count_region_pages(space, view.traits, view.range.pages().wrapping_neg());
         if view.object != 0 {
             self.objects
                 .regions(&self.regions, view.object)
@@ -309,7 +309,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             region.gate.open();
         }
         let growth = range.pages().wrapping_sub(view.range.pages());
-        space.account.pages.add(growth);
+        Self::count_region_pages(space, view.traits, growth);
     }
 
     /// The highest gap of `pages` pages within `bounds` that comes too close to

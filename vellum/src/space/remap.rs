@@ -116,6 +116,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             return Err(MapError::BadRange);
         }
         if let Placement::Fixed(target) = placement {
+            vm.check_locked(space, view.traits, new_pages.saturating_sub(range.pages()))?;
             return self.move_to(target, dead);
         }
         let resized = PageRange::new(range.start, new_pages);
@@ -133,6 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             });
         }
         vm.check_limits(space, new_pages - range.pages(), 0)?;
+        vm.check_locked(space, view.traits, new_pages - range.pages())?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,
@@ -363,7 +365,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
                 .change(pin, handle, apply);
         }
         let growth = to.pages().wrapping_sub(self.kept.pages());
-        space.account.pages.add(growth);
+        Vm::<P, F, R>::count_region_pages(space, view.traits, growth);
     }
 
     fn entries(&self, region: &Region<R>, gather: &mut Gather<'_, P>) {

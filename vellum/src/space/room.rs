@@ -30,7 +30,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Clears the entry at `page` of a space if it maps a page of an object that nobody
-    /// has pinned. Its reference to the page goes to `lost`.
+    /// has pinned, in no locked range. Its reference to the page goes to `lost`.
     fn clear_entry<'a>(&'a self, pin: &Pin<'_>, handle: u32, page: Vpn, lost: &mut Lost<'a>) {
         let space = self.live_at(handle);
         let Some(tables) = self.tables_if_any(pin, space) else {
@@ -50,7 +50,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let report = self
                 .rmap
                 .visit::<P, F>(&self.env(pin), self, pfn, &mut |slot| {
-                    if slot.space() != handle || slot.page() != page || slot.is_large() {
+                    let is_other = slot.space() != handle || slot.page() != page;
+                    if is_other || slot.is_large() || self.is_locked(space, page) {
                         return Verdict::Keep;
                     }
                     let taken = self.take_away(space);

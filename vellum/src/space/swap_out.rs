@@ -137,13 +137,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 is_full = stale.is_full();
                 // Whoever pins the page through this entry has its table locked.
                 let counts = frame.counts();
-                is_refused = entry.is_large() || counts.pins() > 0;
+                let space = self.live_at(entry.space());
+                is_refused =
+                    entry.is_large() || counts.pins() > 0 || self.is_locked(space, entry.page());
                 run = FoundRun::of(entry);
                 let stops = is_full || is_refused || run.is_some();
                 if stops || !swap.add_entry(pin, slot) {
                     return Verdict::Stop;
                 }
-                let space = self.live_at(entry.space());
                 let taken = self.take_away(space);
                 entry.swap_out(Swapped {
                     slot,
@@ -180,6 +181,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// goes: pages that are in use stay, and so do all when there is no slot.
     pub(super) fn page_out(&self, id: SpaceId, range: PageRange) -> Result<(), MapError> {
         self.with_locked(id, |pin, space| {
+            if self.has_locked(space, range) {
+                return Err(MapError::Locked);
+            }
             let _ = self.for_regions::<()>(space, range, |handle, view| {
                 let part = view.range.intersection(range);
                 if view.object == 0 {

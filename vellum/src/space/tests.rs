@@ -209,6 +209,7 @@ fn limits_refuse_and_change_nothing() {
         regions: 3,
         stack_pages: 6,
         stack_gap_pages: 86,
+        ..Limits::default()
     };
     assert!(vm.set_limits(space, limits));
     map(&vm, space, 100, MapRequest::anonymous(10, RW));

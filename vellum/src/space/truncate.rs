@@ -131,7 +131,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Removes every mapping of a page that leaves its object and whose page lock is
     /// ours, with a reference. If its content stays somewhere, the marks of its entries go to
-    /// the page; otherwise nobody asks any more whether it is dirty.
+    /// the page, and an entry of a locked range ends the attempt; otherwise nobody asks any more
+    /// whether it is dirty.
     pub(super) fn unmap_page(&self, pin: &Pin<'_>, page: Pfn, content_stays: bool) {
         let env = self.env(pin);
         let frame = self.memory.frame(page);
@@ -142,13 +143,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut stale = Stale::new();
         let mut spins = 0;
         while frame.maps_after_lock() > 0 {
-            let mut is_large = false;
+            let (mut is_large, mut is_locked) = (false, false);
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                let space = self.live_at(slot.space());
+                is_locked = content_stays && self.is_locked(space, slot.page());
                 is_large = slot.is_large();
-                if stale.is_full() || is_large {
+                if stale.is_full() || is_large || is_locked {
                     return Verdict::Stop;
                 }
-                let space = self.live_at(slot.space());
                 let taken = self.take_away(space);
                 let dirty = slot.clear().dirty;
                 if content_stays && dirty {
@@ -170,7 +172,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             for _ in 0..report.unmapped {
                 self.memory.put(pin, page);
             }
-            let cleared = is_large && self.clear_huge_of(pin, page);
+            if is_locked {
+                break;
+            }
+            let cleared = is_large && self.clear_huge_of(pin, page, content_stays);
             if !cleared && report.unmapped == 0 {
                 // Somebody counted a mapping and has not made the entry yet, or is clearing it.
                 pin.relax(spins);

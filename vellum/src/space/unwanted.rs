@@ -10,6 +10,8 @@
 //! * while another space maps the page, too, nobody drops it, and a fork gives the child's entry
 //!   the dirty mark if the parent's may lack it;
 //! * nothing but the advice clears dirty marks of private pages.
+//!
+//! Pages of locked ranges are refused, and one that was freed before stays while it is locked.
 
 use super::account::Resident;
 use super::contiguous::FoundRun;
@@ -126,6 +128,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Verdict::Stop;
             }
             let space = self.live_at(entry.space());
+            if self.is_locked(space, entry.page()) {
+                return Verdict::Stop;
+            }
             let taken = self.take_away(space);
             if !entry.clear_if_clean() {
                 return Verdict::Stop;

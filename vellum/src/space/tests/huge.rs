@@ -30,6 +30,7 @@ with_each_design! {
     pages_that_leave_the_object_leave_every_mapping => cuts;
     children_and_private_copies_have_single_pages => copies;
     a_page_goes_to_swap_and_the_others_stay => swaps;
+    a_locked_leaf_stays_whoever_else_maps_its_pages => locks;
 }
 
 /// Shared memory of two superpages and some pages, of which a space maps all.
@@ -98,6 +99,34 @@ impl<R: ReverseMap> World<R> {
         self.vm.release_object(self.object).unwrap();
         let report = self.vm.audit().unwrap();
         assert_eq!(report.frames.of(Kind::Object), 0);
+    }
+}
+
+/// The locked leaf stays, and so do its pages, when another space or reclaim has pages leave.
+fn locks<R: ReverseMap>(design: &str) {
+    for options in ["reclaim=on", "reclaim=on,aging=generations"] {
+        let world = world::<R>(&std::format!("{options},{design}"));
+        world.use_all();
+        let vm = &world.vm;
+        let other = vm.create_space().unwrap();
+        let request = MapRequest::object(world.object, 0, 2 * PAGES, RW).shared();
+        map(vm, other, BASE, request);
+        for page in [3, PAGES + 100] {
+            touch(vm, other, BASE + page, Access::Read);
+        }
+        vm.lock_pages(world.space, Vpn(BASE), PAGES).unwrap();
+        vm.advise(other, Vpn(BASE), 1, Advice::PageOut).unwrap();
+        vm.advise(other, Vpn(BASE + PAGES), 1, Advice::PageOut)
+            .unwrap();
+        assert_eq!(vm.swap_stats().outs, 1, "{options}");
+        assert_eq!(world.large(), [BASE], "{options}");
+        for _ in 0..4 {
+            vm.reclaim_pages(2 * PAGES);
+        }
+        assert_eq!(vm.swap_stats().outs, 100, "{options}: the area is full");
+        assert_eq!(world.large(), [BASE], "{options}");
+        vm.exit(other).unwrap();
+        world.end();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod generations;
+mod mlock;
 mod order;
 mod superpages;
 mod unwanted;

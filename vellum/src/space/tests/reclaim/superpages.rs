@@ -72,6 +72,20 @@ fn reclaim_all<R: ReverseMap>(vm: &TestVm<R>) {
     while vm.reclaim_pages(PAGES) > 0 {}
 }
 
+fn a_locked_superpage_is_not_split<R: ReverseMap>(options: &str) {
+    let vm: TestVm<R> = swapping(options, 4096);
+    let space = filled(&vm, 2);
+    rest(&vm, space, 2 * PAGES);
+    vm.lock_pages(space, at(0), PAGES).unwrap();
+    reclaim_all(&vm);
+    assert_eq!((large(&vm, space), swapped(&vm, space)), (1, PAGES));
+    vm.unlock_pages(space, at(0), PAGES).unwrap();
+    rest(&vm, space, PAGES);
+    reclaim_all(&vm);
+    assert_eq!((large(&vm, space), swapped(&vm, space)), (0, 2 * PAGES));
+    vm.audit().unwrap();
+}
+
 fn an_idle_superpage_is_split_and_its_pages_come_back<R: ReverseMap>(options: &str) {
     let vm: TestVm<R> = swapping(options, 4096);
     let space = filled(&vm, 1);
@@ -220,6 +234,7 @@ whatever_design! {
     an_idle_superpage_is_split_and_its_pages_come_back;
     both_spaces_get_the_pages_of_a_shared_superpage_back;
     a_superpage_that_is_used_stays_whole;
+    a_locked_superpage_is_not_split;
     four_times_memory_is_used;
 }
 

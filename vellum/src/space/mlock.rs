@@ -1,0 +1,134 @@
+//! Locked ranges (mlock): reclaim leaves their pages in memory.
+//!
+//! Locked is a trait of the region ([`Traits::LOCKED`]). Where reclaim takes an entry away, it
+//! holds the lock of the entry's table, and asks there in which region the entry lies
+//! ([`Vm::is_locked`]). Whoever locks a range shows the trait first and passes through the locks
+//! of its tables then. So an entry that is there afterwards was not taken before, and is not taken
+//! later.
+
+use super::error::MapError;
+use super::manager::Vm;
+use super::region::Traits;
+use super::spaces::{Live, SpaceId};
+use crate::addr::{PageRange, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::sync::Pin;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Locks a range of pages, of any backing: those that are in memory stay there, those that come
+    /// later do from then on (mlock2 with `MLOCK_ONFAULT`). [`Vm::populate`] brings them in: both
+    /// calls together are mlock. A [`MapRequest`](super::MapRequest) with [`Traits::LOCKED`] maps
+    /// memory that is locked from the start.
+    ///
+    /// Locked is a property of the memory. `mremap` keeps it, and what a stack or `mremap` adds has
+    /// it, too; a forked child has none of it. Unmapping ends it, and
+    /// a file that is cut off loses its pages all the same. Locking a locked page changes nothing,
+    /// and one [`Vm::unlock_pages`] ends it. Nothing else is meant by it: a locked page may still be
+    /// copied or moved to another frame, which pinning (`Vm::pin_page`) prevents.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,
+    /// [`MapError::Limit`] if the space may not have that many locked pages
+    /// ([`Limits::locked_pages`](super::Limits::locked_pages)), [`MapError::OutOfMemory`] if a
+    /// region cannot be cut; nothing changed.
+    pub fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.set_locked(id, range, |pin, space| {
+            let mut missing = range.pages();
+            let _ = self.for_regions::<()>(space, range, |_, view| {
+                if view.traits.has(Traits::LOCKED) {
+                    missing -= view.range.intersection(range).pages();
+                }
+                Ok(())
+            });
+            self.check_locked(space, Traits::LOCKED, missing)?;
+            self.change_traits(pin, space, range, |traits| traits.union(Traits::LOCKED))?;
+            for span in self.tables(pin, space).spans(range) {
+                drop(span.table);
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets reclaim take the pages of a range again (munlock).
+    ///
+    /// # Errors
+    /// As [`Vm::lock_pages`], but for the limit.
+    pub fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.set_locked(id, range, |pin, space| {
+            self.change_traits(pin, space, range, |traits| traits.without(Traits::LOCKED))?;
+            Ok(())
+        })
+    }
+
+    fn set_locked(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        mut set: impl FnMut(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
+    ) -> Result<(), MapError> {
+        self.with_room(|| {
+            self.with_locked(id, |pin, space| match self.is_covered(space, range) {
+                true => set(pin, space),
+                false => Err(MapError::NotMapped),
+            })
+        })
+    }
+
+    /// Refuses `pages` more pages with `traits` if the space may not have as many locked ones.
+    pub(super) fn check_locked(
+        &self,
+        space: Live<'_, R>,
+        traits: Traits,
+        pages: u64,
+    ) -> Result<(), MapError> {
+        let locked = space.account.locked.get().saturating_add(pages);
+        match traits.has(Traits::LOCKED) && locked > space.limits.get().locked_pages {
+            true => Err(MapError::Limit),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts pages that a region with `traits` got (or, wrapping, lost).
+    pub(super) fn count_region_pages(space: Live<'_, R>, traits: Traits, pages: u64) {
+        space.account.pages.add(pages);
+        if traits.has(Traits::LOCKED) {
+            space.account.locked.add(pages);
+        }
+    }
+
+    /// Whether a range of the space has a locked page, for the holder of its lock.
+    pub(super) fn has_locked(&self, space: Live<'_, R>, range: PageRange) -> bool {
+        let found = self.for_regions(space, range, |_, view| {
+            match view.traits.has(Traits::LOCKED) {
+                true => Err(()),
+                false => Ok(()),
+            }
+        });
+        found.is_err()
+    }
+
+    /// Whether reclaim has to leave the page of an entry in memory. Exact for the holder of the
+    /// lock of the entry's table, and a guess for others. While the regions are being changed,
+    /// the answer is that it has to.
+    #[inline]
+    pub(super) fn is_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
+        space.account.locked.get() != 0 && self.is_in_locked(space, page)
+    }
+
+    #[cold]
+    fn is_in_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
+        let Some(begun) = space.seq.begin() else {
+            return true;
+        };
+        let region = self.tree(space).last_at_most(page.0);
+        let is_locked = region.is_none_or(|region| {
+            let view = region.view();
+            !view.range.contains(page) || view.traits.has(Traits::LOCKED)
+        });
+        is_locked || !space.seq.valid(begun)
+    }
+}

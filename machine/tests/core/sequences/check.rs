@@ -146,6 +146,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 shared: entry.traits.has(Traits::SHARED),
                 grows: entry.traits.has(Traits::GROWS_DOWN),
                 heap: entry.traits.has(Traits::HEAP),
+                locked: entry.traits.has(Traits::LOCKED),
                 folio: entry.traits.folio(),
                 object,
                 index,
@@ -226,11 +227,22 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 self.adopt_folios(slot, page..page + 1);
             }
         }
-        if self.taken_back() > 0 {
-            let space = self.model.spaces.get_mut(&slot).expect("live");
-            space
-                .clean
-                .retain(|page, entry| *entry != Clean::Cached || leaves.contains(*page));
+        let takes_back = self.taken_back() > 0;
+        let space = self.model.spaces.get_mut(&slot).expect("live");
+        // A superpage that is taken apart takes the locked pages beside it with it.
+        let stays = |page: &u64| space.cells[page].locked && !self.has_huge;
+        if takes_back {
+            space.clean.retain(|page, entry| {
+                *entry != Clean::Cached || leaves.contains(*page) || stays(page)
+            });
+        }
+        for (page, private) in &mut space.private {
+            let is_locked = space.cells[page].locked;
+            let is_here = leaves.contains(*page);
+            if private.stays && is_locked && !is_here {
+                return Err(format!("page {page:#x} is locked, and left memory"));
+            }
+            private.stays = is_locked && is_here;
         }
         for &(page, ref leaf) in &leaves.0 {
             self.check_leaf(slot, page, leaf)
@@ -404,6 +416,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         named("resident file pages", stats.rss.file, counts[1])?;
         named("resident shared pages", stats.rss.shared_memory, counts[2])?;
         named("mapped pages", stats.pages, space.cells.len() as u64)?;
+        let locked = space.cells.values().filter(|cell| cell.locked);
+        named("locked pages", stats.locked, locked.count() as u64)?;
         named("regions counted", stats.regions, regions)?;
         named("users", stats.users, space.users)?;
         let heap = self

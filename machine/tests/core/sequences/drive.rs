@@ -100,6 +100,7 @@ pub fn map_answer<T>(result: Result<T, MapError>) -> Result<Answer<T>, String> {
         Err(MapError::NotMapped) => Err(Some(Refusal::NotMapped)),
         Err(MapError::Occupied) => Err(Some(Refusal::Occupied)),
         Err(MapError::NoGap) => Err(Some(Refusal::NoGap)),
+        Err(MapError::Locked) => Err(Some(Refusal::Locked)),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -273,6 +274,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Cold { space, .. }
             | What::PageOut { space, .. }
             | What::AdviseFolio { space, .. }
+            | What::Lock { space, .. }
             | What::Populate { space, .. }
             | What::Touch { space, .. }
             | What::Collapse { space, .. }

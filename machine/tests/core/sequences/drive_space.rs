@@ -45,6 +45,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     shared,
                     grows: grows && !shared,
                     heap: false,
+                    locked: false,
                     folio: None,
                     object: None,
                     index: 0,
@@ -68,6 +69,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     shared,
                     grows: false,
                     heap: false,
+                    locked: false,
                     folio: None,
                     object: Some(key),
                     index,
@@ -137,6 +139,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 let space = self.space(slot);
                 let wanted = space.check_range(start, pages).and_then(|()| {
+                    if space.has_locked(start, pages) {
+                        return Err(Refusal::Locked);
+                    }
                     match advice {
                         Advice::DontNeed => space.dont_need(start, pages),
                         Advice::Free => space.free(start, pages),
@@ -161,6 +166,23 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 let most = self.has_folios.then(|| 20 - self.shape.page_shift);
                 let wanted = self.space(slot).advise_folio(start, pages, order, most);
+                same(answer, wanted.map_err(Some))?;
+            }
+            What::Lock {
+                place,
+                pages,
+                locks,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                let answer = map_answer(match locks {
+                    true => self.vm.lock_pages(id, Vpn(start), pages),
+                    false => self.vm.unlock_pages(id, Vpn(start), pages),
+                })?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                let wanted = self.space(slot).lock(start, pages, locks);
                 same(answer, wanted.map_err(Some))?;
             }
             What::Collapse { place, least, .. } => {
@@ -454,6 +476,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.adopt_dropped(slot, page, None);
             if let Some(private) = self.space(slot).private.get_mut(&page)
                 && writes
+                && answer.is_ok()
             {
                 private.freed = false;
             }

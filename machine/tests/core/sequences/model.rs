@@ -39,6 +39,7 @@ pub enum Refusal {
     NotMapped,
     Occupied,
     NoGap,
+    Locked,
 }
 
 /// What a page holds: one word everywhere, but for the words written since.
@@ -156,6 +157,7 @@ impl Model {
             number,
             content,
             freed: false,
+            stays: false,
         };
         space.private.insert(page, private);
     }
@@ -298,6 +300,10 @@ impl Model {
     pub fn fork(&mut self, parent: u32, child: u32) {
         let mut space = self.spaces[&parent].clone();
         space.users = 1;
+        space
+            .cells
+            .values_mut()
+            .for_each(|cell| cell.locked = false);
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;

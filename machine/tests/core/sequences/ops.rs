@@ -105,6 +105,13 @@ pub enum What {
         pages: u64,
         order: Option<u32>,
     },
+    /// Locks a range, or unlocks it.
+    Lock {
+        space: u8,
+        place: Place,
+        pages: u64,
+        locks: bool,
+    },
     Populate {
         space: u8,
         place: Place,
@@ -464,6 +471,13 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             object,
             index: rng.below(32),
             pages: 1 + rng.below(16),
+        },
+        // Few pages, and more are unlocked: memory that is locked cannot run short.
+        97 if value & 2 == 0 => What::Lock {
+            space,
+            place: Place::Mapped(value >> 44),
+            pages: 1 + (value >> 8) % if value & 4 == 0 { 12 } else { 100 },
+            locks: value & 4 == 0,
         },
         88 | 96 | 97 => What::Sync { object },
         98 => What::Reclaim { pages: value % 40 },

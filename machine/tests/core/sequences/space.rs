@@ -11,6 +11,8 @@ pub struct Private {
     pub content: Content,
     /// Nobody has stored to it since its owner freed it: it may be gone.
     pub freed: bool,
+    /// It was seen in memory, in a locked range: it stays there.
+    pub stays: bool,
 }
 
 /// What is mapped at one page.
@@ -20,6 +22,7 @@ pub struct Cell {
     pub shared: bool,
     pub grows: bool,
     pub heap: bool,
+    pub locked: bool,
     /// Log2 of the pages of the largest folio that was advised.
     pub folio: Option<u32>,
     pub object: Option<Key>,
@@ -124,6 +127,32 @@ impl Space {
             .retain(|page, _| !(start..start + pages).contains(page));
     }
 
+    pub fn has_locked(&self, start: u64, pages: u64) -> bool {
+        let mut cells = self.cells.range(start..start + pages);
+        cells.any(|(_, cell)| cell.locked)
+    }
+
+    pub fn lock(&mut self, start: u64, pages: u64, locked: bool) -> Result<(), Refusal> {
+        self.change(start, pages, |cell| cell.locked = locked)
+    }
+
+    /// Changes all cells of a range, or none.
+    fn change(
+        &mut self,
+        start: u64,
+        pages: u64,
+        change: impl Fn(&mut Cell),
+    ) -> Result<(), Refusal> {
+        self.check_range(start, pages)?;
+        if !self.is_covered(start, pages) {
+            return Err(Refusal::NotMapped);
+        }
+        for (_, cell) in self.cells.range_mut(start..start + pages) {
+            change(cell);
+        }
+        Ok(())
+    }
+
     pub fn dont_need(&mut self, start: u64, pages: u64) {
         self.forget_entries(start, pages);
     }
@@ -164,14 +193,7 @@ impl Space {
     }
 
     pub fn protect(&mut self, start: u64, pages: u64, prot: u8) -> Result<(), Refusal> {
-        self.check_range(start, pages)?;
-        if !self.is_covered(start, pages) {
-            return Err(Refusal::NotMapped);
-        }
-        for (_, cell) in self.cells.range_mut(start..start + pages) {
-            cell.prot = prot;
-        }
-        Ok(())
+        self.change(start, pages, |cell| cell.prot = prot)
     }
 
     /// Advises on folios, whose orders are no more than `most`. `None`: there are none.
@@ -182,16 +204,11 @@ impl Space {
         order: Option<u32>,
         most: Option<u32>,
     ) -> Result<(), Refusal> {
-        self.check_range(start, pages)?;
-        if !self.is_covered(start, pages) {
-            return Err(Refusal::NotMapped);
-        }
-        if let Some(most) = most {
-            for (_, cell) in self.cells.range_mut(start..start + pages) {
+        self.change(start, pages, |cell| {
+            if let Some(most) = most {
                 cell.folio = order.map(|order| order.min(most));
             }
-        }
-        Ok(())
+        })
     }
 
     pub fn set_heap_end(&mut self, end: u64) -> Result<(), Refusal> {
@@ -208,6 +225,7 @@ impl Space {
                 shared: false,
                 grows: false,
                 heap: true,
+                locked: false,
                 folio: None,
                 object: None,
                 index: old,

@@ -179,9 +179,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if frame.counts().pins() > 0 {
             return Err(Taken::Active);
         }
-        if rule != Rule::Forced
-            && judge(self.take_marks(pin, page), false, rule) != Judgement::Leave
-        {
+        if judge(self.take_marks(pin, page), false, rule) != Judgement::Leave {
             return Err(Taken::Active);
         }
         let range = index..index + 1;

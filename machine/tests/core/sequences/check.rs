@@ -230,19 +230,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let takes_back = self.taken_back() > 0;
         let space = self.model.spaces.get_mut(&slot).expect("live");
         // A superpage that is taken apart takes the locked pages beside it with it.
-        let stays = |page: &u64| space.cells[page].locked && !self.has_huge;
-        if takes_back {
-            space.clean.retain(|page, entry| {
-                *entry != Clean::Cached || leaves.contains(*page) || stays(page)
-            });
+        if let Some(page) = space.note_locked(|page| leaves.contains(page))
+            && !self.has_huge
+        {
+            return Err(format!("page {page:#x} is locked, and left memory"));
         }
-        for (page, private) in &mut space.private {
-            let is_locked = space.cells[page].locked;
-            let is_here = leaves.contains(*page);
-            if private.stays && is_locked && !is_here {
-                return Err(format!("page {page:#x} is locked, and left memory"));
-            }
-            private.stays = is_locked && is_here;
+        if takes_back {
+            space
+                .clean
+                .retain(|page, entry| *entry != Clean::Cached || leaves.contains(*page));
         }
         for &(page, ref leaf) in &leaves.0 {
             self.check_leaf(slot, page, leaf)

@@ -157,7 +157,6 @@ impl Model {
             number,
             content,
             freed: false,
-            stays: false,
         };
         space.private.insert(page, private);
     }
@@ -304,6 +303,7 @@ impl Model {
             .cells
             .values_mut()
             .for_each(|cell| cell.locked = false);
+        space.stays.clear();
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;

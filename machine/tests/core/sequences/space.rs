@@ -1,6 +1,6 @@
 //! One space of the model: what is mapped at each page, and what is resident.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_GAP, WRITE};
 
@@ -11,8 +11,6 @@ pub struct Private {
     pub content: Content,
     /// Nobody has stored to it since its owner freed it: it may be gone.
     pub freed: bool,
-    /// It was seen in memory, in a locked range: it stays there.
-    pub stays: bool,
 }
 
 /// What is mapped at one page.
@@ -70,6 +68,8 @@ pub struct Space {
     pub cells: BTreeMap<u64, Cell>,
     pub private: BTreeMap<u64, Private>,
     pub clean: BTreeMap<u64, Clean>,
+    /// Pages that were seen in memory, in locked ranges: they stay there.
+    pub stays: BTreeSet<u64>,
     pub heap: (u64, u64),
     pub users: u32,
 }
@@ -119,6 +119,20 @@ impl Space {
         let pages = || start..start + pages;
         self.private.retain(|page, _| !pages().contains(page));
         self.clean.retain(|page, _| !pages().contains(page));
+        self.stays.retain(|page| !pages().contains(page));
+    }
+
+    /// Notes which of the pages that the space maps, which `is_here` tells, stay in memory.
+    /// Returns one that should have stayed.
+    pub fn note_locked(&mut self, is_here: impl Fn(u64) -> bool) -> Option<u64> {
+        let has = |page: &u64| self.private.contains_key(page) || self.clean.contains_key(page);
+        let locked = self.cells.iter().filter(|(_, cell)| cell.locked);
+        let locked: BTreeSet<u64> = locked.map(|(&page, _)| page).filter(has).collect();
+        let (here, gone): (BTreeSet<u64>, BTreeSet<u64>) =
+            locked.into_iter().partition(|page| is_here(*page));
+        let lost = gone.intersection(&self.stays).next().copied();
+        self.stays = here;
+        lost
     }
 
     pub fn unmap(&mut self, start: u64, pages: u64) {

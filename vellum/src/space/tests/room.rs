@@ -38,6 +38,31 @@ fn user(vm: &TestVm<Pv>, object: ObjectId, pages: u64) -> SpaceId {
 }
 
 #[test]
+fn entries_of_locked_ranges_make_no_room() {
+    let vm = vm_with::<Pv>("rmap=pv,faultaround=1", 1024);
+    let object = vm.create_shared_memory(PAGES).unwrap();
+    let first = user(&vm, object, 160);
+    let second = user(&vm, object, PAGES);
+    let third = user(&vm, object, 168);
+    for space in [first, second, third] {
+        vm.lock_pages(space, Vpn(AT), PAGES).unwrap();
+    }
+    let taken = take_all_but(&vm, 0);
+    // Its chunk is full, and no entry may go.
+    let full = vm.fault(third, (AT + 168) * 4096, Access::Write);
+    assert_eq!(full, Err(FaultError::OutOfMemory));
+    let resident = |space| vm.space_stats(space).unwrap().rss.shared_memory;
+    assert_eq!([first, second, third].map(resident), [160, PAGES, 168]);
+    vm.unlock_pages(first, Vpn(AT), PAGES).unwrap();
+    touch(&vm, third, AT + 168, Access::Write);
+    assert!(resident(first) < 160);
+    let pin = vm.pin();
+    taken.into_iter().for_each(|block| block.free(&pin));
+    drop(pin);
+    vm.audit().unwrap();
+}
+
+#[test]
 fn entries_of_another_space_make_room_for_a_chunk() {
     for order in ["domain", "global", "pmap"] {
         let design = std::format!("rmap=pv,faultaround=1,pvlru={order}");

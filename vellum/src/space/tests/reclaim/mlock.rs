@@ -81,6 +81,7 @@ fn pages_of_objects_stay<R: ReverseMap>() {
         for object in [file, memory] {
             let [(first, start), (second, _)] = half_locked(&vm, object);
             reclaim_all(&vm);
+            assert_eq!(frames(&vm, first, start, 16).len(), 8, "{options}");
             vm.advise(first, start, 16, Advice::PageOut).unwrap();
             assert_eq!(frames(&vm, second, start, 16).len(), 8, "{options}");
             assert_eq!(frames(&vm, second, start, 8).len(), 8, "{options}");
@@ -148,6 +149,8 @@ fn a_space_locks_no_more_pages_than_it_may() {
     let place = Placement::Fixed(Vpn(0x9000));
     let refused = vm.remap(space, start, 10, 11, place);
     assert_eq!(refused, Err(MapError::Limit));
+    let grown = vm.remap(space, start, 10, 11, Placement::Anywhere);
+    assert_eq!(grown, Err(MapError::Limit));
     let request = MapRequest {
         traits: Traits::LOCKED,
         ..MapRequest::anonymous(1, RW)

@@ -7,6 +7,7 @@
 mod faults;
 mod io;
 mod lifts;
+mod locked;
 mod spaces;
 mod swap;
 mod visits;

@@ -1,0 +1,106 @@
+//! A range that is locked while another space has its pages leave: what is in memory when the call
+//! returns stays there.
+
+use std::sync::Mutex;
+
+use super::*;
+use vellum::addr::Pfn;
+
+swept! {
+    a_private_page_of_a_range_that_was_locked_stays => private_page;
+    shared_memory_in_a_range_that_was_locked_stays => shared_memory;
+    a_locked_page_that_moves_stays => moved;
+}
+
+fn frame<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) -> Option<Pfn> {
+    let found = world.vm.translate(space, Vpn(page));
+    found.map(|(frame, _)| frame)
+}
+
+/// Two spaces map the page; one locks it, and the other has it leave.
+fn lock_beside<R: ReverseMap>(
+    world: &World<R>,
+    preemption: &Preemption,
+    [space, other]: [SpaceId; 2],
+    page: u64,
+) {
+    let locked = Mutex::new(None);
+    let lock = |_| {
+        world.vm.lock_pages(space, Vpn(page), 1).unwrap();
+        *locked.lock().unwrap() = frame(world, space, page);
+    };
+    let take = |_| {
+        let advice = Advice::PageOut;
+        world.vm.advise(other, Vpn(page), 1, advice).unwrap();
+    };
+    world.run_preempted(preemption, [&take, &lock]);
+    let after = world.alone(|| frame(world, space, page));
+    let locked = *locked.lock().unwrap();
+    assert!(locked.is_none() || locked == after, "{locked:?}, {after:?}");
+    for space in [space, other] {
+        assert_eq!(load(world, space, page), Ok(5));
+    }
+}
+
+/// A space and its child, which share a page of private memory.
+fn private<R: ReverseMap>() -> (World<R>, SpaceId, SpaceId) {
+    let mut world = World::<R>::new(2, 300, "");
+    world.swap_on(8);
+    let (space, child) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        world.anonymous(space, PRIVATE, 1);
+        world.store(ZERO, space, at(PRIVATE, 0), 5).unwrap();
+        (space, world.vm.fork(space).unwrap())
+    });
+    (world, space, child)
+}
+
+fn private_page<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space, child) = private::<R>();
+    lock_beside(&world, preemption, [space, child], PRIVATE);
+    world.finish_swap(&[space, child], &[]);
+}
+
+/// Two spaces that map shared memory.
+fn shared<R: ReverseMap>() -> (Shared<R>, SpaceId) {
+    let mut shared = Shared::<R>::stored("");
+    shared.world.swap_on(8);
+    let world = &shared.world;
+    let other = world.alone(|| {
+        let other = world.vm.create_space().unwrap();
+        world.object(other, shared.object, 0, FIRST, PAGES, true);
+        other
+    });
+    assert_eq!(load(world, other, FIRST), Ok(5));
+    (shared, other)
+}
+
+fn shared_memory<R: ReverseMap>(preemption: &Preemption) {
+    let (shared, other) = shared::<R>();
+    let (world, space) = (&shared.world, shared.space);
+    lock_beside(world, preemption, [space, other], FIRST);
+    world.finish_swap(&[space, other], &[shared.object]);
+}
+
+/// The entry is at its new place before the region is.
+fn moved<R: ReverseMap>(preemption: &Preemption) {
+    const TO: u64 = PRIVATE + 0x200;
+    let (shared, other) = shared::<R>();
+    let (world, space) = (&shared.world, shared.space);
+    let before = world.alone(|| {
+        world.vm.lock_pages(space, Vpn(FIRST), 1).unwrap();
+        frame(world, space, FIRST)
+    });
+    let remap = |_| {
+        let place = Placement::Fixed(Vpn(TO));
+        world.vm.remap(space, Vpn(FIRST), 1, 1, place).unwrap();
+    };
+    let take = |_| {
+        let advice = Advice::PageOut;
+        world.vm.advise(other, Vpn(FIRST), 1, advice).unwrap();
+    };
+    world.run_preempted(preemption, [&take, &remap]);
+    assert_eq!(world.alone(|| frame(world, space, TO)), before);
+    assert_eq!(load(world, other, FIRST), Ok(5));
+    world.finish_swap(&[space, other], &[shared.object]);
+}

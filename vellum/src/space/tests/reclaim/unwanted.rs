@@ -137,6 +137,55 @@ fn a_page_that_a_child_has_too_is_not_freed() {
     vm.audit().unwrap();
 }
 
+/// What the program stores later is what the device reads.
+#[test]
+fn a_freed_page_that_a_device_reads_is_not_dropped() {
+    for options in aging() {
+        let (vm, space, start) = private_world_of::<Family>(&options, 4);
+        fill(&vm, space, start, 4);
+        vm.advise(space, start, 4, Advice::Free).unwrap();
+        let mut frames = [Pfn::NONE];
+        vm.pin_pages(space, start, Access::Read, &mut frames)
+            .unwrap();
+        while vm.reclaim_pages(4) > 0 {}
+        assert_eq!(stats(&vm).dropped, 3, "{options}");
+        let mapped = vm.translate(space, start).map(|mapped| mapped.0);
+        assert_eq!(mapped, Some(frames[0]), "{options}");
+        // SAFETY: pinned above.
+        unsafe { vm.unpin(&frames) };
+        assert_eq!(bytes(&vm, space, start, 4), [1, 0, 0, 0], "{options}");
+        vm.audit().unwrap();
+    }
+}
+
+#[test]
+fn pages_that_calls_have_used_often_are_cold_when_their_owner_says_so() {
+    for options in aging() {
+        let (vm, space, start) = private_world_of::<Family>(&options, 4);
+        let file = vm.create_file(3, 16).unwrap();
+        for _ in 0..3 {
+            (0..16).for_each(|index| _ = is_cached(&vm, file, index));
+        }
+        let mapped = Vpn(0x9000);
+        let request = MapRequest::object(file, 12, 4, RW).shared();
+        vm.map(space, &request.at(Placement::Fixed(mapped)))
+            .unwrap();
+        for index in 0..4 {
+            fault(&vm, space, mapped.offset(index), Access::Read);
+        }
+        fill(&vm, space, start, 4);
+        vm.advise(space, mapped, 4, Advice::Cold).unwrap();
+        assert_eq!(vm.reclaim_pages(4), 4, "{options}");
+        for index in 12..16 {
+            assert!(!is_cached(&vm, file, index), "{options}: page {index}");
+        }
+        for index in 0..12 {
+            assert!(is_cached(&vm, file, index), "{options}: page {index}");
+        }
+        vm.audit().unwrap();
+    }
+}
+
 #[test]
 fn cold_pages_leave_before_others_and_stay_as_they_are() {
     for options in aging() {

@@ -5,6 +5,7 @@
 //! runs as a pair makes accesses, and no luck is needed.
 
 mod faults;
+mod freed;
 mod io;
 mod lifts;
 mod locked;

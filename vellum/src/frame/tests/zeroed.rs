@@ -70,6 +70,27 @@ fn freed_tables_fill_no_list_beyond_its_share() {
 }
 
 #[test]
+fn many_tables_freed_at_once_fill_no_list_beyond_its_share() {
+    let mut memory = simple(4, 256);
+    memory.set_freed_tables(FreedTables::Noted);
+    let mut tables = Chain::EMPTY;
+    for _ in 0..30 {
+        let table = memory.alloc(&memory.pin(), ZEROED).unwrap();
+        memory.frame(table).init_table(1, 1, Vpn(0), 0);
+        tables.append(&memory, table.0);
+    }
+    memory.retire_tables(&memory.pin(), tables);
+    for _ in 0..2 {
+        assert!(memory.epochs().try_advance());
+    }
+    memory.release_passed(&memory.pin());
+    let stats = memory.stats();
+    // An eighth of what there is for one of the CPUs.
+    assert!(stats.limbo == 0 && stats.cached <= 256 / 4 / 8, "{stats:?}");
+    census(&memory);
+}
+
+#[test]
 fn zero_frames_are_free_memory_to_everybody() {
     let memory = kept_apart(1, 1024);
     let all: Vec<Pfn> =

@@ -357,6 +357,47 @@ fn stores_through_a_leaf_make_all_of_its_pages_dirty() {
     }
 }
 
+/// Where no CPU could hold a translation any more, the mark still goes to the pages.
+#[test]
+fn stores_through_a_leaf_outlive_the_space_that_made_them() {
+    for stores in [false, true] {
+        let world = world::<Family>("");
+        let (vm, space) = (&world.vm, world.space);
+        touch(vm, space, BASE, Access::Read);
+        let (first, _) = vm.translate(space, Vpn(BASE)).unwrap();
+        let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
+        frames.clone().for_each(|frame| {
+            frame.clear(Flags::DIRTY);
+        });
+        if stores {
+            touch(vm, space, BASE + 8, Access::Write);
+        }
+        vm.exit(space).unwrap();
+        let dirty = frames.filter(|frame| frame.has(Flags::DIRTY)).count();
+        assert_eq!(dirty as u64, if stores { PAGES } else { 0 });
+        vm.audit().unwrap();
+    }
+}
+
+/// A range of the space where a leaf could be shows the end of one superpage of the object and
+/// the beginning of another.
+#[test]
+fn a_mapping_that_lies_across_superpages_shows_its_own_pages() {
+    let world = world::<Family>("");
+    world.use_all();
+    let (vm, space) = (&world.vm, world.space);
+    let shifted = BASE + 4 * PAGES + 1;
+    let request = MapRequest::object(world.object, 0, 2 * PAGES, RW).shared();
+    map(vm, space, shifted, request);
+    for page in [PAGES - 1, PAGES, PAGES + 17] {
+        touch(vm, space, shifted + page, Access::Read);
+        let frame = |page| vm.translate(space, Vpn(page)).unwrap().0;
+        assert_eq!(frame(shifted + page), frame(BASE + page), "page {page}");
+    }
+    assert_eq!(world.large(), [BASE, BASE + PAGES]);
+    world.end();
+}
+
 fn parts<R: ReverseMap>(text: &str) {
     let world = world::<R>(text);
     let (vm, space) = (&world.vm, world.space);

@@ -434,6 +434,24 @@ fn clean_pages_are_protected_before_they_are_compared() {
     end(&vm, &[space]);
 }
 
+/// The parent has copied a page that it shared with its child, and has all others to itself.
+#[test]
+fn a_page_that_was_copied_keeps_its_range_from_being_promoted() {
+    let vm = reserving::<Family>("", 8192);
+    let space = one_range(&vm);
+    store_to(&vm, space, 0..100);
+    let child = vm.fork(space).unwrap();
+    store_to(&vm, space, 100..PAGES);
+    store_to(&vm, space, 5..6);
+    let copy = frame_of(&vm, space, 5);
+    assert_ne!(copy.0, frame_of(&vm, space, 0).0 + 5);
+    assert_eq!(vm.exit(child), Ok(true));
+    store_to(&vm, space, 0..PAGES);
+    assert_eq!(leaf_count(&vm, space), PAGES as usize);
+    assert_eq!(frame_of(&vm, space, 5), copy);
+    end(&vm, &[space]);
+}
+
 #[test]
 fn pages_that_fork_shares_or_that_are_pinned_are_not_given_one_record() {
     let vm = reserving::<Chains>("", 8192);

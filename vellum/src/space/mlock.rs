@@ -1,4 +1,4 @@
-//! Locked ranges (mlock): reclaim leaves their pages in memory.
+//! Locked ranges (mlock): reclaim leaves their pages in memory (invariant 16).
 //!
 //! Locked is a trait of the region ([`Traits::LOCKED`]). Where reclaim takes an entry away, it
 //! holds the lock of the entry's table, and asks there in which region the entry lies
@@ -17,16 +17,17 @@ use crate::sync::Pin;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Locks a range of pages, of any backing: those that are in memory stay there, those that come
-    /// later do from then on (mlock2 with `MLOCK_ONFAULT`). [`Vm::populate`] brings them in: both
-    /// calls together are mlock. A [`MapRequest`](super::MapRequest) with [`Traits::LOCKED`] maps
-    /// memory that is locked from the start.
+    /// Locks a range of pages, of any backing: those that are in memory stay there, and those that
+    /// come later do from then on (mlock2 with `MLOCK_ONFAULT`). [`Vm::populate`] brings them in:
+    /// both calls together are mlock. A [`MapRequest`](super::MapRequest) with [`Traits::LOCKED`]
+    /// maps memory that is locked from the start.
     ///
-    /// Locked is a property of the memory. `mremap` keeps it, and what a stack or `mremap` adds has
-    /// it, too; a forked child has none of it. Unmapping ends it, and
-    /// a file that is cut off loses its pages all the same. Locking a locked page changes nothing,
-    /// and one [`Vm::unlock_pages`] ends it. Nothing else is meant by it: a locked page may still be
-    /// copied or moved to another frame, which pinning (`Vm::pin_page`) prevents.
+    /// It is a property of the memory. `mremap` keeps it, what a stack or `mremap` adds has it, too,
+    /// and a forked child has none of it. Unmapping ends it, and a file that is cut off loses its
+    /// pages all the same. Locking a locked page changes nothing, and one [`Vm::unlock_pages`] ends
+    /// it. A locked page may still be copied or moved to another frame, which
+    /// [`Vm::pin_pages`] prevents. If a superpage of an object loses its leaf because a part of it
+    /// is unmapped or cut off, the rest stays from its next use on.
     ///
     /// # Errors
     /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,

@@ -1,4 +1,4 @@
-//! Locked ranges: their pages stay in memory, whoever else maps them.
+//! Locked ranges: their pages stay in memory, whoever else maps them (invariant 16).
 
 use super::{
     RW, STORE, SWAP, TestVm, aging, fault, is_cached, map_file, private_world_of, stats, store,

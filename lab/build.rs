@@ -1,5 +1,6 @@
-//! Compiles the stub of `lab/src/linux` (the crate in `stub/`) with the compiler
-//! that builds the lab, and links it as `stub/link.ld` says. On anything but x86-64 Linux the stub is empty, and the lab says so.
+//! Compiles the stub of `lab/src/linux` (the crate in `stub/`) with the compiler that builds the
+//! lab, and links it as `stub/link.ld` says. On anything but x86-64 Linux the stub is empty, and
+//! the lab says so.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 //!
 //! The pages are those of a running process, read from `/proc`: of the one that started this
 //! program, Cargo, or of the one whose number is given (`-- PID`). They are sorted into those that
-//! are zero, those that are another repeated word, other memory that the program can write, and code
-//! and read-only data. Beside them are random bytes. The time is the least of several rounds over
-//! all pages of a kind. Below it stands how the sizes are spread: of ten pages, what the first, the
-//! second, and so on take at most.
+//! are zero, those that are another repeated word, other memory that the program can write, and
+//! code and read-only data. Beside them are random bytes. The time is the least of several rounds
+//! over all pages of a kind. Below it stands how the sizes are spread: of ten pages, what the
+//! first, the second, and so on take at most.
 
 use std::fs::{self, File};
 use std::hint::black_box;

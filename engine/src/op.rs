@@ -181,10 +181,10 @@ pub enum Op {
     Lap { phase: u16 },
 }
 
-/// Accesses of programs, calls on bytes of files, and on frames: what benchmarks measure and
-/// traces do not hold, but for accesses where accessed marks were sampled. Data comes from a buffer of the executing thread, and goes there. A range of
-/// `bytes` is read or written in one call after the other of `block` bytes each, the last
-/// of which may be shorter.
+/// Accesses of programs, calls on bytes of files, and on frames: what benchmarks measure and traces
+/// do not hold, but for accesses where accessed marks were sampled. Data comes from a buffer of the
+/// executing thread, and goes there. A range of `bytes` is read or written in one call after the
+/// other of `block` bytes each, the last of which may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// Access the first word of each of `pages` pages, in order, as a program does: through the

@@ -4,8 +4,8 @@
 //! of real work on real memory: pages are zeroed and copied, and how many
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
-//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim` for
-//! those alone; `-- huge` for shared memory in superpages, which is measured only then
+//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim`
+//! for those alone; `-- huge` for shared memory in superpages, which is measured only then
 
 #[path = "paths/huge.rs"]
 mod huge;

@@ -149,9 +149,9 @@ impl Machine {
     /// Switches for defects of the machine.
     ///
     /// # Safety
-    /// With a defect on, the machine breaks condition 4 of [`Platform`](vellum::platform::Platform). That
-    /// is for tests which show that a missing flush is noticed: simulated
-    /// programs may then overwrite any frame of this machine, so nothing but
+    /// With a defect on, the machine breaks condition 4 of
+    /// [`Platform`](vellum::platform::Platform). That is for tests which show that a missing flush
+    /// is noticed: simulated programs may then overwrite any frame of this machine, so nothing but
     /// such a test's memory manager may live in it.
     pub unsafe fn defects(&self) -> &Defects {
         &self.defects

@@ -114,8 +114,8 @@ impl TraceReader {
         }
     }
 
-    /// The same, and with them samples of accessed marks ([`crate::EventKind::Accessed`]), if the trace
-    /// has any. At one time events come first.
+    /// The same, and with them samples of accessed marks ([`crate::EventKind::Accessed`]), if the
+    /// trace has any. At one time events come first.
     pub fn events_and_accesses(&self) -> EventsAndAccesses<'_> {
         EventsAndAccesses {
             events: self.events().peekable(),

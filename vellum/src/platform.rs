@@ -366,9 +366,9 @@ pub unsafe trait Platform: Sync {
         Err(IoError)
     }
 
-    /// Pages that the device of a store writes in a second, as far as that has been measured,
-    /// for one file: if several are written to at once, each gets its part. With `reclaim=on`,
-    /// writers of a file that has so many dirty pages write back themselves, and if more than a fifth of
+    /// Pages that the device of a store writes in a second, as far as that has been measured, for
+    /// one file: if several are written to at once, each gets its part. With `reclaim=on`, writers
+    /// of a file that has so many dirty pages write back themselves, and if more than a fifth of
     /// memory, or of what their group may have, are dirty pages of files. Asked by every call that
     /// writes to a file, not pinned: it waits for no device. `None`, the default: they are never
     /// throttled.

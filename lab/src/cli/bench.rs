@@ -133,8 +133,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     lowmem: Option<u64>,
     /// reclaim on the core, and rmap-test under pressure: the device that pages leave for and come
-    /// from: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s) or
-    /// `disk` (12 ms, 12 ms, 150 MB/s) [default: nvme]
+    /// from: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s)
+    /// or `disk` (12 ms, 12 ms, 150 MB/s) [default: nvme]
     #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES))]
     device: Option<String>,
     /// Length of a slice in microseconds of CPU time

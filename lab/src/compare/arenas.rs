@@ -75,8 +75,8 @@ impl Arenas {
         }
     }
 
-    /// The same, if it is said, but for designs with groups: they have every space in one group that
-    /// may have as much as the other machines, and their machines have so many bytes.
+    /// The same, if it is said, but for designs with groups: they have every space in one group
+    /// that may have as much as the other machines, and their machines have so many bytes.
     pub fn with_memory_around_groups(self, around_group: Option<u64>) -> Self {
         Self {
             around_group,

@@ -1,12 +1,11 @@
 //! Comparison of designs on one workload.
 //!
-//! The *arms* live side by side in one process: design A, design B (and more, if
-//! there are more designs), and A again in an engine of its own, the control. The
-//! workload is cut into slices of about a millisecond ([`measure()`]), and every
-//! slice is executed by all of them before the next one begins, in an order that changes from slice to
-//! slice and from pass to pass, so that whatever disturbs the machine disturbs
-//! all arms alike. Each pass builds fresh engines and moves the memory they live
-//! in on to the next arm. [`analysis`] turns the times into ratios with intervals,
+//! The *arms* live side by side in one process: design A, design B (and more, if there are more
+//! designs), and A again in an engine of its own, the control. The workload is cut into slices of
+//! about a millisecond ([`measure()`]), and every slice is executed by all of them before the next
+//! one begins, in an order that changes from slice to slice and from pass to pass, so that whatever
+//! disturbs the machine disturbs all arms alike. Each pass builds fresh engines and moves the
+//! memory they live in on to the next arm. [`analysis`] turns the times into ratios with intervals,
 //! and [`verdict`] these into a [`Verdict`].
 
 pub mod analysis;

@@ -121,7 +121,8 @@ pub(super) struct State {
     pub(super) objects: BTreeMap<Object, Content>,
     pub(super) frames: Vec<Frame>,
     pub(super) next_shared: u32,
-    /// Translations that were used; read only with [`Defect::MissingFlush`](super::reference::Defect::MissingFlush).
+    /// Translations that were used; read only with
+    /// [`Defect::MissingFlush`](super::reference::Defect::MissingFlush).
     pub(super) tlb: HashMap<(u32, u64), Entry>,
     pub(super) faults: u64,
 }

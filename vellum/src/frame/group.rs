@@ -5,14 +5,15 @@
 //! group ends must move in one step.
 //!
 //! **Charging writes no shared line.** A CPU takes a batch of pages from a group at once and keeps
-//! those that it has not used, its stock, in a word of its own, which it changes by plain stores. So a group is charged
-//! for what its frames are and what lies in stocks; the limit holds for both. A batch is a 16th of
-//! what the limit has for each CPU, at most 32, so that stocks are an eighth of the limit at most.
+//! those that it has not used, its stock, in a word of its own, which it changes by plain stores.
+//! So a group is charged for what its frames are and what lies in stocks; the limit holds for both.
+//! A batch is a 16th of what the limit has for each CPU, at most 32, so that stocks are an eighth
+//! of the limit at most.
 //!
 //! **Whoever needs stocks back** (because the limit is reached, is to change, or because the group
 //! ends) says that the group has no batches any more and waits until every pin that was there has
-//! ended. From then on CPUs charge and uncharge it by atomic steps, and its stocks and charges can be
-//! taken from elsewhere.
+//! ended. From then on CPUs charge and uncharge it by atomic steps, and its stocks and charges can
+//! be taken from elsewhere.
 
 use alloc::boxed::Box;
 

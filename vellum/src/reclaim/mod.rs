@@ -21,7 +21,8 @@
 //! So when memory runs short after such a time, pages that came during it may be looked at before
 //! older ones, each once.
 //!
-//! **Groups.** Each group of spaces has lists of its own on each node, under one lock (`groups.rs`).
+//! **Groups.** Each group of spaces has lists of its own on each node, under one lock
+//! (`groups.rs`).
 //!
 //! **Refaults.** An evicted page of a file leaves a shadow: when it went, counted in pages
 //! that went. If it comes back after no more have gone than there are active pages, it

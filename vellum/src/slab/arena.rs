@@ -181,9 +181,9 @@ impl<T: Item> Arena<T> {
     /// address was read; the caller re-verifies.
     ///
     /// # Safety
-    /// [`Arena::address`] of this arena, or [`Arena::vacant_address`], returned
-    /// `address`, and the caller sees what was written before that call: the address was published by a
-    /// release and read by an acquire, or under a lock.
+    /// [`Arena::address`] of this arena, or [`Arena::vacant_address`], returned `address`, and the
+    /// caller sees what was written before that call: the address was published by a release and
+    /// read by an acquire, or under a lock.
     #[inline]
     pub unsafe fn at(&self, address: u64) -> &T {
         let slot = core::ptr::with_exposed_provenance::<T>(address as usize);

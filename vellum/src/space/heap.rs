@@ -41,8 +41,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Moves the end of the heap: private zeroes are mapped or unmapped (brk).
     ///
     /// # Errors
-    /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if
-    /// something is in the way or a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
+    /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if something is in the way or
+    /// a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
     pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
         self.with_room(|| self.set_heap_end_once(id, end))
     }

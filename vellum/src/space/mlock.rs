@@ -22,10 +22,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// both calls together are mlock. A [`MapRequest`](super::MapRequest) with [`Traits::LOCKED`]
     /// maps memory that is locked from the start.
     ///
-    /// It is a property of the memory. `mremap` keeps it, what a stack or `mremap` adds has it, too,
-    /// and a forked child has none of it. Unmapping ends it, and a file that is cut off loses its
-    /// pages all the same. Locking a locked page changes nothing, and one [`Vm::unlock_pages`] ends
-    /// it. A locked page may still be copied or moved to another frame, which
+    /// It is a property of the memory. `mremap` keeps it, what a stack or `mremap` adds has it,
+    /// too, and a forked child has none of it. Unmapping ends it, and a file that is cut off loses
+    /// its pages all the same. Locking a locked page changes nothing, and one [`Vm::unlock_pages`]
+    /// ends it. A locked page may still be copied or moved to another frame, which
     /// [`Vm::pin_pages`] prevents. If a superpage of an object loses its leaf because a part of it
     /// is unmapped or cut off, the rest stays from its next use on.
     ///

@@ -2,10 +2,10 @@
 //!
 //! What calls have written waits in memory until somebody writes it back: until then it cannot
 //! leave memory, and is lost when the power goes. An embedder's flusher ([`Vm::write_back`]) keeps
-//! it little as long as the device is as fast as the writers. If it is not, dirty pages come to be as
-//! many as they may be, and then writers write back themselves: from half of that on in proportion,
-//! at the limit as many pages as they have made dirty, beyond it twice as many. There are three
-//! limits, and a writer pays for the one of which it owes most:
+//! it little as long as the device is as fast as the writers. If it is not, dirty pages come to be
+//! as many as they may be, and then writers write back themselves: from half of that on in
+//! proportion, at the limit as many pages as they have made dirty, beyond it twice as many. There
+//! are three limits, and a writer pays for the one of which it owes most:
 //!
 //! * of its file: as many pages as the file's device writes in a second
 //!   ([`Platform::write_speed`]);

@@ -41,8 +41,8 @@ pub(super) struct Zap<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
-    /// Clears every entry of `range`, which lies in the region and has all pages or none of
-    /// each superpage, and frees the tables that become empty. The caller holds the space's lock and no
+    /// Clears every entry of `range`, which lies in the region and has all pages or none of each
+    /// superpage, and frees the tables that become empty. The caller holds the space's lock and no
     /// other; what became free is in `gather`.
     pub(super) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
         let tables = self.vm.tables(self.pin, self.space);

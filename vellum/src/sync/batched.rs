@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{CachePadded, PerCpu, Pin};
 
-/// A row of counts. A CPU keeps what it has changed to itself until that is much, and then adds it to
-/// what all see, so that it seldom writes a line that others write, too (Linux's `percpu_counter`).
+/// A row of counts. A CPU keeps what it has changed to itself until that is much, and then adds it
+/// to what all see, so that it seldom writes a line that others write, too (Linux's
+/// `percpu_counter`).
 pub(crate) struct BatchedCounts {
     /// What CPUs have told of each count. What they have not told yet may make it negative.
     told: Box<[CachePadded<AtomicU64>]>,

@@ -61,8 +61,8 @@ pub struct Args {
     /// Seed of the random test
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 16))]
     seed: u64,
-    /// x86_64 only: run by the processor itself, where Linux's KVM works: times are cycles, and spaces
-    /// are tagged
+    /// x86_64 only: run by the processor itself, where Linux's KVM works: times are cycles, and
+    /// spaces are tagged
     #[arg(long, conflicts_with = "icount")]
     kvm: bool,
     /// Count instructions instead of time; CPUs take turns then

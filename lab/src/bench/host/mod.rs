@@ -1,11 +1,10 @@
 //! Workloads on the host's own kernel: `vellum bench NAME --on linux`.
 //!
-//! Real processes doing real work: kernel builds ([`kernbench`], [`kolivas`],
-//! [`buildkernel`]), scripts of small commands ([`sdet`]), the fork-and-fault program ([`forkfault`]), `dd` to a
-//! tmpfs ([`loopdd`]), and mappings of a file ([`lat_mmap`]).
-//! Times are those of the whole kernel, traps included, and therefore not those
-//! of the core; each result says so. A result has two arms, the kernel and the same
-//! kernel once more ([`interleave`]).
+//! Real processes doing real work: kernel builds ([`kernbench`], [`kolivas`], [`buildkernel`]),
+//! scripts of small commands ([`sdet`]), the fork-and-fault program ([`forkfault`]), `dd` to a
+//! tmpfs ([`loopdd`]), and mappings of a file ([`lat_mmap`]). Times are those of the whole kernel,
+//! traps included, and therefore not those of the core; each result says so. A result has two arms,
+//! the kernel and the same kernel once more ([`interleave`]).
 
 pub mod buildkernel;
 pub mod error;

@@ -134,8 +134,9 @@ pub enum PrepareError {
     },
 }
 
-/// Prepares `trace`, with its samples of accessed marks if it has any. It is read once for each copy, once more if there are several
-/// copies or streams, and once more if the engine's address space is very small.
+/// Prepares `trace`, with its samples of accessed marks if it has any. It is read once for each
+/// copy, once more if there are several copies or streams, and once more if the engine's address
+/// space is very small.
 ///
 /// # Errors
 /// The trace is damaged or an option is out of range.

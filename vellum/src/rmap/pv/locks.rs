@@ -23,8 +23,8 @@ pub(super) struct PageHead {
     first: AtomicU64,
     /// Advances with every change of the list.
     generation: AtomicU32,
-    /// The page's own lock, with `pvlock=byte` and `byte-shared`. It lies beside what it guards, as in
-    /// FreeBSD's `md_page`.
+    /// The page's own lock, with `pvlock=byte` and `byte-shared`. It lies beside what it guards, as
+    /// in FreeBSD's `md_page`.
     lock: ByteLock,
 }
 

@@ -65,8 +65,8 @@ pub struct Wanted {
 ///
 /// As a [`Keeper`] it frees everything it keeps for the CPU.
 pub trait TablePages<P: Platform>: Keeper<P> {
-    /// A frame whose every byte is zero, in a zone that is wanted. Of the record, whatever it holds, all is for the caller to set
-    /// ([`crate::frame::Frame::init_table`]).
+    /// A frame whose every byte is zero, in a zone that is wanted. Of the record, whatever it
+    /// holds, all is for the caller to set ([`crate::frame::Frame::init_table`]).
     ///
     /// # Errors
     /// [`OutOfMemory`].

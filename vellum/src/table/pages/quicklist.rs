@@ -31,11 +31,11 @@ struct QuickCpu {
 
 /// `ptepage=quicklist`.
 ///
-/// A list threads through the first words of its tables, which are cleared on
-/// the way out. The options stand for the three complaints of the source:
-/// lists by level, for the lowest too or not, or one for all; tables of other nodes kept, or handed straight
-/// to the allocator for their node; the watermark from the memory of the whole
-/// machine, though every CPU has lists, or from what is free on the CPU's node.
+/// A list threads through the first words of its tables, which are cleared on the way out. The
+/// options stand for the three complaints of the source: lists by level, for the lowest too or not,
+/// or one for all; tables of other nodes kept, or handed straight to the allocator for their node;
+/// the watermark from the memory of the whole machine, though every CPU has lists, or from what is
+/// free on the CPU's node.
 pub struct Quicklist {
     levels: QuickLevels,
     node: QuickNode,

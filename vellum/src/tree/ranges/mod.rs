@@ -5,11 +5,10 @@
 //! Each slot knows where what it holds begins and ends, and above leaves the
 //! widest gap inside, so that a place for a new item is found by going down.
 //!
-//! One writer at a time, under a lock of its owner, beside readers: all words
-//! are atomics, and slots lead to addresses of nodes and items in arenas, which
-//! keep their type for good; addresses are published, all else is relaxed. A reader may therefore follow
-//! whatever it finds; it never follows more than [`MAX_LEVELS`] nodes, and
-//! validates the result by other means.
+//! One writer at a time, under a lock of its owner, beside readers: all words are atomics, and
+//! slots lead to addresses of nodes and items in arenas, which keep their type for good; addresses
+//! are published, all else is relaxed. A reader may therefore follow whatever it finds; it never
+//! follows more than [`MAX_LEVELS`] nodes, and validates the result by other means.
 //!
 //! Inserting may need nodes, and gets them from a [`Room`] that was made when
 //! failing was still possible. Removing never needs any.

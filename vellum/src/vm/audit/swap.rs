@@ -38,8 +38,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Checks that each slot counts the entries that name it, which are in `found`, and that the swap cache has
-    /// the frames that say so.
+    /// Checks that each slot counts the entries that name it, which are in `found`, and that the
+    /// swap cache has the frames that say so.
     pub(super) fn audit_swap(&self, found: Tally) -> Result<(), AuditFailure> {
         let mut cached = 0;
         let is_cached = |pfn| {

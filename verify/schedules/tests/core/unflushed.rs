@@ -1,7 +1,7 @@
-//! Calls of a space beside somebody who has taken entries away without the space's lock and
-//! has not flushed yet: one CPU truncates a file, or has a page leave for swap, and stands still
-//! when the first entry is gone. A third CPU has the old translations in its TLB, and must not go on
-//! with them once the call has returned.
+//! Calls of a space beside somebody who has taken entries away without the space's lock and has not
+//! flushed yet: one CPU truncates a file, or has a page leave for swap, and stands still when the
+//! first entry is gone. A third CPU has the old translations in its TLB, and must not go on with
+//! them once the call has returned.
 
 use std::sync::{Arc, OnceLock};
 

@@ -185,6 +185,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 let advice = match advice {
                     Advice::DontNeed => vellum::space::Advice::DontNeed,
                     Advice::Free => vellum::space::Advice::Free,
+                    Advice::Cold => vellum::space::Advice::Cold,
+                    Advice::PageOut => vellum::space::Advice::PageOut,
                     Advice::Folio(order) => vellum::space::Advice::Folio(order),
                 };
                 let id = self.space(space)?;

@@ -65,6 +65,10 @@ pub enum Advice {
     DontNeed,
     /// The pages may be dropped at any time until they are written again.
     Free,
+    /// The pages are not needed soon.
+    Cold,
+    /// Write the pages to swap now, as far as they can be.
+    PageOut,
     /// The largest folio that a store maps in the range from now on: log2 of its pages, or
     /// what the design says.
     Folio(Option<u32>),

@@ -35,9 +35,13 @@ pub fn memory(slot: &Slot, first: u64, rest: [u64; 3], empty: bool) {
             unsafe { sys::call(sys::MREMAP, arguments) }
         }
         op => {
-            const DONT_NEED: usize = 4;
-            const FREE: usize = 8;
-            let advice = if op == op::DROP { DONT_NEED } else { FREE };
+            // The numbers of `MADV_DONTNEED` and so on.
+            let advice = match op {
+                op::DROP => 4,
+                op::FREE => 8,
+                op::COLD => 20,
+                _ => 21,
+            };
             // SAFETY: as above.
             unsafe { sys::call(sys::MADVISE, [address, bytes, advice, 0, 0, 0]) }
         }

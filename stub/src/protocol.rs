@@ -88,31 +88,35 @@ pub mod op {
     pub const DROP: u8 = 7;
     /// `madvise`: may be dropped (a range of pages).
     pub const FREE: u8 = 8;
+    /// `madvise`: not needed soon (a range of pages).
+    pub const COLD: u8 = 9;
+    /// `madvise`: to swap (a range of pages).
+    pub const PAGE_OUT: u8 = 10;
     /// Read pages of a file; the page is the file's [file, pages].
-    pub const FILE_READ: u8 = 9;
+    pub const FILE_READ: u8 = 11;
     /// Write pages of a file likewise [file, pages].
-    pub const FILE_WRITE: u8 = 10;
+    pub const FILE_WRITE: u8 = 12;
     /// Set the length of a file in pages [file].
-    pub const TRUNCATE: u8 = 11;
+    pub const TRUNCATE: u8 = 13;
     /// `clone` [flags, slot of the child].
-    pub const CREATE: u8 = 12;
+    pub const CREATE: u8 = 14;
     /// `execve` of the stub.
-    pub const EXEC: u8 = 13;
+    pub const EXEC: u8 = 15;
     /// The task ends.
-    pub const EXIT: u8 = 14;
+    pub const EXIT: u8 = 16;
     /// `wait4` for a process [its id].
-    pub const WAIT: u8 = 15;
+    pub const WAIT: u8 = 17;
     /// The keeper takes leave of every orphan that has ended.
-    pub const REAP: u8 = 16;
+    pub const REAP: u8 = 18;
     /// The keeper waits for all and ends.
-    pub const QUIT: u8 = 17;
+    pub const QUIT: u8 = 19;
 
     /// Words of an operation, the first included.
     pub const fn words(op: u8) -> usize {
         match op {
             MAP | REMAP => 4,
             FILE_READ | FILE_WRITE | CREATE => 3,
-            UNMAP | PROTECT | DROP | FREE | TRUNCATE | WAIT => 2,
+            UNMAP | PROTECT | DROP | FREE | COLD | PAGE_OUT | TRUNCATE | WAIT => 2,
             _ => 1,
         }
     }

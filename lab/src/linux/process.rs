@@ -86,7 +86,7 @@ pub(super) fn describe(slot: &Slot) -> String {
         op::UNMAP => "munmap at",
         op::PROTECT => "mprotect at",
         op::REMAP => "mremap at",
-        op::DROP | op::FREE => "madvise at",
+        op::DROP | op::FREE | op::COLD | op::PAGE_OUT => "madvise at",
         _ => return format!("on file {}: {error}", words[1]),
     };
     let address = protocol::page_of(words[0]) << 12;

@@ -202,6 +202,14 @@ fn write_story(path: &str) {
         advice: 4,
     };
     story.push(0, drop);
+    for advice in [libc::MADV_COLD, libc::MADV_PAGEOUT] {
+        let advise = EventKind::Advise {
+            address: DATA + 0x2010 * PAGE,
+            length: 16 * PAGE,
+            advice: advice as u32,
+        };
+        story.push(0, advise);
+    }
     story.touch(0, DATA + 0x2000 * PAGE, 16, Access::Read);
     let protect = EventKind::Protect {
         address: DATA + 0x2000 * PAGE,

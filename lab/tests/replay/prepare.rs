@@ -1,7 +1,7 @@
 //! What `prepare` makes of a recording: spaces, order, explanations, repairs.
 
 use crate::support::reference::Reference;
-use vellum_engine::{Access, Op, SpaceSlot};
+use vellum_engine::{Access, Advice, Op, SpaceSlot};
 use vellum_lab::replay::{
     Class, Expectation, Options, PrepareError, Streams, Workload, prepare_events, run,
 };
@@ -99,6 +99,47 @@ fn a_vfork_child_acts_on_its_parents_space_until_exec() {
         space: SpaceSlot(0),
     };
     assert!(workload.streams()[0].ops().contains(&share));
+}
+
+#[test]
+fn advice_about_residence_is_given_on_what_is_mapped() {
+    let advise = |page: u64, pages: u64, advice| EventKind::Advise {
+        address: page * PAGE,
+        length: pages * PAGE,
+        advice,
+    };
+    let workload = plain(&Recording::of(
+        &[None],
+        &[8],
+        &[
+            (0, map_of(0x100, 4, false, None)),
+            (0, map_of(0x108, 4, false, Some(0))),
+            (0, advise(0x102, 4, libc::MADV_COLD as u32)),
+            (0, advise(0x100, 12, libc::MADV_PAGEOUT as u32)),
+            (0, advise(0x100, 12, libc::MADV_FREE as u32)),
+            (0, advise(0x100, 4, libc::MADV_HUGEPAGE as u32)),
+        ],
+    ));
+    let ops = workload.streams()[0].ops().iter();
+    let given: Vec<(u64, u64, Advice)> = ops
+        .filter_map(|op| match *op {
+            Op::Advise {
+                page,
+                pages,
+                advice,
+                ..
+            } => Some((page, pages, advice)),
+            _ => None,
+        })
+        .collect();
+    let file = 0x108;
+    let expected = [
+        (0x102, 2, Advice::Cold),
+        (0x100, 4, Advice::PageOut),
+        (file, 4, Advice::PageOut),
+        (0x100, 4, Advice::Free),
+    ];
+    assert_eq!(given, expected);
 }
 
 #[test]

@@ -369,7 +369,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
-            Advice::Folio(_) => Ok(()),
+            Advice::Cold | Advice::PageOut | Advice::Folio(_) => Ok(()),
         }
     }
 

@@ -151,6 +151,8 @@ impl Planner<'_> {
                 let kind = match advice {
                     Advice::DontNeed => op::DROP,
                     Advice::Free => op::FREE,
+                    Advice::Cold => op::COLD,
+                    Advice::PageOut => op::PAGE_OUT,
                     // What the host's kernel maps at once is for its administrator to say.
                     Advice::Folio(_) => return,
                 };

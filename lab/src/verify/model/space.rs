@@ -89,8 +89,8 @@ impl Space {
                     }
                 }
             }
-            // Changes how many pages become resident, and not what they hold.
-            Advice::Folio(_) => {}
+            // What pages hold is what it was.
+            Advice::Cold | Advice::PageOut | Advice::Folio(_) => {}
         }
     }
 }

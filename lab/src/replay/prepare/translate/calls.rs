@@ -14,6 +14,8 @@ use vellum_trace::{EventKind, MapOrigin};
 /// `MADV_*` numbers with a meaning for what is resident.
 const MADV_DONTNEED: u32 = 4;
 const MADV_FREE: u32 = 8;
+const MADV_COLD: u32 = 20;
+const MADV_PAGEOUT: u32 = 21;
 const MADV_POPULATE_READ: u32 = 22;
 const MADV_POPULATE_WRITE: u32 = 23;
 const MADV_DONTNEED_LOCKED: u32 = 24;
@@ -297,6 +299,8 @@ impl Translator<'_> {
         match advice {
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => self.drop_now(task, start, end),
             MADV_FREE => self.drop_later(task, start, end),
+            MADV_COLD => self.put_advice_on_mapped(task, start, end, Advice::Cold),
+            MADV_PAGEOUT => self.put_advice_on_mapped(task, start, end, Advice::PageOut),
             MADV_POPULATE_READ => self.populate(task, start, end, vellum_engine::Access::Read),
             MADV_POPULATE_WRITE => self.populate(task, start, end, vellum_engine::Access::Write),
             _ => Ok(()),
@@ -317,6 +321,13 @@ impl Translator<'_> {
         let parts = self.space(task).regions.parts(start, end);
         for part in parts.iter().filter(|p| p.source == Source::Anonymous) {
             self.put_advise(task, part.start, part.end, Advice::Free)?;
+        }
+        Ok(())
+    }
+
+    fn put_advice_on_mapped(&mut self, task: usize, start: u64, end: u64, advice: Advice) -> Done {
+        for (start, end) in self.stretches(task, start, end) {
+            self.put_advise(task, start, end, advice)?;
         }
         Ok(())
     }

@@ -254,10 +254,11 @@ pub fn call(frame: &mut TrapFrame) {
         call::REMAP => remap(space, arguments),
         call::BRK => set_heap(space, first, second),
         call::ADVISE => {
-            let advice = if third == 0 {
-                Advice::DontNeed
-            } else {
-                Advice::Free
+            let advice = match third {
+                0 => Advice::DontNeed,
+                1 => Advice::Free,
+                2 => Advice::Cold,
+                _ => Advice::PageOut,
             };
             vm().advise(space, page, second, advice).ok().map(|()| 0)
         }

@@ -62,7 +62,7 @@ pub mod call {
     pub const REMAP: u64 = 5;
     /// (first page, end)
     pub const BRK: u64 = 6;
-    /// (page, pages, 0 to drop now, 1 to drop later)
+    /// (page, pages, 0 to drop now, 1 to drop later, 2 not needed soon, 3 to swap)
     pub const ADVISE: u64 = 7;
     /// (number of the child): the child's number here, 0 there.
     pub const FORK: u64 = 8;
@@ -160,7 +160,7 @@ pub mod op {
     pub const REMAP: u8 = 10;
     /// The page is where the heap begins (its end).
     pub const BRK: u8 = 11;
-    /// Flags: 0 now, 1 later (pages).
+    /// Flags: those of [`call::ADVISE`](super::call::ADVISE) (pages).
     pub const ADVISE: u8 = 12;
     /// The page is the child's number.
     pub const FORK: u8 = 13;

@@ -247,7 +247,7 @@ impl Model {
                             *page = [Word::Unknown; 2];
                         }
                     }
-                    Advice::Folio(_) => {}
+                    Advice::Cold | Advice::PageOut | Advice::Folio(_) => {}
                 }
             }
             _ => {}

@@ -373,8 +373,15 @@ impl<'w> Builder<'w> {
                 advice,
                 space,
             } => {
-                let later = u64::from(advice == Advice::Free);
-                self.put(task, &[word(op::ADVISE, later, page), pages]);
+                let number = match advice {
+                    Advice::DontNeed => 0,
+                    Advice::Free => 1,
+                    Advice::Cold => 2,
+                    Advice::PageOut => 3,
+                    // What faults map at once is left to the kernel's design.
+                    Advice::Folio(_) => return,
+                };
+                self.put(task, &[word(op::ADVISE, number, page), pages]);
                 self.model.apply(operation);
                 self.check(task, space, page);
                 return;

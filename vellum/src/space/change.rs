@@ -5,7 +5,7 @@ use super::error::MapError;
 use super::manager::Vm;
 use super::region::{RegionView, Traits};
 use super::regions::{RegionHandle, Spare};
-use super::spaces::Live;
+use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
@@ -44,19 +44,36 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Refuses `pages` more pages and `regions` more regions than the limits allow.
+    /// Refuses `pages` more pages with `traits` and `regions` more regions than the limits allow.
     pub(super) fn check_limits(
         &self,
         space: Live<'_, R>,
+        traits: Traits,
         pages: u64,
         regions: u64,
     ) -> Result<(), MapError> {
+        self.check_locked(space, traits, pages)?;
         let limits = space.limits.get();
         let has_pages = space.account.pages.get();
         let has_regions = space.account.regions.get();
         let fits = has_pages.saturating_add(pages) <= limits.pages
             && has_regions.saturating_add(regions) <= u64::from(limits.regions);
         if fits { Ok(()) } else { Err(MapError::Limit) }
+    }
+
+    /// Calls `change` with the lock of the space, if all of `range` is mapped.
+    pub(super) fn with_covered(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        change: impl Fn(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
+    ) -> Result<(), MapError> {
+        self.with_room(|| {
+            self.with_locked(id, |pin, space| match self.is_covered(space, range) {
+                true => change(pin, space),
+                false => Err(MapError::NotMapped),
+            })
+        })
     }
 
     /// Gives the regions in `range` other properties.

@@ -23,14 +23,13 @@ use super::account::Resident;
 use super::error::{FaultError, MapError};
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
-use super::spaces::{Live, SpaceId};
+use super::spaces::SpaceId;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::{Design, Folio, Superpages};
 use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::sync::Pin;
 use crate::table::{Format, Marks};
 
 /// What a first store may get beside a frame for its page: one byte to test for designs
@@ -237,27 +236,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         order: Option<u32>,
     ) -> Result<(), MapError> {
-        self.with_room(|| {
-            self.with_locked(id, |pin, space| {
-                if !self.is_covered(space, range) {
-                    return Err(MapError::NotMapped);
-                }
-                if self.extras().folios() {
-                    self.set_folio(pin, space, range, order)?;
-                }
-                Ok(())
-            })
+        self.with_covered(id, range, |pin, space| {
+            if self.extras().folios() {
+                let order = order.map(|order| least(order, Self::MOST_FOLIO));
+                self.change_traits(pin, space, range, |traits| traits.with_folio(order))?;
+            }
+            Ok(())
         })
-    }
-
-    fn set_folio(
-        &self,
-        pin: &Pin<'_>,
-        space: Live<'_, R>,
-        range: PageRange,
-        order: Option<u32>,
-    ) -> Result<(), OutOfMemory> {
-        let order = order.map(|order| least(order, Self::MOST_FOLIO));
-        self.change_traits(pin, space, range, |traits| traits.with_folio(order))
     }
 }

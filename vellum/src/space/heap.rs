@@ -132,8 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && view.offset >= growth
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
-            && self.check_limits(space, growth, 0).is_ok()
-            && self.check_locked(space, view.traits, growth).is_ok();
+            && self.check_limits(space, view.traits, growth, 0).is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);
         }

@@ -203,8 +203,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free,
         } = place;
-        self.check_limits(space, request.pages, 1)?;
-        self.check_locked(space, request.traits, request.pages)?;
+        self.check_limits(space, request.traits, request.pages, 1)?;
         let view = RegionView {
             range,
             prot: request.prot,

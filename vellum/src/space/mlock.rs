@@ -13,7 +13,6 @@ use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::sync::Pin;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -36,7 +35,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// region cannot be cut; nothing changed.
     pub fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
-        self.set_locked(id, range, |pin, space| {
+        self.with_covered(id, range, |pin, space| {
             let mut missing = range.pages();
             let _ = self.for_regions::<()>(space, range, |_, view| {
                 if view.traits.has(Traits::LOCKED) {
@@ -59,23 +58,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// As [`Vm::lock_pages`], but for the limit.
     pub fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
-        self.set_locked(id, range, |pin, space| {
+        self.with_covered(id, range, |pin, space| {
             self.change_traits(pin, space, range, |traits| traits.without(Traits::LOCKED))?;
             Ok(())
-        })
-    }
-
-    fn set_locked(
-        &self,
-        id: SpaceId,
-        range: PageRange,
-        mut set: impl FnMut(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
-    ) -> Result<(), MapError> {
-        self.with_room(|| {
-            self.with_locked(id, |pin, space| match self.is_covered(space, range) {
-                true => set(pin, space),
-                false => Err(MapError::NotMapped),
-            })
         })
     }
 
@@ -86,8 +71,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         traits: Traits,
         pages: u64,
     ) -> Result<(), MapError> {
+        if !traits.has(Traits::LOCKED) {
+            return Ok(());
+        }
         let locked = space.account.locked.get().saturating_add(pages);
-        match traits.has(Traits::LOCKED) && locked > space.limits.get().locked_pages {
+        match locked > space.limits.get().locked_pages {
             true => Err(MapError::Limit),
             false => Ok(()),
         }

@@ -4,7 +4,7 @@ use super::change::Cuts;
 use super::error::MapError;
 use super::manager::Vm;
 use super::map::Placement;
-use super::region::Region;
+use super::region::{Region, Traits};
 use super::regions::RegionHandle;
 use super::spaces::{Live, SpaceId};
 use super::unmap::DeadObjects;
@@ -116,8 +116,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             return Err(MapError::BadRange);
         }
         if let Placement::Fixed(target) = placement {
-            vm.check_locked(space, view.traits, new_pages.saturating_sub(range.pages()))?;
-            return self.move_to(target, dead);
+            return self.move_to(target, view.traits, dead);
         }
         let resized = PageRange::new(range.start, new_pages);
         if new_pages <= range.pages() {
@@ -133,8 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
                 moved: false,
             });
         }
-        vm.check_limits(space, new_pages - range.pages(), 0)?;
-        vm.check_locked(space, view.traits, new_pages - range.pages())?;
+        vm.check_limits(space, view.traits, new_pages - range.pages(), 0)?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,
@@ -160,11 +158,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         let target = vm
             .find_gap(space, new_pages, Vm::<P, F, R>::bounds())
             .ok_or(MapError::NoGap)?;
-        self.move_to(target, dead)
+        self.move_to(target, view.traits, dead)
     }
 
-    /// Moves the range to `target`, in place of what is mapped there.
-    fn move_to(&self, target: Vpn, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
+    /// Moves the range, whose region has `traits`, to `target`, in place of what is mapped there.
+    fn move_to(
+        &self,
+        target: Vpn,
+        traits: Traits,
+        dead: &mut DeadObjects,
+    ) -> Result<Remapped, MapError> {
         let Remap {
             vm,
             pin,
@@ -176,7 +179,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if to.overlaps(range) {
             return Err(MapError::BadRange);
         }
-        vm.check_limits(space, new_pages.saturating_sub(range.pages()), 0)?;
+        vm.check_limits(space, traits, new_pages.saturating_sub(range.pages()), 0)?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
         let moving = Move {
             vm,

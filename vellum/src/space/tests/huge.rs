@@ -93,6 +93,24 @@ impl<R: ReverseMap> World<R> {
         assert_eq!(written, Ok(1));
     }
 
+    /// How many pages of a leaf through which somebody stored, or did not, are dirty when the leaf
+    /// has gone.
+    fn dirty_after(&self, stores: bool, end: impl FnOnce(&TestVm<R>, SpaceId)) -> u64 {
+        let (vm, space) = (&self.vm, self.space);
+        touch(vm, space, BASE, Access::Read);
+        let (first, _) = vm.translate(space, Vpn(BASE)).unwrap();
+        let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
+        // As if they had been written back.
+        frames.clone().for_each(|frame| {
+            frame.clear(Flags::DIRTY);
+        });
+        if stores {
+            touch(vm, space, BASE + 8, Access::Write);
+        }
+        end(vm, space);
+        frames.filter(|frame| frame.has(Flags::DIRTY)).count() as u64
+    }
+
     fn end(self) {
         self.vm.audit().unwrap();
         self.vm.exit(self.space).unwrap();
@@ -339,20 +357,10 @@ fn a_range_with_a_page_in_swap_and_none_in_memory_is_not_made_whole() {
 fn stores_through_a_leaf_make_all_of_its_pages_dirty() {
     for stores in [false, true] {
         let world = world::<Family>("");
-        let (vm, space) = (&world.vm, world.space);
-        touch(vm, space, BASE, Access::Read);
-        let (first, _) = vm.translate(space, Vpn(BASE)).unwrap();
-        let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
-        // As if they had been written back.
-        frames.clone().for_each(|frame| {
-            frame.clear(Flags::DIRTY);
+        let dirty = world.dirty_after(stores, |vm, space| {
+            vm.unmap(space, Vpn(BASE + 100), 1).unwrap();
         });
-        if stores {
-            touch(vm, space, BASE + 8, Access::Write);
-        }
-        vm.unmap(space, Vpn(BASE + 100), 1).unwrap();
-        let dirty = frames.filter(|frame| frame.has(Flags::DIRTY)).count();
-        assert_eq!(dirty as u64, if stores { PAGES } else { 0 });
+        assert_eq!(dirty, if stores { PAGES } else { 0 });
         world.end();
     }
 }
@@ -362,20 +370,11 @@ fn stores_through_a_leaf_make_all_of_its_pages_dirty() {
 fn stores_through_a_leaf_outlive_the_space_that_made_them() {
     for stores in [false, true] {
         let world = world::<Family>("");
-        let (vm, space) = (&world.vm, world.space);
-        touch(vm, space, BASE, Access::Read);
-        let (first, _) = vm.translate(space, Vpn(BASE)).unwrap();
-        let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
-        frames.clone().for_each(|frame| {
-            frame.clear(Flags::DIRTY);
+        let dirty = world.dirty_after(stores, |vm, space| {
+            vm.exit(space).unwrap();
         });
-        if stores {
-            touch(vm, space, BASE + 8, Access::Write);
-        }
-        vm.exit(space).unwrap();
-        let dirty = frames.filter(|frame| frame.has(Flags::DIRTY)).count();
-        assert_eq!(dirty as u64, if stores { PAGES } else { 0 });
-        vm.audit().unwrap();
+        assert_eq!(dirty, if stores { PAGES } else { 0 });
+        world.vm.audit().unwrap();
     }
 }
 

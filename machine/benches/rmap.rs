@@ -235,7 +235,8 @@ fn main() {
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
             let arenas = arenas.spanning(memory.view().span(), 1);
-            with_rmap!(design.rmap, R => bench.design(&text, &R::new(&design, 1, &arenas)));
+            let name = text.trim_start_matches("rmap=");
+            with_rmap!(design.rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
         }
     });
 }

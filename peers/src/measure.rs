@@ -18,7 +18,8 @@
 use std::sync::OnceLock;
 
 use vellum_lab::clock::{Clock, HostClock, empty_interval_ns};
-use vellum_lab::stats::{Bootstrap, Interval, Random, Samples, median};
+use vellum_lab::stats::paired::{Paired, against_first};
+use vellum_lab::stats::{Interval, Random, median};
 use vellum_terminal::progress::Interrupt;
 
 use crate::Failure;
@@ -27,10 +28,6 @@ use crate::Failure;
 const SLICE_NS: u64 = 100_000;
 /// Passes below which an interrupted row is dropped.
 const LEAST_PASSES: usize = 8;
-const RESAMPLES: usize = 1000;
-const CONFIDENCE: f64 = 0.95;
-/// Ratios are resampled as whole numbers of this part.
-const PART: f64 = 1e-6;
 
 /// What a slice did: time that counts, and operations in it.
 #[derive(Clone, Copy, Default)]
@@ -194,32 +191,19 @@ fn calibrate(arm: &mut Arm) -> Result<u64, Failure> {
 }
 
 fn figures(arms: &[Arm], times: &[Vec<f64>], seed: u64) -> Vec<Figure> {
-    let samples: Vec<Samples> = times.iter().map(|own| ratios(own, &times[0])).collect();
-    let all: Vec<&Samples> = samples.iter().collect();
-    let drawn = Bootstrap::new(&all, RESAMPLES, CONFIDENCE, seed).ok();
-    let one = |(place, arm): (usize, &Arm)| {
-        let ratio = samples[place].total() * PART;
-        let interval = drawn.as_ref().map(|drawn| drawn.total(place));
+    let one = |(place, paired): (usize, Paired)| {
+        let ratio = paired.ratio;
+        let bounds = |bound: fn(Interval) -> f64| paired.interval.map_or(ratio, bound);
         Figure {
-            name: arm.name,
+            name: arms[place].name,
             ns: median(&times[place]).unwrap_or(f64::NAN),
             ratio,
-            low: interval.map_or(ratio, |interval| interval.low * PART),
-            high: interval.map_or(ratio, |interval| interval.high * PART),
+            low: bounds(|interval| interval.low),
+            high: bounds(|interval| interval.high),
         }
     };
-    arms.iter().enumerate().map(one).collect()
-}
-
-/// The ratio of each pass as a pass of one slice.
-fn ratios(own: &[f64], first: &[f64]) -> Samples {
-    let parts: Vec<[u64; 1]> = own
-        .iter()
-        .zip(first)
-        .map(|(own, first)| [(own / first / PART).round() as u64])
-        .collect();
-    let passes: Vec<&[u64]> = parts.iter().map(<[u64; 1]>::as_slice).collect();
-    Samples::from_passes(&passes)
+    let paired = against_first(times, seed);
+    paired.into_iter().enumerate().map(one).collect()
 }
 
 #[cfg(test)]

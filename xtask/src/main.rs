@@ -5,6 +5,7 @@ mod c;
 mod deb;
 mod invariants;
 mod man;
+mod pairs;
 mod peers;
 mod site;
 mod slurm;
@@ -36,6 +37,9 @@ enum Chore {
     /// Measure Vellum beside the crates an embedder would otherwise use, and
     /// beside the host's kernel
     Peers(peers::Args),
+    /// Run the benchmarks of the core as they are in another commit and here, in turn, and say
+    /// which figures have changed
+    Pairs(pairs::Args),
     /// Put known defects into the core, one at a time, and say which test finds each
     Mutants(vellum_mutants::Args),
     /// Check that the invariants of ARCHITECTURE.md are cited where they are
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Trace(recipe) => trace::run(&recipe),
         Chore::Peers(args) => peers::run(&args),
+        Chore::Pairs(args) => pairs::run(&args),
         Chore::Mutants(args) => vellum_mutants::run(&args),
         Chore::Boot(args) => boot::run(&args),
         Chore::C(args) => c::run(&args),

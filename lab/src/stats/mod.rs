@@ -6,6 +6,7 @@
 //! from resampling passes ([`bootstrap`]).
 
 pub mod bootstrap;
+pub mod paired;
 pub mod random;
 pub mod samples;
 

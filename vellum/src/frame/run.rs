@@ -124,20 +124,23 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Takes the count of every frame of a divided run but the first, whose count stands for
-    /// all from then on, if each has one mapping and no other reference; otherwise changes
-    /// nothing. Whoever would take a reference to one of the others without a lock finds none
-    /// from then on.
-    pub(crate) fn take_parts(&self, run: &LockedRun<'_>, first: Pfn) -> bool {
+    /// all from then on, if each has one mapping and no other reference. Whoever would take a
+    /// reference to one of the others without a lock finds none from then on.
+    ///
+    /// # Errors
+    /// One is shared. All counts are as before, but the first so many of the others were without
+    /// for a moment.
+    pub(crate) fn take_parts(&self, run: &LockedRun<'_>, first: Pfn) -> Result<(), usize> {
         let parts = self.parts(run, first);
         let shared = parts.iter().position(|part| !part.take_last());
         if shared.is_none() && run.head.begin_whole() {
-            return true;
+            return Ok(());
         }
         let taken = shared.unwrap_or(parts.len());
         for part in &parts[..taken] {
             part.init_counts(1, 1);
         }
-        false
+        Err(taken)
     }
 
     /// Makes a divided run whole, after [`PhysicalMemory::take_parts`]: the first frame's

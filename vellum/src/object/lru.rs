@@ -60,6 +60,11 @@ impl<'a> AgedPage<'a> {
         self.record.has(Flags(flags.0 & OF_AGING))
     }
 
+    /// Forgets that calls have used the page.
+    pub fn forget_uses(self) {
+        self.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+    }
+
     /// Sets flags of aging's, atomically: others may change other flags of the page.
     #[inline]
     pub fn set(self, flags: Flags) {
@@ -90,7 +95,7 @@ pub trait Aging: Send + Sync {
     /// Whoever has a page to himself does not need it soon. If it `is_droppable`, a private page,
     /// nobody needs what it holds until it is stored to again.
     fn unwanted(&self, _pin: &Pin<'_>, page: AgedPage<'_>, _is_droppable: bool) {
-        page.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+        page.forget_uses();
     }
 
     /// A page has lost its last user and is about to be free.

@@ -30,7 +30,7 @@ struct ZoneLists([List; 2]);
 
 /// Pages that wait on a CPU to be listed, by number.
 #[derive(Default)]
-struct Batch {
+struct PageBatch {
     count: AtomicU32,
     pages: [AtomicU32; BATCH],
 }
@@ -50,7 +50,7 @@ pub struct TwoLists {
     links: Box<[Links]>,
     zones: Box<[CachePadded<SpinLock<ZoneLists>>]>,
     zone_of: Box<[u16]>,
-    batches: PerCpu<Batch>,
+    batches: PerCpu<PageBatch>,
     updates: FlagUpdates,
 }
 
@@ -67,7 +67,7 @@ impl TwoLists {
             zone_of: (first.0..end.0)
                 .map(|pfn| memory.zone_of(Pfn(pfn)) as u16)
                 .collect(),
-            batches: PerCpu::new(memory.cpus(), |_| Batch::default()),
+            batches: PerCpu::new(memory.cpus(), |_| PageBatch::default()),
             updates,
         }
     }
@@ -94,7 +94,7 @@ impl TwoLists {
         let batch = self.batches.get(pin);
         let count = batch.count.load(Ordering::Relaxed) as usize;
         batch.count.store(0, Ordering::Relaxed);
-        let mut held = Held::default();
+        let mut held = HeldLists::default();
         for page in &batch.pages[..count.min(BATCH)] {
             let page = page.load(Ordering::Relaxed);
             let lists = self.lists_of(&mut held, pin, page);
@@ -126,7 +126,7 @@ impl TwoLists {
     /// The lists of a page's zone, whose lock stays held until another's is needed.
     fn lists_of<'h, 'a>(
         &'a self,
-        held: &'h mut Held<'a>,
+        held: &'h mut HeldLists<'a>,
         pin: &'a Pin<'_>,
         page: u32,
     ) -> &'h mut ZoneLists {
@@ -142,7 +142,7 @@ impl TwoLists {
 
 /// The lists of the zone whose lock is held.
 #[derive(Default)]
-struct Held<'a> {
+struct HeldLists<'a> {
     zone: u16,
     lists: Option<SpinGuard<'a, ZoneLists>>,
 }
@@ -176,7 +176,7 @@ impl Aging for TwoLists {
             return;
         }
         let number = self.number(page);
-        let mut held = Held::default();
+        let mut held = HeldLists::default();
         let lists = self.lists_of(&mut held, pin, number);
         let links = self.links(number);
         if links.is_out() {
@@ -200,7 +200,7 @@ impl Aging for TwoLists {
     }
 
     fn removed_all(&self, pin: &Pin<'_>, pages: &mut dyn Iterator<Item = AgedPage<'_>>) {
-        let mut held = Held::default();
+        let mut held = HeldLists::default();
         for page in pages {
             let number = self.number(page);
             let lists = self.lists_of(&mut held, pin, number);

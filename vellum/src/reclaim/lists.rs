@@ -110,7 +110,7 @@ struct Published {
 }
 
 /// The lists of a node, locked, and of which groups they have changed, a bit for each.
-struct Held<'a> {
+struct HeldNode<'a> {
     node: usize,
     guarded: SpinGuard<'a, NodeLists>,
     changed: u64,
@@ -123,7 +123,7 @@ fn named_in(group: usize, (owner, index): (u32, u64)) -> (u32, u64) {
 
 /// Pages that wait on a CPU to be listed.
 #[derive(Default)]
-struct Batch {
+struct PageBatch {
     count: AtomicU32,
     pages: [AtomicU64; BATCH],
 }
@@ -133,7 +133,7 @@ pub(crate) struct Lists {
     first: u32,
     records: Box<[SideRecord]>,
     nodes: Box<[Node]>,
-    batches: PerCpu<Batch>,
+    batches: PerCpu<PageBatch>,
     batch: u32,
     node_of_zone: Box<[u16]>,
     /// For each group.
@@ -181,7 +181,7 @@ impl Lists {
             first: first.0,
             records,
             nodes,
-            batches: PerCpu::new(memory.cpus(), |_| Batch::default()),
+            batches: PerCpu::new(memory.cpus(), |_| PageBatch::default()),
             batch: share.clamp(1, BATCH) as u32,
             node_of_zone: memory.nodes_of_zones(),
             clocks: (0..groups_per_node)
@@ -246,7 +246,7 @@ impl Lists {
         let batch = self.batches.get(pin);
         let count = batch.count.load(Ordering::Relaxed) as usize;
         batch.count.store(0, Ordering::Relaxed);
-        let mut held: Option<Held<'_>> = None;
+        let mut held: Option<HeldNode<'_>> = None;
         // Pages in a row that are of the same group, mostly all.
         let (mut arrived_for, mut arrived) = (0, 0);
         for page in &batch.pages[..count.min(BATCH)] {
@@ -254,13 +254,13 @@ impl Lists {
             let (node, number) = ((word >> NODE_SHIFT) as usize, word as u32);
             if held.as_ref().is_none_or(|held| held.node != node) {
                 self.let_go(held.take());
-                held = Some(Held {
+                held = Some(HeldNode {
                     node,
                     guarded: self.nodes[node].guarded.lock(pin),
                     changed: 0,
                 });
             }
-            let Some(Held {
+            let Some(HeldNode {
                 guarded, changed, ..
             }) = &mut held
             else {
@@ -343,7 +343,7 @@ impl Lists {
         self.nodes[node].guarded.lock(pin)
     }
 
-    fn let_go(&self, held: Option<Held<'_>>) {
+    fn let_go(&self, held: Option<HeldNode<'_>>) {
         let Some(mut held) = held else { return };
         let mut changed = held.changed;
         while changed != 0 {
@@ -466,7 +466,7 @@ impl Lists {
             self.link(&mut guarded, number, group, list);
             changed |= 1 << group;
         }
-        self.let_go(Some(Held {
+        self.let_go(Some(HeldNode {
             node: set.node,
             guarded,
             changed,

@@ -319,7 +319,7 @@ impl Aging for Reclaim {
     /// Pages that may be dropped need no swap: they are listed among those of files, and go back
     /// to the others if they have been stored to when they are looked at.
     fn unwanted(&self, pin: &Pin<'_>, page: AgedPage<'_>, is_droppable: bool) {
-        page.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+        page.forget_uses();
         let frame = page.record();
         let is_private = frame.kind() == Kind::Anonymous;
         let kind = match is_private && !is_droppable || frame.has(Flags::SWAP_BACKED) {

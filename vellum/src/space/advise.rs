@@ -55,15 +55,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Advice::Folio(order) = advice {
             return self.advise_folio(id, range, order);
         }
+        let is_covered = self.with_locked(id, |pin, space| {
+            self.advise_locked(pin, space, range, advice)?;
+            Ok(self.is_covered(space, range))
+        })?;
         if advice == Advice::PageOut && self.swap().is_some() {
-            self.page_out(id, range)?;
+            self.page_out(id, range);
         }
-        self.with_locked(id, |pin, space| {
-            self.advise_locked(pin, space, range, advice)
-        })
+        match is_covered {
+            true => Ok(()),
+            false => Err(MapError::NotMapped),
+        }
     }
 
-    /// [`Vm::advise`] for the holder of the space's lock.
+    /// What of [`Vm::advise`] the space's lock is held for, in the parts that are mapped.
     fn advise_locked(
         &self,
         pin: &Pin<'_>,
@@ -98,24 +103,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     };
                     zap.range(part, &mut gather);
                 }
-                Advice::Free if view.object != 0 => {}
-                Advice::Free => {
-                    // Those that cannot be demoted are not marked, as if they were in use.
+                Advice::PageOut if self.swap().is_none() => {}
+                Advice::Free | Advice::PageOut if view.object == 0 => {
+                    // Superpages that cannot be demoted stay, as if they were in use.
                     let region = self.region(handle);
                     let _ = self.demote_range(pin, space, region, part);
-                    self.mark_free(pin, space, part, &mut gather);
+                    if advice == Advice::Free {
+                        self.mark_free(pin, space, part, &mut gather);
+                    }
                 }
                 Advice::Cold => self.mark_cold(pin, space, part, &mut gather),
-                Advice::PageOut | Advice::Folio(_) => {}
+                Advice::Free | Advice::PageOut | Advice::Folio(_) => {}
             }
             Ok(())
         });
         drop(gather);
         drop(delayed);
-        if self.is_covered(space, range) {
-            Ok(())
-        } else {
-            Err(MapError::NotMapped)
-        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::account::Resident;
 use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
-use super::reserve::Taken;
+use super::reserve::TakenFrame;
 use crate::addr::Pfn;
 use crate::design::Superpages;
 use crate::frame::{Kind, Request, Site};
@@ -41,7 +41,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             true => self.take_zeroed(fault)?,
             false => {
                 let payer = fault.space.group();
-                Taken::alone(self.memory.alloc_page(fault.pin, request, payer)?)
+                TakenFrame::alone(self.memory.alloc_page(fault.pin, request, payer)?)
             }
         };
         let new = taken.frame;

@@ -30,7 +30,7 @@ use crate::sync::Pin;
 use crate::table::Format;
 
 /// A page of an object that was found where its record says it is.
-pub(super) struct Found<'a, S> {
+pub(super) struct FoundPage<'a, S> {
     pub(super) page: Pfn,
     pub(super) object: &'a Object<S>,
     pub(super) handle: u32,
@@ -39,7 +39,7 @@ pub(super) struct Found<'a, S> {
 
 /// What a reference to a private page keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum Reference {
     Page,
     /// All frames of the superpage whose first this is, as they have one record.
     Run,
@@ -55,7 +55,7 @@ enum Attempt {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The page of an object in a frame, with a reference, if there is one. What the record says
     /// may be of an earlier life, or become false: a page is one if its object has it.
-    pub(super) fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<Found<'_, R::Object>> {
+    pub(super) fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<FoundPage<'_, R::Object>> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Object {
             return None;
@@ -64,7 +64,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.owner(handle)?;
         let found = self.objects.peek(pin, object, index) == Some(page);
         // Found in a cache under a pin, it begins no other life while that lasts.
-        (found && frame.try_get()).then_some(Found {
+        (found && frame.try_get()).then_some(FoundPage {
             page,
             object,
             handle,
@@ -154,8 +154,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The same of a page whose lock is ours, with a reference. If it leaves, the cache's
     /// reference passes to the caller.
-    fn evict_locked(&self, pin: &Pin<'_>, found: &Found<'_, R::Object>, rule: Rule) -> Attempt {
-        let &Found {
+    fn evict_locked(&self, pin: &Pin<'_>, found: &FoundPage<'_, R::Object>, rule: Rule) -> Attempt {
+        let &FoundPage {
             page,
             object,
             handle,
@@ -239,23 +239,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The private page in a frame, with a reference, if an entry maps one. Of a superpage whose
     /// frames have one record, that is the first.
-    fn find_private(&self, page: Pfn) -> Option<Held> {
+    fn find_private(&self, page: Pfn) -> Option<Reference> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Anonymous {
             return None;
         }
         let before = frame.try_get_mapped()?;
         Some(match before.is_whole() {
-            true => Held::Run,
-            false => Held::Page,
+            true => Reference::Run,
+            false => Reference::Page,
         })
     }
 
     /// Drops the reference of [`Vm::find_private`].
-    fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Held) {
+    fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Reference) {
         match held {
-            Held::Page => self.memory.put(pin, page),
-            Held::Run => self.memory.put_run(pin, page, Self::ORDER),
+            Reference::Page => self.memory.put(pin, page),
+            Reference::Run => self.memory.put_run(pin, page, Self::ORDER),
         }
     }
 
@@ -293,7 +293,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.put_private(&pin, page, held);
             return Err(stays);
         }
-        if held == Held::Page && !used.is_large {
+        if held == Reference::Page && !used.is_large {
             return Ok(());
         }
         drop(pin);
@@ -302,21 +302,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The rest of [`Vm::claim_idle`] for the first page of an idle superpage.
     #[cold]
-    fn claim_first(&self, page: Pfn, held: Held) -> Result<(), Taken> {
+    fn claim_first(&self, page: Pfn, held: Reference) -> Result<(), Taken> {
         let is_demoted = self.demote_all_of(page);
         let pin = self.pin();
         match held {
-            Held::Page if is_demoted => return Ok(()),
+            Reference::Page if is_demoted => return Ok(()),
             // To each of the pages by now, if it was demoted.
-            Held::Page | Held::Run => self.put_private(&pin, page, held),
+            Reference::Page | Reference::Run => self.put_private(&pin, page, held),
         }
         if !is_demoted {
             return Err(Taken::Kept);
         }
         match self.find_private(page) {
-            Some(Held::Page) => Ok(()),
-            Some(Held::Run) => {
-                self.put_private(&pin, page, Held::Run);
+            Some(Reference::Page) => Ok(()),
+            Some(Reference::Run) => {
+                self.put_private(&pin, page, Reference::Run);
                 Err(Taken::Kept)
             }
             None => Err(Taken::Gone),
@@ -329,7 +329,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let frame = self.memory.frame(page);
         let taken = match self.find_private(page) {
             None => return Taken::SwapBacked,
-            Some(Held::Page) if self.drop_freed(page) => Taken::Freed,
+            Some(Reference::Page) if self.drop_freed(page) => Taken::Freed,
             Some(held) => {
                 frame.clear(Flags::LAZY_FREE);
                 self.put_private(&self.pin(), page, held);
@@ -416,7 +416,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
             // It begins on the inactive list as a page that was used once.
             self.memory.frame(page).set(Flags::REFERENCED);
         }
-        self.put_private(&pin, page, private.unwrap_or(Held::Page));
+        self.put_private(&pin, page, private.unwrap_or(Reference::Page));
         if used.twice {
             Cooled::Used
         } else {

@@ -42,7 +42,7 @@ use crate::tree::IntervalItem;
 
 /// Which pages of an object come in superpages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum InSuperpages {
     None,
     /// Those of ranges that lie before its end.
     WithinSize,
@@ -118,14 +118,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Which pages of the object come in superpages.
-    fn wanted_huge(&self, object: &Object<R::Object>) -> Wanted {
+    fn wanted_huge(&self, object: &Object<R::Object>) -> InSuperpages {
         if object.is_file() {
-            return Wanted::None;
+            return InSuperpages::None;
         }
         match (object.huge(), self.design.huge) {
-            (Some(false), _) | (None, HugePages::Never | HugePages::Advise) => Wanted::None,
-            (None, HugePages::WithinSize) => Wanted::WithinSize,
-            (Some(true), _) | (None, HugePages::Always) => Wanted::All,
+            (Some(false), _) | (None, HugePages::Never | HugePages::Advise) => InSuperpages::None,
+            (None, HugePages::WithinSize) => InSuperpages::WithinSize,
+            (Some(true), _) | (None, HugePages::Always) => InSuperpages::All,
         }
     }
 
@@ -146,12 +146,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn make_huge_around(&self, pin: &Pin<'_>, handle: u32, index: u64) {
         let object = self.objects.get(handle);
         let (wanted, first) = (self.wanted_huge(object), Self::huge_start(index));
-        if wanted == Wanted::None || !self.is_vacant(object, first) {
+        if wanted == InSuperpages::None || !self.is_vacant(object, first) {
             return;
         }
         if Self::is_within(object, first) {
             self.make_huge(pin, handle, first);
-        } else if wanted == Wanted::All {
+        } else if wanted == InSuperpages::All {
             self.grow_huge(pin, handle, first);
         }
     }
@@ -258,7 +258,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let first = Self::huge_start(index);
         if first != index
             || !Self::is_within(object, first)
-            || self.wanted_huge(object) == Wanted::None
+            || self.wanted_huge(object) == InSuperpages::None
         {
             return None;
         }

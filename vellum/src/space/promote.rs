@@ -25,6 +25,7 @@ use super::spaces::Live;
 use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::frame::{OutOfMemory, Owner};
+use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run};
 use crate::sync::Pin;
@@ -123,7 +124,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if locked.is_whole() || !self.is_exclusive(run.frame) || first.counts().pins() != 0 {
             return;
         }
-        if !self.memory.take_parts(&locked, run.frame) {
+        if let Err(taken) = self.memory.take_parts(&locked, run.frame) {
+            // Reclaim may have looked at one of them in that moment, and not list it again.
+            for part in run.parts().skip(1).take(taken) {
+                self.note_inserted(env.pin, part.frame, Inserted::Anonymous);
+            }
             return;
         }
         self.rmap.unite(env, run, place);

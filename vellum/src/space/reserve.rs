@@ -25,17 +25,17 @@ use crate::table::{Format, LockedTable};
 
 /// A frame that a fault has taken.
 #[derive(Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct TakenFrame {
     pub(super) frame: Pfn,
     /// The run that it came from, and whose that was.
     run: Option<(Pfn, Owner)>,
 }
 
-impl Taken {
+impl TakenFrame {
     /// A frame of no run.
     #[inline]
-    pub(super) fn alone(frame: Pfn) -> Taken {
-        Taken { frame, run: None }
+    pub(super) fn alone(frame: Pfn) -> TakenFrame {
+        TakenFrame { frame, run: None }
     }
 }
 
@@ -150,7 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A zero frame for the fault's page: that of its run, or any.
-    pub(super) fn take_zeroed(&self, fault: &Fault<'_, P, F, R>) -> Result<Taken, NoPage> {
+    pub(super) fn take_zeroed(&self, fault: &Fault<'_, P, F, R>) -> Result<TakenFrame, NoPage> {
         let (table, level) = fault.lowest;
         let first = (level == 1)
             .then(|| self.memory.frame(table).reserved())
@@ -162,23 +162,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         fault: &Fault<'_, P, F, R>,
         run: Option<(Pfn, Owner)>,
-    ) -> Result<Taken, NoPage> {
+    ) -> Result<TakenFrame, NoPage> {
         let payer = fault.space.group();
         if let Some((first, owner)) = run {
             let index = (fault.page.0 & (Self::SUPERPAGE - 1)) as u32;
             let take = || self.memory.take_reserved(fault.pin, first, owner, index);
             if let Some(frame) = self.memory.charge_page(fault.pin, payer, take)? {
                 self.memory.zero(fault.pin, frame);
-                return Ok(Taken { frame, run });
+                return Ok(TakenFrame { frame, run });
             }
         }
         let request = Request::page(Site::AnonymousPage).zeroed();
         let frame = self.memory.alloc_page(fault.pin, request, payer)?;
-        Ok(Taken::alone(frame))
+        Ok(TakenFrame::alone(frame))
     }
 
     /// Gives back a frame that was not used after all.
-    pub(super) fn give_back(&self, pin: &Pin<'_>, taken: Taken) {
+    pub(super) fn give_back(&self, pin: &Pin<'_>, taken: TakenFrame) {
         match taken.run {
             Some((first, owner)) => {
                 (self.memory).give_back_reserved(pin, first, owner, taken.frame);
@@ -187,7 +187,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    fn map_taken(&self, fault: &Fault<'_, P, F, R>, taken: Taken) -> Result<FaultStep, FaultError> {
+    fn map_taken(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        taken: TakenFrame,
+    ) -> Result<FaultStep, FaultError> {
         let is_empty = |table: &LockedTable<'_, F>| table.load(fault.index()) == 0;
         match self.install_private(fault, taken.frame, is_empty) {
             Ok(true) => {

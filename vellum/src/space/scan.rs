@@ -47,7 +47,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while next < range.end {
             let pin = self.pin();
             let space = self.find_space(id)?;
-            let mut taken = Taken::NONE;
+            let mut taken = Referenced::NONE;
             let pages = PageRange {
                 start: next,
                 end: range.end,
@@ -64,7 +64,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn each_mapped(&self, id: SpaceId, range: PageRange, mut each: impl FnMut(Pfn)) {
         let mut next = range.start;
         while next < range.end {
-            let mut taken = Taken::NONE;
+            let mut taken = Referenced::NONE;
             {
                 let pin = self.pin();
                 let Some(space) = self.find_space(id) else {
@@ -94,7 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         pages: PageRange,
-        taken: &mut Taken,
+        taken: &mut Referenced,
     ) -> Vpn {
         let mut page = pages.start;
         let Some(table) = self.tables(pin, space).lock(page) else {
@@ -146,7 +146,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if index >= end {
                 return Some(report);
             }
-            let mut taken = Taken::NONE;
+            let mut taken = Referenced::NONE;
             while index < end && !taken.is_full() {
                 if let Some(pfn) = self.objects.lookup(&self.memory, &pin, object, index) {
                     taken.push(pfn);
@@ -168,7 +168,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Visits the entries of frames to which the caller has references, and
     /// drops the references. Neighbours in a file are looked up together.
-    fn look_up(&self, pin: &Pin<'_>, taken: &Taken, report: &mut ScanReport) {
+    fn look_up(&self, pin: &Pin<'_>, taken: &Referenced, report: &mut ScanReport) {
         let env = self.env(pin);
         let mut accessed = 0;
         let mut visit = VisitReport::default();
@@ -207,15 +207,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 const TOGETHER: usize = 16;
 
 /// Frames with a reference to each, in the order they were met.
-struct Taken {
+struct Referenced {
     frames: [Pfn; TOGETHER],
     count: usize,
     /// If not 0, the only frame is the first of a run, to which the reference is.
     run_order: u32,
 }
 
-impl Taken {
-    const NONE: Taken = Taken {
+impl Referenced {
+    const NONE: Referenced = Referenced {
         frames: [Pfn::NONE; TOGETHER],
         count: 0,
         run_order: 0,

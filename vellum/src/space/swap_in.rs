@@ -17,7 +17,7 @@ use crate::frame::{Flags, Kind, NoPage, Request, Site};
 use crate::object::Inserted;
 use crate::platform::{GroupId, IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
-use crate::swap::{Found, GROUP, Swap, Taken};
+use crate::swap::{FromSwap, GROUP, InSwap, Swap};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 
@@ -47,16 +47,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let swapped = F::swapped(entry);
         match swap.find(&self.memory, fault.pin, swapped.slot) {
-            Found::Nothing => {
+            InSwap::Nothing => {
                 // Whoever takes the page has the lock of the table until the entry maps it.
                 drop(fault.lock_found());
                 Ok(FaultStep::Again)
             }
-            Found::Cached {
+            InSwap::Cached {
                 page,
                 is_busy: true,
             } => Ok(FaultStep::Wait(page)),
-            Found::Cached { page, .. } => {
+            InSwap::Cached { page, .. } => {
                 let mut cached = InSwapCache {
                     swap,
                     entry,
@@ -70,7 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 result
             }
-            Found::Stored => {
+            InSwap::Stored => {
                 let begun = {
                     let wanted = (swapped.slot, true);
                     self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
@@ -242,8 +242,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let named = (cached.slot, cached.page);
         let copies = cached.copy.is_some();
         let frame = match cached.swap.take(&self.memory, pin, named, copies) {
-            Taken::Nothing | Taken::NeedsCopy => return None,
-            Taken::Frame => {
+            FromSwap::Nothing | FromSwap::NeedsCopy => return None,
+            FromSwap::Frame => {
                 // It has counts already: others may have references, who waited for it.
                 let frame = self.memory.frame(cached.page);
                 frame.set_owner(fault.space.handle());
@@ -251,7 +251,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 frame.adopt_mapping();
                 cached.page
             }
-            Taken::Copy => {
+            FromSwap::Copy => {
                 let copy = cached.copy.take()?;
                 self.memory.copy(pin, cached.page, copy);
                 let frame = self.memory.frame(copy);

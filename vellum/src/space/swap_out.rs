@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 
 use super::account::Resident;
 use super::contiguous::FoundRun;
-use super::error::MapError;
 use super::manager::Vm;
 use super::spaces::SpaceId;
 use super::truncate::{Stale, StaleEntry};
@@ -178,22 +177,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Writes the pages of a range to swap that are private or of shared memory, as far as that
-    /// goes: pages that are in use stay, and so do all when there is no slot.
-    pub(super) fn page_out(&self, id: SpaceId, range: PageRange) -> Result<(), MapError> {
-        self.with_locked(id, |pin, space| {
-            if self.has_locked(space, range) {
-                return Err(MapError::Locked);
-            }
-            let _ = self.for_regions::<()>(space, range, |handle, view| {
-                let part = view.range.intersection(range);
-                if view.object == 0 {
-                    // Superpages that cannot be demoted stay.
-                    let _ = self.demote_range(pin, space, self.region(handle), part);
-                }
-                Ok(())
-            });
-            Ok(())
-        })?;
+    /// goes: pages that are in use stay, and so do all when there is no slot, and pages of
+    /// superpages.
+    pub(super) fn page_out(&self, id: SpaceId, range: PageRange) {
         self.each_mapped(id, range, |page| match self.memory.frame(page).kind() {
             Kind::Object => {
                 let _ = self.swap_out_shared(page, 1, Rule::Forced);
@@ -202,6 +188,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let _ = self.swap_out_page(page);
             }
         });
-        Ok(())
     }
 }

@@ -10,7 +10,7 @@
 //! written leaves. **In**, it is read in the swap cache, as a private page is, and takes the
 //! place of its slot in the object.
 
-use super::evict::Found;
+use super::evict::FoundPage;
 use super::manager::Vm;
 use crate::addr::Pfn;
 use crate::frame::NoPage;
@@ -18,7 +18,7 @@ use crate::object::{Inserted, SLOTS_END};
 use crate::platform::{GroupId, Platform, SlotError};
 use crate::reclaim::{Judgement, Rule, Taken, judge};
 use crate::rmap::ReverseMap;
-use crate::swap::{Found as InSwap, Swap, Taken as FromSwap};
+use crate::swap::{FromSwap, InSwap, Swap};
 use crate::sync::{HeldRange, Pin};
 use crate::table::Format;
 
@@ -143,7 +143,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
-        found: &Found<'_, R::Object>,
+        found: &FoundPage<'_, R::Object>,
         others: u32,
         rule: Rule,
     ) -> Result<Leaving, Taken> {
@@ -159,11 +159,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
-        found: &Found<'_, R::Object>,
+        found: &FoundPage<'_, R::Object>,
         others: u32,
         rule: Rule,
     ) -> Result<Leaving, Taken> {
-        let &Found {
+        let &FoundPage {
             page,
             object,
             handle,
@@ -200,15 +200,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Err(Taken::Kept)
     }
 
-    /// Ends what [`Vm::begin_shared_out`] began, and drops the reference that [`Found`] has.
+    /// Ends what [`Vm::begin_shared_out`] began, and drops the reference that [`FoundPage`] has.
     fn end_shared_out(
         &self,
         swap: &Swap,
-        found: &Found<'_, R::Object>,
+        found: &FoundPage<'_, R::Object>,
         Leaving { slot, held }: Leaving,
         written: Result<(), SlotError>,
     ) -> Taken {
-        let &Found {
+        let &FoundPage {
             page,
             object,
             index,

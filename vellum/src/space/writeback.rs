@@ -29,7 +29,7 @@ const PAGES_A_PIN: usize = 64;
 
 /// Which pages of a range to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum Selection {
     /// Those that calls have written: found by their marks in the object's tree.
     Marked,
     /// Those that mappings and devices have written, too: every cached page is looked at.
@@ -50,15 +50,15 @@ pub(super) struct WrittenBack {
 }
 
 /// Pages in a row, locked, with a reference each, and not dirty any more.
-struct Batch {
+struct DirtyRun {
     first: u64,
     frames: [Pfn; RUN_PAGES],
     len: usize,
 }
 
-impl Batch {
-    fn new() -> Batch {
-        Batch {
+impl DirtyRun {
+    fn new() -> DirtyRun {
+        DirtyRun {
             first: 0,
             frames: [Pfn::NONE; RUN_PAGES],
             len: 0,
@@ -148,10 +148,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<WrittenBack, FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let start = object.write_back_from();
-        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Wanted::Marked, pages);
+        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Selection::Marked, pages);
         if done.given < pages && done.error.is_none() {
             let rest = pages - done.given;
-            let wrapped = self.write_back_pages(id.handle, 0..start, Wanted::Marked, rest);
+            let wrapped = self.write_back_pages(id.handle, 0..start, Selection::Marked, rest);
             done = WrittenBack {
                 pages: done.pages + wrapped.pages,
                 given: done.given + wrapped.given,
@@ -185,7 +185,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(0);
         };
         self.wait_for_unmappings();
-        let written = self.write_back_pages(handle, range.clone(), Wanted::All, u64::MAX);
+        let written = self.write_back_pages(handle, range.clone(), Selection::All, u64::MAX);
         if let Err(error) = self.memory.platform().flush_store(store) {
             // Nobody knows what the store still has of what it took before.
             self.make_dirty(handle, range);
@@ -201,14 +201,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Writes a page of a file if it is dirty, and dirty ones in a row after it; waits for
     /// nobody. Returns how many pages the store took, and whether it refused one.
     pub(super) fn write_cluster(&self, handle: u32, index: u64) -> (u64, bool) {
-        let mut batch = Batch::new();
+        let mut run = DirtyRun::new();
         let mut next = index;
         let end = index + run_length(index, RUN_PAGES as u64);
-        let ended = self.collect(handle, &mut next, end, Wanted::All, &mut batch);
+        let ended = self.collect(handle, &mut next, end, Selection::All, &mut run);
         let mut done = WrittenBack::default();
         // While pages of it are locked, the object is the one that they were found in.
         if let ObjectKind::File { store } = self.objects.get(handle).kind() {
-            self.write_batch(store, handle, &batch, &mut done);
+            self.give_run(store, handle, &run, &mut done);
         }
         if let NextPage::Busy(page) = ended {
             self.memory.put(&self.pin(), page);
@@ -218,7 +218,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Writes what is dirty of an object that has no user any more.
     pub(super) fn write_back_all(&self, handle: u32) -> WrittenBack {
-        self.write_back_pages(handle, 0..u64::MAX, Wanted::All, u64::MAX)
+        self.write_back_pages(handle, 0..u64::MAX, Selection::All, u64::MAX)
     }
 
     /// Marks all cached pages of `range` as newer than their store.
@@ -255,7 +255,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         handle: u32,
         range: Range<u64>,
-        wanted: Wanted,
+        wanted: Selection,
         limit: u64,
     ) -> WrittenBack {
         let mut done = WrittenBack {
@@ -267,12 +267,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let mut spins = 0;
         while done.given < limit {
-            let mut batch = Batch::new();
-            let ended = self.collect(handle, &mut done.next, range.end, wanted, &mut batch);
+            let mut run = DirtyRun::new();
+            let ended = self.collect(handle, &mut done.next, range.end, wanted, &mut run);
             match ended {
-                _ if batch.len > 0 => {
+                _ if run.len > 0 => {
                     spins = 0;
-                    self.write_batch(store, handle, &batch, &mut done);
+                    self.give_run(store, handle, &run, &mut done);
                 }
                 NextPage::End => {
                     done.next = 0;
@@ -297,19 +297,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Locks dirty pages in a row, from `next` on, and takes their marks away. Returns why
     /// it stopped: what it found instead of a page that goes on, with a reference if that
-    /// is somebody else's; a page that is not in the batch has been released.
+    /// is somebody else's; a page that is not in the run has been released.
     fn collect(
         &self,
         handle: u32,
         next: &mut u64,
         end: u64,
-        wanted: Wanted,
-        batch: &mut Batch,
+        wanted: Selection,
+        run: &mut DirtyRun,
     ) -> NextPage {
         let object = self.objects.get(handle);
         let pin = self.pin();
         for _ in 0..PAGES_A_PIN {
-            if wanted == Wanted::Marked {
+            if wanted == Selection::Marked {
                 match self.objects.next_marked(object, *next..end) {
                     Some(index) => *next = index,
                     None => return NextPage::End,
@@ -319,7 +319,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 NextPage::Page(index, page) => (index, page),
                 other => return other,
             };
-            if !batch.goes_on_with(index) {
+            if !run.goes_on_with(index) {
                 self.release_page(&pin, page);
                 return NextPage::Page(index, page);
             }
@@ -332,10 +332,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .mark_clean(&self.memory, &pin, object, index..index + 1);
             if marked || written {
                 frame.set(Flags::WRITEBACK);
-                batch.push(index, page);
+                run.push(index, page);
             } else {
                 self.release_page(&pin, page);
-                if batch.len > 0 {
+                if run.len > 0 {
                     return NextPage::Page(index, page);
                 }
             }
@@ -343,17 +343,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         NextPage::Page(*next, Pfn::NONE)
     }
 
-    /// Writes a batch and releases its pages. If the store refuses the whole, each page is
+    /// Writes a run and releases its pages. If the store refuses the whole, each page is
     /// tried by itself.
-    fn write_batch(&self, store: u64, handle: u32, batch: &Batch, done: &mut WrittenBack) {
+    fn give_run(&self, store: u64, handle: u32, run: &DirtyRun, done: &mut WrittenBack) {
         let platform = self.memory.platform();
         let object = self.objects.get(handle);
-        done.given += batch.len as u64;
-        let whole = match batch.len {
+        done.given += run.len as u64;
+        let whole = match run.len {
             1 => Err(IoError),
-            _ => platform.write_pages(store, batch.first, batch.frames()),
+            _ => platform.write_pages(store, run.first, run.frames()),
         };
-        for (index, &page) in (batch.first..).zip(batch.frames()) {
+        for (index, &page) in (run.first..).zip(run.frames()) {
             let written = whole.or_else(|_| platform.write_page(store, index, page));
             let frame = self.memory.frame(page);
             let pin = self.pin();

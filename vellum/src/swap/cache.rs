@@ -13,7 +13,7 @@ pub(crate) const GROUP: usize = 8;
 
 /// Where a slot's page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum InSwap {
     /// No entry names the slot any more.
     Nothing,
     /// In the cache, with a reference for the caller. If the slot is busy, the page lock is
@@ -25,7 +25,7 @@ pub(crate) enum Found {
 
 /// What an entry gets of a page in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
+pub(crate) enum FromSwap {
     /// The frame, which has left the cache, and its reference to it.
     Frame,
     /// What the frame holds; the frame stays with others.
@@ -176,9 +176,9 @@ impl Swap {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         slot: u64,
-    ) -> Found {
+    ) -> InSwap {
         let Some((area, offset)) = self.area_of(slot) else {
-            return Found::Nothing;
+            return InSwap::Nothing;
         };
         let (cluster, index) = area.cluster(offset);
         let slots = cluster.lock(pin);
@@ -187,13 +187,13 @@ impl Swap {
             Some(page) => {
                 // The cache has a reference while the cluster is locked.
                 memory.frame(page).get();
-                Found::Cached {
+                InSwap::Cached {
                     page,
                     is_busy: state.is_busy(),
                 }
             }
-            None if state.count() > 0 => Found::Stored,
-            None => Found::Nothing,
+            None if state.count() > 0 => InSwap::Stored,
+            None => InSwap::Nothing,
         }
     }
 
@@ -281,8 +281,8 @@ impl Swap {
         pin: &Pin<'_>,
         (slot, page): (u64, Pfn),
         copies: bool,
-    ) -> Taken {
-        let mut taken = Taken::Nothing;
+    ) -> FromSwap {
+        let mut taken = FromSwap::Nothing;
         self.with_slot(memory, pin, slot, |state| {
             if state.frame() != Some(page) {
                 return None;
@@ -297,12 +297,12 @@ impl Swap {
                 // The reference passes to the entry.
                 state.take_frame();
                 memory.frame(page).clear(Flags::SWAP_CACHED);
-                taken = Taken::Frame;
+                taken = FromSwap::Frame;
             } else if copies {
                 bump(&self.events.copies);
-                taken = Taken::Copy;
+                taken = FromSwap::Copy;
             } else {
-                taken = Taken::NeedsCopy;
+                taken = FromSwap::NeedsCopy;
                 return None;
             }
             state.sub();

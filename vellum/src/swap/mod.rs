@@ -60,7 +60,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use area::SwapArea;
-pub(crate) use cache::{Found, GROUP, Taken};
+pub(crate) use cache::{FromSwap, GROUP, InSwap};
 pub use cluster::MAX_ENTRIES;
 pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};

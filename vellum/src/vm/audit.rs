@@ -166,9 +166,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut result = Ok(());
         self.for_each_frame(|pfn| {
             let frame = self.memory.frame(pfn);
-            let is_cached = frame.kind() == Kind::Object && frame.owner() != 0;
-            if result.is_ok() && is_cached && !reclaim.is_known(pfn) {
-                result = wrong("a cached page is on no list of reclaim", u64::from(pfn.0));
+            let what = match frame.kind() {
+                Kind::Object if frame.owner() != 0 => "a cached page is on no list of reclaim",
+                Kind::Anonymous if frame.counts().maps() > 0 => {
+                    "a private page is on no list of reclaim"
+                }
+                _ => return,
+            };
+            if result.is_ok() && !reclaim.is_known(pfn) {
+                result = wrong(what, u64::from(pfn.0));
             }
         });
         result

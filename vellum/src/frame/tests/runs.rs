@@ -35,7 +35,7 @@ fn divide(memory: &Memory, first: Pfn) {
 fn unite(memory: &Memory, first: Pfn) -> bool {
     let pin = memory.pin();
     let run = memory.lock_run(&pin, first, ORDER);
-    let all = memory.take_parts(&run, first);
+    let all = memory.take_parts(&run, first).is_ok();
     if all {
         memory.unite_records(&run, first);
     }

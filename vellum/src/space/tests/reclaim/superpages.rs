@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::frame::{FailAt, Site};
-use crate::reclaim::{Evictor, PageKind, Rule, Taken};
+use crate::reclaim::{Cooled, Evictor, PageKind, Rule, Taken, Walked};
 use crate::rmap::{AnonVma, AnonVmaChain, Anonmm, Chains, Family, Pv};
+use crate::sync::Pin;
 
 /// First page of a range that may be a superpage, and its pages.
 const BASE: u64 = 0x10000;
@@ -279,6 +280,71 @@ fn a_superpage_that_cannot_be_split_for_want_of_memory_stays_and_leaves_later() 
         vm.exit(space).unwrap();
     }
     vm.audit().unwrap();
+}
+
+/// Who looks at pages in a moment in which nobody seems to have them.
+struct FindsNobody<'a, R: ReverseMap>(&'a TestVm<R>);
+
+impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
+    fn pin(&self) -> Pin<'_> {
+        Evictor::pin(self.0)
+    }
+
+    fn take(&self, _page: Pfn, _kind: PageKind, _rule: Rule) -> Taken {
+        Taken::Gone
+    }
+
+    fn cool(&self, _page: Pfn, _kind: PageKind) -> Cooled {
+        Cooled::Gone
+    }
+
+    fn walk(&self, _walk: (usize, u32), _used: &mut dyn FnMut(Pfn)) -> Walked {
+        Walked::default()
+    }
+
+    fn is_unused(&self, page: Pfn) -> bool {
+        self.0.is_unused(page)
+    }
+
+    fn can_swap(&self) -> bool {
+        true
+    }
+
+    fn wait_for_frames(&self) {}
+
+    fn reclaim_ended(&self) -> u32 {
+        self.0.reclaim_ended()
+    }
+
+    fn wait_for_reclaimer(&self, _ended: u32) -> bool {
+        false
+    }
+}
+
+/// While a fork tries to make one record of theirs, pages of a superpage seem to be nobody's.
+#[test]
+fn pages_that_keep_records_of_their_own_are_listed_after_a_fork_tried_to_unite_them() {
+    for aging in aging() {
+        let vm: TestVm<Family> = swapping(&std::format!("{aging},{RESERVE}"), 4096);
+        let space = filled(&vm, 1);
+        assert_eq!(large(&vm, space), 1);
+        let frames: Vec<Pfn> = (0..PAGES)
+            .map(|page| vm.translate(space, at(page)).unwrap().0)
+            .collect();
+        // As another has who looks at it.
+        assert!(vm.memory.frame(frames[5]).try_get());
+        let reclaim = vm.reclaim().unwrap();
+        let listed = || frames.iter().filter(|&&it| reclaim.is_known(it)).count();
+        assert_eq!(listed(), PAGES as usize);
+        reclaim.shrink_node(&FindsNobody(&vm), 0, PAGES);
+        assert_eq!(listed(), 0);
+        let child = vm.fork(space).unwrap();
+        assert!(frames[1..5].iter().all(|&it| reclaim.is_known(it)));
+        vm.memory.put(&Evictor::pin(&vm), frames[5]);
+        vm.exit(child).unwrap();
+        vm.exit(space).unwrap();
+        vm.audit().unwrap();
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use vellum::design::Rmap;
 use vellum_engine::{Arena, Config, Engine, build};
 use vellum_lab::replay::{Options, Streams, Workload, prepare_events, run};
 use vellum_lab::verify::{end_state, verify};
@@ -152,7 +153,7 @@ fn a_family_that_splits_superpages_replays_verified() {
     };
     let workload = prepare_events(&recording.header, || recording.events(), &options)
         .expect("a valid recording");
-    for rmap in ["family", "anon_vma", "pv"] {
+    for rmap in Rmap::ALL.iter().map(|rmap| rmap.name()) {
         for design in DESIGNS {
             let engine = held(&workload, &format!("{design},rmap={rmap}"));
             let of = |name| counter(engine.as_ref(), name);

@@ -168,7 +168,31 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// A reader's stay in a region, which ends before its pin.
+/// A reader's stay in a region, which ends before its pin, and on its pin's thread:
+///
+/// ```
+/// use vellum::sync::{Announcements, Pin, RegionGate};
+/// fn stay(announcements: &Announcements, gate: &RegionGate, pin: Pin<'_>) {
+///     let access = announcements.enter(gate, 1, &pin);
+///     drop(access);
+///     drop(pin);
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// use vellum::sync::{Announcements, Pin, RegionGate};
+/// fn stay(announcements: &Announcements, gate: &RegionGate, pin: Pin<'_>) {
+///     let access = announcements.enter(gate, 1, &pin);
+///     drop(pin);
+///     drop(access);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// use vellum::sync::{Announcements, Pin, RegionGate};
+/// fn stay(announcements: &Announcements, gate: &RegionGate, pin: Pin<'_>) {
+///     let access = announcements.enter(gate, 1, &pin);
+///     std::thread::scope(|scope| { scope.spawn(move || drop(access)); });
+/// }
+/// ```
 pub struct SharedAccess<'a> {
     _announced: Announced<'a>,
     /// Binds the stay to its pin, and to the pin's thread.

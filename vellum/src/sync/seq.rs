@@ -57,7 +57,26 @@ impl SeqCount {
     }
 }
 
-/// A change in progress; dropping it lets readers in again.
+/// A change in progress; dropping it lets readers in again. It does not outlive its pin:
+///
+/// ```
+/// # use vellum::{frame::PhysicalMemory, platform::Platform, sync::SeqCount};
+/// fn change(count: &SeqCount, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let change = count.write(&pin);
+///     drop(change);
+///     drop(pin);
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// # use vellum::{frame::PhysicalMemory, platform::Platform, sync::SeqCount};
+/// fn change(count: &SeqCount, memory: &PhysicalMemory<impl Platform>) {
+///     let pin = memory.pin();
+///     let change = count.write(&pin);
+///     drop(pin);
+///     drop(change);
+/// }
+/// ```
 pub struct SeqWrite<'a> {
     count: &'a SeqCount,
     begun: u32,

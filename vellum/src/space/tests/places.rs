@@ -223,6 +223,10 @@ fn check_pages<F: Format>() {
         world.refuses("scan_space", range, nothing, |vm, id| {
             vm.scan_space(id, range)
         });
+        let made = Ok(0);
+        world.refuses("collapse", place, made, |vm, id| {
+            Ok::<u64, MapError>(vm.collapse(id, first, pages, 1)?.collapsed)
+        });
         if first < F::USER_END {
             continue;
         }
@@ -232,10 +236,6 @@ fn check_pages<F: Format>() {
         });
         world.refuses("came_in_folio", place, false, |vm, id| {
             vm.came_in_folio(id, first)
-        });
-        let made = Ok(0);
-        world.refuses("collapse", place, made, |vm, id| {
-            Ok::<u64, MapError>(vm.collapse(id, first, pages, 1)?.collapsed)
         });
         world.refuses("region_at", place, None, |vm, id| vm.region_at(id, first));
         let bad = Err(MapError::BadRange);

@@ -1,7 +1,8 @@
 //! The tests, each a program of its own. `sys::fail` codes name the place.
 
 use crate::protocol::{
-    FLAG_GROWS_DOWN, FLAG_SHARED, GROUND, STACK_PAGES, call, pristine, program, stamp, written,
+    FLAG_GROWS_DOWN, FLAG_SHARED, GROUND, STACK_PAGES, advice, call, pristine, program, stamp,
+    written,
 };
 use crate::sys::{Kind, ask, expect, expect_refusal, fail, must, probe, store};
 use crate::{leave, random, replay};
@@ -221,7 +222,7 @@ pub fn remap() {
     must(82, call::BRK, [BASE + 9000, BASE + 9005]);
     expect_refusal(83, Kind::Store, at(9009));
     // And advice: dropped pages read as zero.
-    must(84, call::ADVISE, [BASE + 5000, 4, 0]);
+    must(84, call::ADVISE, [BASE + 5000, 4, advice::DONT_NEED]);
     expect(85, at(5003), 0);
     expect(86, at(5004), stamp(4));
 }

@@ -11,7 +11,9 @@ use crate::arch::cpu::{Cpu, cycles};
 use crate::arch::trap::TrapFrame;
 use crate::check::{self, report};
 use crate::lock::Once;
-use crate::protocol::{self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, call};
+use crate::protocol::{
+    self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, advice, call,
+};
 use crate::{disk, task, vm};
 
 /// The files that are open, by number: their objects as bits, or 0.
@@ -157,6 +159,17 @@ fn remap(space: SpaceId, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u
     Some(0)
 }
 
+fn advise(space: SpaceId, page: Vpn, pages: u64, advice: u64) -> Option<u64> {
+    let advice = match advice {
+        advice::DONT_NEED => Advice::DontNeed,
+        advice::FREE => Advice::Free,
+        advice::COLD => Advice::Cold,
+        advice::PAGE_OUT => Advice::PageOut,
+        _ => return None,
+    };
+    vm().advise(space, page, pages, advice).ok().map(|()| 0)
+}
+
 fn set_heap(space: SpaceId, start: u64, end: u64) -> Option<u64> {
     if vm().heap(space)?.start != Vpn(start) {
         vm().set_heap_start(space, Vpn(start)).ok()?;
@@ -253,15 +266,7 @@ pub fn call(frame: &mut TrapFrame) {
             .map(|()| 0),
         call::REMAP => remap(space, arguments),
         call::BRK => set_heap(space, first, second),
-        call::ADVISE => {
-            let advice = match third {
-                0 => Advice::DontNeed,
-                1 => Advice::Free,
-                2 => Advice::Cold,
-                _ => Advice::PageOut,
-            };
-            vm().advise(space, page, second, advice).ok().map(|()| 0)
-        }
+        call::ADVISE => advise(space, page, second, third),
         call::FORK => fork(space, frame),
         call::THREAD => thread(space, arguments),
         call::EXEC => match exec(frame, space, arguments) {

@@ -45,6 +45,18 @@ pub mod program {
     pub const FIRST_TEST: u64 = 2;
 }
 
+/// What [`call::ADVISE`] says of pages.
+pub mod advice {
+    /// They are dropped now.
+    pub const DONT_NEED: u64 = 0;
+    /// They may be dropped.
+    pub const FREE: u64 = 1;
+    /// They are not needed soon.
+    pub const COLD: u64 = 2;
+    /// They go to swap now.
+    pub const PAGE_OUT: u64 = 3;
+}
+
 /// What a program can ask for: number in rax, arguments in rdi, rsi, rdx, rcx, r8, r9,
 /// the answer in rax. [`REFUSED`] says that the memory manager refused.
 pub mod call {
@@ -62,7 +74,7 @@ pub mod call {
     pub const REMAP: u64 = 5;
     /// (first page, end)
     pub const BRK: u64 = 6;
-    /// (page, pages, 0 to drop now, 1 to drop later, 2 not needed soon, 3 to swap)
+    /// (page, pages, one of [`advice`](super::advice))
     pub const ADVISE: u64 = 7;
     /// (number of the child): the child's number here, 0 there.
     pub const FORK: u64 = 8;
@@ -160,7 +172,7 @@ pub mod op {
     pub const REMAP: u8 = 10;
     /// The page is where the heap begins (its end).
     pub const BRK: u8 = 11;
-    /// Flags: those of [`call::ADVISE`](super::call::ADVISE) (pages).
+    /// Flags: one of [`advice`](super::advice) (pages).
     pub const ADVISE: u8 = 12;
     /// The page is the child's number.
     pub const FORK: u8 = 13;

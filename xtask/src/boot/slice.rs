@@ -10,7 +10,7 @@ use vellum_trace::cut::{Copier, Selection};
 use vellum_trace::{EventKind, TraceReader, TraceWriter};
 
 use super::model::{Model, Page, Verdict, Word, is_callable};
-use super::protocol::{FLAG_GROWS_DOWN, FLAG_SHARED, SLICE_HEAD, SLICE_MAGIC, op, word};
+use super::protocol::{FLAG_GROWS_DOWN, FLAG_SHARED, SLICE_HEAD, SLICE_MAGIC, advice, op, word};
 
 /// Pages that are read back at most on each side of a fork; the others are read back when
 /// they change hands the next time.
@@ -374,10 +374,10 @@ impl<'w> Builder<'w> {
                 space,
             } => {
                 let number = match advice {
-                    Advice::DontNeed => 0,
-                    Advice::Free => 1,
-                    Advice::Cold => 2,
-                    Advice::PageOut => 3,
+                    Advice::DontNeed => advice::DONT_NEED,
+                    Advice::Free => advice::FREE,
+                    Advice::Cold => advice::COLD,
+                    Advice::PageOut => advice::PAGE_OUT,
                     // What faults map at once is left to the kernel's design.
                     Advice::Folio(_) => return,
                 };

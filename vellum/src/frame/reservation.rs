@@ -56,7 +56,7 @@ pub(crate) enum Owner {
 
 /// One aligned run of physical memory.
 #[derive(Default)]
-struct Run {
+struct ReservedRun {
     /// `None`: it is no reservation.
     owner: Option<Owner>,
     zone: u16,
@@ -66,7 +66,7 @@ struct Run {
     map: [u64; WORDS],
 }
 
-impl Run {
+impl ReservedRun {
     fn is_taken(&self, index: u32) -> bool {
         self.map[index as usize / 64] >> (index % 64) & 1 != 0
     }
@@ -108,7 +108,7 @@ pub(super) struct Reservations {
     order: u32,
     /// Number of the run that the first frame lies in.
     first: u32,
-    runs: Box<[SpinLock<Run>]>,
+    runs: Box<[SpinLock<ReservedRun>]>,
     links: Box<[Link]>,
     queue: CachePadded<SpinLock<Queue>>,
     unused: CachePadded<AtomicU64>,
@@ -159,7 +159,7 @@ impl Reservations {
         Pfn((self.first + name) << self.order)
     }
 
-    fn run(&self, first: Pfn) -> &SpinLock<Run> {
+    fn run(&self, first: Pfn) -> &SpinLock<ReservedRun> {
         &self.runs[self.name(first) as usize]
     }
 }
@@ -190,10 +190,10 @@ impl<P: Platform> PhysicalMemory<P> {
         head.init_counts(0, 0);
         head.set_tail(zone);
         let queue = kept.queue.lock(pin);
-        *kept.run(first).lock(pin) = Run {
+        *kept.run(first).lock(pin) = ReservedRun {
             owner: Some(Owner::Maker),
             zone,
-            ..Run::default()
+            ..ReservedRun::default()
         };
         drop(queue);
         kept.made.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +297,7 @@ impl<P: Platform> PhysicalMemory<P> {
         });
     }
 
-    fn end_if(&self, pin: &Pin<'_>, first: Pfn, ends: impl Fn(&Run) -> bool) {
+    fn end_if(&self, pin: &Pin<'_>, first: Pfn, ends: impl Fn(&ReservedRun) -> bool) {
         let Some(kept) = self.reservations() else {
             return;
         };
@@ -352,14 +352,14 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Makes a run none, and returns what it was.
-    fn ended(kept: &Reservations, run: &mut Run) -> Run {
+    fn ended(kept: &Reservations, run: &mut ReservedRun) -> ReservedRun {
         let counted = kept.size() - run.taken / SETTLED * SETTLED;
         kept.unused.fetch_sub(counted.into(), Ordering::Relaxed);
         core::mem::take(run)
     }
 
     /// Gives back the frames of a run that were not taken, in blocks as large as can be.
-    fn free_unused(&self, pin: &Pin<'_>, first: Pfn, run: &Run) {
+    fn free_unused(&self, pin: &Pin<'_>, first: Pfn, run: &ReservedRun) {
         let Some(kept) = self.reservations() else {
             return;
         };

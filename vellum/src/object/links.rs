@@ -16,14 +16,14 @@ const WAITING: u32 = END - 2;
 const BIT: u32 = 1 << 31;
 
 /// A frame's place.
-pub(crate) struct Links {
+pub(crate) struct PageLinks {
     next: AtomicU32,
     previous: AtomicU32,
 }
 
-impl Default for Links {
+impl Default for PageLinks {
     fn default() -> Self {
-        Links {
+        PageLinks {
             next: AtomicU32::new(END),
             previous: AtomicU32::new(OUT),
         }
@@ -33,17 +33,17 @@ impl Default for Links {
 /// A record that has links.
 pub(crate) trait Linked {
     /// They.
-    fn links(&self) -> &Links;
+    fn links(&self) -> &PageLinks;
 }
 
-impl Linked for Links {
+impl Linked for PageLinks {
     #[inline]
-    fn links(&self) -> &Links {
+    fn links(&self) -> &PageLinks {
         self
     }
 }
 
-impl Links {
+impl PageLinks {
     fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed) & !BIT
     }
@@ -106,14 +106,14 @@ impl Links {
 
 /// A list: its youngest and oldest frame.
 #[derive(Clone, Copy)]
-pub(crate) struct List {
+pub(crate) struct PageList {
     youngest: u32,
     oldest: u32,
     count: u64,
 }
 
-impl List {
-    pub(crate) const EMPTY: List = List {
+impl PageList {
+    pub(crate) const EMPTY: PageList = PageList {
         youngest: END,
         oldest: END,
         count: 0,
@@ -131,12 +131,12 @@ impl List {
 }
 
 /// Makes a frame, which is on no list, the youngest of one.
-pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [List], frame: u32, to: usize) {
+pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [PageList], frame: u32, to: usize) {
     join(records, &mut lists[to], frame, to);
 }
 
 /// The same for a caller who knows the list. The record keeps two bits of its number.
-pub(crate) fn join<T: Linked>(records: &[T], list: &mut List, frame: u32, number: usize) {
+pub(crate) fn join<T: Linked>(records: &[T], list: &mut PageList, frame: u32, number: usize) {
     let links = records[frame as usize].links();
     let (low, high) = ((number as u32 & 1) << 31, (number as u32 >> 1 & 1) << 31);
     links.next.store(list.youngest | low, Ordering::Relaxed);
@@ -150,13 +150,13 @@ pub(crate) fn join<T: Linked>(records: &[T], list: &mut List, frame: u32, number
 }
 
 /// Takes a frame off its list, if it is on one. It does not wait for one, either.
-pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [List], frame: u32) {
+pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [PageList], frame: u32) {
     let list = records[frame as usize].links().list();
     leave(records, &mut lists[list], frame);
 }
 
 /// The same for a caller who knows the list.
-pub(crate) fn leave<T: Linked>(records: &[T], list: &mut List, frame: u32) {
+pub(crate) fn leave<T: Linked>(records: &[T], list: &mut PageList, frame: u32) {
     let links = records[frame as usize].links();
     if links.is_listed() {
         let (next, previous) = (links.next(), links.previous());
@@ -195,14 +195,14 @@ pub(crate) fn check<T: Linked>(
         };
         *count += 1;
         let (next, previous) = (links.next(), links.previous());
-        let fits = |other: u32, back: fn(&Links) -> u32| {
+        let fits = |other: u32, back: fn(&PageLinks) -> u32| {
             other == END
                 || records.get(other as usize).is_some_and(|record| {
                     let links = record.links();
                     links.is_listed() && list_of(other) == list && back(links) == frame
                 })
         };
-        if !fits(next, Links::previous) || !fits(previous, Links::next) {
+        if !fits(next, PageLinks::previous) || !fits(previous, PageLinks::next) {
             return Err(("links of a list of aging do not fit, at", frame));
         }
     }

@@ -13,7 +13,7 @@
 
 use alloc::boxed::Box;
 
-use super::links::{self, Links, List};
+use super::links::{self, PageLinks, PageList};
 use super::{AgedPage, Aging, Inserted};
 use crate::addr::Pfn;
 use crate::design::FlagUpdates;
@@ -26,7 +26,7 @@ use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 const BATCH: usize = 14;
 
 /// The inactive and the active list of a zone.
-struct ZoneLists([List; 2]);
+struct ZoneLists([PageList; 2]);
 
 /// Pages that wait on a CPU to be listed, by number.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub struct ListLengths {
 /// An inactive and an active list for each zone; see the head of the file.
 pub struct TwoLists {
     first: u32,
-    links: Box<[Links]>,
+    links: Box<[PageLinks]>,
     zones: Box<[CachePadded<SpinLock<ZoneLists>>]>,
     zone_of: Box<[u16]>,
     batches: PerCpu<PageBatch>,
@@ -59,10 +59,10 @@ impl TwoLists {
     /// `updates` to say.
     pub fn new<P: Platform>(memory: MemoryView<'_, P>, updates: FlagUpdates) -> TwoLists {
         let (first, end) = memory.span();
-        let empty = || CachePadded(SpinLock::new(ZoneLists([List::EMPTY; 2])));
+        let empty = || CachePadded(SpinLock::new(ZoneLists([PageList::EMPTY; 2])));
         TwoLists {
             first: first.0,
-            links: (first.0..end.0).map(|_| Links::default()).collect(),
+            links: (first.0..end.0).map(|_| PageLinks::default()).collect(),
             zones: (0..memory.zone_count()).map(|_| empty()).collect(),
             zone_of: (first.0..end.0)
                 .map(|pfn| memory.zone_of(Pfn(pfn)) as u16)
@@ -109,7 +109,7 @@ impl TwoLists {
         page.frame().0 - self.first
     }
 
-    fn links(&self, page: u32) -> &Links {
+    fn links(&self, page: u32) -> &PageLinks {
         &self.links[page as usize]
     }
 

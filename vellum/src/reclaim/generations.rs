@@ -36,15 +36,15 @@ const LATER: u32 = 1;
 
 /// Which list has which generation of a kind of page.
 #[derive(Clone, Copy)]
-pub(super) struct Ring {
+pub(super) struct GenerationRing {
     /// The first interval of each.
     first: [u32; GENERATIONS],
     oldest: usize,
     count: usize,
 }
 
-impl Ring {
-    pub(super) const NEW: Ring = Ring {
+impl GenerationRing {
+    pub(super) const NEW: GenerationRing = GenerationRing {
         first: [0; GENERATIONS],
         oldest: 0,
         count: 1,

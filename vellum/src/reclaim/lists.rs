@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::ages::Ages;
-use super::generations::{GENERATIONS, Ring};
+use super::generations::{GENERATIONS, GenerationRing};
 use super::shadows::EvictionClock;
 use super::{PageKind, Set, To};
 use crate::addr::Pfn;
 use crate::design::PageAging;
 use crate::frame::{AuditError, AuditPlace, Groups, MemoryView};
 use crate::object::AgedPage;
-use crate::object::links::{self, Linked, Links, List};
+use crate::object::links::{self, Linked, PageLinks, PageList};
 use crate::platform::{GroupId, Platform};
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::bytes;
@@ -39,7 +39,7 @@ const NODE_SHIFT: u32 = 48;
 /// read it.
 #[derive(Default)]
 pub(super) struct SideRecord {
-    links: Links,
+    links: PageLinks,
     /// A place of the table of shadows; the page it is of has nothing to do with the frame.
     pub(super) shadow: AtomicU64,
 }
@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<SideRecord>() == 16);
 
 impl Linked for SideRecord {
     #[inline]
-    fn links(&self) -> &Links {
+    fn links(&self) -> &PageLinks {
         &self.links
     }
 }
@@ -67,9 +67,9 @@ pub(super) fn newcomers_of(kind: PageKind) -> usize {
 
 /// The lists of a group on a node.
 pub(super) struct GroupLists {
-    pub(super) lists: [List; LISTS],
+    pub(super) lists: [PageList; LISTS],
     /// Which generation of each kind is where.
-    pub(super) rings: [Ring; 2],
+    pub(super) rings: [GenerationRing; 2],
     /// Pages on the lists, when their lock was let go of last.
     listed: u64,
     /// Pages that have come since one was taken off a list to leave memory.
@@ -78,8 +78,8 @@ pub(super) struct GroupLists {
 
 impl GroupLists {
     const NEW: GroupLists = GroupLists {
-        lists: [List::EMPTY; LISTS],
-        rings: [Ring::NEW; 2],
+        lists: [PageList::EMPTY; LISTS],
+        rings: [GenerationRing::NEW; 2],
         listed: 0,
         came: 0,
     };
@@ -99,11 +99,11 @@ pub(super) struct NodeLists {
 /// A node's lists, and what was to be said of each group's when their lock was let go of last.
 struct Node {
     guarded: CachePadded<SpinLock<NodeLists>>,
-    published: Box<[CachePadded<Published>]>,
+    published: Box<[CachePadded<PublishedLists>]>,
 }
 
 #[derive(Default)]
-struct Published {
+struct PublishedLists {
     lengths: [AtomicU64; LISTS],
     /// The page of each kind that has been in its oldest generation for longest.
     oldest: [AtomicU32; 2],
@@ -357,7 +357,7 @@ impl Lists {
     pub(super) fn publish(&self, set: Set, guarded: &mut NodeLists) {
         let published = &self.nodes[set.node].published[set.group];
         let guarded = &mut guarded.groups[set.group];
-        guarded.listed = guarded.lists.iter().map(List::count).sum();
+        guarded.listed = guarded.lists.iter().map(PageList::count).sum();
         for (length, list) in published.lengths.iter().zip(&guarded.lists) {
             length.store(list.count(), Ordering::Relaxed);
         }

@@ -32,7 +32,7 @@ pub struct Collapse {
 }
 
 /// The frames and the table that a superpage needs.
-struct Parts {
+struct SuperpageParts {
     first: Pfn,
     spare: Pfn,
 }
@@ -160,11 +160,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         (tables, payer): (&Tables<'_, P, F>, GroupId),
         base: Vpn,
-    ) -> Result<Parts, NoPage> {
+    ) -> Result<SuperpageParts, NoPage> {
         let spare = tables.make_spare(base, LEVEL - 1)?;
         let request = Request::page(Site::Superpage).order(Self::ORDER);
         match self.memory.alloc_page(pin, request, payer) {
-            Ok(first) => Ok(Parts { first, spare }),
+            Ok(first) => Ok(SuperpageParts { first, spare }),
             Err(error) => {
                 tables.unmake_spare(spare);
                 self.events(pin).superpage_failures.bump();
@@ -222,7 +222,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         region: &Region<R>,
         range: PageRange,
-        (parts, found): (&Parts, Singles),
+        (parts, found): (&SuperpageParts, Singles),
         mut ctx: R::Ctx,
     ) {
         let tables = self.tables(pin, space);

@@ -5,7 +5,7 @@ use super::super::MAX_ORDER;
 use super::super::record::{Frame, Kind};
 use super::super::table::FrameTable;
 use super::blocks::{BLOCK_ORDER, BlockKinds};
-use super::list::{List, Mobility};
+use super::list::{FrameList, Mobility};
 use crate::addr::Pfn;
 use crate::design::BuddyCheck;
 
@@ -17,7 +17,7 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 pub(in crate::frame) struct TypedLists {
     zone: u16,
     check: BuddyCheck,
-    lists: [[List; 2]; ORDERS],
+    lists: [[FrameList; 2]; ORDERS],
     free: u64,
 }
 
@@ -41,17 +41,17 @@ impl TypedLists {
     pub(in crate::frame) fn blocks(&self) -> [u32; ORDERS] {
         let mut sums = [0; ORDERS];
         for (sum, kinds) in sums.iter_mut().zip(&self.lists) {
-            *sum = kinds.iter().map(List::len).sum();
+            *sum = kinds.iter().map(FrameList::len).sum();
         }
         sums
     }
 
     /// The lists of an order, for the audit.
-    pub(super) fn lists(&self, order: u32) -> &[List; 2] {
+    pub(super) fn lists(&self, order: u32) -> &[FrameList; 2] {
         &self.lists[order as usize]
     }
 
-    fn list(&self, order: u32, kind: Mobility) -> &List {
+    fn list(&self, order: u32, kind: Mobility) -> &FrameList {
         &self.lists[order as usize][kind as usize]
     }
 

@@ -43,15 +43,15 @@ impl Mobility {
 /// A list. Its words are atomics because statistics read them from elsewhere; one thread
 /// at a time changes them.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct FrameList {
     head: AtomicU32,
     tail: AtomicU32,
     count: AtomicU32,
 }
 
-impl Default for List {
+impl Default for FrameList {
     fn default() -> Self {
-        List {
+        FrameList {
             head: AtomicU32::new(Pfn::NONE.0),
             tail: AtomicU32::new(Pfn::NONE.0),
             count: AtomicU32::new(0),
@@ -59,7 +59,7 @@ impl Default for List {
     }
 }
 
-impl List {
+impl FrameList {
     pub(super) fn len(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }

@@ -34,7 +34,7 @@ use blocks::BlockKinds;
 use buddy::TypedLists;
 use dirty::ZonesDirty;
 use full::FullZones;
-use list::{List, Mobility};
+use list::{FrameList, Mobility};
 
 /// Part of a zone's frames that moves between a CPU and the zone at once, and the most.
 const BATCH: (u64, u64) = (4096, 31);
@@ -44,12 +44,12 @@ const HIGH_BATCHES: u32 = 6;
 /// What a CPU keeps of one zone's frames.
 #[derive(Default)]
 struct CpuLists {
-    kinds: [List; 2],
+    kinds: [FrameList; 2],
 }
 
 impl CpuLists {
     fn len(&self) -> u32 {
-        self.kinds.iter().map(List::len).sum()
+        self.kinds.iter().map(FrameList::len).sum()
     }
 }
 

@@ -81,8 +81,8 @@ impl Relatives {
     /// Takes the lock. Possible at any time, also when the anon_vma has ended:
     /// its list is then empty, or another's.
     #[inline]
-    pub fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> List<'a> {
-        List {
+    pub fn lock<'a>(&'a self, pin: &'a Pin<'_>) -> LockedAnonVma<'a> {
+        LockedAnonVma {
             _guard: self.lock.lock_bit(LOCK_BIT, pin),
             anon_vma: self,
         }
@@ -105,12 +105,12 @@ impl Relatives {
 }
 
 /// A locked anon_vma.
-pub struct List<'a> {
+pub struct LockedAnonVma<'a> {
     anon_vma: &'a Relatives,
     _guard: BitGuard<'a, AtomicU32>,
 }
 
-impl List<'_> {
+impl LockedAnonVma<'_> {
     /// The region that joined first, or 0.
     #[inline]
     pub fn first(&self) -> u32 {

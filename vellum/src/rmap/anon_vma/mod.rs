@@ -30,7 +30,7 @@ mod list;
 
 pub use list::{Relation, Relatives};
 
-use list::{List, Relations};
+use list::{LockedAnonVma, Relations};
 
 use super::anon_pages::{AnonPages, AnonSearch};
 use super::file_pages::{FilePages, is_of_object};
@@ -75,7 +75,7 @@ pub struct AnonVma {
 }
 
 impl AnonVma {
-    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> List<'a> {
+    fn lock<'a, P: Platform>(&'a self, env: &Env<'a, P>, handle: u32) -> LockedAnonVma<'a> {
         self.pages.here(env).locks.bump();
         self.anon_vmas.get(Handle::from_raw(handle)).lock(env.pin)
     }

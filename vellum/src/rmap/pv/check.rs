@@ -1,6 +1,6 @@
 //! Checks, while nothing else runs.
 
-use super::entry::{Chunk, Name};
+use super::entry::{Chunk, EntryName};
 use super::locks::PageHead;
 use super::{Entries, Pv};
 use crate::addr::Pfn;
@@ -35,7 +35,7 @@ impl Pv {
         head: &PageHead,
     ) -> Result<u32, &'static str> {
         let mut count = 0;
-        let mut before = Name::NONE;
+        let mut before = EntryName::NONE;
         let mut name = head.first();
         while !name.is_none() {
             let entry = self.entry(env, name);

@@ -55,22 +55,22 @@ impl PvEntry {
     }
 
     #[inline]
-    pub fn next(&self) -> Name {
-        Name(self.next.load(Ordering::Relaxed))
+    pub fn next(&self) -> EntryName {
+        EntryName(self.next.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub fn set_next(&self, name: Name) {
+    pub fn set_next(&self, name: EntryName) {
         self.next.store(name.0, Ordering::Relaxed);
     }
 
     #[inline]
-    pub fn previous(&self) -> Name {
-        Name(self.previous.load(Ordering::Relaxed))
+    pub fn previous(&self) -> EntryName {
+        EntryName(self.previous.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub fn set_previous(&self, name: Name) {
+    pub fn set_previous(&self, name: EntryName) {
         self.previous.store(name.0, Ordering::Relaxed);
     }
 }
@@ -78,14 +78,14 @@ impl PvEntry {
 /// The name of an entry: its chunk's frame and its place there, counted from 1; or its
 /// handle in the arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Name(pub u64);
+pub(super) struct EntryName(pub u64);
 
-impl Name {
-    pub const NONE: Name = Name(0);
+impl EntryName {
+    pub const NONE: EntryName = EntryName(0);
 
     #[inline]
-    pub const fn in_chunk(chunk: Pfn, place: usize) -> Name {
-        Name((chunk.0 as u64) << 8 | (place as u64 + 1))
+    pub const fn in_chunk(chunk: Pfn, place: usize) -> EntryName {
+        EntryName((chunk.0 as u64) << 8 | (place as u64 + 1))
     }
 
     #[inline]
@@ -217,7 +217,7 @@ impl Chunk {
 
     /// Takes an entry back. Under the lock of the space.
     #[inline]
-    pub fn give(&self, name: Name) {
+    pub fn give(&self, name: EntryName) {
         let (word, bit) = (&self.free[name.place() / 64], 1 << (name.place() % 64));
         let free = word.load(Ordering::Relaxed);
         debug_assert!(free & bit == 0, "an entry is freed twice");
@@ -226,14 +226,14 @@ impl Chunk {
     }
 
     /// Whether an entry is in use.
-    pub fn has(&self, name: Name) -> bool {
+    pub fn has(&self, name: EntryName) -> bool {
         let free = self.free[name.place() / 64].load(Ordering::Relaxed);
         free & (1 << (name.place() % 64)) == 0
     }
 
     /// The entry of that name.
     #[inline]
-    pub fn entry(&self, name: Name) -> &PvEntry {
+    pub fn entry(&self, name: EntryName) -> &PvEntry {
         &self.entries[name.place()]
     }
 

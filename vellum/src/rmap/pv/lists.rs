@@ -1,6 +1,6 @@
 //! The lists of pages: under which locks, and what is done to them.
 
-use super::entry::Name;
+use super::entry::EntryName;
 use super::locks::{LockName, NEIGHBOURS, PageHead};
 use super::{Pv, PvContext, PvOfSpace};
 use crate::addr::{Pfn, Vpn};
@@ -104,13 +104,13 @@ impl Pv {
         &self,
         env: &Env<'_, P>,
         list: &Listed<'_>,
-        name: Name,
+        name: EntryName,
         page: Vpn,
     ) {
         let entry = self.entry(env, name);
         let first = list.head.first();
         entry.set_page(page);
-        entry.set_previous(Name::NONE);
+        entry.set_previous(EntryName::NONE);
         entry.set_next(first);
         if !first.is_none() {
             self.entry(env, first).set_previous(name);
@@ -121,7 +121,7 @@ impl Pv {
 
     /// Takes an entry out of a page's list.
     #[inline]
-    pub(super) fn unlink<P: Platform>(&self, env: &Env<'_, P>, list: &Listed<'_>, name: Name) {
+    pub(super) fn unlink<P: Platform>(&self, env: &Env<'_, P>, list: &Listed<'_>, name: EntryName) {
         let entry = self.entry(env, name);
         let (previous, next) = (entry.previous(), entry.next());
         if previous.is_none() {
@@ -143,7 +143,7 @@ impl Pv {
         env: &Env<'_, P>,
         list: &Listed<'_>,
         (owner, page): (u32, Vpn),
-    ) -> Option<Name> {
+    ) -> Option<EntryName> {
         let searched = &self.cpus.get(env.pin).nodes_searched;
         let mut name = list.head.first();
         while !name.is_none() {

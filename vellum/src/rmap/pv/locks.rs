@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::entry::Name;
+use super::entry::EntryName;
 use crate::addr::Pfn;
 use crate::design::PvLock;
 use crate::slab::ArenaMaker;
@@ -32,12 +32,12 @@ const _: () = assert!(size_of::<PageHead>() == 16);
 
 impl PageHead {
     #[inline]
-    pub fn first(&self) -> Name {
-        Name(self.first.load(Ordering::Relaxed))
+    pub fn first(&self) -> EntryName {
+        EntryName(self.first.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub fn set_first(&self, name: Name) {
+    pub fn set_first(&self, name: EntryName) {
         self.first.store(name.0, Ordering::Relaxed);
     }
 

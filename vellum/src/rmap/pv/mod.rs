@@ -36,7 +36,7 @@ mod visit;
 mod tests;
 
 use self::delayed::Delayed;
-use self::entry::{Chunk, Name, PvEntry, SlabEntry};
+use self::entry::{Chunk, EntryName, PvEntry, SlabEntry};
 use self::locks::{LockName, PvListLocks};
 use self::order::Order;
 use self::spaces::PvSpace;
@@ -112,7 +112,7 @@ pub struct PvContext {
 
 impl Pv {
     #[inline]
-    fn entry<'a, P: Platform>(&'a self, env: &Env<'a, P>, name: Name) -> &'a PvEntry {
+    fn entry<'a, P: Platform>(&'a self, env: &Env<'a, P>, name: EntryName) -> &'a PvEntry {
         match &self.entries {
             Entries::Chunks(_) => Chunk::at(env.memory, name.chunk()).entry(name),
             Entries::Slab(arena) => &arena.get(Handle::from_raw(name.0 as u32)).entry,
@@ -121,7 +121,7 @@ impl Pv {
 
     /// Whose an entry in use is.
     #[inline]
-    fn owner<P: Platform>(&self, env: &Env<'_, P>, name: Name) -> u32 {
+    fn owner<P: Platform>(&self, env: &Env<'_, P>, name: EntryName) -> u32 {
         match &self.entries {
             Entries::Chunks(_) => Chunk::at(env.memory, name.chunk()).owner(),
             Entries::Slab(arena) => {

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use super::entry::{Chunk, Name, OfSpace};
+use super::entry::{Chunk, EntryName, OfSpace};
 use crate::addr::Pfn;
 use crate::frame::{PhysicalMemory, Site};
 use crate::platform::Platform;
@@ -70,7 +70,7 @@ impl PvSpace {
 impl SpaceChunks {
     /// Takes an entry of the first chunk that has one.
     #[inline]
-    pub fn take<P: Platform>(&mut self, memory: &PhysicalMemory<P>) -> Option<Name> {
+    pub fn take<P: Platform>(&mut self, memory: &PhysicalMemory<P>) -> Option<EntryName> {
         let first = self.with_room.first();
         if first == NONE {
             return None;
@@ -83,7 +83,7 @@ impl SpaceChunks {
             self.with_room.remove(links, first);
             self.full.push_back(links, first);
         }
-        place.map(|place| Name::in_chunk(Pfn(first), place))
+        place.map(|place| EntryName::in_chunk(Pfn(first), place))
     }
 
     /// A chunk of the space without used entries, the next one to take from.
@@ -93,7 +93,11 @@ impl SpaceChunks {
 
     /// Takes an entry back. Its chunk comes to the front, where the next entry is taken;
     /// if that was its last, it leaves the space, and its frame is returned.
-    pub fn give<P: Platform>(&mut self, memory: &PhysicalMemory<P>, name: Name) -> Option<Pfn> {
+    pub fn give<P: Platform>(
+        &mut self,
+        memory: &PhysicalMemory<P>,
+        name: EntryName,
+    ) -> Option<Pfn> {
         let frame = name.chunk();
         let chunk = Chunk::at(memory, frame);
         let links = &OfSpace(memory);

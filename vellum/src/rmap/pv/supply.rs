@@ -1,6 +1,6 @@
 //! Where entries come from and where they go: chunks of spaces, or the arena.
 
-use super::entry::{Chunk, Name};
+use super::entry::{Chunk, EntryName};
 use super::order::Order;
 use super::{Entries, Pv, PvContext};
 use crate::addr::Pfn;
@@ -19,13 +19,18 @@ const PEAK_INTERVALS: [u64; 2] = [4, 64];
 /// Entries of one operation, each linked to the next.
 #[derive(Default)]
 pub(super) struct EntryChain {
-    first: Name,
+    first: EntryName,
     pub count: usize,
 }
 
 impl Pv {
     #[inline]
-    pub(super) fn push<P: Platform>(&self, env: &Env<'_, P>, chain: &mut EntryChain, name: Name) {
+    pub(super) fn push<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        chain: &mut EntryChain,
+        name: EntryName,
+    ) {
         self.entry(env, name).set_next(chain.first);
         chain.first = name;
         chain.count += 1;
@@ -36,7 +41,7 @@ impl Pv {
         &self,
         env: &Env<'_, P>,
         chain: &mut EntryChain,
-    ) -> Option<Name> {
+    ) -> Option<EntryName> {
         let name = chain.first;
         if name.is_none() {
             return None;
@@ -186,7 +191,7 @@ impl Pv {
         env: &Env<'_, P>,
         ctx: &mut PvContext,
         owner: u32,
-    ) -> Option<Name> {
+    ) -> Option<EntryName> {
         match &self.entries {
             Entries::Chunks(_) => {
                 debug_assert!(
@@ -201,7 +206,7 @@ impl Pv {
                 let handle = arena.take_reserved(env.pin);
                 self.cpus.get(env.pin).node_allocs.bump();
                 arena.get(handle).owner.store(owner, Ordering::Relaxed);
-                Some(Name(u64::from(handle.raw())))
+                Some(EntryName(u64::from(handle.raw())))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use super::delayed::Delayed;
-use super::entry::{Chunk, ENTRIES_PER_CHUNK, Name};
+use super::entry::{Chunk, ENTRIES_PER_CHUNK, EntryName};
 use super::locks::PvListLocks;
 use super::order::Order;
 use super::spaces::SpaceChunks;
@@ -221,7 +221,7 @@ fn pages_have_locks_together_as_the_option_says() {
 fn names_lead_to_their_chunks() {
     for frame in [Pfn(0), Pfn(7), Pfn(u32::MAX - 20)] {
         for place in [0, 1, ENTRIES_PER_CHUNK - 1] {
-            let name = Name::in_chunk(frame, place);
+            let name = EntryName::in_chunk(frame, place);
             assert!(!name.is_none());
             assert_eq!(name.chunk(), frame);
         }

@@ -2,7 +2,7 @@
 //! locks.
 
 use super::Pv;
-use super::entry::Name;
+use super::entry::EntryName;
 use super::lists::Listed;
 use super::locks::LockName;
 use super::supply::EntryChain;
@@ -51,7 +51,7 @@ impl Pv {
         // Without the lock: superpages that are mapped meanwhile may be missed. Those that
         // are there stay what they are, for the page's lock is held.
         let large = match large.head.first() {
-            Name::NONE => None,
+            EntryName::NONE => None,
             _ => {
                 if let Some(lock) = self.lock_beside(frame) {
                     self.lock_to_read(pin, lock);

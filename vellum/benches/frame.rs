@@ -373,15 +373,12 @@ fn main() {
             }
         }
     }
-    println!(
-        "{:<34}{:>10}{:>12}{:>12}   ns",
-        "", "median", "fastest", "slowest"
-    );
+    println!("median (fastest .. slowest), ns");
     for row in &mut rows {
         row.times.sort_by(f64::total_cmp);
         let (first, last) = (row.times[0], row.times[row.times.len() - 1]);
         let median = row.times[row.times.len() / 2];
-        println!("{:<34}{median:>10.1}{first:>12.1}{last:>12.1}", row.name);
+        println!("{:<34}{median:>10.1}  ({first:.1} .. {last:.1})", row.name);
     }
     println!("bytes zeroed: {}", bench.memory.stats().bytes_zeroed);
 }

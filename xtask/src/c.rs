@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::command::cargo;
+
 /// What to do about the interface for C.
 #[derive(clap::Args)]
 pub struct Args {
@@ -123,8 +125,7 @@ fn header_of(c: &Path) -> Result<String, String> {
 
 /// Builds the library for this machine.
 fn build(c: &Path, out: &Path) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command
         .args(["build", "--release", "--quiet", "--locked"])
         .arg("--manifest-path")

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::{cargo, succeed, target};
 use crate::man;
 
 /// Who answers for the packages.
@@ -37,8 +38,7 @@ pub struct Args {
 /// Builds the packages.
 pub fn run(args: &Args) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run_command(Command::new(cargo).current_dir(&root).args([
+    succeed(cargo().current_dir(&root).args([
         "build",
         "--release",
         "--quiet",
@@ -46,9 +46,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         "-p",
         "vellum-lab",
     ]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
-    let program = target.join("release/vellum");
+    let program = target(&root).join("release/vellum");
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
     fs::create_dir_all(&args.output).map_err(failed(&args.output))?;
     let packages = [
@@ -73,7 +71,7 @@ fn command_package(
     let tree = Tree::new(output_directory, "vellum")?;
     let installed = tree.copy(program, "usr/bin/vellum", 0o755)?;
     // Names of functions stay: `--profile` tells where the time goes by them.
-    run_command(Command::new("strip").arg("--strip-debug").arg(&installed))?;
+    succeed(Command::new("strip").arg("--strip-debug").arg(&installed))?;
     for (name, text) in man::pages()? {
         tree.write(&format!("usr/share/man/man1/{name}"), &text)?;
         tree.compress(&format!("usr/share/man/man1/{name}"))?;
@@ -176,7 +174,7 @@ impl Tree {
     }
 
     fn compress(&self, what: &str) -> Result<(), String> {
-        run_command(
+        succeed(
             Command::new("gzip")
                 .args(["-9", "-n", "-f"])
                 .arg(self.root.join(what)),
@@ -294,17 +292,6 @@ fn vellum() -> Command {
     let mut command = Command::new("/usr/bin/vellum");
     command.current_dir("/");
     command
-}
-
-/// Runs a command that must succeed.
-fn run_command(command: &mut Command) -> Result<(), String> {
-    let status = command
-        .status()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("{command:?}: {status}")),
-    }
 }
 
 /// What a command prints, which must succeed.

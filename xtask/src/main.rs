@@ -2,6 +2,7 @@
 
 mod boot;
 mod c;
+mod command;
 mod deb;
 mod invariants;
 mod man;

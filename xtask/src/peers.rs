@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+
+use crate::command::cargo;
 
 /// What is handed on.
 #[derive(clap::Args)]
@@ -18,7 +19,7 @@ pub struct Args {
 /// Becomes the benchmarks; returns only if that fails.
 pub fn run(args: &Args) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo
         .args(["run", "--quiet", "--release", "--locked", "--manifest-path"])
         .arg(root.join("peers/Cargo.toml"))

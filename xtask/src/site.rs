@@ -10,10 +10,10 @@ mod links;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
+use crate::command::{cargo, succeed, target};
 use links::{Slugs, Target, joined, relative};
 
 const STYLE: &str = include_str!("site/style.css");
@@ -304,21 +304,13 @@ impl Site<'_> {
 
 /// Builds the API documentation and puts it into the site.
 fn api(root: &Path, output: &Path) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .current_dir(root)
-        .args(["doc", "--workspace", "--no-deps", "--quiet", "--locked"])
-        .env("RUSTDOCFLAGS", "-D warnings");
-    let status = command
-        .status()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !status.success() {
-        return Err(format!("{command:?}: {status}"));
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
-    copy(&target.join("doc"), &output.join("api"))?;
+    succeed(
+        cargo()
+            .current_dir(root)
+            .args(["doc", "--workspace", "--no-deps", "--quiet", "--locked"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    copy(&target(root).join("doc"), &output.join("api"))?;
     for page in ["vellum/index.html", "vellum_trace/index.html"] {
         let path = output.join("api").join(page);
         if !path.is_file() {

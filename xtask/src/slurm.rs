@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::command::{cargo, succeed};
+
 /// Debian's packages, and a program of each.
 const PACKAGES: [(&str, &str); 4] = [
     ("slurmctld", "/usr/sbin/slurmctld"),
@@ -23,8 +25,7 @@ pub fn run() -> Result<(), String> {
         let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
         apt(&[&install[..], &missing].concat())?;
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut test = Command::new(cargo);
+    let mut test = cargo();
     test.args([
         "test",
         "-p",
@@ -36,22 +37,14 @@ pub fn run() -> Result<(), String> {
     ])
     .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
     .env("VELLUM_REQUIRE_SLURM", "1");
-    succeeds(&mut test)
+    succeed(&mut test)
 }
 
 fn apt(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
-    succeeds(
+    succeed(
         command
             .args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive"),
     )
-}
-
-fn succeeds(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(error) => Err(format!("{command:?}: {error}")),
-    }
 }

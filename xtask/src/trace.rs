@@ -11,6 +11,8 @@ use vellum_lab::bench::host::scratch::Scratch;
 use vellum_lab::bench::host::tmpfs::{mount_tmpfs, with_own_mounts};
 use vellum_lab::bench::host::{sdet, tools};
 
+use crate::command::{cargo, succeed, target};
+
 /// Shipped traces are compressed once and downloaded often.
 const SHIPPED_LEVEL: &str = "19";
 
@@ -56,7 +58,6 @@ pub enum Recipe {
 pub fn run(recipe: &Recipe) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.ok_or("the workspace has no directory")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = [
         "build",
         "--release",
@@ -65,9 +66,8 @@ pub fn run(recipe: &Recipe) -> Result<(), String> {
         "--bin",
         "vellum",
     ];
-    step(Command::new(cargo).args(build).current_dir(root))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let vellum = target.join("release/vellum");
+    step(cargo().args(build).current_dir(root))?;
+    let vellum = target(root).join("release/vellum");
     let traces = root.join("traces");
     match recipe {
         Recipe::KernelBuild {
@@ -239,11 +239,6 @@ fn show(vellum: &Path, trace: &Path) -> Result<(), String> {
 
 /// Runs a command that has to succeed.
 fn step(command: &mut Command) -> Result<(), String> {
-    let text = format!("{command:?}");
-    eprintln!("xtask: {text}");
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{text}: {status}")),
-        Err(error) => Err(format!("{text}: {error}")),
-    }
+    eprintln!("xtask: {command:?}");
+    succeed(command)
 }

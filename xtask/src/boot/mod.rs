@@ -17,11 +17,11 @@ mod tutorial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 use vellum_engine::Pages;
 
+use crate::command::cargo;
 use qemu::{Machine, Medium, Outcome};
 
 /// What to run.
@@ -280,8 +280,7 @@ fn cargo_build_with(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command
         .current_dir(root)
         .envs(variables.iter().copied())

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use super::qemu::{Machine, Medium, Outcome};
 use super::{Arch, cargo_build};
+use crate::command::cargo;
 
 /// What stands for the repository on the page.
 const REPOSITORY: &str = "/path/to/vellum";
@@ -61,7 +62,7 @@ fn build_and_start(root: &Path, folder: &Path, files: &[(String, String)]) -> Re
             .map_err(|error| format!("{}: {error}", file.display()))?;
     }
     // The page has no lock file: the kernel has no dependency but the core.
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command.args(["generate-lockfile", "--quiet", "--offline"]);
     let locked = command.current_dir(folder).stdout(Stdio::null()).status();
     if !locked.is_ok_and(|status| status.success()) {

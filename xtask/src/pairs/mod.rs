@@ -8,7 +8,6 @@
 
 mod output;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,6 +16,7 @@ use vellum_lab::stats::paired::{Paired, against_first};
 use vellum_lab::stats::{Interval, median};
 use vellum_terminal::table::Table;
 
+use crate::command::{cargo, succeed, target};
 use output::{Figures, Name};
 
 /// The benchmarks, and the packages that they are in.
@@ -55,8 +55,7 @@ type Times = [Vec<f64>; ARMS];
 /// Builds both, lets them take turns, and prints the figures.
 pub fn run(args: &Args) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| root.join("target"));
+    let target = target(&root);
     let wanted = |name: &str| args.bench.is_empty() || args.bench.iter().any(|own| own == name);
     let other = target.join("pairs").join("source");
     let commit = check_out(&root, &other, &args.commit)?;
@@ -93,7 +92,7 @@ fn check_out(root: &Path, clone: &Path, commit: &str) -> Result<String, String> 
         made.args(["clone", "--quiet", "--shared", "--no-checkout"]);
         succeed(made.arg(root).arg(clone))?;
     }
-    succeed(git(clone).args(["fetch", "--quiet"]).arg(root).arg(&full))?;
+    // It shares the repository's objects, later ones too.
     succeed(git(clone).args(["checkout", "--quiet", "--force", &full]))?;
     Ok(full.chars().take(10).collect())
 }
@@ -104,18 +103,9 @@ fn git(directory: &Path) -> Command {
     git
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status();
-    let status = status.map_err(|error| format!("running {command:?}: {error}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("{command:?}: {status}")),
-    }
-}
-
 /// Builds a benchmark; returns the program.
 fn build(source: &Path, target: &Path, package: &str, name: &str) -> Result<PathBuf, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo
         .current_dir(source)
         .args(["bench", "--no-run", "--locked", "--quiet"])
@@ -125,28 +115,22 @@ fn build(source: &Path, target: &Path, package: &str, name: &str) -> Result<Path
         .arg(target)
         // An incremental build does not inline small functions of other crates.
         .env("CARGO_INCREMENTAL", "0")
-        .stdout(Stdio::piped());
-    let child = cargo.spawn();
-    let mut child = child.map_err(|error| format!("running {cargo:?}: {error}"))?;
-    let mut program = None;
-    let printed = child.stdout.take().map(BufReader::new);
-    for line in printed.into_iter().flat_map(BufRead::lines) {
-        let line = line.map_err(|error| format!("reading what {cargo:?} prints: {error}"))?;
-        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        if message["target"]["name"] == name
-            && let Some(executable) = message["executable"].as_str()
-        {
-            program = Some(PathBuf::from(executable));
-        }
-    }
-    let status = child
-        .wait()
-        .map_err(|error| format!("{cargo:?}: {error}"))?;
+        .stderr(Stdio::inherit());
+    let output = cargo
+        .output()
+        .map_err(|error| format!("running {cargo:?}: {error}"))?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let program = printed.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let program = message["executable"].as_str()?;
+        (message["target"]["name"] == name).then(|| PathBuf::from(program))
+    });
     match program {
-        Some(program) if status.success() => Ok(program),
+        Some(program) if output.status.success() => Ok(program),
         _ => Err(format!(
-            "{}: building the benchmark `{name}` of {package}: {status}",
-            source.display()
+            "{}: building the benchmark `{name}` of {package}: {}",
+            source.display(),
+            output.status
         )),
     }
 }

@@ -300,7 +300,7 @@ fn source_0_is_reproduced_on_a_simulated_machine() {
     for part in [
         "on 4 CPUs of numa-q-16",
         "with 5 seeds",
-        "No user time",
+        "User time is the recorded CPU time less",
         "2 x CPUs: System, anonmm2003 against partial",
         "ours: where CPUs waited, anonmm2003 against partial",
         "virtual times",

@@ -247,14 +247,7 @@ impl<'t> Traces<'t> {
         let Some(scratch) = &self.scratch else {
             return Ok(whole);
         };
-        let Selection {
-            root,
-            from_us,
-            to_us,
-        } = window;
-        let root = root.map_or(0, |TaskId(task)| task);
-        let part = format!("{root}-{from_us}-{to_us}-{name}");
-        let part = scratch.path().join(part);
+        let part = scratch.path().join(name_of_part(name, window));
         if !part.exists() {
             let trace = TraceReader::open(&whole).blame_input()?;
             // Read a few times and thrown away.
@@ -263,6 +256,25 @@ impl<'t> Traces<'t> {
         }
         Ok(part)
     }
+}
+
+/// A file name for a part of a trace, to be read by those who see it at work.
+fn name_of_part(trace: &str, window: Selection) -> String {
+    let Selection {
+        root,
+        from_us,
+        to_us,
+    } = window;
+    let root = root.map_or(String::new(), |TaskId(task)| format!("task-{task}-"));
+    let from = match from_us {
+        0 => String::new(),
+        _ => format!("from-{from_us}us-"),
+    };
+    let to = match to_us {
+        u64::MAX => String::new(),
+        _ => format!("to-{to_us}us-"),
+    };
+    format!("{root}{from}{to}of-{trace}")
 }
 
 #[cfg(test)]

@@ -138,7 +138,8 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_PAGE_OUT 3
 
 /*
- Superpages of an object as the design says (`huge=`).
+ Superpages of an object as the design says (`huge=`, of files with a backing store
+ `filehuge=`).
  */
 #define VELLUM_HUGE_DEFAULT 0
 
@@ -148,7 +149,7 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_HUGE_NEVER 1
 
 /*
- An object with superpages, if the design is not `huge=never`.
+ An object with superpages, if the design does not say `never`.
  */
 #define VELLUM_HUGE_ALWAYS 2
 
@@ -1157,7 +1158,7 @@ enum vellum_status vellum_object_write(struct vellum *vm,
 /*
  Says whether the pages of shared memory come in superpages from now on:
  VELLUM_HUGE_DEFAULT, VELLUM_HUGE_NEVER or VELLUM_HUGE_ALWAYS. Pages that are there stay
- what they are. With `huge=never`, and of an object with a backing store, it changes nothing.
+ what they are. With `never` it changes nothing.
  */
 enum vellum_status vellum_object_huge_set(struct vellum *vm,
                                           struct vellum_object object,

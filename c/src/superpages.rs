@@ -10,11 +10,12 @@ use crate::regions::{bytes_of, on_range};
 use crate::spaces::Space;
 use crate::status::Status;
 
-/// Superpages of an object as the design says (`huge=`).
+/// Superpages of an object as the design says (`huge=`, of files with a backing store
+/// `filehuge=`).
 pub const VELLUM_HUGE_DEFAULT: u32 = 0;
 /// An object without superpages.
 pub const VELLUM_HUGE_NEVER: u32 = 1;
-/// An object with superpages, if the design is not `huge=never`.
+/// An object with superpages, if the design does not say `never`.
 pub const VELLUM_HUGE_ALWAYS: u32 = 2;
 
 /// What vellum_collapse() did.
@@ -59,7 +60,7 @@ pub struct SuperpageStats {
 
 /// Says whether the pages of shared memory come in superpages from now on:
 /// VELLUM_HUGE_DEFAULT, VELLUM_HUGE_NEVER or VELLUM_HUGE_ALWAYS. Pages that are there stay
-/// what they are. With `huge=never`, and of an object with a backing store, it changes nothing.
+/// what they are. With `never` it changes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_object_huge_set(
     vm: *mut Manager,

@@ -5,7 +5,7 @@
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
 //! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim`
-//! for those alone; `-- huge` for shared memory in superpages, which is measured only then
+//! for those alone; `-- huge` for shared memory and files in superpages, which are measured only then
 
 #[path = "paths/huge.rs"]
 mod huge;
@@ -468,6 +468,8 @@ fn main() {
     if std::env::args().any(|argument| argument == "huge") {
         huge::shared_memory::<Family>(&arena);
         huge::shared_memory::<Pv>(&arena);
+        huge::file::<Family>(&arena);
+        huge::file::<Pv>(&arena);
         return;
     }
     tables(&arena);

@@ -1,9 +1,9 @@
 //! Replays whose files lie on a tmpfs: in memory, without a store, and in superpages if the
-//! design says so.
+//! design says so; and files of a store that are mapped so.
 
 use crate::reclaim::{core, counter, held};
 use vellum_engine::Engine;
-use vellum_lab::replay::{Options, Workload, prepare_events};
+use vellum_lab::replay::{Options, Workload, prepare_events, run};
 use vellum_lab::verify::verify;
 use vellum_testing::generate::Recording;
 use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot};
@@ -94,6 +94,51 @@ fn files_on_the_tmpfs_are_mapped_in_superpages() {
         verified(&workload, engine.as_ref(), &what);
         let mapped = counter(engine.as_ref(), "superpages mapped");
         assert_eq!(mapped, expected, "{what}");
+    }
+}
+
+/// A load has a range read and mapped whole; a store takes it apart, in the mapping that it is
+/// made through.
+#[test]
+fn files_of_a_store_are_mapped_in_superpages_until_they_are_stored_to() {
+    let [file, other] = FILES;
+    let store = |page: u64| EventKind::Fault {
+        address: page * PAGE,
+        access: Access::Write,
+        kernel: false,
+        present: true,
+    };
+    let events = [
+        map(0x10000, file),
+        fault(0x10003),
+        fault(0x10004),
+        fault(0x10000 + 600),
+        map(0x20000, file),
+        fault(0x20001),
+        store(0x20001),
+        fault(0x20002),
+        read(other, 700, 1),
+        map(0x30000, other),
+        fault(0x30000 + 700),
+        fault(0x30000 + 1023),
+    ];
+    let sizes = [PAGES * PAGE; 2];
+    for (design, expected) in [
+        ("filehuge=always", 4),
+        ("filehuge=always,reclaim=on", 4),
+        ("filehuge=always,rmap=chains", 4),
+        ("filehuge=always,format=sv39", 4),
+        ("filehuge=advise", 0),
+        ("filehuge=never,huge=always", 0),
+    ] {
+        let workload = prepared(sizes, &events, None);
+        let engine = core(design, 64 << 20);
+        verified(&workload, engine.as_ref(), design);
+        let mapped = counter(engine.as_ref(), "superpages mapped");
+        assert_eq!(mapped, expected, "{design}");
+        let engine = core(design, 64 << 20);
+        let replayed = run(&workload, engine.as_ref(), |_| true);
+        assert_eq!(replayed.divergences.unexplained(), 0, "{design}");
     }
 }
 

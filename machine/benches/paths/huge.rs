@@ -1,4 +1,4 @@
-//! Shared memory in superpages beside single pages (`huge=`).
+//! Shared memory (`huge=`) and files (`filehuge=`) in superpages beside single pages.
 
 use super::*;
 
@@ -79,4 +79,65 @@ pub fn shared_memory<R: ReverseMap>(arena: &Arc<Arena>) {
         print("its exit", costs.exit, "");
         print("written", costs.writes, "calls of 1 MiB into a hole");
     }
+}
+
+/// Pages that a fault maps if they are cached, by the default.
+const AROUND: u64 = 16;
+
+/// A gigabyte of a file of a store that is as fast as memory, which one space after another
+/// loads from, privately, as programs do from their text.
+pub fn file<R: ReverseMap>(arena: &Arc<Arena>) {
+    let machine = machine(1, 3 * GIB, arena);
+    for (huge, steps) in [("never", [1, AROUND]), ("always", [SUPERPAGE, SUPERPAGE])] {
+        let design = format!("rmap={},filehuge={huge}", R::NAME);
+        let [mut uses, mut exits] = [(); 2].map(|()| [Vec::new(), Vec::new()]);
+        let mut tables = [0; 2];
+        machine.run_on(CpuId(0), || {
+            let vm: Manager<R> = manager(&machine, &design);
+            for _ in 0..ROUNDS {
+                let file = vm.create_file(1, PAGES_PER_GIB).expect("a file");
+                let mut spaces = Vec::new();
+                for (nth, step) in steps.into_iter().enumerate() {
+                    uses[nth].push(timed(|| spaces.push(load_all(&vm, file, step))) / 1e6);
+                    let stats = vm.space_stats(spaces[nth]).expect("a space");
+                    tables[nth] = stats.table_bytes;
+                }
+                for (nth, space) in spaces.into_iter().enumerate().rev() {
+                    let exit = timed(|| _ = vm.exit(space).expect("the space"));
+                    exits[nth].push(exit / 1e6);
+                }
+                vm.release_object(file).expect("the file");
+            }
+            assert_eq!(vm.stats().events.superpage_failures, 0);
+        });
+        let print = |what: &str, figures, note: &str| {
+            let name = format!("1 GiB of a file, filehuge={huge}, {}: {what}", R::NAME);
+            Figure(figures).print(&name, "ms", None, note);
+        };
+        let [first, second] = uses;
+        let note = |nth: usize| {
+            let (faults, tables) = (PAGES_PER_GIB / steps[nth], tables[nth] >> 10);
+            format!("{faults} faults, {tables} KiB of tables")
+        };
+        print("first use, with reading", first, &note(0));
+        print("second space", second, &note(1));
+        let [last, exit] = exits;
+        print("its exit", exit, "");
+        print("exit of the first", last, "");
+    }
+}
+
+/// Maps the file in a new space, and loads from every page that is not mapped by then.
+fn load_all<R: ReverseMap>(vm: &Manager<R>, file: ObjectId, step: u64) -> SpaceId {
+    let space = vm.create_space().expect("a space");
+    let request = MapRequest::object(file, 0, PAGES_PER_GIB, Prot::READ_EXECUTE);
+    vm.map(space, &request.at(Placement::Fixed(Vpn(START))))
+        .expect("a region");
+    for page in (0..PAGES_PER_GIB).step_by(step as usize) {
+        vm.fault(space, (START + page) << 12, Access::Read)
+            .expect("a page");
+    }
+    let resident = vm.space_stats(space).expect("a space").rss.file;
+    assert_eq!(resident, PAGES_PER_GIB, "pages that no fault mapped");
+    space
 }

@@ -131,8 +131,8 @@ pub fn other_options(number: usize) -> String {
     for info in OPTIONS.iter().filter(|info| info.only_with.is_none()) {
         let values = info.values;
         match info.name {
-            // Folios and superpages of shared memory have cases of their own.
-            "rmap" | "ptepage" | "format" | "folio" | "huge" => {}
+            // Folios and superpages of objects have cases of their own.
+            "rmap" | "ptepage" | "format" | "folio" | "huge" | "filehuge" => {}
             "faultaround" if number.is_multiple_of(2) => {}
             "faultaround" => text += &format!(",faultaround={}", values[number / 2 % values.len()]),
             name => {

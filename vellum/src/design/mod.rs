@@ -14,8 +14,8 @@ mod tests;
 
 pub use presets::{PRESETS, Preset};
 pub use tables::{
-    AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileIo, FlagUpdates, Folio,
-    ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PmapLock,
+    AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileHuge, FileIo, FlagUpdates,
+    Folio, ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PmapLock,
     PvAlloc, PvLock, PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages,
     TableFormat, TableSource, UserTables, ZoneCache,
 };
@@ -146,6 +146,7 @@ impl Design {
         let published = self.frame_lists == FrameLists::Linked || self.file_io == FileIo::Pages;
         let superpages = self.superpages != Superpages::Off
             || self.huge != HugePages::Never
+            || self.file_huge != FileHuge::Never
             || self.folio != Folio::Off;
         [
             (
@@ -154,7 +155,7 @@ impl Design {
             ),
             (
                 superpages && !parts.superpages,
-                "superpage=, huge= or folio=",
+                "superpage=, huge=, filehuge= or folio=",
             ),
             (self.reclaim && !parts.reclaim, "reclaim=on"),
         ]

@@ -42,7 +42,7 @@ macro_rules! until_2004 {
             "rmap=",
             $rmap,
             ",ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,superpage=off,huge=never,",
-            "folio=off,regions=",
+            "filehuge=never,folio=off,regions=",
             $regions,
             ",forkcopy=all",
             no_files!()
@@ -57,7 +57,7 @@ macro_rules! ia64 {
             "rmap=anon_vma,ptepage=quicklist,",
             $quick,
             ",format=aarch64-16k,faultaround=1,faultlock=none,superpage=off,huge=never,",
-            "folio=off,regions=tree,forkcopy=",
+            "filehuge=never,folio=off,regions=tree,forkcopy=",
             $forkcopy,
             no_files!()
         )
@@ -71,7 +71,7 @@ macro_rules! in_2007 {
             "rmap=anon_vma,",
             $tables,
             ",format=x86-64,faultaround=1,faultlock=none,superpage=off,huge=never,",
-            "folio=off,regions=tree,forkcopy=needed",
+            "filehuge=never,folio=off,regions=tree,forkcopy=needed",
             no_files!()
         )
     };
@@ -83,7 +83,7 @@ macro_rules! in_2014 {
     ($changed:literal) => {
         concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,",
-            "faultlock=none,superpage=off,huge=never,folio=off,regions=tree,",
+            "faultlock=none,superpage=off,huge=never,filehuge=never,folio=off,regions=tree,",
             "forkcopy=needed,reclaim=off,fileio=pages,framelists=linked,",
             $changed
         )
@@ -99,7 +99,8 @@ macro_rules! freebsd_13 {
             "rmap=pv,",
             $locks,
             ",pvalloc=chunks,di=lockless,pmaplock=space,ptepage=noted,format=x86-64,faultaround=8,",
-            "faultlock=none,superpage=reserve,huge=never,folio=off,regions=tree,forkcopy=all",
+            "faultlock=none,superpage=reserve,huge=never,filehuge=never,folio=off,",
+            "regions=tree,forkcopy=all",
             no_files!()
         )
     };
@@ -219,7 +220,7 @@ pub const PRESETS: &[Preset] = &[
         name: "linux-2.6.38",
         settings: concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=1,faultlock=none,\
-             superpage=eager,huge=never,folio=off,regions=tree,forkcopy=needed",
+             superpage=eager,huge=never,filehuge=never,folio=off,regions=tree,forkcopy=needed",
             no_files!()
         ),
         source: "transparent huge pages (Arcangeli 2011), `always`",

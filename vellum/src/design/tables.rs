@@ -231,6 +231,18 @@ choices! {
 }
 
 choices! {
+    /// Which files of a backing store are read and mapped in superpages: `filehuge=`.
+    #[non_exhaustive]
+    FileHuge;
+    /// None, whatever they were told by [`Vm::set_huge`](crate::space::Vm::set_huge).
+    Never "never";
+    /// Those that were told so.
+    Advise "advise";
+    /// All that were not told otherwise.
+    Always "always";
+}
+
+choices! {
     /// The largest folio, a run of frames for pages around the one that is stored to, that a
     /// fault maps page by page: `folio=`.
     #[non_exhaustive]
@@ -517,6 +529,9 @@ options! {
     "huge" huge: HugePages = "never";
         "whether shared memory and tmpfs are kept and mapped in superpages: not, where told, or everywhere";
         "huge= of tmpfs mounts (Shutemov 2016), Linux 4.8";
+    "filehuge" file_huge: FileHuge = "never";
+        "whether files of a backing store are read 2 MiB at a time, and mapped so until somebody stores";
+        "read-only huge pages of files (Liu 2019), Linux 5.4";
     "folio" folio: Folio = "off";
         "the most private memory that a first store maps at once, page by page, from one run of frames";
         "large folios for anonymous memory (Roberts 2023), Linux 6.8; page clusters";

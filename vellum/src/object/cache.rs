@@ -162,6 +162,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             ObjectKind::File { store } => store | STORE_BIT,
         };
         object.store.store(store, Ordering::Relaxed);
+        object.huge.store(0, Ordering::Relaxed);
         object.size.store(size, Ordering::Relaxed);
         let part = size & (memory.frame_size() as u64 - 1);
         let pages = (size >> memory.frame_shift()) + u64::from(part != 0);

@@ -171,9 +171,9 @@ impl ObjectId {
 }
 
 const STORE_BIT: u64 = 1 << 63;
-/// Instead of a store's number: whether the pages of shared memory are to come in superpages.
-const HUGE: u64 = 2;
-const NOT_HUGE: u64 = 1;
+/// What an object was told of superpages.
+const HUGE: u32 = 2;
+const NOT_HUGE: u32 = 1;
 
 /// An object.
 ///
@@ -186,8 +186,7 @@ pub struct Object<S> {
     generation: AtomicU32,
     /// Users: whoever opened it, and each region that maps it. 0: vacant.
     users: AtomicU32,
-    /// [`STORE_BIT`] and the store's number, or what shared memory was told of superpages
-    /// ([`HUGE`], [`NOT_HUGE`]), or 0.
+    /// [`STORE_BIT`] and the store's number, or 0.
     store: AtomicU64,
     /// Root of the radix tree.
     cache: AtomicU64,
@@ -196,6 +195,8 @@ pub struct Object<S> {
     /// Handle of the mount whose limit its pages count against, or 0.
     mount: AtomicU32,
     link: AtomicU32,
+    /// [`HUGE`], [`NOT_HUGE`], or 0.
+    huge: AtomicU32,
     second_line: NextLine,
     /// Length in pages.
     pages: Length,
@@ -250,6 +251,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             cuts: CutCount::default(),
             mount: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            huge: AtomicU32::new(0),
             second_line: NextLine,
             pages: Length::default(),
             size: AtomicU64::new(0),
@@ -307,21 +309,19 @@ impl<S> Object<S> {
         self.store.load(Ordering::Relaxed) & STORE_BIT != 0
     }
 
-    /// Whether pages of shared memory are to come in superpages, if it was told.
+    /// Whether its pages are to come in superpages, if it was told.
     pub(crate) fn huge(&self) -> Option<bool> {
-        match self.store.load(Ordering::Relaxed) {
+        match self.huge.load(Ordering::Relaxed) {
             HUGE => Some(true),
             NOT_HUGE => Some(false),
             _ => None,
         }
     }
 
-    /// Tells shared memory. Files do not listen.
+    /// Tells it.
     pub(crate) fn set_huge(&self, huge: Option<bool>) {
-        if !self.is_file() {
-            let word = huge.map_or(0, |huge| if huge { HUGE } else { NOT_HUGE });
-            self.store.store(word, Ordering::Relaxed);
-        }
+        let word = huge.map_or(0, |huge| if huge { HUGE } else { NOT_HUGE });
+        self.huge.store(word, Ordering::Relaxed);
     }
 
     /// Pages that were written through the page cache since the backing store took

@@ -53,6 +53,9 @@ pub(super) enum FaultStep {
     /// Fill the page from the backing store; it is locked for us, and a
     /// reference comes with it.
     Fill(Pfn),
+    /// Fill the pages of a superpage, of which this is the first, from the backing store; all are
+    /// locked for us, and a reference to each comes with it.
+    FillSuperpage(Pfn),
     /// Read the page, which is in the swap cache and locked for us, from its swap area; a
     /// reference comes with it.
     SwapIn(Pfn),
@@ -191,6 +194,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
                     FaultStep::Fill(frame) => self.fill_page(frame)?,
+                    FaultStep::FillSuperpage(head) => self.read_superpage(head)?,
                     FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
                     FaultStep::Grow => self.grow_stack(space, page)?,
                 }

@@ -346,6 +346,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A page of an object that is locked for nobody in particular and up to
     /// date, with a reference. Sleeps and reads as needed.
     pub(super) fn get_page(&self, handle: u32, index: u64) -> Result<Pfn, FaultError> {
+        let begun = self.begin_to_read_superpage(&self.pin(), handle, index);
+        if let Some(head) = begun {
+            self.read_superpage(head)?;
+        }
         loop {
             let found = {
                 let pin = self.pin();

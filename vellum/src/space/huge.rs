@@ -21,7 +21,6 @@
 
 use core::ops::ControlFlow;
 
-use super::account::Resident;
 use super::error::MapError;
 use super::fault::{Fault, FaultStep, Resolved};
 use super::flush::Lost;
@@ -31,7 +30,7 @@ use super::spaces::Live;
 use super::superpage::LEVEL;
 use super::zap::Zap;
 use crate::addr::{Access, Pfn};
-use crate::design::HugePages;
+use crate::design::{FileHuge, HugePages};
 use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{Inserted, NewPages, NewRun, Object, ObjectId, RUN_PAGES};
 use crate::platform::Platform;
@@ -98,13 +97,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether objects may have superpages.
     #[inline]
     pub(super) fn has_huge(&self) -> bool {
-        P::PARTS.superpages && self.design.huge != HugePages::Never && Self::COULD_HAVE_SUPERPAGES
+        let wanted =
+            self.design.huge != HugePages::Never || self.design.file_huge != FileHuge::Never;
+        P::PARTS.superpages && wanted && Self::COULD_HAVE_SUPERPAGES
     }
 
-    /// Says whether the pages of shared memory, or of a tmpfs file, come in superpages from
-    /// now on, also where it grows, or, with `None`, that the design decides again (`huge=`).
-    /// Pages that are there stay what they are. With `huge=never` there are none all the same,
-    /// and for an object with a backing store it changes nothing.
+    /// Says whether the pages of an object come in superpages from now on, or, with `None`, that
+    /// the design decides again: for shared memory and tmpfs files, also where they grow, `huge=`,
+    /// for files of a backing store, which are read so, `filehuge=`. Pages that are there stay
+    /// what they are. With `never` there are none all the same.
     ///
     /// # Errors
     /// [`MapError::NoObject`].
@@ -117,25 +118,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Which pages of the object come in superpages.
+    /// Which pages of shared memory come in superpages.
     fn wanted_huge(&self, object: &Object<R::Object>) -> InSuperpages {
         if object.is_file() {
             return InSuperpages::None;
         }
         match (object.huge(), self.design.huge) {
-            (Some(false), _) | (None, HugePages::Never | HugePages::Advise) => InSuperpages::None,
+            (_, HugePages::Never) | (Some(false), _) | (None, HugePages::Advise) => {
+                InSuperpages::None
+            }
             (None, HugePages::WithinSize) => InSuperpages::WithinSize,
             (Some(true), _) | (None, HugePages::Always) => InSuperpages::All,
         }
     }
 
     /// The first index of the range around `index` that a superpage shows.
-    fn huge_start(index: u64) -> u64 {
+    pub(super) fn huge_start(index: u64) -> u64 {
         index & !(Self::SUPERPAGE - 1)
     }
 
     /// Whether the range from `first` on lies before the object's end.
-    fn is_within(object: &Object<R::Object>, first: u64) -> bool {
+    pub(super) fn is_within(object: &Object<R::Object>, first: u64) -> bool {
         first + Self::SUPERPAGE <= object.pages()
     }
 
@@ -168,7 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether none of the pages of a superpage from `first` on is in memory or in swap.
-    fn is_vacant(&self, object: &Object<R::Object>, first: u64) -> bool {
+    pub(super) fn is_vacant(&self, object: &Object<R::Object>, first: u64) -> bool {
         let end = first + Self::SUPERPAGE;
         let page = self.objects.radix(object).next(first);
         page.is_none_or(|(index, _)| index >= end)
@@ -178,19 +181,39 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     fn make_huge(&self, pin: &Pin<'_>, handle: u32, first: u64) {
-        let object = self.objects.get(handle);
-        let Some(block) = self.huge_block(pin, object) else {
+        let request = Request::page(Site::Superpage).zeroed();
+        let Some(block) = self.huge_block(pin, self.objects.get(handle), request) else {
             self.events(pin).superpage_failures.bump();
             return;
         };
+        self.insert_block(pin, (handle, first), block, NewPages::Written, |frames| {
+            for &frame in frames {
+                self.note_inserted(pin, frame, Inserted::Cache);
+            }
+            // Pages that others have made meanwhile stay.
+            true
+        });
+    }
+
+    /// Makes pages of the frames of a block, those of an object from `first` on, run by run, and
+    /// calls `made` with the frames of each that became pages: all before the first page that was
+    /// there. No more are made if it says so, or there is no memory for a node.
+    pub(super) fn insert_block(
+        &self,
+        pin: &Pin<'_>,
+        (handle, first): (u32, u64),
+        block: Pfn,
+        pages: NewPages,
+        mut made: impl FnMut(&[Pfn]) -> bool,
+    ) {
         let mut frames = [Pfn::NONE; RUN_PAGES];
-        let mut can_insert = true;
+        let mut goes_on = true;
         for part in 0..(Self::SUPERPAGE / RUN_PAGES as u64) {
             let start = part * RUN_PAGES as u64;
             for (step, frame) in frames.iter_mut().enumerate() {
                 *frame = block.offset(start as u32 + step as u32);
             }
-            if !can_insert {
+            if !goes_on {
                 self.objects.drop_frames(&self.memory, pin, handle, &frames);
                 continue;
             }
@@ -198,23 +221,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 object: handle,
                 first: first + start,
                 frames: &frames,
-                pages: NewPages::Written,
+                pages,
             };
-            // Pages that others have made meanwhile stay.
             let inserted = self.objects.insert_run(&self.memory, pin, &run);
-            for &frame in &frames[..inserted.unwrap_or(0)] {
-                self.note_inserted(pin, frame, Inserted::Cache);
-            }
-            can_insert = inserted.is_ok();
+            goes_on = inserted.is_ok_and(|count| made(&frames[..count]));
         }
     }
 
-    /// The frames of a superpage of an object, zero, as single frames, charged to its mount.
-    fn huge_block(&self, pin: &Pin<'_>, object: &Object<R::Object>) -> Option<Pfn> {
+    /// The frames of a superpage of an object, as single frames such as `request` asks for,
+    /// charged to its mount.
+    pub(super) fn huge_block(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        request: Request,
+    ) -> Option<Pfn> {
         if !self.objects.charge_all(object, Self::SUPERPAGE) {
             return None;
         }
-        let request = Request::page(Site::Superpage).order(Self::ORDER).zeroed();
+        let request = request.order(Self::ORDER);
         match self.memory.alloc_page(pin, request, self.payer(pin)) {
             Ok(block) => {
                 self.memory.split_block(block, Self::ORDER);
@@ -242,27 +267,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (in_place == Self::SUPERPAGE).then_some(head)
     }
 
-    /// Maps the superpage around the fault's page of a shared mapping, which no table covers
-    /// yet. `None` if there cannot be one: single pages do then.
+    /// Maps the superpage of an object around the fault's page, which no table covers yet. `None`
+    /// if there cannot be one: single pages do then.
     #[cold]
     #[inline(never)]
     pub(super) fn map_huge(&self, fault: &Fault<'_, P, F, R>) -> Option<FaultStep> {
         let view = fault.view();
         let range = Self::range_around(fault.page);
         let is_whole = view.range.start <= range.start && range.end <= view.range.end;
-        if !view.is_shared() || !is_whole {
+        let object = self.objects.get(view.object);
+        let is_wanted = match object.is_file() {
+            true => self.may_map_file_superpage(fault, object),
+            false => view.is_shared() && self.wanted_huge(object) != InSuperpages::None,
+        };
+        if !is_wanted || !is_whole {
             return None;
         }
-        let object = self.objects.get(view.object);
         let index = view.index_of(range.start);
         let first = Self::huge_start(index);
-        if first != index
-            || !Self::is_within(object, first)
-            || self.wanted_huge(object) == InSuperpages::None
-        {
+        if first != index || !Self::is_within(object, first) {
             return None;
         }
-        if self.is_vacant(object, first) {
+        if object.is_file() {
+            let begun = self.begin_to_read_superpage(fault.pin, view.object, first);
+            if let Some(head) = begun {
+                return Some(FaultStep::FillSuperpage(head));
+            }
+        } else if self.is_vacant(object, first) {
             self.make_huge(fault.pin, view.object, first);
         }
         let head = self.huge_run(object, first)?;
@@ -319,7 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !installs {
             return Ok((!is_empty).then_some(FaultStep::Again));
         }
-        fault.count_resident(Resident::SharedMemory, Self::SUPERPAGE);
+        fault.count_resident(self.cache_kind(fault.view().object), Self::SUPERPAGE);
         fault.cpu.events.superpage_maps.bump();
         Ok(Some(FaultStep::Done(Resolved::Mapped)))
     }

@@ -32,6 +32,7 @@ mod fork;
 mod group;
 mod heap;
 mod huge;
+mod huge_file;
 mod inspect;
 mod io;
 mod life;

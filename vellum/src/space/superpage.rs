@@ -180,8 +180,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let run = Self::large_run(&table, index, F::frame(now, LEVEL));
         let writes = fault.access == Access::Write;
-        let copies = writes && fault.entered.region.object() == 0;
-        if copies && !F::is_writable(now) && !self.is_exclusive_run(fault.pin, &run) {
+        let object = fault.entered.region.object();
+        let copies = writes && object == 0;
+        let is_shared = || match object {
+            0 => !F::is_writable(now) && !self.is_exclusive_run(fault.pin, &run),
+            // Nobody stores to a file by a large leaf.
+            _ => self.objects.get(object).is_file(),
+        };
+        if writes && is_shared() {
             drop(table);
             self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
             return Ok(FaultStep::Again);

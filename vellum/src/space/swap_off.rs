@@ -187,7 +187,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         self.memory.platform().relax(spins);
                         spins += 1;
                     }
-                    FaultStep::Done(_) | FaultStep::Fill(_) | FaultStep::Grow => return Ok(()),
+                    FaultStep::Done(_)
+                    | FaultStep::Fill(_)
+                    | FaultStep::FillSuperpage(_)
+                    | FaultStep::Grow => return Ok(()),
                 }
             }
         })

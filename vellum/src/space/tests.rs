@@ -6,6 +6,7 @@ mod files;
 mod folios;
 mod groups;
 mod huge;
+mod huge_file;
 mod huge_growth;
 mod pins;
 mod places;

@@ -47,7 +47,7 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub exact: bool,
     /// The first use of a page may make others around it resident.
     pub has_superpages: bool,
-    /// Whether shared memory may be mapped in superpages.
+    /// Whether objects may be mapped in superpages.
     pub has_huge: bool,
     /// A store may make others of its folio resident.
     pub has_folios: bool,
@@ -138,7 +138,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn new(vm: Vm<Machine, F, R>, cpus: u16, tight: bool) -> Self {
         let exact = vm.design().fault_around == 1;
         let has_superpages = vm.design().superpages != vellum::design::Superpages::Off;
-        let has_huge = vm.design().huge != vellum::design::HugePages::Never;
+        let has_huge = vm.design().huge != vellum::design::HugePages::Never
+            || vm.design().file_huge != vellum::design::FileHuge::Never;
         let has_folios = vm.design().folio != vellum::design::Folio::Off;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
         let groups = Groups::new(&vm, tight);

@@ -27,7 +27,7 @@ pub fn run_superpage_cases(
     (happened.superpages, happened.swapped)
 }
 
-/// Runs cases with superpages of shared memory; returns how many superpages were mapped, not to
+/// Runs cases with superpages of objects; returns how many superpages were mapped, not to
 /// be had, and split.
 pub fn run_huge_cases(seeds: impl Iterator<Item = u64>, length: usize) -> [u64; 3] {
     let case = |seed| (seed, Case::nth_with_huge(seed, length));

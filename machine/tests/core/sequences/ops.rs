@@ -229,7 +229,7 @@ pub struct Lengths {
     pub longest: u64,
     /// Whether many are long enough for superpages.
     pub large: bool,
-    /// Whether shared memory may be mapped in superpages.
+    /// Whether objects may be mapped in superpages.
     pub huge: bool,
     /// Whether pages are written to swap.
     pub swaps: bool,
@@ -263,13 +263,27 @@ fn access(rng: &mut Rng) -> Access {
 fn of_superpages(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), value: u64) -> What {
     let longest = lengths.longest;
     if lengths.huge && rng.one_in(5) {
-        return What::MapAnonymous {
-            space,
-            aim: Aim::Fixed(Place::At(shape.table_pages(1) * (1 + rng.below(4)))),
-            pages: 600 + rng.below(longest),
-            prot: READ | WRITE,
-            shared: true,
-            grows: false,
+        let aim = Aim::Fixed(Place::At(shape.table_pages(1) * (1 + rng.below(4))));
+        let pages = 600 + rng.below(longest);
+        return match value >> 1 & 3 {
+            0 => What::OpenFile { pages },
+            1 => What::MapObject {
+                space,
+                object: (value >> 8) as u8,
+                index: 0,
+                aim,
+                pages,
+                prot: [READ | EXECUTE, READ | WRITE][(value >> 3 & 1) as usize],
+                shared: value >> 4 & 1 != 0,
+            },
+            _ => What::MapAnonymous {
+                space,
+                aim,
+                pages,
+                prot: READ | WRITE,
+                shared: true,
+                grows: false,
+            },
         };
     }
     if rng.one_in(4) {

@@ -50,9 +50,9 @@ fn random_sequences_with_superpages_match_the_model() {
     );
 }
 
-/// With every reverse-mapping design, and shared memory that is large enough.
+/// With every reverse-mapping design, and shared memory and files that are large enough.
 #[test]
-fn random_sequences_with_shared_superpages_match_the_model() {
+fn random_sequences_with_superpages_of_objects_match_the_model() {
     let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
     let seeds = match number("VELLUM_SEED") {
         Some(seed) => seed..seed + 1,

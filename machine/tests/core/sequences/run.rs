@@ -88,8 +88,8 @@ pub const PLATFORMS: [Platform; 5] = [
 /// Ways to have superpages.
 const SUPERPAGES: [&str; 2] = ["superpage=eager", "superpage=reserve"];
 
-/// The same for shared memory.
-const HUGE: &str = "huge=always";
+/// The same for objects: shared memory, and files of a store.
+const HUGE: &str = "huge=always,filehuge=always";
 
 /// Pages of platforms where superpages are used: of those whose memory runs out, and of the
 /// others.
@@ -303,7 +303,7 @@ impl Case {
         Case::on(TableFormat::X86_64, design, (round, swaps), seed, length)
     }
 
-    /// The case of a number with superpages of shared memory, and with swap areas or private
+    /// The case of a number with superpages of objects, and with swap areas or private
     /// superpages now and then.
     pub fn nth_with_huge(seed: u64, length: usize) -> Case {
         let (rmap, round) = (

@@ -11,7 +11,7 @@ use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::frame::Flags;
 use crate::object::{Inserted, NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
-use crate::platform::Platform;
+use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::error::FileError;
 use crate::space::manager::Vm;
@@ -105,6 +105,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
     ) -> Result<(), FileError> {
         let pages = pages.min(object.pages().saturating_sub(first));
+        let begun = self.begin_to_read_superpage(&self.pin(), handle, first);
+        if let Some(head) = begun {
+            return Ok(self.read_superpage(head)?);
+        }
         let ObjectKind::File { store } = object.kind() else {
             return match self.objects.is_swapped(object, first) {
                 true => self.fetch_page(handle, first),
@@ -135,12 +139,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if inserted == 0 {
             return self.fetch_page(handle, first);
         }
-        let frames = &frames[..inserted];
+        let mut result = Ok(());
+        let run = (first, &frames[..inserted]);
+        self.fill_run(object, store, run, |index, error| {
+            if index == first {
+                result = Err(error.into());
+            }
+        });
+        result
+    }
+
+    /// Fills pages of a file in a row, the first at `first`, which are locked for us, with a
+    /// reference to each, from its store, and unlocks them. Those that cannot be read leave
+    /// the cache, and `failed` is told their indices.
+    pub(in crate::space) fn fill_run(
+        &self,
+        object: &Object<R::Object>,
+        store: u64,
+        (first, frames): (u64, &[Pfn]),
+        mut failed: impl FnMut(u64, IoError),
+    ) {
         let platform = self.memory.platform();
         // SAFETY: the pages are locked and not up to date, so they are mapped nowhere and
         // nobody else reads or writes them (invariant 10).
         let whole = unsafe { platform.read_pages(store, first, frames) };
-        let mut result = Ok(());
         for (index, &frame) in (first..).zip(frames) {
             let read = whole.or_else(|_| {
                 // SAFETY: as above.
@@ -149,14 +171,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             if let Err(error) = read {
                 self.objects.fill_failed(&self.memory, &pin, frame);
-                if index == first {
-                    result = Err(error.into());
-                }
+                failed(index, error);
                 continue;
             }
             self.page_is_read(&pin, object, frame);
         }
-        result
     }
 
     /// A page that is locked for us, with a reference, holds what its store has: it can

@@ -211,13 +211,6 @@ fn what_does_not_lie_as_a_superpage_is_mapped_page_by_page() {
     // A range where a leaf could be, of the end of one superpage and the beginning of another.
     touch(&vm, space, BASE + PAGES + 17, Access::Read);
     assert_eq!(vm.stats().events.superpage_maps, 0);
-    // A file has no superpages.
-    let file = vm.create_file(5, PAGES).unwrap();
-    vm.set_huge(file, Some(true)).unwrap();
-    let request = MapRequest::object(file, 0, PAGES, RW).shared();
-    map(&vm, space, BASE + 12 * PAGES, request);
-    touch(&vm, space, BASE + 12 * PAGES, Access::Read);
-    assert_eq!(vm.stats().events.superpage_maps, 0);
     vm.audit().unwrap();
 }
 

@@ -11,6 +11,7 @@ mod folios;
 mod fork;
 mod groups;
 mod huge;
+mod huge_file;
 mod io;
 mod lifts;
 mod lookups;

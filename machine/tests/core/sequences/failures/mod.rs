@@ -17,7 +17,7 @@ use super::ops::{Op, What};
 use super::run::{PLATFORMS, arena, arena_for, catch};
 use folios::{FIRST_OF_FOLIO, folio_scenarios};
 use scenarios::{Scenario, scenarios};
-use superpages::{FIRST_USE, huge_scenarios, superpage_scenarios};
+use superpages::{FIRST_USE, huge_file_scenarios, huge_scenarios, superpage_scenarios};
 use vellum::addr::Pfn;
 use vellum::design::{TableFormat, variants};
 use vellum::frame::{FailAt, Site};
@@ -228,6 +228,15 @@ fn every_allocation_may_fail_with_superpages_of_shared_memory() {
     let designs = rmaps().map(|rmap| format!("{rmap},huge=always"));
     let designs = designs.chain(["format=x86-pae,huge=always".into()]);
     let designs = designs.map(|design| (design, huge_scenarios()));
+    let reached = fail_each(&designs.collect::<Vec<_>>());
+    assert_reached(&reached, &[Site::Superpage]);
+}
+
+#[test]
+fn every_allocation_may_fail_with_superpages_of_files() {
+    let designs = rmaps().map(|rmap| format!("{rmap},filehuge=always"));
+    let designs = designs.chain(["format=x86-pae,filehuge=always".into()]);
+    let designs = designs.map(|design| (design, huge_file_scenarios()));
     let reached = fail_each(&designs.collect::<Vec<_>>());
     assert_reached(&reached, &[Site::Superpage]);
 }

@@ -105,12 +105,37 @@ pub fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
 
 /// With superpages of shared memory: the one of pages 512 to 1023.
 pub fn huge_scenarios() -> Vec<Scenario> {
+    scenarios_of_object(vec![What::Create, map(512, 800, RW, true)], Access::Write)
+}
+
+/// The same of a file, of which loads make one.
+pub fn huge_file_scenarios() -> Vec<Scenario> {
+    let mapped = What::MapObject {
+        space: 0,
+        object: 0,
+        index: 0,
+        aim: Aim::Fixed(Place::At(512)),
+        pages: 800,
+        prot: RW,
+        shared: true,
+    };
+    let fresh = vec![What::Create, What::OpenFile { pages: 1200 }, mapped];
+    let mut scenarios = scenarios_of_object(fresh.clone(), Access::Read);
+    let mut used = fresh;
+    used.push(touch(600, Access::Read));
+    let store = touch(700, Access::Write);
+    scenarios.push(("a store to a superpage of a file", used, store));
+    scenarios
+}
+
+/// With a superpage of pages 512 to 1023, which show an object and become one at the first
+/// `access`.
+fn scenarios_of_object(fresh: Vec<What>, access: Access) -> Vec<Scenario> {
     use Access::{Read, Write};
     let place = Place::At;
-    let fresh = vec![What::Create, map(512, 800, RW, true)];
     let mut used = fresh.clone();
     used.extend([
-        touch(600, Write),
+        touch(600, access),
         map(3000, 20, RW, false),
         sweep(3000, 20, Write),
     ]);
@@ -144,12 +169,12 @@ pub fn huge_scenarios() -> Vec<Scenario> {
         pages: 4,
     };
     let operations = [
-        ("unmapping a part of a shared superpage", part),
-        ("fork with a superpage of shared memory", FORK),
-        ("moving a part of a shared superpage", remap(700, 5000)),
-        ("moving into a shared superpage", remap(3000, 700)),
-        ("protecting a part of a shared superpage", protect),
-        ("paging out a part of a shared superpage", page_out),
+        ("unmapping a part of an object's superpage", part),
+        ("fork with an object's superpage", FORK),
+        ("moving a part of an object's superpage", remap(700, 5000)),
+        ("moving into an object's superpage", remap(3000, 700)),
+        ("protecting a part of an object's superpage", protect),
+        ("paging out a part of an object's superpage", page_out),
     ];
     for before in [used, shared] {
         scenarios.extend(operations.map(|(name, last)| (name, before.clone(), last)));

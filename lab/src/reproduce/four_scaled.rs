@@ -296,3 +296,17 @@ fn found_by(found: &scale::Findings) -> String {
         found.summary, found.machine, found.title,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::buildkernel::jobs;
+    use crate::replay::MAX_COPIES;
+
+    #[test]
+    fn a_copy_can_stand_for_each_job_of_the_largest_machine() {
+        for cpus in MANY_CPUS {
+            assert!(jobs(0, cpus) <= u64::from(MAX_COPIES), "{cpus} CPUs");
+        }
+    }
+}

@@ -36,8 +36,9 @@ use vellum_trace::{Event, EventKind, Header, TraceError, TraceReader};
 /// More simulated CPUs than this are refused.
 pub const MAX_CPUS: usize = 256;
 
-/// More copies of a process family than this are refused.
-pub const MAX_COPIES: u32 = 256;
+/// More copies of a process family than this are refused: two for each CPU of the largest machine
+/// that can be simulated.
+pub const MAX_COPIES: u32 = 1024;
 
 /// What there is a stream of operations for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -346,10 +346,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A page of an object that is locked for nobody in particular and up to
     /// date, with a reference. Sleeps and reads as needed.
     pub(super) fn get_page(&self, handle: u32, index: u64) -> Result<Pfn, FaultError> {
-        let begun = self.begin_to_read_superpage(&self.pin(), handle, index);
-        if let Some(head) = begun {
-            self.read_superpage(head)?;
-        }
+        self.read_superpage_around(handle, index)?;
         loop {
             let found = {
                 let pin = self.pin();

@@ -57,8 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<Pfn> {
         let object = self.objects.get(handle);
         let first = Self::huge_start(index);
-        let reads = self.has_huge()
-            && self.reads_superpages(object)
+        let reads = self.reads_superpages(object)
             && Self::is_within(object, first)
             && self.is_vacant(object, first);
         reads.then(|| self.lock_superpage(pin, handle, first))?
@@ -85,6 +84,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             (self.objects).fill_failed(&self.memory, pin, block.offset(step));
         }
         None
+    }
+
+    /// Has the superpage around page `index` of an object read, unpinned, as far as
+    /// [`Vm::begin_to_read_superpage`] says so. Returns whether there was anything to read.
+    ///
+    /// # Errors
+    /// As [`Vm::read_superpage`].
+    #[inline]
+    pub(super) fn read_superpage_around(
+        &self,
+        handle: u32,
+        index: u64,
+    ) -> Result<bool, FaultError> {
+        if !self.has_huge() {
+            return Ok(false);
+        }
+        let begun = self.begin_to_read_superpage(&self.pin(), handle, index);
+        match begun {
+            Some(head) => self.read_superpage(head).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Reads the pages from `head` on, which [`Vm::begin_to_read_superpage`] made, and unlocks

@@ -105,9 +105,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
     ) -> Result<(), FileError> {
         let pages = pages.min(object.pages().saturating_sub(first));
-        let begun = self.begin_to_read_superpage(&self.pin(), handle, first);
-        if let Some(head) = begun {
-            return Ok(self.read_superpage(head)?);
+        if self.read_superpage_around(handle, first)? {
+            return Ok(());
         }
         let ObjectKind::File { store } = object.kind() else {
             return match self.objects.is_swapped(object, first) {

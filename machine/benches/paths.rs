@@ -24,7 +24,7 @@ use vellum::platform::{CpuId, CpuSet, SpaceTag};
 use vellum::rmap::{Family, Partial, Pv, ReverseMap};
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
-use vellum::{ObjectId, SpaceId, Vm, with_rmap};
+use vellum::{SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 
 const GIB: u64 = 1 << 30;

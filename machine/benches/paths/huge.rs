@@ -16,19 +16,24 @@ struct Costs {
     tables: u64,
 }
 
-/// Maps the object in a new space, stores to every page that is not mapped by then, and returns
-/// the space.
-fn use_all<R: ReverseMap>(vm: &Manager<R>, object: ObjectId, step: u64) -> SpaceId {
+/// Maps an object in a new space, accesses every page that is not mapped by then, and returns the
+/// space.
+fn use_all<R: ReverseMap>(
+    vm: &Manager<R>,
+    request: MapRequest,
+    access: Access,
+    step: u64,
+) -> SpaceId {
     let space = vm.create_space().expect("a space");
-    let request = MapRequest::object(object, 0, PAGES_PER_GIB, Prot::READ_WRITE).shared();
     let request = request.at(Placement::Fixed(Vpn(START)));
     vm.map(space, &request).expect("a region");
     for page in (0..PAGES_PER_GIB).step_by(step as usize) {
-        vm.fault(space, (START + page) << 12, Access::Write)
+        vm.fault(space, (START + page) << 12, access)
             .expect("a page");
     }
-    let resident = vm.space_stats(space).expect("a space").rss.shared_memory;
-    assert_eq!(resident, PAGES_PER_GIB, "pages that no fault mapped");
+    let resident = vm.space_stats(space).expect("a space").rss;
+    let pages = resident.file + resident.shared_memory;
+    assert_eq!(pages, PAGES_PER_GIB, "pages that no fault mapped");
     space
 }
 
@@ -39,9 +44,11 @@ fn costs<R: ReverseMap>(machine: &Arc<Machine>, huge: &str, step: u64) -> Costs 
         let vm: Manager<R> = manager(machine, &design);
         for _ in 0..ROUNDS {
             let object = vm.create_shared_memory(PAGES_PER_GIB).expect("an object");
+            let request = MapRequest::object(object, 0, PAGES_PER_GIB, Prot::READ_WRITE).shared();
+            let use_all = || use_all(&vm, request, Access::Write, step);
             let mut spaces = Vec::new();
             for uses in [&mut costs.first_use, &mut costs.second_use] {
-                uses.push(timed(|| spaces.push(use_all(&vm, object, step))) / 1e6);
+                uses.push(timed(|| spaces.push(use_all())) / 1e6);
             }
             costs.tables = vm.space_stats(spaces[1]).expect("a space").table_bytes;
             let exit = timed(|| _ = vm.exit(spaces[1]).expect("the space"));
@@ -96,9 +103,11 @@ pub fn file<R: ReverseMap>(arena: &Arc<Arena>) {
             let vm: Manager<R> = manager(&machine, &design);
             for _ in 0..ROUNDS {
                 let file = vm.create_file(1, PAGES_PER_GIB).expect("a file");
+                let request = MapRequest::object(file, 0, PAGES_PER_GIB, Prot::READ_EXECUTE);
                 let mut spaces = Vec::new();
                 for (nth, step) in steps.into_iter().enumerate() {
-                    uses[nth].push(timed(|| spaces.push(load_all(&vm, file, step))) / 1e6);
+                    let load_all = || use_all(&vm, request, Access::Read, step);
+                    uses[nth].push(timed(|| spaces.push(load_all())) / 1e6);
                     let stats = vm.space_stats(spaces[nth]).expect("a space");
                     tables[nth] = stats.table_bytes;
                 }
@@ -125,19 +134,4 @@ pub fn file<R: ReverseMap>(arena: &Arc<Arena>) {
         print("its exit", exit, "");
         print("exit of the first", last, "");
     }
-}
-
-/// Maps the file in a new space, and loads from every page that is not mapped by then.
-fn load_all<R: ReverseMap>(vm: &Manager<R>, file: ObjectId, step: u64) -> SpaceId {
-    let space = vm.create_space().expect("a space");
-    let request = MapRequest::object(file, 0, PAGES_PER_GIB, Prot::READ_EXECUTE);
-    vm.map(space, &request.at(Placement::Fixed(Vpn(START))))
-        .expect("a region");
-    for page in (0..PAGES_PER_GIB).step_by(step as usize) {
-        vm.fault(space, (START + page) << 12, Access::Read)
-            .expect("a page");
-    }
-    let resident = vm.space_stats(space).expect("a space").rss.file;
-    assert_eq!(resident, PAGES_PER_GIB, "pages that no fault mapped");
-    space
 }

@@ -1,6 +1,19 @@
 //! Tests of spaces through the manager's own interface, on a machine without
 //! an MMU: what regions, entries and records say.
 
+/// Tests that call a check of one reverse-mapping design for each, with its options.
+macro_rules! with_each_design {
+    ($($name:ident => $check:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            for text in crate::design::variants("rmap") {
+                let design = crate::Design::parse(&text).unwrap();
+                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
+            }
+        }
+    )*};
+}
+
 mod contiguous;
 mod files;
 mod folios;
@@ -82,6 +95,18 @@ fn leaves<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> Vec<(u6
     let mut found = Vec::new();
     vm.for_each_leaf(space, |page, frame, _, _| found.push((page.0, frame)))
         .unwrap();
+    found
+}
+
+/// The first pages of the leaves that map more than a page.
+fn large_leaves<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut note = |page: Vpn, _, pages, _| {
+        if pages > 1 {
+            found.push(page.0);
+        }
+    };
+    vm.for_each_leaf(space, &mut note).unwrap();
     found
 }
 

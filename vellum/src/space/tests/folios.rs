@@ -9,7 +9,6 @@ use core::ops::Range;
 use std::format;
 
 use super::*;
-use crate::design::variants;
 use crate::frame::{FailAt, OwnedBlock, Request, Site};
 use crate::rmap::{Family, ReverseMap};
 use crate::swap::SwapArea;
@@ -328,19 +327,6 @@ fn a_region_that_cannot_be_cut_keeps_what_it_was_advised() {
     }
     assert_eq!(failed, 2);
     end(&vm, &[space]);
-}
-
-/// Calls a test of one design for each.
-macro_rules! with_each_design {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
-            }
-        }
-    )*};
 }
 
 with_each_design! {

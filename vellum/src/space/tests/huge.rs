@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::addr::Geometry;
-use crate::design::variants;
 use crate::frame::{FailAt, Site};
 use crate::rmap::{Family, ReverseMap};
 use crate::swap::SwapArea;
@@ -11,19 +10,6 @@ use crate::swap::SwapArea;
 const BASE: u64 = 0x10000;
 const PAGES: u64 = 512;
 const PAGE: u64 = 4096;
-
-/// Calls a test of one design for each.
-macro_rules! with_each_design {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
-            }
-        }
-    )*};
-}
 
 with_each_design! {
     a_part_of_a_range_loses_the_leaf_and_no_page => parts;
@@ -58,14 +44,7 @@ fn world<R: ReverseMap>(design: &str) -> World<R> {
 impl<R: ReverseMap> World<R> {
     /// The first pages of the large leaves of the space.
     fn large(&self) -> Vec<u64> {
-        let mut found = Vec::new();
-        let mut note = |page: Vpn, _, pages, _| {
-            if pages == PAGES {
-                found.push(page.0);
-            }
-        };
-        self.vm.for_each_leaf(self.space, &mut note).unwrap();
-        found
+        large_leaves(&self.vm, self.space)
     }
 
     fn resident(&self) -> u64 {

@@ -2,7 +2,6 @@
 //! does to a leaf.
 
 use super::*;
-use crate::design::variants;
 use crate::frame::{FailAt, Site};
 use crate::rmap::{Family, ReverseMap};
 use crate::sync::atomic::Ordering;
@@ -14,19 +13,6 @@ const PAGE: u64 = 4096;
 /// Of the file: two superpages and some pages.
 const LENGTH: u64 = 2 * PAGES + 9;
 const RX: Prot = Prot::READ_EXECUTE;
-
-/// Calls a test of one design for each.
-macro_rules! with_each_design {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
-            }
-        }
-    )*};
-}
 
 with_each_design! {
     a_store_to_a_shared_mapping_has_single_pages_from_then_on => stores;
@@ -77,14 +63,7 @@ impl<R: ReverseMap> World<R> {
 
     /// The first pages of the large leaves of a space.
     fn large(&self, space: SpaceId) -> Vec<u64> {
-        let mut found = Vec::new();
-        let mut note = |page: Vpn, _, pages, _| {
-            if pages == PAGES {
-                found.push(page.0);
-            }
-        };
-        self.vm.for_each_leaf(space, &mut note).unwrap();
-        found
+        large_leaves(&self.vm, space)
     }
 
     /// Checks what pages that the space shows begin with.

@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::design::variants;
 use crate::rmap::ReverseMap;
 use crate::swap::{SwapArea, SwapOnError, SwapOutError};
 
@@ -24,19 +23,6 @@ fn swapping_vm<R: ReverseMap>(design: &str) -> TestVm<R> {
     let mut vm = vm_with::<R>(design, 2048);
     vm.swap_on(area(STORE, SLOTS, 0)).unwrap();
     vm
-}
-
-/// Calls a test of one design for each.
-macro_rules! with_each_design {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => $check::<R>(&text));
-            }
-        }
-    )*};
 }
 
 with_each_design! {

@@ -223,29 +223,26 @@ fn every_allocation_may_fail_with_superpages() {
     assert_reached(&reached, &OF_SUPERPAGES);
 }
 
+/// Runs scenarios with an option under every reverse mapping, and on `x86-pae`.
+fn fail_each_with(option: &str, scenarios: fn() -> Vec<Scenario>, sites: &[Site]) {
+    let designs = rmaps().map(|rmap| format!("{rmap},{option}"));
+    let designs = designs.chain([format!("format=x86-pae,{option}")]);
+    let designs = designs.map(|design| (design, scenarios()));
+    let reached = fail_each(&designs.collect::<Vec<_>>());
+    assert_reached(&reached, sites);
+}
+
 #[test]
 fn every_allocation_may_fail_with_superpages_of_shared_memory() {
-    let designs = rmaps().map(|rmap| format!("{rmap},huge=always"));
-    let designs = designs.chain(["format=x86-pae,huge=always".into()]);
-    let designs = designs.map(|design| (design, huge_scenarios()));
-    let reached = fail_each(&designs.collect::<Vec<_>>());
-    assert_reached(&reached, &[Site::Superpage]);
+    fail_each_with("huge=always", huge_scenarios, &[Site::Superpage]);
 }
 
 #[test]
 fn every_allocation_may_fail_with_superpages_of_files() {
-    let designs = rmaps().map(|rmap| format!("{rmap},filehuge=always"));
-    let designs = designs.chain(["format=x86-pae,filehuge=always".into()]);
-    let designs = designs.map(|design| (design, huge_file_scenarios()));
-    let reached = fail_each(&designs.collect::<Vec<_>>());
-    assert_reached(&reached, &[Site::Superpage]);
+    fail_each_with("filehuge=always", huge_file_scenarios, &[Site::Superpage]);
 }
 
 #[test]
 fn every_allocation_may_fail_with_folios() {
-    let designs = rmaps().map(|rmap| format!("{rmap},folio=64k"));
-    let designs = designs.chain(["format=x86-pae,folio=64k".into()]);
-    let designs = designs.map(|design| (design, folio_scenarios()));
-    let reached = fail_each(&designs.collect::<Vec<_>>());
-    assert_reached(&reached, &OF_FOLIOS);
+    fail_each_with("folio=64k", folio_scenarios, &OF_FOLIOS);
 }

@@ -266,6 +266,9 @@ fn in_groups(case: &Case<'_>, peak: u64, bytes: u64) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    /// So many that every group has more than the fewest pages it may be limited to.
+    const EVENTS: u64 = 16_000;
+
     #[test]
     fn each_reverse_mapping_is_replayed_with_each_aging() {
         let designs = designs();
@@ -280,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_case_with_too_little_memory_holds_and_one_with_enough_says_so() {
-        let (name, workload) = prepared(&shipped("sdet-like"), 4000).expect("it is shipped");
+        let (name, workload) = prepared(&shipped("sdet-like"), EVENTS).expect("it is shipped");
         let case = Case {
             trace: &name,
             workload: &workload,
@@ -296,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_case_in_groups_that_are_too_small_holds_and_one_in_wide_ones_says_so() {
-        let (name, workload) = prepared(&shipped("sdet-like"), 4000).expect("it is shipped");
+        let (name, workload) = prepared(&shipped("sdet-like"), EVENTS).expect("it is shipped");
         let case = Case {
             trace: &name,
             workload: &workload,

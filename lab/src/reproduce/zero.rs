@@ -135,12 +135,19 @@ pub(super) fn schemes(kernels: &Kernels) -> Vec<&'static str> {
 }
 
 /// The designs of schemes: the kernel that a comparison has for one, or, for what
-/// came later or is ours, the base kernel with that scheme and with trees of
-/// regions, as all later kernels had them.
+/// came later, the base kernel with that scheme and with trees of regions, as all later
+/// kernels had them; for ours with the regions as ours has them.
 pub(super) fn options(names: &[&str], kernels: &Kernels) -> Vec<String> {
     let of = |name: &&str| match kernels.iter().find(|kernel| kernel.0 == *name) {
         Some((_, kernel)) => format!("as={kernel}"),
-        None => format!("as={},rmap={name},regions=tree", kernels[0].1),
+        None => {
+            let is_ours = *name == bench::default_of("rmap");
+            let regions = match is_ours {
+                true => bench::default_of("regions"),
+                false => "tree",
+            };
+            format!("as={},rmap={name},regions={regions}", kernels[0].1)
+        }
     };
     names.iter().map(of).collect()
 }

@@ -100,7 +100,7 @@ macro_rules! freebsd_13 {
             $locks,
             ",pvalloc=chunks,di=lockless,pmaplock=space,ptepage=noted,format=x86-64,faultaround=8,",
             "faultlock=none,superpage=reserve,huge=never,filehuge=never,folio=off,",
-            "regions=tree,forkcopy=all",
+            "regions=auto,forkcopy=all",
             no_files!()
         )
     };

@@ -186,6 +186,10 @@ choices! {
     /// How an object keeps the regions that map it: `regions=`.
     #[non_exhaustive]
     RegionIndex;
+    /// An interval tree, and several of them once CPUs wait for its lock.
+    Auto "auto";
+    /// Several interval trees, each with its own lock.
+    Spread "spread";
     /// An interval tree.
     Tree "tree";
     /// Two lists, of private and of shared mappings, that are searched whole.
@@ -538,9 +542,9 @@ options! {
     "contiguous" contiguous: bool = "off", only with "folio" = ["64k", "128k", "256k", "512k", "1m", "advise"];
         "whether entries of folios say that they are contiguous, on AArch64 and RISC-V with pages of 4 KiB";
         "contpte (Roberts 2024), Linux 6.9; Svnapot";
-    "regions" region_index: RegionIndex = "tree";
-        "how an object's regions are found: an interval tree, or lists searched whole";
-        "i_mmap lists until 2004, then priority search trees (Lakhan 2004)";
+    "regions" region_index: RegionIndex = "auto";
+        "how an object's regions are found: by interval trees, one or several, or lists searched whole";
+        "i_mmap lists until 2004, then priority search trees (Lakhan 2004); several are ours";
     "forkcopy" fork_copy: ForkCopy = "needed";
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";

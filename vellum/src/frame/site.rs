@@ -40,6 +40,8 @@ sites! {
     Region,
     /// An object.
     Object,
+    /// Further sets for an object's regions. Without them, it has one.
+    RegionSets,
     /// A mount, whose objects share a limit of pages.
     Mount,
     /// A node of an object's page tree.

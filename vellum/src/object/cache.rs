@@ -6,6 +6,7 @@ use super::mount::Mount;
 use super::page_lock::PageLocks;
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
+use super::spread::{Spread, SpreadRoots};
 use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
@@ -77,7 +78,7 @@ pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
     pub(super) nodes: Arena<RadixNode>,
     pub(super) mounts: Arena<Mount>,
-    region_index: RegionIndex,
+    spread: Spread,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
 }
@@ -89,7 +90,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             arena: arenas.make(),
             nodes: arenas.make(),
             mounts: arenas.make(),
-            region_index,
+            spread: Spread::new(region_index, arenas.make(), arenas.cpus()),
             locks: PageLocks::default(),
         }
     }
@@ -114,6 +115,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// The arena of radix nodes.
     pub(crate) fn nodes(&self) -> &Arena<RadixNode> {
         &self.nodes
+    }
+
+    /// The arena of further sets of regions.
+    pub(crate) fn region_sets(&self) -> &Arena<SpreadRoots> {
+        self.spread.arena()
     }
 
     /// The arena of mounts.
@@ -169,6 +175,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.pages.begin(pages.min(INDEX_END));
         object.mount.store(mount, Ordering::Relaxed);
         object.errors.reset();
+        object.regions.begin();
         object.next.store(0, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
@@ -203,6 +210,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Release);
         self.leave_mount(pin, object);
+        self.spread.gather(pin, &object.regions);
         self.arena.retire(pin, Handle::from_raw(handle));
     }
 
@@ -218,7 +226,18 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         arena: &'a Arena<T>,
         handle: u32,
     ) -> ObjectRegions<'a, T> {
-        ObjectRegions::new(self.region_index, arena, &self.get(handle).regions)
+        let object = self.get(handle);
+        ObjectRegions::new(&self.spread, arena, (&object.regions, &object.users))
+    }
+
+    /// Gives an object further sets of regions, if there is memory for them.
+    pub(crate) fn spread_regions<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        handle: u32,
+    ) {
+        (self.spread).spread(memory, pin, &self.get(handle).regions);
     }
 
     /// The page at `index` if it is cached, in whatever state it is, without a

@@ -108,6 +108,7 @@ mod region_set;
 mod regions;
 mod runs;
 mod single;
+mod spread;
 mod swapped;
 mod two_lists;
 
@@ -125,6 +126,7 @@ pub use region_set::RegionRoots;
 pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
 pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
 pub(crate) use single::LockedPage;
+pub use spread::SpreadRoots;
 pub use two_lists::{ListLengths, TwoLists};
 
 use core::mem::offset_of;
@@ -184,8 +186,6 @@ const NOT_HUGE: u32 = 1;
 #[repr(C, align(64))]
 pub struct Object<S> {
     generation: AtomicU32,
-    /// Users: whoever opened it, and each region that maps it. 0: vacant.
-    users: AtomicU32,
     /// [`STORE_BIT`] and the store's number, or 0.
     store: AtomicU64,
     /// Root of the radix tree.
@@ -217,6 +217,8 @@ pub struct Object<S> {
     third_line: NextLine,
     /// The regions that map it.
     regions: RegionRoots,
+    /// Users: whoever opened it, and each region that maps it. 0: vacant.
+    users: AtomicU32,
     /// What the reverse-mapping design keeps here.
     pub rmap: S,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
@@ -245,7 +247,6 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
     fn vacant() -> Self {
         Object {
             generation: AtomicU32::new(0),
-            users: AtomicU32::new(0),
             store: AtomicU64::new(0),
             cache: AtomicU64::new(0),
             cuts: CutCount::default(),
@@ -263,6 +264,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             next: AtomicU64::new(0),
             third_line: NextLine,
             regions: RegionRoots::default(),
+            users: AtomicU32::new(0),
             rmap: S::default(),
             writers: RangeLock::default(),
         }

@@ -8,10 +8,11 @@
 use core::ops::ControlFlow;
 
 use super::region_set::{RegionRoots, RegionSet};
-use crate::design::RegionIndex;
+use super::spread::Spread;
 use crate::slab::{Arena, Handle};
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::users::join;
 use crate::tree::IntervalItem;
 
 pub use crate::tree::Interval;
@@ -21,19 +22,80 @@ pub trait MappedBy: IntervalItem {
     /// Whether stores reach the object. It does not change while the region
     /// maps the object.
     fn is_shared(&self) -> bool;
+    /// A word for the object, in which it keeps the number of the set that the region is in.
+    fn set(&self) -> &AtomicU32;
 }
 
-/// The regions of one object: the regions' arena, the object's lock and roots.
+/// The regions of one object: the regions' arena, and the object's sets of them.
 pub struct ObjectRegions<'a, T: MappedBy> {
     arena: &'a Arena<T>,
+    own: &'a RegionRoots,
+    users: &'a AtomicU32,
+    spread: &'a Spread,
+}
+
+/// Users that a further set takes for regions to come when it has none.
+const KEPT_AT_ONCE: u32 = 15;
+
+/// One of these sets.
+struct NumberedSet<'a, T: MappedBy> {
+    arena: &'a Arena<T>,
+    number: u32,
     roots: &'a RegionRoots,
-    set: RegionSet<'a, T>,
+    items: RegionSet<'a, T>,
+}
+
+impl<T: MappedBy> NumberedSet<'_, T> {
+    fn put_in(&self, region: Handle<T>) {
+        let number = self.arena.get(region).set();
+        number.store(self.number, Ordering::Relaxed);
+        self.items.insert(self.arena, region);
+    }
+
+    fn take_out(&self, region: Handle<T>) {
+        self.roots.left(region.raw());
+        self.items.remove(self.arena, region);
+    }
+
+    /// [`ObjectRegions::overlapping`] for the holder of the set's lock.
+    fn overlapping(
+        &self,
+        first: u64,
+        end: u64,
+        mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let RegionSet::Tree(tree) = &self.items else {
+            return self.items.overlapping(first, end, visit);
+        };
+        let last = &self.roots.last;
+        let mut known = Handle::from_raw(last.load(Ordering::Relaxed));
+        if !known.is_none() {
+            let region = tree.item(known);
+            if region.first_index() >= end || region.end_index() <= first {
+                known = Handle::NONE;
+            } else {
+                visit(known, region)?;
+            }
+        }
+        tree.overlapping(first, end, |handle, region| {
+            if handle == known {
+                return ControlFlow::Continue(());
+            }
+            let flow = visit(handle, region);
+            if flow.is_break() {
+                last.store(handle.raw(), Ordering::Relaxed);
+            }
+            flow
+        })
+    }
 }
 
 /// How far a pass over an object's regions has come; see
 /// [`ObjectRegions::pass_by_age`].
 pub struct Pass<T> {
-    /// The last region that is done, or none.
+    /// The set that it has come to.
+    set: u32,
+    /// The last region of it that is done, or none.
     done: Handle<T>,
     departures: u32,
 }
@@ -42,6 +104,7 @@ impl<T> Default for Pass<T> {
     /// No region is done yet.
     fn default() -> Self {
         Pass {
+            set: 0,
             done: Handle::NONE,
             departures: 0,
         }
@@ -49,61 +112,155 @@ impl<T> Default for Pass<T> {
 }
 
 impl<'a, T: MappedBy> ObjectRegions<'a, T> {
-    pub(super) fn new(index: RegionIndex, arena: &'a Arena<T>, roots: &'a RegionRoots) -> Self {
+    pub(super) fn new(
+        spread: &'a Spread,
+        arena: &'a Arena<T>,
+        (own, users): (&'a RegionRoots, &'a AtomicU32),
+    ) -> Self {
         ObjectRegions {
             arena,
-            roots,
-            set: RegionSet::new(index, arena, roots),
+            own,
+            users,
+            spread,
         }
     }
 
-    fn put_in(&self, region: Handle<T>) {
-        self.set.insert(self.arena, region);
+    fn set(&self, number: u32) -> NumberedSet<'a, T> {
+        let roots = self.spread.roots(self.own, number);
+        NumberedSet {
+            arena: self.arena,
+            number,
+            roots,
+            items: RegionSet::new(self.spread.index, self.arena, roots),
+        }
     }
 
-    fn take_out(&self, region: Handle<T>) {
-        self.roots.left(region.raw());
-        self.set.remove(self.arena, region);
+    /// The set that a region is in. It stays there while the caller, who has the lock of the
+    /// region's space, does not move it.
+    fn set_of(&self, region: Handle<T>) -> NumberedSet<'a, T> {
+        let number = self.arena.get(region).set();
+        self.set(number.load(Ordering::Relaxed))
     }
 
-    /// A region maps the object from now on.
-    pub fn insert(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.roots.lock.lock(pin);
-        self.put_in(region);
+    /// The set for a region that comes.
+    fn set_for(&self, pin: &Pin<'_>) -> NumberedSet<'a, T> {
+        match self.spread.last(self.own) {
+            0 => self.set(0),
+            _ => self.set(self.spread.set_of(pin.cpu())),
+        }
     }
 
-    /// A region maps the object no more.
-    pub fn remove(&self, pin: &Pin<'_>, region: Handle<T>) {
-        let _guard = self.roots.lock.lock(pin);
-        self.take_out(region);
+    /// One user more of the object, for a region that is about to map it; if it is to be a copy
+    /// of `original`, for that. Returns `false` if the object has ended; with an original it
+    /// has not. The caller is pinned since it has found the object.
+    ///
+    /// The count of users is a word for all CPUs. So a further set with regions keeps users
+    /// for those that come.
+    #[must_use]
+    pub fn hold(&self, pin: &Pin<'_>, original: Option<Handle<T>>) -> bool {
+        let set = match original {
+            Some(original) => self.set_of(original),
+            None => self.set_for(pin),
+        };
+        if set.number != 0 {
+            let _guard = set.roots.lock(pin);
+            if set.roots.take_user() {
+                return true;
+            }
+            if !set.items.is_empty() {
+                // Each of its regions is a user.
+                self.users.fetch_add(1 + KEPT_AT_ONCE, Ordering::Relaxed);
+                set.roots.add_users(KEPT_AT_ONCE);
+                return true;
+            }
+        }
+        join(self.users)
+    }
+
+    /// A region maps the object from now on. Returns whether the object should have further
+    /// sets of regions (`Objects::spread_regions`).
+    #[must_use]
+    pub fn insert(&self, pin: &Pin<'_>, region: Handle<T>) -> bool {
+        let set = self.set_for(pin);
+        let _guard = set.roots.lock(pin);
+        set.put_in(region);
+        set.number == 0 && self.spread.would_help(self.own)
+    }
+
+    /// The same for a copy that fork makes of another region, `original`, whose space's lock
+    /// the caller has: they are in one set then, the copy as the younger.
+    #[must_use]
+    pub fn insert_copy(&self, pin: &Pin<'_>, original: Handle<T>, region: Handle<T>) -> bool {
+        let set = self.set_of(original);
+        if set.number == 0 && self.spread.last(self.own) != 0 {
+            // It came before there were further sets. As many regions may be made of it as of
+            // any other.
+            let later = self.set_for(pin);
+            let _guards = (set.roots.lock(pin), later.roots.lock(pin));
+            set.take_out(original);
+            later.put_in(original);
+            later.put_in(region);
+            return false;
+        }
+        let _guard = set.roots.lock(pin);
+        set.put_in(region);
+        set.number == 0 && self.spread.would_help(self.own)
+    }
+
+    /// A region maps the object no more, which has a user less. Returns whether that was the
+    /// last.
+    #[must_use]
+    pub fn remove(&self, pin: &Pin<'_>, region: Handle<T>) -> bool {
+        let set = self.set_of(region);
+        let guard = set.roots.lock(pin);
+        set.take_out(region);
+        let gone = match set.number {
+            0 => 1,
+            _ if set.items.is_empty() => 1 + set.roots.take_users(),
+            _ => u32::from(!set.roots.keep_user()),
+        };
+        drop(guard);
+        gone != 0 && self.users.fetch_sub(gone, Ordering::AcqRel) == gone
     }
 
     /// Changes the part of the object that a region maps.
     pub fn change(&self, pin: &Pin<'_>, region: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock(pin);
-        self.take_out(region);
+        let set = self.set_of(region);
+        let _guard = set.roots.lock(pin);
+        set.take_out(region);
         change();
-        self.put_in(region);
+        set.put_in(region);
     }
 
     /// Cuts a region: `change` leaves `head` its first part and makes `tail`
     /// the second. Whoever looks finds each page in one region.
     pub fn split(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock(pin);
-        self.take_out(head);
+        let set = self.set_of(head);
+        let _guard = set.roots.lock(pin);
+        set.take_out(head);
         change();
-        self.put_in(head);
-        self.put_in(tail);
+        set.put_in(head);
+        set.put_in(tail);
     }
 
     /// The reverse of [`ObjectRegions::split`]: `change` makes `head` map what
-    /// both mapped.
+    /// both mapped. Who looks for a page that both sets showed finds it in the later of them.
     pub fn join(&self, pin: &Pin<'_>, head: Handle<T>, tail: Handle<T>, change: impl FnOnce()) {
-        let _guard = self.roots.lock.lock(pin);
-        self.take_out(tail);
-        self.take_out(head);
+        let sets = [self.set_of(head), self.set_of(tail)];
+        let [one, other] = &sets;
+        let (first, later) = match one.number <= other.number {
+            true => (one, other),
+            false => (other, one),
+        };
+        let _first = first.roots.lock(pin);
+        let _later = (first.number != later.number).then(|| later.roots.lock(pin));
+        other.take_out(tail);
+        one.take_out(head);
         change();
-        self.put_in(head);
+        later.put_in(head);
+        if first.number != later.number && first.items.is_empty() {
+            later.roots.add_users(first.roots.take_users());
+        }
     }
 
     /// Goes on with a pass over every region that maps a page in `first..end`,
@@ -126,31 +283,36 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         pass: &mut Pass<T>,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) -> bool {
-        let _guard = self.roots.lock.lock(pin);
-        let departures = self.roots.departures();
-        if pass.departures != departures {
-            *pass = Pass {
-                done: Handle::NONE,
-                departures,
-            };
-        }
-        let mut broke = false;
-        let begun_after = pass.done;
-        let each = |handle, region: &T| {
-            let flow = visit(handle, region);
-            match flow {
-                ControlFlow::Continue(()) => pass.done = handle,
-                ControlFlow::Break(()) => broke = true,
+        loop {
+            let set = self.set(pass.set);
+            let _guard = set.roots.lock(pin);
+            let departures = set.roots.departures();
+            if pass.departures != departures {
+                pass.done = Handle::NONE;
+                pass.departures = departures;
             }
-            flow
-        };
-        if begun_after.is_none() {
-            self.set.overlapping(first, end, each);
-        } else {
-            self.set
-                .overlapping_after(self.arena, begun_after, (first, end), each);
+            let begun_after = pass.done;
+            let each = |handle, region: &T| {
+                let flow = visit(handle, region);
+                if flow.is_continue() {
+                    pass.done = handle;
+                }
+                flow
+            };
+            let flow = match begun_after.is_none() {
+                true => set.items.overlapping(first, end, each),
+                false => (set.items).overlapping_after(self.arena, begun_after, (first, end), each),
+            };
+            if flow.is_break() {
+                return false;
+            }
+            // Asked with the lock of the object's own set, if that is this one.
+            if pass.set == self.spread.last(self.own) {
+                return true;
+            }
+            pass.set += 1;
+            pass.done = Handle::NONE;
         }
-        !broke
     }
 
     /// Calls `visit` for every region that maps a page in `first..end`, in no
@@ -163,38 +325,34 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
         end: u64,
         mut visit: impl FnMut(Handle<T>, &T) -> ControlFlow<()>,
     ) {
-        let _guard = self.roots.lock.lock(pin);
-        let RegionSet::Tree(tree) = &self.set else {
-            return self.set.overlapping(first, end, visit);
-        };
-        let last = &self.roots.last;
-        let mut known = Handle::from_raw(last.load(Ordering::Relaxed));
-        if !known.is_none() {
-            let region = tree.item(known);
-            if region.first_index() >= end || region.end_index() <= first {
-                known = Handle::NONE;
-            } else if visit(known, region).is_break() {
+        let mut number = 0;
+        loop {
+            let set = self.set(number);
+            let _guard = set.roots.lock(pin);
+            let flow = set.overlapping(first, end, &mut visit);
+            // Asked with the lock of the object's own set, if that is this one.
+            if flow.is_break() || number == self.spread.last(self.own) {
                 return;
             }
+            number += 1;
         }
-        tree.overlapping(first, end, |handle, region| {
-            if handle == known {
-                return ControlFlow::Continue(());
-            }
-            let flow = visit(handle, region);
-            if flow.is_break() {
-                last.store(handle.raw(), Ordering::Relaxed);
-            }
-            flow
-        });
     }
 
-    /// Checks the tree or the lists while nothing else runs; returns the number of
-    /// regions.
+    /// Checks the trees or lists while nothing else runs; returns the number of regions.
     ///
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<u64, &'static str> {
-        self.set.check()
+        let sets = (0..=self.spread.last(self.own)).map(|number| self.set(number));
+        sets.map(|set| {
+            set.items.check(|region| {
+                let number = region.set().load(Ordering::Relaxed);
+                match number == set.number {
+                    true => Ok(()),
+                    false => Err("a region is in another set of its object"),
+                }
+            })
+        })
+        .sum()
     }
 }

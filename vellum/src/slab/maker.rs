@@ -49,6 +49,11 @@ impl ArenaMaker {
         self.span
     }
 
+    /// The CPUs of the machine.
+    pub const fn cpus(&self) -> usize {
+        self.cpus
+    }
+
     /// The nodes that frames lie in.
     pub const fn nodes(&self) -> usize {
         self.nodes

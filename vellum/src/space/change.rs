@@ -241,7 +241,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(error);
         }
         if view.object != 0 {
-            self.objects.hold(view.object);
+            self.hold_for_copy(pin, view.object, head);
         }
         // Asked anew: a fault may have made a private page until the gate closed.
         let rest = RegionView {

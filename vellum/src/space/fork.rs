@@ -188,14 +188,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             return Err(error);
         }
         if view.object != 0 {
-            vm.objects.hold(view.object);
+            vm.hold_for_copy(pin, view.object, handle);
         }
         let write = child.seq.write(pin);
         let view = RegionView {
             traits: view.traits.without(Traits::LOCKED),
             ..*view
         };
-        vm.link_region(pin, child, &write, (spare, &view));
+        vm.link_region(pin, child, &write, (spare, &view), Some(handle));
         drop(write);
         Ok(region)
     }

@@ -166,8 +166,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     .filter(|&end| end <= INDEX_END)
                     .ok_or(MapError::BadRange)?;
                 let pin = self.pin();
-                let object = self.objects.hold_named(&pin, id);
-                object.ok_or(MapError::NoObject)?;
+                self.objects.find(id).ok_or(MapError::NoObject)?;
+                let regions = self.objects.regions(&self.regions, id.handle);
+                if !regions.hold(&pin, None) {
+                    return Err(MapError::NoObject);
+                }
                 Ok((id.handle, page))
             }
         }
@@ -215,7 +218,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let spare = self.make_region(pin, space)?;
             let region = spare.handle;
             let link = |write: &SeqWrite<'_>| {
-                self.link_region(pin, space, write, (spare, &view));
+                self.link_region(pin, space, write, (spare, &view), None);
             };
             let unmapping = Unmapping {
                 vm: self,
@@ -243,7 +246,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             after.start == range.end.0 && Self::continues(&view, &after.item.view())
         });
         let spare = self.make_region(pin, space)?;
-        self.link_region_at(spot, pin, space, &space.seq.write(pin), (spare, &view));
+        let write = space.seq.write(pin);
+        self.link_region_at(spot, pin, space, &write, (spare, &view), None);
+        drop(write);
         if is_continued {
             self.merge_at(pin, space, range.end);
         }

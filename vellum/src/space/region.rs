@@ -113,6 +113,7 @@ pub struct Region<R: ReverseMap> {
     pub gate: RegionGate,
     handle: AtomicU32,
     link: AtomicU32,
+    object_set: AtomicU32,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Region,
     interval: Interval,
@@ -132,6 +133,7 @@ impl<R: ReverseMap> Item for Region<R> {
             gate: RegionGate::default(),
             handle: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            object_set: AtomicU32::new(0),
             rmap: R::Region::default(),
             interval: Interval::default(),
         }
@@ -293,5 +295,9 @@ impl<R: ReverseMap> IntervalItem for Region<R> {
 impl<R: ReverseMap> MappedBy for Region<R> {
     fn is_shared(&self) -> bool {
         Region::is_shared(self)
+    }
+
+    fn set(&self) -> &AtomicU32 {
+        &self.object_set
     }
 }

@@ -110,16 +110,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Puts a region into the trees of its space and object and opens it.
+    /// Puts a region into the trees of its space and object and opens it. If it is a copy that
+    /// fork makes, `original` is what it copies.
     pub(super) fn link_region(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         write: &SeqWrite<'_>,
         (spare, view): (Spare<'_, R>, &RegionView),
+        original: Option<RegionHandle<R>>,
     ) {
         let spot = self.tree(space).spot(view.range.start.0);
-        self.link_region_at(spot, pin, space, write, (spare, view));
+        self.link_region_at(spot, pin, space, write, (spare, view), original);
     }
 
     /// The same at the spot where its range begins.
@@ -131,6 +133,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         _write: &SeqWrite<'_>,
         (Spare { handle, room }, view): (Spare<'_, R>, &RegionView),
+        original: Option<RegionHandle<R>>,
     ) {
         let region = self.region(handle);
         region.set(space.handle(), view);
@@ -138,9 +141,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space.has_stack.store(1, Ordering::Relaxed);
         }
         if view.object != 0 {
-            self.objects
-                .regions(&self.regions, view.object)
-                .insert(pin, handle);
+            let regions = self.objects.regions(&self.regions, view.object);
+            let is_crowded = match original {
+                Some(original) => regions.insert_copy(pin, original, handle),
+                None => regions.insert(pin, handle),
+            };
+            if is_crowded {
+                (self.objects).spread_regions(&self.memory, pin, view.object);
+            }
         }
         let range = view.range;
         spot.insert(pin, room, handle, range.end.0);
@@ -256,13 +264,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = region.view();
         space.account.regions.sub(1);
         Self::count_region_pages(space, view.traits, view.range.pages().wrapping_neg());
-        if view.object != 0 {
-            self.objects
-                .regions(&self.regions, view.object)
-                .remove(pin, handle);
-        }
+        let is_last = view.object != 0 && {
+            let regions = self.objects.regions(&self.regions, view.object);
+            regions.remove(pin, handle)
+        };
         self.end_region(pin, handle);
-        (view.object != 0 && self.objects.release(view.object)).then_some(view.object)
+        is_last.then_some(view.object)
+    }
+
+    /// One user more of an object that `original` maps, for a region made of that one.
+    pub(super) fn hold_for_copy(&self, pin: &Pin<'_>, object: u32, original: RegionHandle<R>) {
+        let regions = self.objects.regions(&self.regions, object);
+        let is_held = regions.hold(pin, Some(original));
+        debug_assert!(is_held, "a region maps an object that has ended");
     }
 
     /// Changes which pages a region holds; each that it has before and after shows

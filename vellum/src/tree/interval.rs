@@ -141,6 +141,12 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         }
     }
 
+    /// Whether there is no item.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tree.root().is_none()
+    }
+
     /// Calls `visit` for every item that covers a number in `first..end`, by
     /// where they begin and end and then by age, until it breaks.
     #[inline]
@@ -149,8 +155,8 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         first: u64,
         end: u64,
         visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
-    ) {
-        self.walk(first, end, None, visit);
+    ) -> ControlFlow<()> {
+        self.walk(first, end, None, visit)
     }
 
     /// The same for the items that come after `last`, which is in the tree, in
@@ -161,17 +167,15 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         first: u64,
         end: u64,
         mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
-    ) {
+    ) -> ControlFlow<()> {
         let last = self.tree.node(last);
         let mut twin = self.next(last);
         while !self.tree.is_in(twin) {
-            if visit(twin.handle, twin.item).is_break() {
-                return;
-            }
+            visit(twin.handle, twin.item)?;
             twin = self.next(twin);
         }
         let key = last.key();
-        self.walk(first, end, Some(key), visit);
+        self.walk(first, end, Some(key), visit)
     }
 
     /// The items that cover a number in `first..end`, without those whose
@@ -183,7 +187,7 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
         end: u64,
         after: Option<(u64, u64)>,
         mut visit: impl FnMut(Handle<T>, &'a T) -> ControlFlow<()>,
-    ) {
+    ) -> ControlFlow<()> {
         let tree = &self.tree;
         let mut stack = [None; MAX_DEPTH];
         let mut depth = 0;
@@ -204,10 +208,12 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
                 place = tree.left(node);
             }
             if depth == 0 {
-                return;
+                return ControlFlow::Continue(());
             }
             depth -= 1;
-            let Some(node) = stack[depth] else { return };
+            let Some(node) = stack[depth] else {
+                return ControlFlow::Continue(());
+            };
             if node.item.first_index() >= end {
                 // Everything further right begins later still.
                 place = None;
@@ -216,9 +222,7 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
             if node.item.end_index() > first {
                 let mut twin = node;
                 loop {
-                    if visit(twin.handle, twin.item).is_break() {
-                        return;
-                    }
+                    visit(twin.handle, twin.item)?;
                     twin = self.next(twin);
                     if twin.handle == node.handle {
                         break;

@@ -28,6 +28,11 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
         self.arena.get(handle).interval()
     }
 
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.oldest().is_none()
+    }
+
     fn oldest(&self) -> Handle<T> {
         Handle::from_raw(self.oldest.load(Ordering::Relaxed))
     }

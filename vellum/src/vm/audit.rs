@@ -202,7 +202,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region_nodes = self.region_nodes.audit();
         let region_nodes = region_nodes.map_err(inner("arena of the nodes of regions"))?;
         report.region_nodes = region_nodes.live;
-        let own = [spaces, regions, objects, nodes, mounts, region_nodes];
+        let region_sets = self.objects.region_sets().audit();
+        let region_sets = region_sets.map_err(inner("arena of further sets of regions"))?;
+        let own = [
+            spaces,
+            regions,
+            objects,
+            nodes,
+            mounts,
+            region_nodes,
+            region_sets,
+        ];
         let frames: u64 = own
             .iter()
             .map(|census| census.chunks + census.directory)

@@ -104,6 +104,8 @@ pub struct MemoryStats {
     pub objects: ArenaStats,
     /// Nodes of page caches.
     pub radix_nodes: ArenaStats,
+    /// Further sets of regions, of objects that many map.
+    pub region_sets: ArenaStats,
     /// Mounts of files in memory.
     pub mounts: ArenaStats,
 }
@@ -158,6 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 region_nodes: self.region_nodes.stats(),
                 objects: self.objects.arena().stats(),
                 radix_nodes: self.objects.nodes().stats(),
+                region_sets: self.objects.region_sets().stats(),
                 mounts: self.objects.mounts().stats(),
             },
             tables: self.table_pages.stats(&self.memory),

@@ -1,6 +1,9 @@
-//! The regions of an object, as a tree and as lists.
+//! The regions of an object: in one tree, in several, and in lists.
 
+use super::super::spread::Spread;
 use super::*;
+
+const CPUS: usize = 4;
 
 std::thread_local! {
     /// How often a region was asked where it begins.
@@ -13,6 +16,7 @@ struct Extent {
     first: AtomicU64,
     end: AtomicU64,
     shared: AtomicBool,
+    set: AtomicU32,
     interval: Interval,
     link: AtomicU32,
 }
@@ -44,15 +48,77 @@ impl MappedBy for Extent {
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
     }
+    fn set(&self) -> &AtomicU32 {
+        &self.set
+    }
 }
 
-/// No regions yet, kept as `index` says.
-fn regions<'a>(
-    index: RegionIndex,
-    arena: &'a Arena<Extent>,
-    roots: &'a RegionRoots,
-) -> ObjectRegions<'a, Extent> {
-    ObjectRegions::new(index, arena, roots)
+/// The regions of one object.
+struct Setup {
+    memory: Memory,
+    arena: Arena<Extent>,
+    spread: Spread,
+    roots: RegionRoots,
+    /// Users of the object: whoever opened it, and those of regions.
+    users: AtomicU32,
+}
+
+impl Setup {
+    /// None yet, to be kept as `index` says.
+    fn new(index: RegionIndex) -> Setup {
+        run_on(0);
+        let memory = PhysicalMemory::new(TestMachine::simple(CPUS, 4096)).unwrap();
+        // SAFETY: the arenas made are used with this memory only.
+        let arenas = unsafe { ArenaMaker::new(CPUS, memory.frame_count(), memory.frame_size()) };
+        Setup {
+            arena: arenas.make(),
+            spread: Spread::new(index, arenas.make(), CPUS),
+            roots: RegionRoots::default(),
+            users: AtomicU32::new(1),
+            memory,
+        }
+    }
+
+    fn regions(&self) -> ObjectRegions<'_, Extent> {
+        ObjectRegions::new(&self.spread, &self.arena, (&self.roots, &self.users))
+    }
+
+    fn alloc(&self) -> Handle<Extent> {
+        self.arena.alloc(&self.memory.pin(), &self.memory).unwrap()
+    }
+
+    fn free(&self, handle: Handle<Extent>) {
+        self.arena.free(&self.memory.pin(), handle);
+    }
+
+    /// Adds a region, a copy of another if there is one, with a user.
+    fn insert(&self, handle: Handle<Extent>, original: Option<Handle<Extent>>) {
+        let pin = self.memory.pin();
+        assert!(self.regions().hold(&pin, original));
+        let is_crowded = match original {
+            Some(original) => self.regions().insert_copy(&pin, original, handle),
+            None => self.regions().insert(&pin, handle),
+        };
+        if is_crowded {
+            self.spread(&pin);
+        }
+    }
+
+    fn remove(&self, handle: Handle<Extent>) {
+        assert!(!self.regions().remove(&self.memory.pin(), handle));
+    }
+
+    fn spread(&self, pin: &Pin<'_>) {
+        self.spread.spread(&self.memory, pin, &self.roots);
+    }
+
+    /// Goes on on another CPU, and has those that may have further sets get them at some time.
+    fn go_on(&self, rng: &mut Rng) {
+        run_on(rng.below(CPUS) as u16);
+        if self.spread.index == RegionIndex::Auto && rng.below(100) == 0 {
+            self.spread(&self.memory.pin());
+        }
+    }
 }
 
 #[test]
@@ -63,13 +129,12 @@ fn stabbing_finds_what_a_search_of_all_finds() {
 }
 
 fn stabbing_finds_all(index: RegionIndex) {
-    let memory = memory(4096);
-    let arena: Arena<Extent> = arenas(&memory).make();
-    let roots = RegionRoots::default();
-    let regions = regions(index, &arena, &roots);
+    let setup = Setup::new(index);
+    let (memory, arena, regions) = (&setup.memory, &setup.arena, setup.regions());
     let mut rng = Rng::new(6);
     let mut model: Vec<(Handle<Extent>, u64, u64)> = Vec::new();
     for step in 0..3000 {
+        setup.go_on(&mut rng);
         let pin = memory.pin();
         // Half of the intervals are one of ten, so that many items share each.
         let (first, end) = if rng.below(2) == 0 {
@@ -86,12 +151,21 @@ fn stabbing_finds_all(index: RegionIndex) {
             arena.get(region).end.store(end, Ordering::Relaxed);
         };
         match rng.below(8) {
-            0..=2 if model.len() < 300 => {
-                let handle = arena.alloc(&pin, &memory).unwrap();
+            0..=1 if model.len() < 300 => {
+                let handle = setup.alloc();
                 set(handle, first, end);
                 let shared = &arena.get(handle).shared;
                 shared.store(rng.below(2) == 0, Ordering::Relaxed);
-                regions.insert(&pin, handle);
+                setup.insert(handle, None);
+                model.push((handle, first, end));
+            }
+            2 if !model.is_empty() && model.len() < 300 => {
+                let (original, first, end) = model[nth];
+                let handle = setup.alloc();
+                set(handle, first, end);
+                let shared = arena.get(original).is_shared();
+                arena.get(handle).shared.store(shared, Ordering::Relaxed);
+                setup.insert(handle, Some(original));
                 model.push((handle, first, end));
             }
             3 if !model.is_empty() => {
@@ -101,13 +175,14 @@ fn stabbing_finds_all(index: RegionIndex) {
             }
             4 if !model.is_empty() => {
                 let (handle, ..) = model.swap_remove(nth);
-                regions.remove(&pin, handle);
-                arena.free(&pin, handle);
+                setup.remove(handle);
+                setup.free(handle);
             }
             5 if !model.is_empty() && model[nth].2 - model[nth].1 > 1 => {
                 let (head, from, to) = model[nth];
                 let cut = from + 1 + rng.below((to - from - 1) as usize) as u64;
-                let tail = arena.alloc(&pin, &memory).unwrap();
+                let tail = setup.alloc();
+                assert!(regions.hold(&pin, Some(head)));
                 regions.split(&pin, head, tail, || {
                     set(head, from, cut);
                     set(tail, cut, to);
@@ -122,7 +197,8 @@ fn stabbing_finds_all(index: RegionIndex) {
                 if let Some(other) = model.iter().position(|item| item.1 == middle) {
                     let (tail, _, to) = model[other];
                     regions.join(&pin, head, tail, || set(head, from, to));
-                    arena.free(&pin, tail);
+                    setup.users.fetch_sub(1, Ordering::Relaxed);
+                    setup.free(tail);
                     model[nth].2 = to;
                     model.swap_remove(other);
                 }
@@ -149,7 +225,33 @@ fn stabbing_finds_all(index: RegionIndex) {
         wanted.sort_unstable();
         assert_eq!(found, wanted, "{index:?}, step {step}");
         assert_eq!(regions.check(), Ok(model.len() as u64));
+        // Sets may keep some.
+        assert!(setup.users.load(Ordering::Relaxed) as usize > model.len());
     }
+    for (handle, ..) in model {
+        setup.remove(handle);
+    }
+    assert_eq!(setup.users.load(Ordering::Relaxed), 1, "{index:?}");
+}
+
+#[test]
+fn the_last_region_takes_all_users_along_that_its_set_has_kept() {
+    let setup = Setup::new(RegionIndex::Spread);
+    let handles = [(); 20].map(|()| setup.alloc());
+    for (nth, &handle) in handles.iter().enumerate() {
+        run_on((nth % CPUS) as u16);
+        setup.arena.get(handle).end.store(8, Ordering::Relaxed);
+        setup.insert(handle, None);
+    }
+    // Whoever opened it lets go.
+    assert!(setup.users.fetch_sub(1, Ordering::Relaxed) > 1);
+    let pin = setup.memory.pin();
+    for (nth, &handle) in handles.iter().enumerate() {
+        let is_last = setup.regions().remove(&pin, handle);
+        assert_eq!(is_last, nth == handles.len() - 1);
+    }
+    assert_eq!(setup.users.load(Ordering::Relaxed), 0);
+    assert!(!setup.regions().hold(&pin, None));
 }
 
 #[test]
@@ -160,22 +262,20 @@ fn regions_of_one_interval_are_visited_by_age_whatever_was_found_last() {
 }
 
 fn visited_by_age(index: RegionIndex) {
-    let memory = memory(4096);
-    let arena: Arena<Extent> = arenas(&memory).make();
-    let roots = RegionRoots::default();
-    let regions = regions(index, &arena, &roots);
+    let setup = Setup::new(index);
+    let (memory, arena, regions) = (&setup.memory, &setup.arena, setup.regions());
     let pin = memory.pin();
     let mut by_age = Vec::new();
     for _ in 0..6 {
-        let handle = arena.alloc(&pin, &memory).unwrap();
+        let handle = setup.alloc();
         arena.get(handle).end.store(8, Ordering::Relaxed);
-        regions.insert(&pin, handle);
+        setup.insert(handle, by_age.last().copied());
         by_age.push(handle);
     }
     // Also when the oldest goes, one in the middle, and the youngest.
     for gone in [None, Some(0), Some(2), Some(3)] {
         if let Some(nth) = gone {
-            regions.remove(&pin, by_age.remove(nth));
+            setup.remove(by_age.remove(nth));
         }
         regions.overlapping(&pin, 0, 1, |handle, _| {
             match Some(&handle) == by_age.last() {
@@ -203,13 +303,10 @@ fn a_pass_that_is_interrupted_sees_every_region() {
 }
 
 fn interrupted_pass(index: RegionIndex) {
-    let memory = memory(4096);
-    let arena: Arena<Extent> = arenas(&memory).make();
     let mut rng = Rng::new(11);
-    let pin = memory.pin();
     for _ in 0..40 {
-        let roots = RegionRoots::default();
-        let regions = regions(index, &arena, &roots);
+        let setup = Setup::new(index);
+        let (memory, arena, regions) = (&setup.memory, &setup.arena, setup.regions());
         let place = |handle, rng: &mut Rng| {
             let item: &Extent = arena.get(handle);
             let first = rng.below(6) as u64;
@@ -219,17 +316,20 @@ fn interrupted_pass(index: RegionIndex) {
         };
         let mut all = Vec::new();
         for _ in 0..20 {
-            let handle = arena.alloc(&pin, &memory).unwrap();
+            setup.go_on(&mut rng);
+            let handle = setup.alloc();
             place(handle, &mut rng);
             let shared = &arena.get(handle).shared;
             shared.store(rng.below(2) == 0, Ordering::Relaxed);
-            regions.insert(&pin, handle);
+            setup.insert(handle, None);
             all.push(handle);
         }
-        // What truncation takes away; nothing else gives a region any.
+        // What truncation takes away; a fork gives its copy as much as the original has left.
         let mut full: BTreeMap<u32, u32> = all.iter().map(|handle| (handle.raw(), 2)).collect();
         let mut pass = Pass::default();
         loop {
+            setup.go_on(&mut rng);
+            let pin = memory.pin();
             let mut seen = 0;
             let done = regions.pass_by_age(&pin, (0, 100), &mut pass, |handle, _| {
                 seen += 1;
@@ -245,27 +345,53 @@ fn interrupted_pass(index: RegionIndex) {
             }
             assert!(seen > 0);
             let nth = rng.below(all.len());
-            match rng.below(8) {
+            match rng.below(10) {
                 0 => regions.change(&pin, all[nth], || place(all[nth], &mut rng)),
                 1 => {
                     let gone = all.swap_remove(nth);
-                    regions.remove(&pin, gone);
+                    setup.remove(gone);
                     full.remove(&gone.raw());
                 }
                 2 => {
-                    let handle = arena.alloc(&pin, &memory).unwrap();
+                    let handle = setup.alloc();
                     place(handle, &mut rng);
-                    regions.insert(&pin, handle);
+                    setup.insert(handle, None);
                     all.push(handle);
                     full.insert(handle.raw(), 0);
+                }
+                3 => {
+                    let original = all[nth];
+                    let handle = setup.alloc();
+                    let (from, to) = (arena.get(original), arena.get(handle));
+                    for (from, to) in [(&from.first, &to.first), (&from.end, &to.end)] {
+                        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                    }
+                    to.shared.store(from.is_shared(), Ordering::Relaxed);
+                    setup.insert(handle, Some(original));
+                    all.push(handle);
+                    full.insert(handle.raw(), full[&original.raw()]);
+                }
+                4 if all.len() > 1 => {
+                    let head = all[nth];
+                    let tail = all.swap_remove((nth + 1) % all.len());
+                    let is_shared = arena.get(tail).is_shared();
+                    // Wherever the two lie: what both had is the head's.
+                    if arena.get(head).is_shared() == is_shared {
+                        regions.join(&pin, head, tail, || place(head, &mut rng));
+                        let more = full.remove(&tail.raw()).unwrap();
+                        *full.get_mut(&head.raw()).unwrap() += more;
+                    } else {
+                        all.push(tail);
+                    }
                 }
                 _ => {}
             }
         }
-        assert!(full.values().all(|&left| left == 0), "{full:?}");
+        assert!(full.values().all(|&left| left == 0), "{index:?}: {full:?}");
+        assert_eq!(regions.check(), Ok(all.len() as u64));
         for handle in all {
-            regions.remove(&pin, handle);
-            arena.free(&pin, handle);
+            setup.remove(handle);
+            setup.free(handle);
         }
     }
 }
@@ -285,13 +411,11 @@ fn stabbing_lists_stops_when_told_and_looks_at_every_item() {
 
 /// How often a search for one page asks a region where it begins.
 fn stabbing_looks_at(index: RegionIndex) -> u64 {
-    let memory = memory(4096);
-    let arena: Arena<Extent> = arenas(&memory).make();
-    let roots = RegionRoots::default();
-    let regions = regions(index, &arena, &roots);
+    let setup = Setup::new(index);
+    let (memory, arena, regions) = (&setup.memory, &setup.arena, setup.regions());
     let pin = memory.pin();
     for number in 0..ITEMS {
-        let handle = arena.alloc(&pin, &memory).unwrap();
+        let handle = setup.alloc();
         arena
             .get(handle)
             .first
@@ -300,7 +424,7 @@ fn stabbing_looks_at(index: RegionIndex) -> u64 {
             .get(handle)
             .end
             .store(number * 10 + 15, Ordering::Relaxed);
-        regions.insert(&pin, handle);
+        setup.insert(handle, None);
     }
     let mut hits = vec![];
     LOOKED.set(0);

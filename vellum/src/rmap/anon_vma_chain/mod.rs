@@ -260,7 +260,7 @@ impl AnonVmaChain {
         self.pages.here(env).locks.bump();
         let locked = anon_vma.lock(&self.links, env.pin);
         let index = search.index;
-        locked.tree.overlapping(index, index + 1, |_, link| {
+        let _ = locked.tree.overlapping(index, index + 1, |_, link| {
             search.look_in(topology, &topology.region(link.region()))
         });
     }

@@ -19,7 +19,7 @@ use folios::{FIRST_OF_FOLIO, folio_scenarios};
 use scenarios::{Scenario, scenarios};
 use superpages::{FIRST_USE, huge_file_scenarios, huge_scenarios, superpage_scenarios};
 use vellum::addr::Pfn;
-use vellum::design::{TableFormat, variants};
+use vellum::design::{RegionIndex, TableFormat, variants};
 use vellum::frame::{FailAt, Site};
 use vellum::rmap::ReverseMap;
 use vellum::swap::SwapArea;
@@ -79,8 +79,12 @@ fn fail_one<F: Format, R: ReverseMap>(
     let shortens = |plan: FailAt| plan.site == Site::CachePage && plan.after > 0;
     // Neighbours of a page in swap need not come with it.
     let is_ahead = |plan: FailAt| plan.site == Site::SwapIn && plan.after > 0;
+    // Regions of an object that cannot be spread over several sets stay in one.
+    let of_sets = [Site::RegionSets, Site::SlabFrame, Site::SlabDirectory];
+    let is_of_sets = |plan: FailAt| of_sets.contains(&plan.site);
     // Single pages do instead of a superpage, and reclaim may have something to take.
     let may_pass = [FIRST_USE, FIRST_OF_FOLIO].contains(name)
+        || design.region_index == RegionIndex::Spread && failure.is_some_and(is_of_sets)
         || design.reclaim && failure.is_some_and(is_ahead)
         || design.reclaim && driver.vm.stats().reclaim.reclaimed > 0
         || matches!(last, What::Write { .. }) && failure.is_some_and(shortens);

@@ -334,13 +334,14 @@ pub fn explore_one(name: &str, base: u64, test: impl Fn() + Send + Sync + 'stati
 fn explore_of(name: &str, base: u64, test: Arc<dyn Fn() + Send + Sync>) {
     let all = schedules(base);
     let quarter = all / 4;
-    // Mostly bursts; every fourth schedule is mixed finely. Another fourth does as
-    // kernels did: the regions of objects in lists, files page by page, frames linked.
+    // Mostly bursts; every fourth schedule is mixed finely, half of them with the regions of
+    // objects in several trees. Another fourth does as kernels did: these regions in lists,
+    // files page by page, frames linked.
     for (bursts, options, count) in [
         (true, "", all - 2 * quarter),
         (true, AS_THEN, quarter),
         (false, "", quarter - quarter / 2),
-        (false, "fileio=pages", quarter / 2),
+        (false, "fileio=pages,regions=spread", quarter / 2),
     ] {
         let test = Arc::clone(&test);
         let exploration = Exploration {

@@ -396,6 +396,33 @@ fn interrupted_pass(index: RegionIndex) {
     }
 }
 
+#[test]
+fn a_join_leaves_no_users_in_a_set_without_regions() {
+    let setup = Setup::new(RegionIndex::Spread);
+    let insert = |cpu, first, end| {
+        run_on(cpu);
+        let handle = setup.alloc();
+        let extent = setup.arena.get(handle);
+        extent.first.store(first, Ordering::Relaxed);
+        extent.end.store(end, Ordering::Relaxed);
+        setup.insert(handle, None);
+        handle
+    };
+    // The first is in the object's own set.
+    let first = insert(0, 0, 8);
+    let [head, other] = [insert(0, 0, 8), insert(0, 0, 8)];
+    let tail = insert(3, 8, 16);
+    setup.remove(other);
+    let pin = setup.memory.pin();
+    setup.regions().join(&pin, head, tail, || {
+        setup.arena.get(head).end.store(16, Ordering::Relaxed);
+    });
+    // The tail's user, and whoever opened the object.
+    setup.users.fetch_sub(2, Ordering::Relaxed);
+    assert!(!setup.regions().remove(&pin, first));
+    assert!(setup.regions().remove(&pin, head));
+}
+
 const ITEMS: u64 = 4096;
 
 #[test]

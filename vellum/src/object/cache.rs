@@ -1,5 +1,6 @@
 //! The page cache: finding, making and dropping pages of objects.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use super::mount::Mount;
@@ -78,7 +79,7 @@ pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
     pub(super) nodes: Arena<RadixNode>,
     pub(super) mounts: Arena<Mount>,
-    spread: Spread,
+    spread: Box<Spread>,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
 }
@@ -90,7 +91,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             arena: arenas.make(),
             nodes: arenas.make(),
             mounts: arenas.make(),
-            spread: Spread::new(region_index, arenas.make(), arenas.cpus()),
+            spread: Spread::new(region_index, arenas),
             locks: PageLocks::default(),
         }
     }
@@ -104,6 +105,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         nodes.name_parts([
             "arena of radix nodes: depot",
             "arena of radix nodes: chunks",
+        ]);
+        self.spread.arena().name_parts([
+            "arena of further region sets: depot",
+            "arena of further region sets: chunks",
         ]);
     }
 

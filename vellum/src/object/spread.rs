@@ -11,13 +11,14 @@
 //! the locks of both (invariant 11 asks no more of regions in different sets: none is copied
 //! from one to another).
 
+use alloc::boxed::Box;
 use core::mem::offset_of;
 
 use super::region_set::RegionRoots;
 use crate::design::RegionIndex;
 use crate::frame::{PhysicalMemory, Site};
 use crate::platform::{CpuId, Platform};
-use crate::slab::{Arena, Handle, Item};
+use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::Pin;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::report::Fields;
@@ -59,8 +60,14 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    pub(super) fn new(index: RegionIndex, arena: Arena<SpreadRoots>, cpus: usize) -> Self {
-        Spread { index, arena, cpus }
+    /// A call of its own, with the value in the heap: a manager is made on a small stack.
+    #[inline(never)]
+    pub(super) fn new(index: RegionIndex, arenas: &ArenaMaker) -> Box<Self> {
+        Box::new(Spread {
+            index,
+            arena: arenas.make(),
+            cpus: arenas.cpus(),
+        })
     }
 
     /// The arena of further sets.

@@ -1,5 +1,6 @@
 //! Tests of the page tree, the interval tree of regions, and page locks.
 
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;

@@ -125,7 +125,8 @@ impl<T: Item> Arena<T> {
             list: slots * LIST.div_ceil(slots),
             frame_size,
             advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
-            vacant: Box::new(T::vacant()),
+            // Made where it stays: some are large, and a manager is made on a small stack.
+            vacant: Box::write(Box::new_uninit(), T::vacant()),
             caches: PerCpu::new(cpus, |_| Cache::default()),
             depot: CachePadded(SlotDepot::default()),
             growth: CachePadded(Growth {

@@ -57,7 +57,7 @@ impl MappedBy for Extent {
 struct Setup {
     memory: Memory,
     arena: Arena<Extent>,
-    spread: Spread,
+    spread: Box<Spread>,
     roots: RegionRoots,
     /// Users of the object: whoever opened it, and those of regions.
     users: AtomicU32,
@@ -72,7 +72,7 @@ impl Setup {
         let arenas = unsafe { ArenaMaker::new(CPUS, memory.frame_count(), memory.frame_size()) };
         Setup {
             arena: arenas.make(),
-            spread: Spread::new(index, arenas.make(), CPUS),
+            spread: Spread::new(index, &arenas),
             roots: RegionRoots::default(),
             users: AtomicU32::new(1),
             memory,

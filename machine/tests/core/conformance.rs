@@ -283,8 +283,9 @@ impl<F: Format, R: ReverseMap> World<F, R> {
             let count = entries.len();
             let clears: Vec<bool> = (0..count).map(|_| self.rng.below(3) == 0).collect();
             // The frame outlives its last entry for as long as we look.
+            let memory = self.layers().memory;
             // SAFETY: the frame is mapped; the reference is dropped below.
-            assert!(unsafe { self.layers().memory.get_raw(frame) });
+            assert!(unsafe { memory.get_raw(&memory.pin(), frame) });
             let (met, report) = self.visit(frame, |nth| {
                 if clears.get(nth).copied().unwrap_or(false) {
                     Verdict::Unmapped

@@ -9,7 +9,7 @@ use super::record::Frame;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::Platform;
-use crate::sync::{Pin, bytes};
+use crate::sync::{Pin, Turn, bytes};
 
 /// Owner of a frame of kind `Allocated` that an embedder holds in a block: no handle
 /// is as large.
@@ -205,8 +205,8 @@ impl<P: Platform> PhysicalMemory<P> {
     /// in a page cache, or one whose references are dropped by
     /// [`PhysicalMemory::put_raw`].
     #[inline]
-    pub unsafe fn get_raw(&self, pfn: Pfn) -> bool {
-        self.frame(pfn).try_get()
+    pub unsafe fn get_raw(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
+        self.frame(pfn).try_get(Turn::at(pin, pfn.0))
     }
 
     /// Drops a reference to a block of `1 << order` frames, named by its first frame,

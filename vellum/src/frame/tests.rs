@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::*;
 use crate::addr::Pfn;
 use crate::platform::{MemoryRange, NodeId, Platform, Zone};
+use crate::sync::Turn;
 use crate::testing::{Rng, TestMachine, range, run_on};
 
 mod cpus;
@@ -83,7 +84,10 @@ fn the_greatest_counts_are_reached_and_not_passed() {
     assert!(frame.add_mapping().is_some());
     assert_eq!(counts(&frame), (MAX_MAPPINGS, MAX_MAPPINGS));
     assert!(frame.add_mapping().is_none());
-    assert!(!frame.try_map() && !frame.try_get());
+    let memory = simple(1, 1024);
+    let pin = memory.pin();
+    let turn = Turn::at(&pin, 0);
+    assert!(!frame.try_map(turn) && !frame.try_get(turn));
     assert_eq!(counts(&frame), (MAX_MAPPINGS, MAX_MAPPINGS));
     let frame = Frame::default();
     frame.init_counts(1, 0);
@@ -98,11 +102,14 @@ fn the_greatest_counts_are_reached_and_not_passed() {
 
 #[test]
 fn a_frame_without_references_is_neither_mapped_nor_held() {
+    let memory = simple(1, 1024);
+    let pin = memory.pin();
+    let turn = Turn::at(&pin, 0);
     let frame = Frame::default();
     frame.init_counts(0, 0);
-    assert!(!frame.try_map() && !frame.try_get());
+    assert!(!frame.try_map(turn) && !frame.try_get(turn));
     frame.init_counts(1, 0);
-    assert!(frame.try_map() && frame.try_get());
+    assert!(frame.try_map(turn) && frame.try_get(turn));
     assert_eq!((frame.counts().refs(), frame.counts().maps()), (3, 1));
 }
 
@@ -117,7 +124,7 @@ fn put_frees_with_the_last_reference() {
     memory.put(&pin, pfn);
     assert_eq!(memory.frame(pfn).kind(), Kind::Cached);
     assert!(
-        !memory.frame(pfn).try_get(),
+        !memory.frame(pfn).try_get(Turn::at(&pin, pfn.0)),
         "a free frame cannot be taken hold of"
     );
     assert_eq!(memory.stats().used(), 0);

@@ -18,7 +18,7 @@ use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
-use crate::sync::{Pin, SeqCount, bytes};
+use crate::sync::{Pin, SeqCount, Turn, bytes};
 
 /// Why a page could not be put into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,8 +198,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// One user more of the object with this name, if it has not ended. The caller is
     /// pinned, so that it does not become another object meanwhile (invariant 7).
-    pub(crate) fn hold_named(&self, _pin: &Pin<'_>, id: ObjectId) -> Option<&Object<S>> {
-        self.find(id).filter(|object| join(&object.users))
+    pub(crate) fn hold_named(&self, pin: &Pin<'_>, id: ObjectId) -> Option<&Object<S>> {
+        let turn = Turn::at(pin, id.handle);
+        self.find(id).filter(|object| join(&object.users, turn))
     }
 
     /// One user less; true if it was the last, and the caller must
@@ -232,17 +233,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         handle: u32,
     ) -> ObjectRegions<'a, T> {
         let object = self.get(handle);
-        ObjectRegions::new(&self.spread, arena, (&object.regions, &object.users))
-    }
-
-    /// Gives an object further sets of regions, if there is memory for them.
-    pub(crate) fn spread_regions<P: Platform>(
-        &self,
-        memory: &PhysicalMemory<P>,
-        pin: &Pin<'_>,
-        handle: u32,
-    ) {
-        (self.spread).spread(memory, pin, &self.get(handle).regions);
+        ObjectRegions::new(
+            &self.spread,
+            arena,
+            (handle, &object.regions, &object.users),
+        )
     }
 
     /// The page at `index` if it is cached, in whatever state it is, without a
@@ -279,7 +274,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     pub fn lookup<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         object: &Object<S>,
         index: u64,
     ) -> Option<Pfn> {
@@ -289,7 +284,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             let page = node.frame(index)?;
             // It may leave the cache meanwhile, but begins no other life while we are
             // pinned (invariant 7); whoever needs it cached asks for its owner.
-            if memory.frame(page).try_get() {
+            if memory.frame(page).try_get(Turn::at(pin, page.0)) {
                 return Some(page);
             }
         }

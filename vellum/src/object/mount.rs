@@ -8,9 +8,9 @@ use super::{Object, Objects};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
 use crate::platform::Platform;
 use crate::slab::{Handle, Item};
-use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::users::join;
+use crate::sync::{Pin, Turn};
 
 /// Names a mount. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -139,9 +139,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// One object more in a mount; its handle, for [`Objects::create`]. The caller is
     /// pinned, so that the mount does not become another one meanwhile (invariant 7).
-    pub(crate) fn join_mount(&self, _pin: &Pin<'_>, id: MountId) -> Option<u32> {
+    pub(crate) fn join_mount(&self, pin: &Pin<'_>, id: MountId) -> Option<u32> {
         let mount = self.find_mount(id)?;
-        join(&mount.users).then_some(id.handle)
+        join(&mount.users, Turn::at(pin, id.handle)).then_some(id.handle)
     }
 
     /// An object that could not be made, or has ended, is in the mount no more.

@@ -151,7 +151,7 @@ impl<'a, T: MappedBy> RegionSet<'a, T> {
 const MOST_KEPT: u32 = 1 << 12;
 
 /// Waits for the lock of an object's regions after which `regions=auto` spreads them.
-const CROWD: u32 = 16;
+const CROWD: u32 = 4;
 
 impl RegionRoots {
     /// Takes the lock.
@@ -176,14 +176,14 @@ impl RegionRoots {
         self.further.load(Ordering::Acquire)
     }
 
-    /// Notes the further sets, unless there are some.
-    pub(super) fn set_further(&self, pin: &Pin<'_>, further: u32) -> bool {
-        let _guard = self.lock.lock(pin);
-        let is_first = self.further() == 0;
-        if is_first {
-            self.further.store(further, Ordering::Release);
-        }
-        is_first
+    /// Notes the further sets. The lock is ours.
+    pub(super) fn set_further(&self, further: u32) {
+        self.further.store(further, Ordering::Release);
+    }
+
+    /// Who has waited is forgotten. The lock is ours.
+    pub(super) fn forget_waits(&self) {
+        self.waits.store(0, Ordering::Relaxed);
     }
 
     /// Keeps the user of a region that left the set, whose lock is ours, for the next that
@@ -222,7 +222,7 @@ impl RegionRoots {
     /// Begins anew, for an object whose regions have all gone.
     pub(super) fn begin(&self) {
         self.further.store(0, Ordering::Relaxed);
-        self.waits.store(0, Ordering::Relaxed);
+        self.forget_waits();
     }
 
     /// How often a region has left the set.

@@ -9,10 +9,12 @@ use core::ops::ControlFlow;
 
 use super::region_set::{RegionRoots, RegionSet};
 use super::spread::Spread;
+use crate::frame::PhysicalMemory;
+use crate::platform::Platform;
 use crate::slab::{Arena, Handle};
-use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::users::join;
+use crate::sync::{Pin, Turn};
 use crate::tree::IntervalItem;
 
 pub use crate::tree::Interval;
@@ -29,6 +31,8 @@ pub trait MappedBy: IntervalItem {
 /// The regions of one object: the regions' arena, and the object's sets of them.
 pub struct ObjectRegions<'a, T: MappedBy> {
     arena: &'a Arena<T>,
+    /// The object's handle.
+    object: u32,
     own: &'a RegionRoots,
     users: &'a AtomicU32,
     spread: &'a Spread,
@@ -115,10 +119,11 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     pub(super) fn new(
         spread: &'a Spread,
         arena: &'a Arena<T>,
-        (own, users): (&'a RegionRoots, &'a AtomicU32),
+        (object, own, users): (u32, &'a RegionRoots, &'a AtomicU32),
     ) -> Self {
         ObjectRegions {
             arena,
+            object,
             own,
             users,
             spread,
@@ -174,23 +179,33 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
                 return true;
             }
         }
-        join(self.users)
+        if original.is_some() {
+            // It is a user for as long as this takes.
+            self.users.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        join(self.users, Turn::at(pin, self.object))
     }
 
-    /// A region maps the object from now on. Returns whether the object should have further
-    /// sets of regions (`Objects::spread_regions`).
-    #[must_use]
-    pub fn insert(&self, pin: &Pin<'_>, region: Handle<T>) -> bool {
-        let set = self.set_for(pin);
-        let _guard = set.roots.lock(pin);
-        set.put_in(region);
-        set.number == 0 && self.spread.would_help(self.own)
+    /// A region maps the object from now on.
+    pub fn insert<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        region: Handle<T>,
+    ) {
+        self.put_into(memory, pin, &self.set_for(pin), region);
     }
 
     /// The same for a copy that fork makes of another region, `original`, whose space's lock
     /// the caller has: they are in one set then, the copy as the younger.
-    #[must_use]
-    pub fn insert_copy(&self, pin: &Pin<'_>, original: Handle<T>, region: Handle<T>) -> bool {
+    pub fn insert_copy<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        original: Handle<T>,
+        region: Handle<T>,
+    ) {
         let set = self.set_of(original);
         if set.number == 0 && self.spread.last(self.own) != 0 {
             // It came before there were further sets. As many regions may be made of it as of
@@ -200,11 +215,24 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
             set.take_out(original);
             later.put_in(original);
             later.put_in(region);
-            return false;
+            return;
         }
+        self.put_into(memory, pin, &set, region);
+    }
+
+    fn put_into<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        set: &NumberedSet<'a, T>,
+        region: Handle<T>,
+    ) {
         let _guard = set.roots.lock(pin);
         set.put_in(region);
-        set.number == 0 && self.spread.would_help(self.own)
+        // With the lock that so many wait for: who asks for it again stands behind them.
+        if set.number == 0 && self.spread.would_help(self.own) {
+            self.spread.spread(memory, pin, self.own);
+        }
     }
 
     /// A region maps the object no more, which has a user less. Returns whether that was the

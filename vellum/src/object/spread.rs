@@ -115,7 +115,8 @@ impl Spread {
         }
     }
 
-    /// Gives an object further sets, unless it has some or there is no memory for them.
+    /// Gives an object that has none further sets, if there is memory for them. The lock of its
+    /// own is the caller's.
     #[cold]
     #[inline(never)]
     pub(super) fn spread<P: Platform>(
@@ -124,11 +125,9 @@ impl Spread {
         pin: &Pin<'_>,
         own: &RegionRoots,
     ) {
-        let Ok(further) = self.arena.alloc(pin, memory) else {
-            return;
-        };
-        if !own.set_further(pin, further.raw()) {
-            self.arena.free(pin, further);
+        match self.arena.alloc(pin, memory) {
+            Ok(further) => own.set_further(further.raw()),
+            Err(_) => own.forget_waits(),
         }
     }
 

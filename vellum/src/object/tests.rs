@@ -14,7 +14,6 @@ use crate::design::RegionIndex;
 use crate::frame::{FailAt, Flags, Kind, PhysicalMemory, Request};
 use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::Pin;
 use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;

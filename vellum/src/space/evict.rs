@@ -26,7 +26,7 @@ use crate::platform::Platform;
 use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
 use crate::rmap::{ReverseMap, Verdict};
 use crate::swap::SwapOutError;
-use crate::sync::Pin;
+use crate::sync::{Pin, Turn};
 use crate::table::Format;
 
 /// A page of an object that was found where its record says it is.
@@ -64,7 +64,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.owner(handle)?;
         let found = self.objects.peek(pin, object, index) == Some(page);
         // Found in a cache under a pin, it begins no other life while that lasts.
-        (found && frame.try_get()).then_some(FoundPage {
+        (found && frame.try_get(Turn::at(pin, page.0))).then_some(FoundPage {
             page,
             object,
             handle,
@@ -239,12 +239,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The private page in a frame, with a reference, if an entry maps one. Of a superpage whose
     /// frames have one record, that is the first.
-    fn find_private(&self, page: Pfn) -> Option<Reference> {
+    fn find_private(&self, pin: &Pin<'_>, page: Pfn) -> Option<Reference> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Anonymous {
             return None;
         }
-        let before = frame.try_get_mapped()?;
+        let before = frame.try_get_mapped(Turn::at(pin, page.0))?;
         Some(match before.is_whole() {
             true => Reference::Run,
             false => Reference::Page,
@@ -275,7 +275,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// more). Otherwise says what became of what is in the frame.
     fn claim_idle(&self, page: Pfn, rule: Rule) -> Result<(), Taken> {
         let pin = self.pin();
-        let Some(held) = self.find_private(page) else {
+        let Some(held) = self.find_private(&pin, page) else {
             let frame = self.memory.frame(page);
             if frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED) {
                 return Err(self.discard_cached(&pin, page));
@@ -313,7 +313,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !is_demoted {
             return Err(Taken::Kept);
         }
-        match self.find_private(page) {
+        match self.find_private(&pin, page) {
             Some(Reference::Page) => Ok(()),
             Some(Reference::Run) => {
                 self.put_private(&pin, page, Reference::Run);
@@ -327,7 +327,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// it is one that only swap could take.
     fn evict_freed(&self, page: Pfn) -> Taken {
         let frame = self.memory.frame(page);
-        let taken = match self.find_private(page) {
+        let taken = match self.find_private(&self.pin(), page) {
             None => return Taken::SwapBacked,
             Some(Reference::Page) if self.drop_freed(page) => Taken::Freed,
             Some(held) => {
@@ -405,7 +405,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled {
         let pin = self.pin();
         let private = match kind {
-            PageKind::SwapBacked => self.find_private(page),
+            PageKind::SwapBacked => self.find_private(&pin, page),
             PageKind::File => None,
         };
         if private.is_none() && self.find_cached(&pin, page).is_none() {

@@ -11,7 +11,7 @@ use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::sync::bytes;
+use crate::sync::{Turn, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
@@ -216,7 +216,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         });
         for place in set_bits(places) {
-            if !self.memory.frame(frames[place as usize]).try_map() {
+            let frame = frames[place as usize];
+            let turn = Turn::at(fault.pin, frame.0);
+            if !self.memory.frame(frame).try_map(turn) {
                 places &= !(1 << place);
             }
         }

@@ -35,7 +35,7 @@ use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{Inserted, NewPages, NewRun, Object, ObjectId, RUN_PAGES};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::sync::Pin;
+use crate::sync::{Pin, Turn};
 use crate::table::{Format, Gather, LockedTable, Marks, Users};
 use crate::tree::IntervalItem;
 
@@ -362,7 +362,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let whose = (self.objects.get(handle), handle);
         let pages = Self::SUPERPAGE;
         let frame = |step: u64| head.offset(step as u32);
-        let counted = (0..pages).take_while(|&step| self.memory.frame(frame(step)).try_map());
+        let counts = |step: &u64| {
+            let turn = Turn::at(fault.pin, frame(*step).0);
+            self.memory.frame(frame(*step)).try_map(turn)
+        };
+        let counted = (0..pages).take_while(counts);
         let counted = counted.count() as u64;
         let all = MappingsCounted::now();
         let is_attached = |step: u64| {

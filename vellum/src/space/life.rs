@@ -8,9 +8,9 @@ use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
+use crate::sync::{Pin, Turn};
 use crate::table::{Format, Tables};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -64,9 +64,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn share_space(&self, id: SpaceId) -> bool {
         // A space that was found under a pin does not become another before the pin
         // ends (invariant 7).
-        let _pin = self.pin();
+        let pin = self.pin();
         let space = self.find_space(id);
-        space.is_some_and(|space| join(&space.users))
+        space.is_some_and(|space| join(&space.users, Turn::at(&pin, id.handle)))
     }
 
     /// One task less; true if it was the last.

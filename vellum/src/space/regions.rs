@@ -142,12 +142,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         if view.object != 0 {
             let regions = self.objects.regions(&self.regions, view.object);
-            let is_crowded = match original {
-                Some(original) => regions.insert_copy(pin, original, handle),
-                None => regions.insert(pin, handle),
-            };
-            if is_crowded {
-                (self.objects).spread_regions(&self.memory, pin, view.object);
+            match original {
+                Some(original) => regions.insert_copy(&self.memory, pin, original, handle),
+                None => regions.insert(&self.memory, pin, handle),
             }
         }
         let range = view.range;

@@ -9,7 +9,7 @@ use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{Cleared, ClearsEntries, ReverseMap, Verdict};
-use crate::sync::Pin;
+use crate::sync::{Pin, Turn};
 use crate::table::Format;
 
 /// Entries that are cleared before their CPUs are flushed.
@@ -42,7 +42,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let pfn = F::frame(entry, level);
         let frame = self.memory.frame(pfn);
-        if pfn == self.zero_page || !frame.try_get() {
+        if pfn == self.zero_page || !frame.try_get(Turn::at(pin, pfn.0)) {
             return;
         }
         if frame.kind() == Kind::Object && frame.counts().pins() == 0 {

@@ -27,8 +27,8 @@ use crate::frame::{Flags, Frame, Kind};
 use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Turn};
 use crate::table::{Entry, Format, Gather, LockedTable, Users};
 use crate::tree::IntervalItem;
 
@@ -192,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some((index, page)) = next.filter(|(index, _)| *index < range.end) else {
             return NextPage::End;
         };
-        if !self.memory.frame(page).try_get() {
+        if !self.memory.frame(page).try_get(Turn::at(pin, page.0)) {
             return NextPage::Again;
         }
         if !self.objects.locks.try_lock(&self.memory, page) {

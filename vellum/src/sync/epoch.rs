@@ -38,6 +38,7 @@ use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint}
 use super::percpu::CachePadded;
 use super::queue::Queues;
 use super::report::name;
+use super::turns::Turns;
 use crate::platform::{CpuId, WindowSlot};
 
 /// What a pin asks of the platform. Implemented once, by the manager, for every platform.
@@ -88,6 +89,8 @@ pub struct Epochs {
     announced: Box<[CachePadded<AtomicU64>]>,
     /// Where CPUs wait for spin locks.
     queues: Queues,
+    /// Where they wait to change words that many change.
+    turns: Turns,
     /// How many spin locks each CPU holds.
     #[cfg(debug_assertions)]
     held: Box<[super::held::HeldLocks]>,
@@ -107,6 +110,7 @@ impl Epochs {
                 "nodes of spinners",
                 if cfg!(vellum_loom) { 0 } else { cpus },
             ),
+            turns: Turns::new(if cfg!(vellum_loom) { 0 } else { cpus }),
             #[cfg(debug_assertions)]
             held: (0..cpus).map(|_| Default::default()).collect(),
         }
@@ -282,6 +286,11 @@ impl Pin<'_> {
     /// Where CPUs wait for spin locks.
     pub(super) fn queues(&self) -> &Queues {
         &self.epochs.queues
+    }
+
+    /// Where they wait to change words that many change.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.epochs.turns
     }
 
     /// The spin locks that this CPU holds.

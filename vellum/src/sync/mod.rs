@@ -38,6 +38,7 @@ pub(crate) mod report;
 pub mod report;
 mod seq;
 mod spin;
+mod turns;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod underway;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "no model has users"))]
@@ -66,5 +67,6 @@ pub use queue::{QueueNode, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
+pub use turns::Turn;
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

@@ -119,6 +119,12 @@ impl Queues {
         Some((id, before == 0))
     }
 
+    /// Whether nobody is in a queue.
+    #[cfg(all(test, not(vellum_loom)))]
+    pub(super) fn is_free(&self, tail: &Tail) -> bool {
+        tail.0.load(Ordering::Relaxed) == 0
+    }
+
     fn sleep_until_first<P: Platform>(&self, id: &QueueNode, platform: &P) {
         let Some(node) = self.node(id.to_word()) else {
             return;

@@ -1,6 +1,7 @@
 //! How often a frame is referenced, mapped and pinned, in one word (invariant 2).
 
 use super::Frame;
+use crate::sync::Turn;
 use crate::sync::atomic::{Ordering, fence};
 
 const COUNT_BITS: u32 = 24;
@@ -128,8 +129,8 @@ impl Frame {
     /// One more PTE maps a frame that may be on its way out, or that may have
     /// too many mappings: fails in either case.
     #[inline]
-    pub fn try_map(&self) -> bool {
-        self.try_add(ONE_REF + ONE_MAP, |counts| counts.refs() != 0)
+    pub fn try_map(&self, turn: Turn<'_>) -> bool {
+        self.try_add(turn, ONE_REF + ONE_MAP, |counts| counts.refs() != 0)
             .is_some()
     }
 
@@ -186,8 +187,9 @@ impl Frame {
     /// Takes a reference on a frame that may be on its way out: fails if it
     /// has none.
     #[inline]
-    pub fn try_get(&self) -> bool {
-        self.try_add(ONE_REF, |counts| counts.refs() != 0).is_some()
+    pub fn try_get(&self, turn: Turn<'_>) -> bool {
+        self.try_add(turn, ONE_REF, |counts| counts.refs() != 0)
+            .is_some()
     }
 
     /// Takes a reference on a private page whose frame may be anything by now: fails unless an
@@ -195,30 +197,23 @@ impl Frame {
     /// those of one that is about to be by a store that this either sees or does not. Returns
     /// the counts before: if they are a whole run's, the reference is one to the run.
     #[inline]
-    pub fn try_get_mapped(&self) -> Option<Counts> {
-        self.try_add(ONE_REF, |counts| counts.maps() != 0)
+    pub fn try_get_mapped(&self, turn: Turn<'_>) -> Option<Counts> {
+        self.try_add(turn, ONE_REF, |counts| counts.maps() != 0)
     }
 
     /// Adds to the counts of a frame that may be anything by now: fails if they do not suit, or
     /// if there are too many references. Returns the counts before.
     #[inline]
-    fn try_add(&self, what: u64, suits: impl Fn(Counts) -> bool) -> Option<Counts> {
-        let mut old = self.counts.load(Ordering::Relaxed);
-        loop {
+    fn try_add(&self, turn: Turn<'_>, what: u64, suits: impl Fn(Counts) -> bool) -> Option<Counts> {
+        turn.change(self.counts.load(Ordering::Relaxed), |old| {
             let counts = Counts(old);
             if !suits(counts) || counts.refs() >= MAX_MAPPINGS {
-                return None;
+                return Ok(None);
             }
-            match self.counts.compare_exchange_weak(
-                old,
-                old + what,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(counts),
-                Err(now) => old = now,
-            }
-        }
+            let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
+            let added = (self.counts).compare_exchange_weak(old, old + what, order, failed);
+            added.map(|_| Some(counts))
+        })
     }
 
     /// Takes a reference beside one that the caller knows of.

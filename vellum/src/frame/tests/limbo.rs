@@ -49,7 +49,7 @@ fn a_page_of_an_object_waits_for_those_who_may_have_found_it() {
     let page = memory.alloc(&finder, Request::page(SITE)).unwrap();
     memory.frame(page).set_kind(Kind::Object);
     memory.put(&finder, page);
-    assert!(!memory.frame(page).try_get());
+    assert!(!memory.frame(page).try_get(Turn::at(&finder, page.0)));
     while let Ok(other) = memory.alloc(&finder, Request::page(SITE)) {
         assert_ne!(other, page, "in another life");
     }

@@ -71,11 +71,11 @@ fn counted_references_keep_a_frame_until_the_last() {
     let frame = memory.alloc(&pin, Request::page(SITE)).unwrap();
     // SAFETY: the references that are dropped are the one handed out and this one.
     unsafe {
-        assert!(memory.get_raw(frame));
+        assert!(memory.get_raw(&pin, frame));
         memory.put_raw(&pin, frame, 0);
         assert_eq!(memory.view().frame(frame).counts().refs(), 1);
         memory.put_raw(&pin, frame, 0);
-        assert!(!memory.get_raw(frame));
+        assert!(!memory.get_raw(&pin, frame));
     }
     assert_eq!(split(&memory), before);
 }

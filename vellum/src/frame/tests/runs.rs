@@ -21,13 +21,19 @@ fn whole() -> (Memory, Pfn) {
     (memory, first)
 }
 
+/// A reference to a private page that is mapped, as who knows only the frame takes it.
+fn hold(memory: &Memory, frame: Pfn) -> Option<Counts> {
+    let pin = memory.pin();
+    memory.frame(frame).try_get_mapped(Turn::at(&pin, frame.0))
+}
+
 fn divide(memory: &Memory, first: Pfn) {
     let pin = memory.pin();
     let run = memory.lock_run(&pin, first, ORDER);
     let counts = memory.divide_records(&run, first);
     for step in 1..FRAMES {
         // Reverse mapping has not completed the record.
-        assert!(memory.frame(first.offset(step)).try_get_mapped().is_none());
+        assert!(hold(memory, first.offset(step)).is_none());
     }
     memory.set_divided(&run, first, counts);
 }
@@ -59,7 +65,7 @@ fn unmap_parts(memory: &Memory, first: Pfn) {
 #[test]
 fn a_reference_to_a_whole_run_is_one_to_each_frame_once_it_is_divided() {
     let (memory, first) = whole();
-    let before = memory.frame(first).try_get_mapped().unwrap();
+    let before = hold(&memory, first).unwrap();
     assert!(before.is_whole() && (before.refs(), before.maps()) == (1, 1));
     divide(&memory, first);
     assert_eq!(refs(&memory, first), [2; FRAMES as usize]);
@@ -75,14 +81,14 @@ fn a_reference_to_a_frame_of_a_divided_run_is_one_to_it_alone_and_keeps_the_run_
     let (memory, first) = whole();
     divide(&memory, first);
     for held in [0, 5].map(|step| first.offset(step)) {
-        assert!(!memory.frame(held).try_get_mapped().unwrap().is_whole());
+        assert!(!hold(&memory, held).unwrap().is_whole());
         assert!(!unite(&memory, first), "{held:?}");
         assert!(!memory.frame(first).counts().is_whole());
         memory.put(&memory.pin(), held);
         assert_eq!(refs(&memory, first), [1; FRAMES as usize]);
     }
     assert!(unite(&memory, first));
-    assert!(memory.frame(first).try_get_mapped().unwrap().is_whole());
+    assert!(hold(&memory, first).unwrap().is_whole());
     memory.frame(first).remove_mapping();
     let pin = memory.pin();
     memory.put_run(&pin, first, ORDER);
@@ -94,11 +100,11 @@ fn a_reference_to_a_frame_of_a_divided_run_is_one_to_it_alone_and_keeps_the_run_
 #[test]
 fn a_reference_outlives_the_entry_of_a_whole_run() {
     let (memory, first) = whole();
-    memory.frame(first).try_get_mapped().unwrap();
+    hold(&memory, first).unwrap();
     memory.frame(first).remove_mapping();
     memory.put_run(&memory.pin(), first, ORDER);
     // No entry maps it: nobody else finds it.
-    assert!(memory.frame(first).try_get_mapped().is_none());
+    assert!(hold(&memory, first).is_none());
     memory.put_run(&memory.pin(), first, ORDER);
     assert!(!memory.frame(first).counts().is_whole());
     assert_whole(&memory, 0);

@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::*;
 use crate::frame::MappingsCounted;
 use crate::platform::GroupId;
+use crate::sync::Turn;
 
 type Cache = Objects<()>;
 
@@ -55,7 +56,7 @@ fn a_page_is_attached_only_unlocked_and_below_the_end_of_its_object() {
     assert!(is_attached(id));
     // With a reference the frame stays what it is when it has left the cache.
     let pin = memory.pin();
-    assert!(memory.frame(page).try_get());
+    assert!(memory.frame(page).try_get(Turn::at(&pin, page.0)));
     objects.detach(&memory, &pin, object, 4, page);
     assert!(!is_attached(id), "detached");
 }

@@ -80,7 +80,7 @@ impl Setup {
     }
 
     fn regions(&self) -> ObjectRegions<'_, Extent> {
-        ObjectRegions::new(&self.spread, &self.arena, (&self.roots, &self.users))
+        ObjectRegions::new(&self.spread, &self.arena, (1, &self.roots, &self.users))
     }
 
     fn alloc(&self) -> Handle<Extent> {
@@ -95,12 +95,10 @@ impl Setup {
     fn insert(&self, handle: Handle<Extent>, original: Option<Handle<Extent>>) {
         let pin = self.memory.pin();
         assert!(self.regions().hold(&pin, original));
-        let is_crowded = match original {
-            Some(original) => self.regions().insert_copy(&pin, original, handle),
-            None => self.regions().insert(&pin, handle),
-        };
-        if is_crowded {
-            self.spread(&pin);
+        let (memory, regions) = (&self.memory, self.regions());
+        match original {
+            Some(original) => regions.insert_copy(memory, &pin, original, handle),
+            None => regions.insert(memory, &pin, handle),
         }
     }
 
@@ -108,15 +106,20 @@ impl Setup {
         assert!(!self.regions().remove(&self.memory.pin(), handle));
     }
 
-    fn spread(&self, pin: &Pin<'_>) {
-        self.spread.spread(&self.memory, pin, &self.roots);
+    /// As when many have waited.
+    fn spread(&self) {
+        let pin = self.memory.pin();
+        let _guard = self.roots.lock(&pin);
+        if self.roots.further() == 0 {
+            self.spread.spread(&self.memory, &pin, &self.roots);
+        }
     }
 
     /// Goes on on another CPU, and has those that may have further sets get them at some time.
     fn go_on(&self, rng: &mut Rng) {
         run_on(rng.below(CPUS) as u16);
         if self.spread.index == RegionIndex::Auto && rng.below(100) == 0 {
-            self.spread(&self.memory.pin());
+            self.spread();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::{Flags, Request};
+use crate::sync::Turn;
 
 /// Frames in a row, each with a reference more than the gather gets.
 fn row(memory: &Memory, frames: u32) -> Pfn {
@@ -14,7 +15,8 @@ fn row(memory: &Memory, frames: u32) -> Pfn {
     let first = memory.alloc(&pin, request).unwrap();
     memory.split(first, order);
     for frame in 0..frames {
-        assert!(memory.frame(first.offset(frame)).try_get());
+        let frame = first.offset(frame);
+        assert!(memory.frame(frame).try_get(Turn::at(&pin, frame.0)));
     }
     first
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::frame::{FailAt, Site};
 use crate::reclaim::{Cooled, Evictor, PageKind, Rule, Taken, Walked};
 use crate::rmap::{AnonVma, AnonVmaChain, Anonmm, Chains, Family, Pv};
-use crate::sync::Pin;
+use crate::sync::{Pin, Turn};
 
 /// First page of a range that may be a superpage, and its pages.
 const BASE: u64 = 0x10000;
@@ -332,7 +332,9 @@ fn pages_that_keep_records_of_their_own_are_listed_after_a_fork_tried_to_unite_t
             .map(|page| vm.translate(space, at(page)).unwrap().0)
             .collect();
         // As another has who looks at it.
-        assert!(vm.memory.frame(frames[5]).try_get());
+        let pin = vm.pin();
+        let turn = Turn::at(&pin, frames[5].0);
+        assert!(vm.memory.frame(frames[5]).try_get(turn));
         let reclaim = vm.reclaim().unwrap();
         let listed = || frames.iter().filter(|&&it| reclaim.is_known(it)).count();
         assert_eq!(listed(), PAGES as usize);

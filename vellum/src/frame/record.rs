@@ -93,6 +93,8 @@ impl Flags {
     pub const LRU: Flags = Flags(1 << 8);
     /// Every byte of the (free) frame is known to be zero.
     pub const ZEROED: Flags = Flags(1 << 9);
+    /// Of a spare page table: its bytes may be anything.
+    pub const UNZEROED: Flags = Flags(1 << 10);
     /// `madvise(FREE)`: the page may be dropped while it stays clean.
     pub const LAZY_FREE: Flags = Flags(1 << 10);
     /// The page table is unlinked and must not be edited any more.

@@ -20,7 +20,18 @@ use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
 use crate::sync::atomic::Ordering;
 use crate::sync::{CpuRoom, Pin};
-use crate::table::{Format, Gather, LockedTable, Marks, Span, Users};
+use crate::table::{Format, Gather, LockedTable, Marks, Span, Spares, Users};
+
+/// How far large leaves were copied.
+struct LargeCopied {
+    /// The page behind the last.
+    next: Vpn,
+    /// There is a large leaf whose run is divided.
+    met_divided: bool,
+}
+
+/// Large leaves whose records are looked at together.
+const LARGE_AT_ONCE: usize = 32;
 
 /// The counts of entries copied.
 #[derive(Clone, Copy, Default)]
@@ -203,6 +214,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
 
 impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
     fn entries(&self, gather: &mut Gather<'_, P>) -> Result<(), NoPage> {
+        let Fork { vm, pin, child, .. } = *self.fork;
+        let mut spares = Spares::default();
+        let result = self.spans(gather, &mut spares);
+        vm.tables(pin, child).unmake_spares(spares);
+        result
+    }
+
+    fn spans(&self, gather: &mut Gather<'_, P>, spares: &mut Spares) -> Result<(), NoPage> {
         let Fork {
             vm,
             pin,
@@ -218,13 +237,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
                     // A superpage of an object: a fault finds it again.
                     continue;
                 }
-                let page = span.table.page(span.first);
-                let copied = self.large(&span, gather);
+                let copied = self.large(&span, gather, spares);
                 drop(span);
-                if !copied? {
-                    vm.demote(pin, parent, self.parent_region, page)?;
-                    spans.rewind(page);
+                let copied = copied?;
+                if copied.met_divided {
+                    vm.demote(pin, parent, self.parent_region, copied.next)?;
                 }
+                spans.rewind(copied.next);
                 continue;
             }
             // Counts this region's entries. The table's own count includes those of
@@ -287,54 +306,90 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         Ok(())
     }
 
-    /// Maps the run of a large leaf in the child too. `false`, and nothing was mapped, if
-    /// the frames of the run have records of their own.
+    /// Maps the runs of large leaves in the child too: of those in a row that begins with the
+    /// span.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; those before are in the child.
     #[cold]
     #[inline(never)]
-    fn large(&self, span: &Span<'_, F>, gather: &mut Gather<'_, P>) -> Result<bool, OutOfMemory> {
+    fn large(
+        &self,
+        span: &Span<'_, F>,
+        gather: &mut Gather<'_, P>,
+        spares: &mut Spares,
+    ) -> Result<LargeCopied, OutOfMemory> {
+        let Fork { vm, pin, child, .. } = *self.fork;
+        let (tables, source) = (vm.tables(pin, child), &span.table);
+        let (level, page) = (source.level(), source.page(span.first));
+        // No leaf lies on both sides of a region's end.
+        let rest = (self.view.range.end.0 - page.0) / F::pages_at(level);
+        let rest = span.first..F::ENTRIES.min(span.first + rest as usize);
+        let is_large = |entry: u64| F::is_mapped(entry) && F::is_leaf(entry, level);
+        let leaves = rest.take_while(|&index| is_large(source.load(index)));
+        let end = span.first + leaves.count();
+        let mut made = 0;
+        let target = tables.lock_or_make_at(page, level, &mut made);
+        vm.count_tables(pin, child, made, 0);
+        let target = target?;
+        let mut next = span.first;
+        let mut result = Ok(true);
+        while next < end && result == Ok(true) {
+            if (next - span.first) % LARGE_AT_ONCE == 0 {
+                vm.look_at_runs(source, next..end.min(next + LARGE_AT_ONCE));
+            }
+            let spare = tables.make_spare_of(spares, (page, level - 1), end - next);
+            result =
+                spare.and_then(|spare| self.large_leaf(source, &target, (next, spare), gather));
+            next += usize::from(result == Ok(true));
+        }
+        let copied = (next - span.first) as u64;
+        target.count_made(copied as u32);
+        vm.leave_table(pin, child, target);
+        vm.count_tables(pin, child, copied as u32, 0);
+        let pages = copied * F::pages_at(level);
+        vm.count_resident(pin, child, Resident::Anonymous, pages);
+        vm.events(pin).fork_entries.add(copied);
+        Ok(LargeCopied {
+            met_divided: !result?,
+            next: source.page(next),
+        })
+    }
+
+    /// Maps the run of a large leaf in the child too, with a spare table. `false`, and nothing
+    /// was mapped, if the frames of the run have records of their own.
+    #[inline]
+    fn large_leaf(
+        &self,
+        source: &LockedTable<'_, F>,
+        target: &LockedTable<'_, F>,
+        (index, spare): (usize, Pfn),
+        gather: &mut Gather<'_, P>,
+    ) -> Result<bool, OutOfMemory> {
         let Fork { vm, pin, child, .. } = *self.fork;
         let tables = vm.tables(pin, child);
-        let (source, index) = (&span.table, span.first);
-        let (level, page) = (source.level(), source.page(index));
-        let entry = source.load(index);
-        let spare = tables.make_spare(page, level - 1)?;
+        let (level, entry) = (source.level(), source.load(index));
         let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
-        let mut made = 0;
         let place = self.region.place(child);
-        let prepared = vm.rmap.prepare(&env, &mut ctx, place, 1);
-        let target = prepared.and_then(|()| tables.lock_or_make_at(page, level, &mut made));
-        vm.count_tables(pin, child, made, 0);
-        let shared = match &target {
-            Ok(target) => {
-                let run = Vm::<P, F, R>::large_run(target, index, F::frame(entry, level));
-                vm.share_run(&env, &run, || {
-                    vm.rmap.duplicate(&env, &mut ctx, &run, place);
-                })
-            }
-            Err(error) => Err(*error),
-        };
-        if let Ok(target) = target {
-            if shared == Ok(true) {
-                let (_, protected) = source.update(index, self.users, F::write_protect);
-                if F::is_writable(entry) {
-                    gather.stale_leaf(page, F::pages_at(level));
-                }
-                tables.keep_spare(&target, spare);
-                target.fill(index, protected);
-                target.count_made(1);
-            } else {
-                vm.leave_table(pin, child, target);
-            }
-        }
-        vm.rmap.finish(&env, ctx);
+        let shared = vm.rmap.prepare(&env, &mut ctx, place, 1).and_then(|()| {
+            let run = Vm::<P, F, R>::large_run(target, index, F::frame(entry, level));
+            vm.share_run(&env, &run, || {
+                vm.rmap.duplicate(&env, &mut ctx, &run, place);
+            })
+        });
         if shared == Ok(true) {
-            vm.count_tables(pin, child, 1, 0);
-            vm.count_resident(pin, child, Resident::Anonymous, F::pages_at(level));
-            vm.events(pin).fork_entries.bump();
+            let (_, protected) = source.update(index, self.users, F::write_protect);
+            if F::is_writable(entry) {
+                gather.stale_leaf(source.page(index), F::pages_at(level));
+            }
+            tables.keep_spare(target, spare);
+            target.fill(index, protected);
         } else {
             tables.unmake_spare(spare);
         }
+        // The context may hold a lock that comes after those of runs.
+        vm.rmap.finish(&env, ctx);
         shared
     }
 

@@ -21,6 +21,7 @@ mod groups;
 mod huge;
 mod huge_file;
 mod huge_growth;
+mod many_superpages;
 mod pins;
 mod places;
 mod pmap_lock;

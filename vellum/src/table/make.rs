@@ -6,9 +6,14 @@ use super::pages::Wanted;
 use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{Pfn, Prot, Vpn};
-use crate::frame::{OutOfMemory, Site};
+use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
 use crate::platform::{Platform, Zone};
 use crate::sync::atomic::Ordering;
+use crate::sync::bytes;
+
+/// Spare tables at hand, linked by their records.
+#[derive(Default)]
+pub(crate) struct Spares(Option<Pfn>);
 
 impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// Locks the table for a leaf at `page`, making the tables that are
@@ -252,10 +257,64 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         Ok(table)
     }
 
-    /// Gives back a table that [`Tables::make_spare`] made.
+    /// [`Tables::make_spare`] for the first of `leaves` that are about to be made beside each
+    /// other. Tables for most of them come as one block, if there is one to spare, of which the
+    /// others stay in `spares`: a block costs less than as many frames.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(crate) fn make_spare_of(
+        &self,
+        spares: &mut Spares,
+        (page, below): (Vpn, u32),
+        leaves: usize,
+    ) -> Result<Pfn, OutOfMemory> {
+        const FEWEST: usize = 16;
+        if spares.0.is_none() && leaves >= FEWEST {
+            self.make_spares(spares, (page, below), leaves.ilog2().min(MAX_ORDER));
+        }
+        match spares.0 {
+            Some(table) => {
+                spares.0 = self.memory.frame(table).spare();
+                Ok(table)
+            }
+            None => self.make_spare(page, below),
+        }
+    }
+
+    #[inline(never)]
+    fn make_spares(&self, spares: &mut Spares, (page, below): (Vpn, u32), order: u32) {
+        let request = Request::page(Site::TablePage).low().order(order);
+        let Some(first) = self.memory.alloc_to_spare(self.pin, request) else {
+            return;
+        };
+        self.memory.split(first, order);
+        for table in (0..1 << order).rev().map(|step| first.offset(step)) {
+            let frame = self.memory.frame(table);
+            frame.init_table(self.owner, below, F::table_base(page, below), 0);
+            frame.set_unshared(Flags::UNZEROED);
+            frame.set_spare(spares.0);
+            spares.0 = Some(table);
+        }
+    }
+
+    /// Gives back those that were not needed.
+    pub(crate) fn unmake_spares(&self, spares: Spares) {
+        let mut next = spares.0;
+        while let Some(table) = next {
+            next = self.memory.frame(table).spare();
+            self.unmake_spare(table);
+        }
+    }
+
+    /// Gives back a spare table.
     pub(crate) fn unmake_spare(&self, table: Pfn) {
-        let level = self.memory.frame(table).level();
-        debug_assert!(self.memory.frame(table).live() == 0);
+        let frame = self.memory.frame(table);
+        let level = frame.level();
+        debug_assert!(frame.live() == 0);
+        if frame.has(Flags::UNZEROED) {
+            return self.memory.put(self.pin, table);
+        }
         // SAFETY: the table was never linked, and none of its entries was filled.
         unsafe { self.source.give_back(self.memory, self.pin, table, level) };
     }
@@ -271,7 +330,12 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     pub(crate) fn take_spare(&self, table: &LockedTable<'_, F>) -> Option<Pfn> {
         let parent = self.memory.frame(table.table());
         let spare = parent.spare()?;
-        parent.set_spare(self.memory.frame(spare).spare());
+        let next = self.memory.frame(spare).spare();
+        if let Some(next) = next {
+            // Mostly the neighbours go, too.
+            bytes::prefetch(self.memory.frame(next));
+        }
+        parent.set_spare(next);
         self.memory.frame(spare).set_spare(None);
         Some(spare)
     }

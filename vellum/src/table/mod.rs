@@ -50,6 +50,7 @@ pub use x86_pae::X86Pae;
 pub(crate) use aging::Step;
 pub(crate) use lift::MovedEntry;
 pub(crate) use locked::LINE_ENTRIES;
+pub(crate) use make::Spares;
 pub(crate) use reach::{table_words, uses_windows, with_table_words};
 
 /// A lock that could only be had by waiting.

@@ -335,7 +335,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let mut next = span.first;
         let mut result = Ok(true);
         while next < end && result == Ok(true) {
-            if (next - span.first) % LARGE_AT_ONCE == 0 {
+            if (next - span.first).is_multiple_of(LARGE_AT_ONCE) {
                 vm.look_at_runs(source, next..end.min(next + LARGE_AT_ONCE));
             }
             let spare = tables.make_spare_of(spares, (page, level - 1), end - next);

@@ -28,9 +28,9 @@ pub fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
         let pages = PAGES.map(|page| {
             world.store(ZERO, space, at(page, 0), page).unwrap();
             let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
-            let memory = world.vm.layers().memory;
+            let pin = world.vm.pin();
             // SAFETY: the frame is mapped; `put` drops the reference.
-            assert!(unsafe { memory.get_raw(&memory.pin(), frame) });
+            assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
             frame
         });
         (space, pages.collect())

@@ -180,9 +180,9 @@ fn once<R: ReverseMap>() {
         }
         let frames = [0x1100, SHARED].map(|page| {
             let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
-            let memory = world.vm.layers().memory;
+            let pin = world.vm.pin();
             // SAFETY: the frame is in use; the reference is dropped at the end.
-            assert!(unsafe { memory.get_raw(&memory.pin(), frame) });
+            assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
             frame
         });
         (spaces, file, frames)

@@ -19,6 +19,10 @@ const RAM: u64 = 2 << 30;
 /// once.
 const COPIES: u32 = 2;
 
+/// Passes of a quick reproduction at least. One takes so little time that now and then no sample
+/// of it is taken.
+const QUICK_PASSES: usize = 12;
+
 /// Our profile of one workload.
 pub struct Ours {
     /// Heading of the table.
@@ -55,6 +59,10 @@ fn of_workload(
     copies: u32,
 ) -> Result<Ours, Failure> {
     let setting = task.setting;
+    let passes = match setting.quick {
+        true => setting.passes.max(QUICK_PASSES),
+        false => setting.passes,
+    };
     let options = replay::Options {
         copies,
         seed: setting.seed,
@@ -63,7 +71,7 @@ fn of_workload(
     let (_, workload) = designs::load(traces, designs, options, setting.style)?;
     let settings = Settings {
         designs: designs.to_vec(),
-        passes: setting.passes,
+        passes,
         slice_us: 1000,
         seed: setting.seed,
         style: setting.style,
@@ -97,7 +105,7 @@ fn of_workload(
         heading: format!(
             "ours: {} samples a second; {}",
             samples.rate_hz,
-            plural(setting.passes, "pass", "passes")
+            plural(passes, "pass", "passes")
         ),
         lines: difference.text(),
         rmap: match rmap {

@@ -160,7 +160,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         } else {
             Users::Hardware
         };
-        vm.for_regions(parent, whole, |handle, view| {
+        let mut spares = Spares::default();
+        let result = vm.for_regions(parent, whole, |handle, view| {
             let region = self.copy_region(handle, &view)?;
             let copies =
                 view.traits.has(Traits::HAS_PRIVATE) || vm.design.fork_copy == ForkCopy::All;
@@ -174,8 +175,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
                 view,
                 users,
             };
-            copying.entries(&mut gather)
-        })
+            copying.entries(&mut gather, &mut spares)
+        });
+        vm.tables(pin, self.child).unmake_spares(spares);
+        result
     }
 
     /// Gives the child a region like one of the parent's, in which nothing is
@@ -213,15 +216,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
-    fn entries(&self, gather: &mut Gather<'_, P>) -> Result<(), NoPage> {
-        let Fork { vm, pin, child, .. } = *self.fork;
-        let mut spares = Spares::default();
-        let result = self.spans(gather, &mut spares);
-        vm.tables(pin, child).unmake_spares(spares);
-        result
-    }
-
-    fn spans(&self, gather: &mut Gather<'_, P>, spares: &mut Spares) -> Result<(), NoPage> {
+    fn entries(&self, gather: &mut Gather<'_, P>, spares: &mut Spares) -> Result<(), NoPage> {
         let Fork {
             vm,
             pin,
@@ -336,7 +331,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let mut result = Ok(true);
         while next < end && result == Ok(true) {
             if (next - span.first).is_multiple_of(LARGE_AT_ONCE) {
-                vm.look_at_runs(source, next..end.min(next + LARGE_AT_ONCE));
+                // Their records are far from each other, and to reach one takes long: so none
+                // waits for another. Loaded, since processors need not look up a page for a
+                // prefetch.
+                for index in next..end.min(next + LARGE_AT_ONCE) {
+                    vm.memory.frame(F::frame(source.load(index), level)).kind();
+                }
             }
             let spare = tables.make_spare_of(spares, (page, level - 1), end - next);
             result =

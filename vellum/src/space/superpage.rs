@@ -15,8 +15,6 @@
 //! What frames of such runs have for records, [`crate::rmap`] tells in "Large leaves".
 //! Formats whose level-2 leaves are larger than the allocator's largest block have none.
 
-use core::ops::Range;
-
 use super::account::Resident;
 use super::error::FaultError;
 use super::fault::{Fault, FaultStep, Resolved};
@@ -395,19 +393,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         });
         demoted.unwrap_or(false)
-    }
-
-    /// Brings near the records of the runs that large leaves of a table map. They are far from
-    /// each other, and to reach one takes long; here none waits for another.
-    #[inline]
-    pub(super) fn look_at_runs(&self, table: &LockedTable<'_, F>, leaves: Range<usize>) {
-        for index in leaves {
-            let entry = table.load(index);
-            if F::is_mapped(entry) && F::is_leaf(entry, table.level()) {
-                // Loaded, since processors need not look up a page for a prefetch.
-                self.memory.frame(F::frame(entry, table.level())).kind();
-            }
-        }
     }
 
     /// One more mapping of a run of which the caller has a mapping's table locked. `false`

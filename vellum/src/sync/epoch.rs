@@ -102,15 +102,13 @@ impl Epochs {
         let announced = (0..cpus).map(|_| CachePadded(AtomicU64::new(0)));
         let announced: Box<[CachePadded<AtomicU64>]> = announced.collect();
         name("Epochs.announced", &[], announced.as_ptr(), cpus);
+        // Loom would try every order of the steps of queues around every lock.
+        let in_queues = if cfg!(vellum_loom) { 0 } else { cpus };
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
             announced,
-            // Loom would try every order of their steps around every lock.
-            queues: Queues::new(
-                "nodes of spinners",
-                if cfg!(vellum_loom) { 0 } else { cpus },
-            ),
-            turns: Turns::new(if cfg!(vellum_loom) { 0 } else { cpus }),
+            queues: Queues::new("nodes of spinners", in_queues),
+            turns: Turns::new(in_queues),
             #[cfg(debug_assertions)]
             held: (0..cpus).map(|_| Default::default()).collect(),
         }

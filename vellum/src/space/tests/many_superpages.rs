@@ -13,14 +13,19 @@ const SUPERPAGES: u64 = 21;
 /// A machine, and a space with the superpages.
 fn filled<R: ReverseMap>(frames: u32) -> (TestVm<R>, SpaceId) {
     let vm = vm_with::<R>("superpage=eager", frames);
+    let space = space_with_superpages(&vm);
+    (vm, space)
+}
+
+fn space_with_superpages<R: ReverseMap>(vm: &TestVm<R>) -> SpaceId {
     let space = vm.create_space().unwrap();
     let request = MapRequest::anonymous(SUPERPAGES * PAGES, RW);
-    map(&vm, space, BASE, request);
+    map(vm, space, BASE, request);
     for nth in 0..SUPERPAGES {
-        touch(&vm, space, BASE + nth * PAGES, Access::Write);
+        touch(vm, space, BASE + nth * PAGES, Access::Write);
     }
-    assert_eq!(leaves(&vm, space), SUPERPAGES);
-    (vm, space)
+    assert_eq!(leaves(vm, space), SUPERPAGES);
+    space
 }
 
 fn leaves<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId) -> u64 {
@@ -109,16 +114,7 @@ fn spare_tables_of_a_block_are_not_believed_to_be_zero() {
         .collect();
     dirty.iter().for_each(|&it| vm.platform().scribble(it, 7));
     assert_eq!(vm.exit(space), Ok(true));
-    let space = vm.create_space().unwrap();
-    map(
-        &vm,
-        space,
-        BASE,
-        MapRequest::anonymous(SUPERPAGES * PAGES, RW),
-    );
-    for nth in 0..SUPERPAGES {
-        touch(&vm, space, BASE + nth * PAGES, Access::Write);
-    }
+    let space = space_with_superpages(&vm);
     // Spare tables for the child, out of what else has been used.
     let child = vm.fork(space).unwrap();
     assert_eq!(vm.exit(child), Ok(true));

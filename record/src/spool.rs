@@ -5,12 +5,10 @@
 //! left behind however the recorder ends. Afterwards each CPU's bytes are read
 //! back in order.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-use vellum_output::unfinished::Unfinished;
 
 /// What one drain of one ring yielded: whole records.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +31,7 @@ pub struct Spool {
 impl Spool {
     /// An empty spool in `directory`.
     pub fn create(directory: &Path) -> io::Result<Spool> {
-        let path = directory.join(format!(".vellum-record.{}.spool", std::process::id()));
-        // For the moment until it has no name any more.
-        let _unfinished = Unfinished::new(&path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
-        fs::remove_file(&path)?;
+        let file = tempfile::tempfile_in(directory)?;
         Ok(Spool {
             file,
             chunks: Vec::new(),
@@ -87,6 +77,23 @@ impl Spool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spools_of_one_process_lie_in_one_directory_and_leave_nothing_there() {
+        let scratch = vellum_testing::Scratch::new("record-spools");
+        let create = || Spool::create(Path::new(scratch.directory()));
+        // At once, for whatever name a spool has for a moment.
+        std::thread::scope(|threads| {
+            let makers: Vec<_> = (0..4)
+                .map(|_| threads.spawn(|| (0..50).map(|_| create().map(drop)).collect()))
+                .collect();
+            for maker in makers {
+                let made: io::Result<Vec<()>> = maker.join().unwrap();
+                made.unwrap();
+            }
+        });
+        assert!(scratch.files().is_empty());
+    }
 
     #[test]
     fn each_cpu_gets_its_own_bytes_back_in_order() {

@@ -60,6 +60,8 @@ sites! {
     KinNode,
     /// A node of the tree of a space's regions.
     RegionNode,
+    /// A tract of a space that many CPUs change at once. Without it, they wait for each other.
+    Tract,
     /// A superpage on first use. Without it, single pages do.
     Superpage,
     /// What pv entries keep of an address space.

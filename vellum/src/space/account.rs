@@ -4,6 +4,7 @@
 //! share: each CPU keeps what it added since it loaded the space, and adds it
 //! to the space when it loads another one. A question adds up both.
 
+use crate::addr::Vpn;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
 use super::manager::{Vm, VmCpu};
+use super::region::Traits;
 use super::spaces::{Live, SpaceId};
 
 /// Most that a space may have.
@@ -104,12 +106,39 @@ const KINDS: usize = 6;
 #[derive(Debug, Default)]
 pub(super) struct Account {
     resident: [AtomicU64; KINDS],
-    /// Changed under the space's lock, as the regions are.
+    /// Of the regions; without those in tracts of the space, unless all their locks are held.
+    pub(super) counts: RegionCounts,
+}
+
+/// Counts of regions, changed under the lock that guards these. As those of a tract they are
+/// changes, which may wrap below zero.
+#[derive(Debug, Default)]
+pub(super) struct RegionCounts {
     pub(super) pages: Counter,
-    /// The same.
     pub(super) regions: Counter,
-    /// The same; read by reclaim without the lock.
+    /// Locked pages; read by reclaim without the lock. No tract counts any that come.
     pub(super) locked: Counter,
+}
+
+impl RegionCounts {
+    pub(super) fn reset(&self) {
+        self.move_to(&RegionCounts::default());
+    }
+
+    /// Counts pages that a region with `traits` got (or, wrapping, lost).
+    pub(super) fn count_pages(&self, traits: Traits, pages: u64) {
+        self.pages.add(pages);
+        if traits.has(Traits::LOCKED) {
+            self.locked.add(pages);
+        }
+    }
+
+    /// Moves them all to `other`.
+    pub(super) fn move_to(&self, other: &RegionCounts) {
+        other.pages.add(self.pages.take());
+        other.regions.add(self.regions.take());
+        other.locked.add(self.locked.take());
+    }
 }
 
 /// What one CPU added to the space it has loaded.
@@ -126,9 +155,7 @@ impl Account {
             count.store(0, Ordering::Relaxed);
         }
         self.resident[Resident::Table as usize].store(table_pages, Ordering::Relaxed);
-        self.pages.take();
-        self.regions.take();
-        self.locked.take();
+        self.counts.reset();
     }
 
     fn add(&self, kind: Resident, count: u64) {
@@ -203,6 +230,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn space_stats(&self, id: SpaceId) -> Option<SpaceStats> {
         let space = self.find_space(id)?;
         let count = |kind| self.resident(space, kind);
+        let regions = self.region_counts(space);
         Some(SpaceStats {
             rss: Rss {
                 anonymous: count(Resident::Anonymous),
@@ -211,21 +239,41 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 zero: count(Resident::Zero),
             },
             swapped: count(Resident::Swap),
-            pages: space.account.pages.get(),
-            locked: space.account.locked.get(),
-            regions: space.account.regions.get() as u32,
+            pages: regions.pages.get(),
+            locked: regions.locked.get(),
+            regions: regions.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
             users: space.users(),
         })
     }
 
-    /// Sets what a space may have. What it has already stays.
-    pub fn set_limits(&self, id: SpaceId, limits: Limits) -> bool {
-        let Some(space) = self.find_space(id) else {
-            return false;
+    /// Counts of the regions of a space and its tracts. Exact while nobody changes any.
+    fn region_counts(&self, space: Live<'_, R>) -> RegionCounts {
+        let sum = RegionCounts::default();
+        let add = |counts: &RegionCounts| {
+            sum.pages.add(counts.pages.get());
+            sum.regions.add(counts.regions.get());
+            sum.locked.add(counts.locked.get());
         };
-        space.limits.set(limits);
-        true
+        add(&space.account.counts);
+        if space.is_divided() {
+            let _pin = self.pin();
+            let mut page = Vpn(0);
+            while let Some(tract) = self.find_tract(space, page) {
+                add(&tract.guarded.counts);
+                page = tract.range().end;
+            }
+        }
+        sum
+    }
+
+    /// Sets what a space may have. What it has already stays. False if there is no such space.
+    pub fn set_limits(&self, id: SpaceId, limits: Limits) -> bool {
+        let set = self.with_locked(id, |_, space| {
+            space.limits.set(limits);
+            Ok(())
+        });
+        set.is_ok()
     }
 }
 

@@ -1,6 +1,7 @@
 //! madvise.
 
 use super::error::MapError;
+use super::lock::{Beside, Goal};
 use super::manager::Vm;
 use super::spaces::{Live, SpaceId};
 use super::zap::Zap;
@@ -55,10 +56,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Advice::Folio(order) = advice {
             return self.advise_folio(id, range, order);
         }
-        let is_covered = self.with_locked(id, |pin, space| {
+        let advise = |pin: &Pin<'_>, space: Live<'_, R>| {
             self.advise_locked(pin, space, range, advice)?;
             Ok(self.is_covered(space, range))
-        })?;
+        };
+        let goal = Goal::Range(range);
+        let here =
+            self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| advise(pin, space))?;
+        let is_covered = match here {
+            Some(is_covered) => is_covered,
+            None => self.with_locked(id, advise)?,
+        };
         if advice == Advice::PageOut && self.swap().is_some() {
             self.page_out(id, range);
         }
@@ -82,6 +90,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if advice == Advice::DontNeed {
             // Superpages that the range has a part of; the others go whole.
             for edge in [range.start, range.end] {
+                if self.is_boundary(space, edge) {
+                    continue;
+                }
                 let region = self.region_from(space, edge);
                 if !region.is_none() && self.region(region).range().contains(edge) {
                     self.demote_across(pin, space, self.region(region), edge)?;

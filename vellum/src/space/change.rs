@@ -45,17 +45,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Refuses `pages` more pages with `traits` and `regions` more regions than the limits allow.
+    /// In a space in tracts: than the tract of `page` has left.
     pub(super) fn check_limits(
         &self,
         space: Live<'_, R>,
+        page: Vpn,
         traits: Traits,
-        pages: u64,
-        regions: u64,
+        (pages, regions): (u64, u64),
     ) -> Result<(), MapError> {
+        if space.is_in_tracts() {
+            let may_get = self.tract_at(space, page).may_get(pages, regions);
+            return if may_get {
+                Ok(())
+            } else {
+                Err(MapError::Limit)
+            };
+        }
         self.check_locked(space, traits, pages)?;
         let limits = space.limits.get();
-        let has_pages = space.account.pages.get();
-        let has_regions = space.account.regions.get();
+        let counts = &space.get().account.counts;
+        let (has_pages, has_regions) = (counts.pages.get(), counts.regions.get());
         let fits = has_pages.saturating_add(pages) <= limits.pages
             && has_regions.saturating_add(regions) <= u64::from(limits.regions);
         if fits { Ok(()) } else { Err(MapError::Limit) }
@@ -69,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         change: impl Fn(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
         self.with_room(|| {
-            self.with_locked(id, |pin, space| match self.is_covered(space, range) {
+            self.with_undivided(id, |pin, space| match self.is_covered(space, range) {
                 true => change(pin, space),
                 false => Err(MapError::NotMapped),
             })
@@ -94,9 +103,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pages = view.range.pages();
             let traits = change(view.traits);
             // In this order: reclaim never sees fewer locked pages than there are.
-            Self::count_region_pages(space, traits, pages);
+            let counts = self.counts_at(space, view.range.start);
+            counts.count_pages(traits, pages);
             self.region(handle).set_word(view.prot, traits);
-            Self::count_region_pages(space, view.traits, pages.wrapping_neg());
+            counts.count_pages(view.traits, pages.wrapping_neg());
             Ok(())
         });
         self.open_gates(space, range);
@@ -150,7 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if self.region_cut_by(space, edge).is_none() {
                 continue;
             }
-            match self.make_region(pin, space) {
+            match self.make_region(pin, space, edge) {
                 Ok(region) => *spare = Some(region),
                 Err(error) => {
                     self.free_spares(pin, spares);
@@ -189,7 +199,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The region that lies on both sides of the boundary before `page`.
-    fn region_cut_by(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+    pub(super) fn region_cut_by(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+        if self.is_boundary(space, page) {
+            return Handle::NONE;
+        }
         let handle = self.region_from(space, page);
         if !handle.is_none() && self.region(handle).range().start < page {
             return handle;
@@ -248,7 +261,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             traits: region.view().traits,
             ..rest
         };
-        let write = space.seq.write(pin);
+        let write = self.seq_at(space, page).write(pin);
         self.split_region(pin, space, &write, (head, kept), (tail, &rest));
         drop(write);
         region.gate.open();
@@ -271,6 +284,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Makes one region of the two that meet before `page`, if they match.
     pub(super) fn merge_at(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        if self.is_boundary(space, page) {
+            return;
+        }
         let tail = self.region_from(space, page);
         if !tail.is_none() && self.region(tail).range().start == page {
             self.merge_with_previous(pin, space, tail);
@@ -294,7 +310,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let second = self.region(tail);
         let tail_view = second.view();
         let before = tail_view.range.start.0.checked_sub(1);
-        let Some(first) = before.and_then(|page| self.tree(space).last_at_most(page)) else {
+        let Some(first) = before.and_then(|page| {
+            // In the same tree: boundaries of tracts stay.
+            let tree = self.tree_at(space, tail_view.range.start);
+            tree.last_at_most(page)
+        }) else {
             return tail;
         };
         let (head, head_view) = (first.handle(), first.view());
@@ -325,7 +345,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
-        self.join_regions(pin, space, &space.seq.write(pin), head, tail);
+        let write = self.seq_at(space, head_view.range.start).write(pin);
+        self.join_regions(pin, space, &write, head, tail);
+        drop(write);
         first.gate.open();
         head
     }

@@ -59,9 +59,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
         let mut room = CpuRoom::new();
         let target = self.flush_target(space, &mut room);
-        for found in self.tree(space).walk(0) {
-            found.item.gate.close();
-        }
+        let all = Self::all_pages();
+        let _ = self.for_regions::<()>(space, all, |handle, _| {
+            self.region(handle).gate.close();
+            Ok(())
+        });
         self.wait_out_space(pin, space);
         if !target.cpus.is_empty() {
             let request = Flush {
@@ -76,15 +78,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..target
         };
         let mut gather = self.gather_for(pin, nobody);
-        for found in self.tree(space).walk(0) {
+        let _ = self.for_regions::<()>(space, all, |handle, view| {
             let zap = Zap {
                 vm: self,
                 pin,
                 space,
-                region: found.item,
+                region: self.region(handle),
                 users: Users::None,
             };
-            zap.range(found.item.range(), &mut gather);
+            zap.range(view.range, &mut gather);
+            Ok(())
+        });
+        if space.keeps_tables() {
+            let before = gather.tables_freed();
+            self.tables(pin, space).unlink_kept(&mut gather);
+            let freed = gather.tables_freed() - before;
+            self.count_tables(pin, space, 0, freed);
         }
         drop(gather);
         self.retire_regions(pin, space, dead);
@@ -93,14 +102,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Ends all regions of a space at once; they map nothing any more.
     fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
-        let tree = self.tree(space);
         let write = space.seq.write(pin);
-        for found in tree.walk(0) {
-            if let Some(object) = self.retire_region(pin, space, found.item.handle()) {
+        let _ = self.for_regions::<()>(space, Self::all_pages(), |handle, _| {
+            if let Some(object) = self.retire_region(pin, space, handle) {
                 self.defer_destroy(dead, object);
             }
-        }
-        tree.clear(pin);
+            Ok(())
+        });
+        self.tree(space).clear(pin);
         drop(write);
+        if space.is_divided() {
+            self.end_tracts(pin, space);
+        }
     }
 }

@@ -110,10 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        let whole = PageRange {
-            start: Vpn(0),
-            end: F::USER_END,
-        };
+        let whole = Self::all_pages();
         self.close_gates(pin, parent, whole);
         // Before the child begins: to some designs pages that get an owner from then on are
         // none of the child's.
@@ -189,7 +186,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         view: &RegionView,
     ) -> Result<&Region<R>, OutOfMemory> {
         let (vm, pin, child) = (self.vm, self.pin, self.child);
-        let spare = vm.make_region(pin, child)?;
+        let spare = vm.make_region(pin, child, view.range.start)?;
         let region = vm.region(spare.handle);
         let forked = vm.rmap.region_forked(
             &vm.env(pin),

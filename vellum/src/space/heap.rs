@@ -49,7 +49,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     fn set_heap_end_once(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
         let mut dead = DeadObjects::default();
-        let result = self.with_locked(id, |pin, space| {
+        let result = self.with_undivided(id, |pin, space| {
             let start = Vpn(space.heap_start.load(Ordering::Relaxed));
             let old = Vpn(space.heap_end.load(Ordering::Relaxed));
             if end < start {
@@ -82,15 +82,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether the region next above `page` is a stack that may grow to it.
     /// Looks without locks; [`Vm::grow_stack`] looks again.
     pub(super) fn is_below_stack(&self, _pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
-        let Some(begun) = space.seq.begin() else {
-            return true;
-        };
-        let found = self.found_from(space, page);
-        let may_grow = found.is_some_and(|found| {
-            // Another thread's fault may have grown the stack since we looked.
-            found.start <= page.0 || found.item.view().traits.has(Traits::GROWS_DOWN)
+        let may_grow = self.look(space, page, |tree| {
+            match tree.first_ending_after(page.0) {
+                // Another thread's fault may have grown the stack since we looked.
+                Some(found) => {
+                    found.start <= page.0 || found.item.view().traits.has(Traits::GROWS_DOWN)
+                }
+                // It may be in the next tract.
+                None => space.is_divided() && space.has_stack.load(Ordering::Relaxed) != 0,
+            }
         });
-        !space.seq.valid(begun) || may_grow
+        may_grow.unwrap_or(true)
     }
 
     /// Whether a stack that begins at `page`, which is free, is `gap` pages away
@@ -107,7 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Extends the stack above `page` down to it.
     pub(super) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        let grown = self.with_locked(id, |pin, space| Ok(self.grow_to(pin, space, page)));
+        let grown = self.with_undivided(id, |pin, space| Ok(self.grow_to(pin, space, page)));
         grown.unwrap_or(Err(FaultError::NoSpace))
     }
 
@@ -132,7 +134,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && view.offset >= growth
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
-            && self.check_limits(space, view.traits, growth, 0).is_ok();
+            && self
+                .check_limits(space, page, view.traits, (growth, 0))
+                .is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);
         }

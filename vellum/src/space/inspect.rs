@@ -2,16 +2,25 @@
 
 use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
+use super::spaces::Live;
+use super::tract::Tract;
 use crate::addr::{Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::sync::atomic::Ordering;
 use crate::table::Format;
+use crate::tree::{Found, Shape};
 use crate::vm::{AuditFailure, EventStats};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The root table of the space with this handle.
     pub(crate) fn root_of(&self, handle: u32) -> Pfn {
         self.live_at(handle).root()
+    }
+
+    /// Whether the space with this handle keeps empty tables above the lowest level.
+    pub(crate) fn keeps_tables_of(&self, handle: u32) -> bool {
+        self.live_at(handle).keeps_tables()
     }
 
     /// The region of a space that holds `page`, while nothing changes.
@@ -24,39 +33,33 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         view.range.contains(page).then_some(view)
     }
 
-    /// Checks the regions of a space; returns how many there are, their pages,
+    /// Checks the regions and tracts of a space; returns how many regions there are, their pages,
     /// and the nodes of their tree.
     pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64, u64), AuditFailure> {
         let space = self.live_at(handle);
-        let wrong = |what| {
-            Err(AuditFailure {
-                what,
-                number: u64::from(handle),
-                expected_found: None,
-                inner: None,
-            })
+        let failure = |what| AuditFailure {
+            what,
+            number: u64::from(handle),
+            expected_found: None,
+            inner: None,
         };
         if space.lock.is_held() {
-            return wrong("a space is locked");
+            return Err(failure("a space is locked"));
         }
         if !space.unmappings.is_none() || space.unmappings.is_awaited() {
-            return wrong("a region is being unmapped");
+            return Err(failure("a region is being unmapped"));
         }
-        let tree = self.tree(space);
-        let range_of = |region: &Region<R>| (region.range().start.0, region.range().end.0);
-        let shape = match tree.check(range_of) {
-            Ok(shape) => shape,
-            Err(what) => return wrong(what),
-        };
+        let shape = self.audit_trees(space).map_err(failure)?;
         let mut pages = 0;
-        for found in tree.walk(0) {
-            let region = found.item;
-            let view = region.view();
+        let checked = self.for_regions(space, Self::all_pages(), |region, view| {
+            let region = self.region(region);
             if region.space() != handle {
-                return wrong("a region belongs to another space than the one it is in");
+                return Err(failure(
+                    "a region belongs to another space than the one it is in",
+                ));
             }
             if !region.gate.is_open() {
-                return wrong("the gate of a region was left closed");
+                return Err(failure("the gate of a region was left closed"));
             }
             let pin = self.pin();
             let has_private = view.traits.has(Traits::HAS_PRIVATE);
@@ -65,11 +68,59 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .rmap
                 .check_region(&self.env(&pin), self, reference, has_private);
             if let Err(what) = checked {
-                return wrong(what);
+                return Err(failure(what));
             }
             pages += view.range.pages();
-        }
+            Ok(())
+        });
+        checked?;
         Ok((shape.items, pages, shape.nodes))
+    }
+
+    /// Checks the trees of regions of a space, and its tracts.
+    fn audit_trees(&self, space: Live<'_, R>) -> Result<Shape, &'static str> {
+        let range_of_region = |region: &Region<R>| (region.range().start.0, region.range().end.0);
+        let mut shape = self.tree(space).check(range_of_region)?;
+        if space.is_whole() {
+            return Err("a space is locked");
+        }
+        if !space.is_divided() {
+            return Ok(shape);
+        }
+        if shape.items > 0 {
+            return Err("a space in tracts has a region that is in none");
+        }
+        let mut next = Vpn(0);
+        let mut tracts = 0;
+        let range_of = |tract: &Tract| (tract.range().start.0, tract.range().end.0);
+        self.tracts(space).check(range_of)?;
+        for found in self.tracts(space).walk(0) {
+            let tract = found.item;
+            if tract.range().start != next || !tract.covers(space.handle(), next) {
+                return Err("a space has pages that are in no tract, or in two");
+            }
+            if tract.guarded.lock.is_held() {
+                return Err("a tract is locked");
+            }
+            let range = tract.range();
+            let is_here = |found: Found<'_, Region<R>>| {
+                found.start >= range.start.0 && found.end <= range.end.0
+            };
+            if !self.tract_tree(tract).walk(0).all(is_here) {
+                return Err("a region reaches into another tract");
+            }
+            next = range.end;
+            tracts += 1;
+            let regions = self.tract_tree(tract).check(range_of_region)?;
+            shape.items += regions.items;
+            shape.nodes += regions.nodes;
+        }
+        let is_complete =
+            next == F::USER_END && tracts == u64::from(space.tract_count.load(Ordering::Relaxed));
+        match is_complete {
+            true => Ok(shape),
+            false => Err("a space has pages that are in no tract, or miscounts its tracts"),
+        }
     }
 
     /// Event counts, summed over CPUs.

@@ -44,6 +44,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.handle.store(handle.raw(), Ordering::Relaxed);
         space.root.store(root.0, Ordering::Relaxed);
         space.tree.store(0, Ordering::Relaxed);
+        space.tracts.store(0, Ordering::Relaxed);
+        space.keeps_tables.store(0, Ordering::Relaxed);
+        space.waits.reset();
         self.active_set(space).reset(self.memory.platform().cpus());
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);

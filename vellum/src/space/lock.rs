@@ -1,11 +1,16 @@
 //! The lock of a space: held by whoever changes its regions.
+//!
+//! A space that is divided has further ones, for its tracts (`tract.rs`).
 
 use super::error::MapError;
 use super::manager::Vm;
 use super::spaces::{Live, SpaceId};
+use super::tract::Tract;
+use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
 /// Who else may be at work in a space whose lock is taken.
@@ -19,6 +24,16 @@ pub(super) enum Beside {
     Unmappings,
 }
 
+/// Which pages of a space a change concerns.
+#[derive(Clone, Copy)]
+pub(super) enum Goal {
+    /// These.
+    Range(PageRange),
+    /// Free ones that are still to be found, in the tract of this page, or of the one that this CPU
+    /// has mapped last.
+    Anywhere(Option<Vpn>),
+}
+
 impl Beside {
     #[inline]
     fn allows<R: ReverseMap>(self, space: Live<'_, R>) -> bool {
@@ -26,10 +41,11 @@ impl Beside {
     }
 }
 
-/// Holds a space's lock until dropped.
+/// Holds a space's lock, or that of one of its tracts, until dropped.
 pub(super) struct SpaceGuard<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     space: Live<'a, R>,
+    tract: Option<&'a Tract>,
 }
 
 impl<'a, P: Platform, F: Format, R: ReverseMap> SpaceGuard<'a, P, F, R> {
@@ -42,27 +58,88 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> SpaceGuard<'a, P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
     #[inline]
     fn drop(&mut self) {
-        let vm = self.vm;
-        let platform = vm.memory.platform();
-        self.space.lock.unlock(&vm.waits, platform, || vm.pin());
+        match self.tract {
+            Some(tract) => self.vm.unlock_tract(tract),
+            None => self.vm.unlock_space(self.space),
+        }
     }
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Takes the lock of a space, unpinned.
+    /// Takes the lock of a space, and those of its tracts, unpinned.
     fn lock_space<'a>(&'a self, space: Live<'a, R>, whom: Beside) -> SpaceGuard<'a, P, F, R> {
+        self.lock_alone(space);
+        self.have_all(space, whom);
+        SpaceGuard {
+            vm: self,
+            space,
+            tract: None,
+        }
+    }
+
+    /// Takes the lock of a space, and no other.
+    pub(super) fn lock_alone(&self, space: Live<'_, R>) {
         let (lock, platform) = (&space.get().lock, self.memory.platform());
         lock.lock(&self.waits, platform, || self.pin());
+    }
+
+    /// Lets go of the lock of a space, and of those of its tracts, if the caller has them.
+    #[inline]
+    fn unlock_space(&self, space: Live<'_, R>) {
+        if space.is_whole() {
+            self.unlock_tracts(space);
+        }
+        self.unlock_alone(space);
+    }
+
+    pub(super) fn unlock_alone(&self, space: Live<'_, R>) {
+        let platform = self.memory.platform();
+        (space.lock).unlock(&self.waits, platform, || self.pin());
+    }
+
+    /// Takes the lock of a tract, unpinned.
+    pub(super) fn lock_tract(&self, tract: &Tract) {
+        let (lock, platform) = (&tract.guarded.lock, self.memory.platform());
+        lock.lock(&self.waits, platform, || self.pin());
+    }
+
+    pub(super) fn unlock_tract(&self, tract: &Tract) {
+        let (lock, platform) = (&tract.guarded.lock, self.memory.platform());
+        lock.unlock(&self.waits, platform, || self.pin());
+    }
+
+    /// Sees to it that nobody else changes anything of a space whose lock is ours, but those
+    /// whom `whom` allows.
+    fn have_all(&self, space: Live<'_, R>, whom: Beside) {
         if !whom.allows(space) {
             self.wait_until_alone(space);
         }
-        SpaceGuard { vm: self, space }
+        if space.is_divided() {
+            self.lock_tracts(space);
+        }
+    }
+
+    /// Takes the locks of all tracts, for the holder of the space's.
+    #[inline(never)]
+    fn lock_tracts(&self, space: Live<'_, R>) {
+        self.for_tracts(space, |tract| {
+            self.lock_tract(tract);
+            tract.guarded.counts.move_to(&space.account.counts);
+        });
+        space.whole.store(1, Ordering::Relaxed);
+    }
+
+    #[inline(never)]
+    fn unlock_tracts(&self, space: Live<'_, R>) {
+        self.deal(space);
+        space.whole.store(0, Ordering::Relaxed);
+        self.for_tracts(space, |tract| self.unlock_tract(tract));
     }
 
     /// Waits until nothing of a space, whose lock is ours, is being unmapped without it.
     #[cold]
     #[inline(never)]
-    fn wait_until_alone(&self, space: Live<'_, R>) {
+    pub(super) fn wait_until_alone(&self, space: Live<'_, R>) {
         let (space, platform) = (space.get(), self.memory.platform());
         space.unmappings.await_end(true);
         while !space.unmappings.is_none() {
@@ -92,28 +169,46 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         work: impl FnOnce(&Pin<'a>) -> T,
     ) -> T {
         let (mut pin, taken) = self.memory.pin_and_try(&space.get().lock);
-        if !taken || !whom.allows(space) {
+        if !taken || !whom.allows(space) || space.is_divided() {
             pin = self.wait_and_pin(pin, taken, space, whom);
         }
         // Released before the pin ends.
-        let _guard = SpaceGuard { vm: self, space };
+        let _guard = SpaceGuard {
+            vm: self,
+            space,
+            tract: None,
+        };
         work(&pin)
     }
 
-    /// Does `work` with a space locked, pinned, if nobody has it locked and none of its
-    /// regions is being unmapped. The caller is not pinned.
-    pub(super) fn try_with_space_locked<'a, T>(
+    /// Does `work` with what guards a page of a space locked, pinned, if nobody has that locked
+    /// and no region of the space is being unmapped. The caller is not pinned.
+    pub(super) fn try_with_page_locked<'a, T>(
         &'a self,
         space: Live<'a, R>,
+        page: Vpn,
         work: impl FnOnce(&Pin<'a>) -> T,
     ) -> Option<T> {
-        let (pin, taken) = self.memory.pin_and_try(&space.get().lock);
+        let tract = match space.is_divided() {
+            true => Some(self.find_tract(space, page)?),
+            false => None,
+        };
+        let lock = tract.map_or(&space.get().lock, |tract| &tract.guarded.lock);
+        let (pin, taken) = self.memory.pin_and_try(lock);
         if !taken {
             return None;
         }
         // Released before the pin ends.
-        let _guard = SpaceGuard { vm: self, space };
-        Beside::Nobody.allows(space).then(|| work(&pin))
+        let _guard = SpaceGuard {
+            vm: self,
+            space,
+            tract,
+        };
+        let is_right = match tract {
+            Some(tract) => tract.covers(space.handle(), page),
+            None => !space.is_divided() && Beside::Nobody.allows(space),
+        };
+        is_right.then(|| work(&pin))
     }
 
     #[cold]
@@ -126,40 +221,147 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         whom: Beside,
     ) -> Pin<'a> {
         drop(pin);
-        if taken {
-            self.wait_until_alone(space);
-        } else {
-            core::mem::forget(self.lock_space(space, whom));
+        if !taken {
+            self.lock_alone(space);
         }
+        self.have_all(space, whom);
         let pin = self.pin();
         // Whoever had the lock has probably changed it.
         self.tree(space).fetch_root();
         pin
     }
 
-    /// Does `work` with the space of this name locked, pinned.
+    /// Does `work` with the space of this name locked, pinned: all of it, but it may be in
+    /// tracts, whose boundaries no region crosses.
     #[inline]
     pub(super) fn with_locked<'a, T>(
         &'a self,
         id: SpaceId,
         work: impl FnOnce(&Pin<'a>, Live<'a, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
-        self.with_locked_beside(id, Beside::Nobody, work)
-    }
-
-    /// The same beside others.
-    #[inline]
-    pub(super) fn with_locked_beside<'a, T>(
-        &'a self,
-        id: SpaceId,
-        whom: Beside,
-        work: impl FnOnce(&Pin<'a>, Live<'a, R>) -> Result<T, MapError>,
-    ) -> Result<T, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        self.with_space_locked(space, whom, |pin| {
+        self.with_space_locked(space, Beside::Nobody, |pin| {
             // It may have ended before we had the lock.
             space.named(id).ok_or(MapError::NoSpace)?;
             work(pin, space)
         })
+    }
+
+    /// The same without tracts.
+    #[inline]
+    pub(super) fn with_undivided<'a, T>(
+        &'a self,
+        id: SpaceId,
+        work: impl FnOnce(&Pin<'a>, Live<'a, R>) -> Result<T, MapError>,
+    ) -> Result<T, MapError> {
+        self.with_locked(id, |pin, space| {
+            self.undivide(pin, space)?;
+            work(pin, space)
+        })
+    }
+
+    /// Does `work` beside others with what guards a range of pages locked, pinned. It gets the
+    /// pages for which it has the lock. `None` if that is not all of the range, which lies in more
+    /// than one tract then.
+    ///
+    #[inline]
+    pub(super) fn with_range_locked<'a, T>(
+        &'a self,
+        id: SpaceId,
+        goal: Goal,
+        whom: Beside,
+        work: impl FnOnce(&Pin<'a>, Live<'a, R>, PageRange) -> Result<T, MapError>,
+    ) -> Result<Option<T>, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        let (mut pin, taken) = match space.is_divided() {
+            false => self.memory.pin_and_try(&space.get().lock),
+            true => (self.pin(), false),
+        };
+        let mut tract = None;
+        if !taken || !whom.allows(space) || space.is_divided() {
+            (pin, tract) = self.wait_for_range(pin, taken, space, goal, whom);
+        }
+        // Released before the pin ends.
+        let _guard = SpaceGuard {
+            vm: self,
+            space,
+            tract,
+        };
+        // It may have ended before we had the lock.
+        space.named(id).ok_or(MapError::NoSpace)?;
+        let within = tract.map_or(Self::all_pages(), Tract::range);
+        match goal {
+            Goal::Range(range) if range.end > within.end => Ok(None),
+            _ => work(&pin, space, within).map(Some),
+        }
+    }
+
+    /// Takes the lock of the space, or of the tract in which the goal begins; `taken`: has that of
+    /// the space. Divides what it has waited for too often.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_range<'a>(
+        &'a self,
+        pin: Pin<'a>,
+        mut taken: bool,
+        space: Live<'a, R>,
+        goal: Goal,
+        whom: Beside,
+    ) -> (Pin<'a>, Option<&'a Tract>) {
+        let (mut page, fixed) = match goal {
+            Goal::Range(range) => (range.start, true),
+            Goal::Anywhere(page) => {
+                let page = page.unwrap_or_else(|| self.last_mapped(&pin, space));
+                (page, false)
+            }
+        };
+        drop(pin);
+        let mut spins = 0;
+        loop {
+            if taken || !space.is_divided() {
+                if !taken {
+                    self.lock_alone(space);
+                }
+                if !taken && fixed && !space.is_divided() {
+                    self.divide_after_wait(space, page);
+                }
+                if !whom.allows(space) {
+                    self.wait_until_alone(space);
+                }
+                if !space.is_divided() {
+                    let pin = self.pin();
+                    // Whoever had the lock has probably changed it.
+                    self.tree(space).fetch_root();
+                    return (pin, None);
+                }
+                self.unlock_alone(space);
+                taken = false;
+            }
+            let Some(tract) = self.find_tract(space, page) else {
+                self.memory.platform().relax(spins);
+                spins += 1;
+                continue;
+            };
+            let (mut pin, is_ours) = self.memory.pin_and_try(&tract.guarded.lock);
+            if !is_ours {
+                drop(pin);
+                self.lock_tract(tract);
+                pin = self.pin();
+            }
+            if !is_ours
+                && tract.covers(space.handle(), page)
+                && let Some(cut) = self.tract_cut_after_wait(tract, fixed.then_some(page))
+            {
+                self.try_to_divide(&pin, space, tract, cut);
+                if !fixed && tract.range().end == cut {
+                    // What was cut off is ours to begin with.
+                    page = cut;
+                }
+            }
+            if tract.covers(space.handle(), page) {
+                return (pin, Some(tract));
+            }
+            self.unlock_tract(tract);
+        }
     }
 }

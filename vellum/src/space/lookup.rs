@@ -74,16 +74,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Lookup::Found(entered);
             }
         }
-        let Some(begun) = space.seq.begin() else {
-            return Lookup::Busy;
-        };
-        let found = self.tree(space).last_at_most(page.0);
-        let found = found.filter(|region| region.range().contains(page));
-        if !space.seq.valid(begun) {
-            return Lookup::Busy;
-        }
-        let Some(found) = found else {
-            return Lookup::Nothing;
+        let found = self.look(space, page, |tree| {
+            let found = tree.last_at_most(page.0);
+            found.filter(|region| region.range().contains(page))
+        });
+        let found = match found {
+            Some(Some(found)) => found,
+            Some(None) => return Lookup::Nothing,
+            None => return Lookup::Busy,
         };
         // Announced, and then checked to be open, ours, and to hold the page.
         let handle = found.handle().raw();
@@ -105,7 +103,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// who holds the space's lock, has closed.
     pub(super) fn wait_out_region(&self, pin: &Pin<'_>, space: Live<'_, R>, region: u32) {
         let key = region_key(space.handle(), region);
-        (self.announcements).wait_out(self.active_set(space.get()), pin, |other| other == key);
+        let gate = &self.region(Handle::from_raw(region)).gate;
+        (self.announcements).wait_out_one(gate, key, self.active_set(space.get()), pin);
     }
 
     /// The same for all its regions.

@@ -10,6 +10,7 @@ use super::error::CreateError;
 use super::folio::Extras;
 use super::region::Region;
 use super::spaces::{Live, Loaded, Space, SpaceId};
+use super::tract::Tracts;
 use crate::addr::Pfn;
 use crate::design::{Design, FileIo, HugePages, PageLocking, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
@@ -37,6 +38,10 @@ pub(super) struct VmCpu {
     /// Where that region lies, as its arena says.
     pub(super) last_region_at: AtomicU64,
     pub(super) events: Events,
+    /// The page that it last mapped where it found room in a space in tracts, and that space's
+    /// key.
+    pub(super) mapped_at: AtomicU64,
+    pub(super) mapped_in: AtomicU64,
 }
 
 /// Event counts of one CPU.
@@ -100,6 +105,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) spaces: Arena<Space<R>>,
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) region_nodes: Arena<RangeNode>,
+    pub(crate) tracts: Tracts,
     pub(crate) objects: Objects<R::Object>,
     pub(super) announcements: Announcements,
     pub(super) cpus: PerCpu<VmCpu>,
@@ -190,6 +196,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spaces,
             regions: arenas.make(),
             region_nodes: arenas.make(),
+            tracts: Tracts::new(&arenas),
             objects,
             announcements: Announcements::new(cpus),
             cpus: PerCpu::new(cpus, |_| VmCpu {
@@ -358,7 +365,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // space cannot be found any more (invariant 7). What the core puts into tables
         // beside other tables are leaves.
         let tables = unsafe { Tables::new(memory, source, pin, root, space.handle()) };
-        tables.under(self.tables_lock(space))
+        tables
+            .under(self.tables_lock(space))
+            .keeping_upper(space.keeps_tables())
     }
 
     /// The lock of all tables of a space, if it has one.

@@ -1,7 +1,7 @@
 //! mmap.
 
 use super::error::{FaultError, MapError};
-use super::lock::Beside;
+use super::lock::{Beside, Goal};
 use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
@@ -11,6 +11,7 @@ use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
 use crate::tree::{Found, Spot};
@@ -32,9 +33,11 @@ pub enum Source {
 /// Where a mapping goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// In the highest gap, away from stacks ([`super::Limits::stack_gap_pages`]).
+    /// In the highest gap, away from stacks ([`super::Limits::stack_gap_pages`]); in a space that
+    /// is divided because many CPUs change it ([`Vm::divide_space`]), in the highest gap of a part
+    /// of it.
     Anywhere,
-    /// There if it is free and not too close to a stack, else in the highest gap.
+    /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`].
     Hint(Vpn),
     /// There, in place of whatever is mapped.
     Fixed(Vpn),
@@ -120,19 +123,41 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
-        let beside = self.with_locked_beside(id, Beside::Unmappings, |pin, space| {
-            self.events(pin).maps.bump();
-            let place = self.place(space, request)?;
-            if !place.is_free && !space.unmappings.is_none() {
-                return Ok(None);
+        let mut counted = false;
+        let mut beside = |goal| {
+            let mapped =
+                self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, within| {
+                    if !counted {
+                        self.events(pin).maps.bump();
+                        counted = true;
+                    }
+                    if space.is_divided() {
+                        return self.map_in_tract(pin, space, request, within, object, &mut dead);
+                    }
+                    let place = self.place(space, request, within)?;
+                    if !place.is_free && !space.unmappings.is_none() {
+                        return Ok(None);
+                    }
+                    let mapped = self.map_placed(pin, space, request, place, object, &mut dead);
+                    mapped.map(Some)
+                });
+            mapped.map(Option::flatten)
+        };
+        let result = match request.placement {
+            Placement::Anywhere => match beside(Goal::Anywhere(None)) {
+                Ok(None) => self.try_other_tracts(id, beside),
+                done => done,
+            },
+            Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start) => {
+                // What is no range is refused where it is looked at.
+                let range = Self::checked_range(start, request.pages);
+                beside(Goal::Range(range.unwrap_or_default()))
             }
-            let mapped = self.map_placed(pin, space, request, place, object, &mut dead);
-            mapped.map(Some)
-        });
-        let result = match beside {
+        };
+        let result = match result {
             Ok(Some(mapped)) => Ok(mapped),
-            // In place of something that others may be unmapping.
-            Ok(None) => self.with_locked(id, |pin, space| {
+            // In place of something that others may be unmapping, or not in one tract.
+            Ok(None) => self.with_undivided(id, |pin, space| {
                 self.map_locked(pin, space, request, object, &mut dead)
             }),
             Err(error) => Err(error),
@@ -185,8 +210,87 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
-        let place = self.place(space, request)?;
+        let place = self.place(space, request, Self::all_pages())?;
         self.map_placed(pin, space, request, place, object, dead)
+    }
+
+    /// The same for the holder of a tract's lock; `None` if it has to be done with all of the
+    /// space, or for [`Placement::Anywhere`] in another tract.
+    #[cold]
+    #[inline(never)]
+    fn map_in_tract(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        within: PageRange,
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Option<Vpn>, MapError> {
+        // What a space has of locked pages is known as a whole, and whether the next tract begins
+        // with a stack that a hint comes too close to.
+        let is_near_next = |start: Vpn| {
+            let gap = space.limits.get().stack_gap_pages;
+            let end = start.0.saturating_add(request.pages).saturating_add(gap);
+            end > within.end.0 && within.end < F::USER_END
+        };
+        let needs_all = match request.placement {
+            _ if request.traits.has(Traits::LOCKED) => true,
+            Placement::Hint(start) => {
+                space.has_stack.load(Ordering::Relaxed) != 0 && is_near_next(start)
+            }
+            _ => false,
+        };
+        if needs_all {
+            return Ok(None);
+        }
+        let placed = self.place(space, request, within);
+        let mapped =
+            placed.and_then(|place| self.map_placed(pin, space, request, place, object, dead));
+        match mapped {
+            Ok(start) => {
+                let cpu = self.cpus.get(pin);
+                cpu.mapped_at.store(start.0, Ordering::Relaxed);
+                cpu.mapped_in.store(space.key(), Ordering::Relaxed);
+                Ok(Some(start))
+            }
+            // There may be more in other tracts.
+            Err(MapError::NoGap | MapError::Limit) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A page of the tract in which this CPU last mapped where it found room.
+    pub(super) fn last_mapped(&self, pin: &Pin<'_>, space: Live<'_, R>) -> Vpn {
+        let cpu = self.cpus.get(pin);
+        match cpu.mapped_in.load(Ordering::Relaxed) == space.key() {
+            true => Vpn(cpu.mapped_at.load(Ordering::Relaxed)),
+            false => Self::bounds().start,
+        }
+    }
+
+    /// Tries to map somewhere: in the tract of the lowest pages, where free ones are left longest,
+    /// and then in all others from the highest down.
+    #[cold]
+    fn try_other_tracts(
+        &self,
+        id: SpaceId,
+        mut attempt: impl FnMut(Goal) -> Result<Option<Vpn>, MapError>,
+    ) -> Result<Option<Vpn>, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        let mut mapped = attempt(Goal::Anywhere(Some(Self::bounds().start)))?;
+        let mut last = F::USER_END.0 - 1;
+        while mapped.is_none()
+            && let Some(tract) = self.find_tract(space, Vpn(last))
+        {
+            let start = tract.range().start.0.min(last);
+            mapped = attempt(Goal::Anywhere(Some(Vpn(start))))?;
+            let Some(below) = start.checked_sub(1) else {
+                break;
+            };
+            last = below;
+        }
+        Ok(mapped)
     }
 
     /// The same in a place that has been found. Where something has to go first, nothing
@@ -206,7 +310,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free,
         } = place;
-        self.check_limits(space, request.traits, request.pages, 1)?;
+        self.check_limits(space, range.start, request.traits, (request.pages, 1))?;
         let view = RegionView {
             range,
             prot: request.prot,
@@ -215,7 +319,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             offset: if object == 0 { range.start.0 } else { page },
         };
         if !is_free {
-            let spare = self.make_region(pin, space)?;
+            let spare = self.make_region(pin, space, range.start)?;
             let region = spare.handle;
             let link = |write: &SeqWrite<'_>| {
                 self.link_region(pin, space, write, (spare, &view), None);
@@ -245,8 +349,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let is_continued = spot.after().is_some_and(|after| {
             after.start == range.end.0 && Self::continues(&view, &after.item.view())
         });
-        let spare = self.make_region(pin, space)?;
-        let write = space.seq.write(pin);
+        let spare = self.make_region(pin, space, range.start)?;
+        let write = self.seq_at(space, range.start).write(pin);
         self.link_region_at(spot, pin, space, &write, (spare, &view), None);
         drop(write);
         if is_continued {
@@ -255,27 +359,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(range.start)
     }
 
-    /// Where the request goes.
+    /// Where the request goes: a range in `within`, or what may be found there.
     #[inline]
     fn place<'a>(
         &'a self,
         space: Live<'a, R>,
         request: &MapRequest,
+        within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
         let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
             request.placement
         else {
-            return self.place_anywhere(space, request.pages);
+            return self.place_anywhere(space, request.pages, within);
         };
         let range = Self::checked_range(start, request.pages)?;
-        let spot = self.tree(space).spot(range.start.0);
+        let spot = self.tree_at(space, range.start).spot(range.start.0);
         let is_free = spot.is_free_to(range.end.0);
         match request.placement {
             Placement::FixedFree(_) if !is_free => Err(MapError::Occupied),
             Placement::Hint(_)
                 if !is_free || self.end_below_stack(space, range.end) != range.end =>
             {
-                self.place_anywhere(space, request.pages)
+                self.place_anywhere(space, request.pages, within)
             }
             _ => Ok(MapPlace {
                 range,
@@ -290,14 +395,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: Live<'a, R>,
         pages: u64,
+        within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
         if pages == 0 {
             return Err(MapError::BadRange);
         }
         let start = self
-            .find_gap(space, pages, Self::bounds())
+            .find_gap(space, pages, Self::bounds().intersection(within))
             .ok_or(MapError::NoGap)?;
-        let spot = self.tree(space).spot(start.0);
+        let spot = self.tree_at(space, start).spot(start.0);
         Ok(MapPlace {
             range: PageRange::new(start, pages),
             spot,
@@ -329,7 +435,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: left_view.range.start,
             end: view.range.end,
         };
-        let write = space.seq.write(pin);
+        let write = self.seq_at(space, range.start).write(pin);
         self.resize_region(pin, space, &write, left, range);
         drop(write);
         // The region's own user keeps the object; the new one's is not needed.

@@ -36,17 +36,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // What is read here may be freed and used anew meanwhile, but keeps
             // its type; and whoever uses it anew has seen it leave this space,
             // which the count tells (ARCHITECTURE.md, invariant 7).
-            if let Some(begun) = slot.seq.begin() {
-                // Asked after `begin`: a space that ends from now on changes
-                // the count.
-                let space = slot.named(id)?;
-                let found = self.tree(space).last_at_most(page.0).map(Region::view);
-                let found = found
-                    .filter(|view| view.range.contains(page))
-                    .map(|view| self.map_entry(&view));
-                if slot.seq.valid(begun) {
-                    return found;
-                }
+            let space = slot.named(id)?;
+            let found = self.look(space, page, |tree| {
+                // Asked after the count: a space that ends from now on changes it.
+                slot.named(id)?;
+                let found = tree.last_at_most(page.0).map(Region::view);
+                let found = found.filter(|view| view.range.contains(page));
+                Some(found.map(|view| self.map_entry(&view)))
+            });
+            if let Some(found) = found {
+                return found?;
             }
             self.memory.platform().relax(spins);
             spins += 1;
@@ -84,10 +83,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
         let space = guard.space();
-        for found in self.tree(space).walk(0) {
-            each(&self.map_entry(&found.item.view()));
-        }
-        Ok(())
+        self.for_regions(space, Self::all_pages(), |_, view| {
+            each(&self.map_entry(&view));
+            Ok(())
+        })
     }
 
     /// The frame that `page` shows and what its entry allows, if it is mapped:
@@ -170,11 +169,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let guard = self.lock_named(id)?;
         let pin = self.pin();
         let tables = self.tables(&pin, guard.space());
-        let whole = PageRange {
-            start: Vpn(0),
-            end: F::USER_END,
-        };
-        for span in tables.spans(whole) {
+        for span in tables.spans(Self::all_pages()) {
             let level = span.table.level();
             for index in span.first..span.first + span.count {
                 let entry = span.table.load(index);

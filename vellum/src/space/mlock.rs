@@ -74,18 +74,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !traits.has(Traits::LOCKED) {
             return Ok(());
         }
-        let locked = space.account.locked.get().saturating_add(pages);
+        let locked = space.account.counts.locked.get().saturating_add(pages);
         match locked > space.limits.get().locked_pages {
             true => Err(MapError::Limit),
             false => Ok(()),
-        }
-    }
-
-    /// Counts pages that a region with `traits` got (or, wrapping, lost).
-    pub(super) fn count_region_pages(space: Live<'_, R>, traits: Traits, pages: u64) {
-        space.account.pages.add(pages);
-        if traits.has(Traits::LOCKED) {
-            space.account.locked.add(pages);
         }
     }
 
@@ -105,19 +97,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// the answer is that it has to.
     #[inline]
     pub(super) fn is_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
-        space.account.locked.get() != 0 && self.is_in_locked(space, page)
+        space.account.counts.locked.get() != 0 && self.is_in_locked(space, page)
     }
 
     #[cold]
     fn is_in_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
-        let Some(begun) = space.seq.begin() else {
-            return true;
-        };
-        let region = self.tree(space).last_at_most(page.0);
-        let is_locked = region.is_none_or(|region| {
-            let view = region.view();
-            !view.range.contains(page) || view.traits.has(Traits::LOCKED)
+        let is_locked = self.look(space, page, |tree| {
+            tree.last_at_most(page.0).is_none_or(|region| {
+                let view = region.view();
+                !view.range.contains(page) || view.traits.has(Traits::LOCKED)
+            })
         });
-        is_locked || !space.seq.valid(begun)
+        is_locked.unwrap_or(true)
     }
 }

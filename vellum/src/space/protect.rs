@@ -1,6 +1,7 @@
 //! mprotect.
 
 use super::error::MapError;
+use super::lock::{Beside, Goal};
 use super::manager::Vm;
 use super::spaces::{Live, SpaceId};
 use crate::addr::{PageRange, Prot, Vpn};
@@ -18,9 +19,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_room(|| {
-            self.with_locked(id, |pin, space| {
-                self.protect_locked(pin, space, range, prot)
-            })
+            let protect =
+                |pin: &Pin<'_>, space: Live<'_, R>| self.protect_locked(pin, space, range, prot);
+            let goal = Goal::Range(range);
+            let here = self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| {
+                protect(pin, space)
+            })?;
+            match here {
+                Some(()) => Ok(()),
+                None => self.with_undivided(id, protect),
+            }
         })
     }
 
@@ -96,6 +104,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut next = range.start;
         while next <= range.end {
             self.merge_at(pin, space, next);
+            if next == range.end {
+                break;
+            }
             let region = self.region_from(space, next);
             if region.is_none() {
                 break;

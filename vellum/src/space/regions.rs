@@ -60,13 +60,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The first region that ends after `page`, with its range.
+    ///
+    /// In a space in tracts, the first one in the tract of the page, unless all are locked.
     #[inline]
     pub(super) fn found_from<'a>(
         &'a self,
         space: Live<'a, R>,
         page: Vpn,
     ) -> Option<Found<'a, Region<R>>> {
-        self.tree(space).first_ending_after(page.0)
+        match space.is_divided() {
+            false => self.tree(space).first_ending_after(page.0),
+            true => self.found_in_tracts(space, page),
+        }
     }
 
     /// The first region that ends after `page`, or none.
@@ -83,25 +88,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         mut each: impl FnMut(RegionHandle<R>, RegionView) -> Result<(), E>,
     ) -> Result<(), E> {
-        for found in self.tree(space).walk(range.start.0) {
-            if found.start >= range.end.0 {
-                break;
+        let mut page = range.start;
+        while page < range.end {
+            let (regions, end) = self.walk_at(space, page);
+            for found in regions {
+                if found.start >= range.end.0 {
+                    return Ok(());
+                }
+                each(found.item.handle(), found.item.view())?;
             }
-            each(found.item.handle(), found.item.view())?;
+            page = end;
         }
         Ok(())
     }
 
-    /// A region for the space, in no tree, its gate closed. At most three may
-    /// be waiting for their place at a time.
+    /// A region for the space, in no tree, its gate closed, with room for it at a page. At most
+    /// three may be waiting for their place in one tree at a time.
     pub(super) fn make_region<'p>(
         &self,
         pin: &'p Pin<'_>,
         space: Live<'_, R>,
+        page: Vpn,
     ) -> Result<Spare<'p, R>, OutOfMemory> {
         let handle = self.regions.alloc(pin, &self.memory)?;
         self.region(handle).set_handle(handle);
-        match self.tree(space).make_room(pin, &self.memory) {
+        match self.tree_at(space, page).make_room(pin, &self.memory) {
             Ok(room) => Ok(Spare { handle, room }),
             Err(error) => {
                 self.regions.free(pin, handle);
@@ -120,7 +131,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (spare, view): (Spare<'_, R>, &RegionView),
         original: Option<RegionHandle<R>>,
     ) {
-        let spot = self.tree(space).spot(view.range.start.0);
+        let start = view.range.start;
+        let spot = self.tree_at(space, start).spot(start.0);
         self.link_region_at(spot, pin, space, write, (spare, view), original);
     }
 
@@ -149,8 +161,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let range = view.range;
         spot.insert(pin, room, handle, range.end.0);
-        space.account.regions.bump();
-        Self::count_region_pages(space, view.traits, range.pages());
+        let counts = self.counts_at(space, range.start);
+        counts.regions.bump();
+        counts.count_pages(view.traits, range.pages());
+        region.gate.begin(pin.cpu());
         region.gate.open();
     }
 
@@ -169,7 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let apply = || {
             second.set(space.handle(), rest);
             first.set_range(kept, offset);
-            let tree = self.tree(space);
+            let tree = self.tree_at(space, kept.start);
             tree.resize(kept.start.0, kept.start.0, kept.end.0);
             tree.insert(pin, room, tail, rest.range.start.0, rest.range.end.0);
         };
@@ -181,7 +195,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .split(pin, head, tail, apply);
         }
         self.tell_resized(pin, head, kept, offset);
-        space.account.regions.bump();
+        self.counts_at(space, kept.start).regions.bump();
+        second.gate.begin(pin.cpu());
         second.gate.open();
     }
 
@@ -209,7 +224,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         );
         self.tell_resized(pin, head, both, kept.offset);
         let apply = || {
-            let tree = self.tree(space);
+            let tree = self.tree_at(space, both.start);
             tree.remove(pin, second.range().start.0);
             first.set_range(both, kept.offset);
             tree.resize(both.start.0, both.start.0, both.end.0);
@@ -223,7 +238,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let last = self.objects.release(object);
             debug_assert!(!last, "object lost its last user in a merge");
         }
-        space.account.regions.sub(1);
+        self.counts_at(space, both.start).regions.sub(1);
         self.end_region(pin, tail);
     }
 
@@ -245,7 +260,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         handle: RegionHandle<R>,
     ) -> Option<u32> {
         let start = self.region(handle).range().start;
-        self.tree(space).remove(pin, start.0);
+        self.tree_at(space, start).remove(pin, start.0);
         self.retire_region(pin, space, handle)
     }
 
@@ -259,8 +274,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<u32> {
         let region = self.region(handle);
         let view = region.view();
-        space.account.regions.sub(1);
-        Self::count_region_pages(space, view.traits, view.range.pages().wrapping_neg());
+        let counts = self.counts_at(space, view.range.start);
+        counts.regions.sub(1);
+        counts.count_pages(view.traits, view.range.pages().wrapping_neg());
         let is_last = view.object != 0 && {
             let regions = self.objects.regions(&self.regions, view.object);
             regions.remove(pin, handle)
@@ -303,8 +319,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let apply = || {
             region.set_range(range, offset);
-            self.tree(space)
-                .resize(view.range.start.0, range.start.0, range.end.0);
+            self.tree_at(space, view.range.start).resize(
+                view.range.start.0,
+                range.start.0,
+                range.end.0,
+            );
         };
         if view.object == 0 {
             apply();
@@ -320,11 +339,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             region.gate.open();
         }
         let growth = range.pages().wrapping_sub(view.range.pages());
-        Self::count_region_pages(space, view.traits, growth);
+        self.counts_at(space, view.range.start)
+            .count_pages(view.traits, growth);
     }
 
     /// The highest gap of `pages` pages within `bounds` that comes too close to
-    /// no stack.
+    /// no stack. The bounds lie in one tract.
     pub(super) fn find_gap(
         &self,
         space: Live<'_, R>,
@@ -333,7 +353,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<Vpn> {
         loop {
             let (from, to) = (bounds.start.0, bounds.end.0);
-            let start = Vpn(self.tree(space).highest_gap(pages, from, to)?);
+            let tree = self.tree_at(space, bounds.start);
+            let start = Vpn(tree.highest_gap(pages, from, to)?);
             let end = start.offset(pages);
             let kept_off = self.end_below_stack(space, end);
             if kept_off == end {
@@ -341,7 +362,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             // There may be room further down in this gap, or below the region
             // that ends it.
-            let below = self.tree(space).last_at_most(start.0);
+            let below = tree.last_at_most(start.0);
             let gap_start = below.map_or(bounds.start, |below| below.range().end);
             bounds.end = kept_off.max(gap_start);
         }
@@ -354,13 +375,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if space.has_stack.load(Ordering::Relaxed) == 0 {
             return end;
         }
-        let Some(above) = self.found_from(space, end) else {
-            return end;
+        let above = match self.is_boundary(space, end) {
+            true => None,
+            false => self.found_from(space, end),
         };
-        if !above.item.view().traits.has(Traits::GROWS_DOWN) {
+        let limit = match above {
+            Some(above) if above.item.view().traits.has(Traits::GROWS_DOWN) => above.start,
+            // The next tract may begin with a stack.
+            None if space.is_in_tracts() => self.tract_at(space, Vpn(end.0 - 1)).range().end.0,
+            _ => return end,
+        };
+        if limit == F::USER_END.0 {
             return end;
         }
         let gap = space.limits.get().stack_gap_pages;
-        end.min(Vpn(above.start.saturating_sub(gap)))
+        end.min(Vpn(limit.saturating_sub(gap)))
     }
 }

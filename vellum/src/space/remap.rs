@@ -76,7 +76,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: Placement,
     ) -> Result<Remapped, MapError> {
         let mut dead = DeadObjects::default();
-        let result = self.with_locked(id, |pin, space| {
+        let result = self.with_undivided(id, |pin, space| {
             // Where it goes is checked when it is known.
             if new_pages == 0 || new_pages > F::USER_END.0 {
                 return Err(MapError::BadRange);
@@ -132,7 +132,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
                 moved: false,
             });
         }
-        vm.check_limits(space, view.traits, new_pages - range.pages(), 0)?;
+        vm.check_limits(
+            space,
+            range.end,
+            view.traits,
+            (new_pages - range.pages(), 0),
+        )?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,
@@ -179,7 +184,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if to.overlaps(range) {
             return Err(MapError::BadRange);
         }
-        vm.check_limits(space, traits, new_pages.saturating_sub(range.pages()), 0)?;
+        let growth = new_pages.saturating_sub(range.pages());
+        vm.check_limits(space, target, traits, (growth, 0))?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
         let moving = Move {
             vm,
@@ -368,7 +374,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
                 .change(pin, handle, apply);
         }
         let growth = to.pages().wrapping_sub(self.kept.pages());
-        Vm::<P, F, R>::count_region_pages(space, view.traits, growth);
+        space.account.counts.count_pages(view.traits, growth);
     }
 
     fn entries(&self, region: &Region<R>, gather: &mut Gather<'_, P>) {

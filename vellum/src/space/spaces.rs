@@ -4,6 +4,7 @@ use core::mem::offset_of;
 use core::ops::Deref;
 
 use super::account::{Account, LimitWords};
+use super::tract::Waits;
 use crate::addr::Pfn;
 use crate::frame::Site;
 use crate::platform::SpaceTag;
@@ -63,12 +64,20 @@ pub struct Space<R: ReverseMap> {
     pub(super) group: AtomicU32,
     /// Root of the tree of regions.
     pub(super) tree: AtomicU64,
+    /// Root of the tree of tracts, if the space is divided (`tract.rs`).
+    pub(super) tracts: AtomicU64,
+    /// 1 if there have been tracts: empty page tables above the lowest level stay until the end.
+    pub(super) keeps_tables: AtomicU32,
     /// CPUs that may hold translations or faults of the space, if there are up to 64.
     pub(super) active: ActiveCpus,
     /// Held by whoever changes regions.
     pub(super) lock: SleepLock,
     /// Regions that are being unmapped without the lock, their gates closed.
     pub(super) unmappings: Underway,
+    /// 1 while the holder of the lock has those of all tracts, too.
+    pub(super) whole: AtomicU32,
+    pub(super) tract_count: AtomicU32,
+    pub(super) waits: Waits,
     pub(super) heap_start: AtomicU64,
     pub(super) heap_end: AtomicU64,
     /// 1 from before the first entry of a move appears at its new place until
@@ -116,9 +125,14 @@ impl<R: ReverseMap> Item for Space<R> {
             users: AtomicU32::new(0),
             group: AtomicU32::new(0),
             tree: AtomicU64::new(0),
+            tracts: AtomicU64::new(0),
+            keeps_tables: AtomicU32::new(0),
             active: ActiveCpus::default(),
             lock: SleepLock::default(),
             unmappings: Underway::default(),
+            whole: AtomicU32::new(0),
+            tract_count: AtomicU32::new(0),
+            waits: Waits::default(),
             heap_start: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
             moving: AtomicU32::new(0),
@@ -143,6 +157,30 @@ impl<R: ReverseMap> Space<R> {
     /// Tasks that use the space.
     pub fn users(&self) -> u32 {
         self.users.load(Ordering::Acquire)
+    }
+
+    /// Whether there are tracts. Stays so for the holder of the lock, or of one of theirs.
+    #[inline]
+    pub(super) fn is_divided(&self) -> bool {
+        self.tracts.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether empty page tables above the lowest level stay.
+    #[inline]
+    pub(super) fn keeps_tables(&self) -> bool {
+        self.keeps_tables.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the lock and those of all tracts are one holder's. Exact for who has one of them.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether tracts are changed each under its own lock now. Exact for who has one of them.
+    #[inline]
+    pub(super) fn is_in_tracts(&self) -> bool {
+        self.is_divided() && !self.is_whole()
     }
 
     pub(super) fn root(&self) -> Pfn {

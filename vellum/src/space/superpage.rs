@@ -382,7 +382,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// space is being changed, or memory is short.
     fn try_demote(&self, handle: u32, page: Vpn) -> bool {
         let space = self.live_at(handle);
-        let demoted = self.try_with_space_locked(space, |pin| {
+        let demoted = self.try_with_page_locked(space, page, |pin| {
             if self.tables_if_any(pin, space).is_none() {
                 return true;
             }

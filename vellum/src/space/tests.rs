@@ -36,6 +36,7 @@ mod swap;
 mod swap_off;
 mod swap_shared;
 mod throttle;
+mod tracts;
 mod victims;
 mod writeback;
 

@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 
 use super::manager::Vm;
-use super::region::RegionView;
+use super::region::{Region, RegionView};
 use super::spaces::Live;
 use crate::addr::Vpn;
 use crate::platform::Platform;
@@ -11,18 +11,18 @@ use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};
 use crate::slab::Handle;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
-use crate::tree::IntervalItem;
+use crate::tree::{IntervalItem, RangeTree};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that ends or begins where another does, if it could be part
     /// of one mapping with it.
     fn sibling<'a>(
         &'a self,
-        space: Live<'a, R>,
+        (space, tree): (Live<'a, R>, RangeTree<'a, Region<R>>),
         page: Vpn,
         fits: impl Fn(&RegionView) -> bool,
     ) -> Option<RegionRef<'a, R::Region>> {
-        let found = self.tree(space).last_at_most(page.0)?;
+        let found = tree.last_at_most(page.0)?;
         let view = found.view();
         (view.range.contains(page) && fits(&view))
             .then(|| found.region_ref_with(space.handle(), &view))
@@ -80,28 +80,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
         page: Vpn,
     ) -> [Option<RegionRef<'_, R::Region>>; 2] {
         let space = self.live_at(space);
-        let Some(begun) = space.seq.begin() else {
-            return [None, None];
-        };
-        let Some(middle) = self.tree(space).last_at_most(page.0) else {
-            return [None, None];
-        };
-        let view = middle.view();
-        let alike = |other: &RegionView| {
-            other.object == view.object && other.is_shared() == view.is_shared()
-        };
-        let before = view.range.start.0.checked_sub(1).and_then(|last| {
-            self.sibling(space, Vpn(last), |other| {
-                alike(other) && other.index_of(other.range.end) == view.offset
-            })
-        });
-        let behind = self.sibling(space, view.range.end, |other| {
-            alike(other) && view.index_of(view.range.end) == other.offset
-        });
-        if space.seq.valid(begun) {
+        let found = self.look(space, page, |tree| {
+            let Some(middle) = tree.last_at_most(page.0) else {
+                return [None, None];
+            };
+            let view = middle.view();
+            let alike = |other: &RegionView| {
+                other.object == view.object && other.is_shared() == view.is_shared()
+            };
+            let before = view.range.start.0.checked_sub(1).and_then(|last| {
+                self.sibling((space, tree), Vpn(last), |other| {
+                    alike(other) && other.index_of(other.range.end) == view.offset
+                })
+            });
+            let behind = self.sibling((space, tree), view.range.end, |other| {
+                alike(other) && view.index_of(view.range.end) == other.offset
+            });
             [before, behind]
-        } else {
-            [None, None]
-        }
+        });
+        found.unwrap_or([None, None])
     }
 }

@@ -1,7 +1,7 @@
 //! munmap.
 
 use super::error::MapError;
-use super::lock::Beside;
+use super::lock::{Beside, Goal};
 use super::manager::Vm;
 use super::region::Region;
 use super::regions::RegionHandle;
@@ -70,7 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
             self.closed(dead, link);
             return Ok(());
         }
-        let write = space.seq.write(pin);
+        let write = vm.seq_at(space, range.start).write(pin);
         spot.remove(pin);
         if let Some(object) = vm.retire_region(pin, space, region.handle()) {
             vm.defer_destroy(dead, object);
@@ -104,7 +104,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
         // Flushed before anybody can fault in what comes next.
         drop(gather);
         drop(delayed);
-        let write = space.seq.write(pin);
+        let write = vm.seq_at(space, range.start).write(pin);
         let mut next = range.start;
         while next < range.end
             && let Some(found) = vm.found_from(space, next)
@@ -143,23 +143,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {
-        let begun = self.with_locked_beside(id, Beside::Unmappings, |pin, space| {
+        let goal = Goal::Range(range);
+        let begun = self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, _| {
             self.events(pin).unmaps.bump();
-            if self.is_shared(pin, space) || !space.unmappings.is_none() {
+            let is_shared = self.is_shared(pin, space) || !space.unmappings.is_none();
+            // Who else uses a tract is rare, and can wait.
+            if is_shared && !space.is_divided() {
                 return Ok(self.begin_unmapping(space, range));
             }
             self.unmap_locked(pin, space, range, dead)?;
             Ok(Begun::AndEnded)
         })?;
         match begun {
-            Begun::AndEnded => Ok(()),
-            Begun::Of(space, region) => {
+            Some(Begun::AndEnded) => Ok(()),
+            Some(Begun::Of(space, region)) => {
                 self.unmap_unlocked(space, region, dead);
                 Ok(())
             }
-            Begun::NotYet => {
-                self.with_locked(id, |pin, space| self.unmap_locked(pin, space, range, dead))
-            }
+            Some(Begun::NotYet) | None => self.with_locked(id, |pin, space| {
+                let cuts = |edge| !self.region_cut_by(space, edge).is_none();
+                if let Err(error) = self.undivide(pin, space)
+                    && (cuts(range.start) || cuts(range.end))
+                {
+                    return Err(error.into());
+                }
+                self.unmap_locked(pin, space, range, dead)
+            }),
         }
     }
 
@@ -235,8 +244,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {
-        let spot = self.tree(space).spot(range.start.0);
-        if spot.is_free_to(range.end.0) {
+        let spot = self.tree_at(space, range.start).spot(range.start.0);
+        let is_free = match space.is_whole() {
+            true => self.is_free(space, range),
+            false => spot.is_free_to(range.end.0),
+        };
+        if is_free {
             return Ok(());
         }
         let unmapping = Unmapping {

@@ -7,6 +7,9 @@
 //! until no CPU announces the region (a big-reader lock that exists only while
 //! it is used). Both sides put a full fence between their store and their
 //! load, so at least one of them sees the other.
+//!
+//! Most regions are one CPU's. So each notes the CPU that has entered it, until there is a second
+//! one, and whoever waits for the readers of one region has one slot to look at.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -24,19 +27,52 @@ const CLOSED: u32 = 1;
 /// The generation counts how often the memory of the region was used anew, so
 /// that a stale handle is noticed.
 #[derive(Debug)]
-pub struct RegionGate(AtomicU32);
+pub struct RegionGate {
+    state: AtomicU32,
+    /// The only CPU that may have entered, or [`ANYBODY`].
+    visitor: AtomicU32,
+}
+
+/// More than one CPU may have entered.
+const ANYBODY: u32 = u32::MAX;
 
 impl Default for RegionGate {
     fn default() -> Self {
-        RegionGate(AtomicU32::new(CLOSED))
+        RegionGate {
+            state: AtomicU32::new(CLOSED),
+            visitor: AtomicU32::new(ANYBODY),
+        }
     }
 }
 
 impl RegionGate {
+    /// The region begins: nobody has entered it, and the first to do so is likely to be `cpu`.
+    /// The gate is closed, and opens later.
+    #[inline]
+    pub fn begin(&self, cpu: CpuId) {
+        self.visitor.store(u32::from(cpu.0), Ordering::Relaxed);
+    }
+
+    /// Whether it is known that this CPU may enter.
+    #[inline]
+    fn knows(&self, cpu: CpuId) -> bool {
+        let visitor = self.visitor.load(Ordering::Relaxed);
+        visitor == u32::from(cpu.0) || visitor == ANYBODY
+    }
+
+    /// Makes known that this CPU may enter. A full fence follows before it looks whether
+    /// the gate is open.
+    #[inline]
+    fn note(&self, cpu: CpuId) {
+        if !self.knows(cpu) {
+            self.visitor.store(ANYBODY, Ordering::Relaxed);
+        }
+    }
+
     /// Whether readers may enter.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.0.load(Ordering::Acquire) & CLOSED == 0
+        self.state.load(Ordering::Acquire) & CLOSED == 0
     }
 
     /// Keeps new readers out. Those inside have left when
@@ -44,15 +80,15 @@ impl RegionGate {
     /// lock of their own, so that nobody else changes the gate meanwhile.
     #[inline]
     pub fn close(&self) {
-        let value = self.0.load(Ordering::Relaxed);
-        self.0.store(value | CLOSED, Ordering::Relaxed);
+        let value = self.state.load(Ordering::Relaxed);
+        self.state.store(value | CLOSED, Ordering::Relaxed);
     }
 
     /// Lets readers in again, publishing the changes.
     #[inline]
     pub fn open(&self) {
-        let value = self.0.load(Ordering::Relaxed);
-        self.0
+        let value = self.state.load(Ordering::Relaxed);
+        self.state
             .store((value & !CLOSED).wrapping_add(2), Ordering::Release);
     }
 }
@@ -86,6 +122,7 @@ impl Announcements {
             slot.load(Ordering::Relaxed) == 0,
             "a CPU is in one region at a time"
         );
+        gate.note(pin.cpu());
         // Release for a writer that finds this announcement in place of the one
         // that it waits for: what was done under that is done.
         slot.store(key, Ordering::Release);
@@ -94,7 +131,7 @@ impl Announcements {
             _announced: Announced(slot),
             pinned: PhantomData,
         };
-        gate.is_open().then_some(access)
+        (gate.is_open() && gate.knows(pin.cpu())).then_some(access)
     }
 
     /// Announces a key before it is known that its region will be entered. The
@@ -115,6 +152,19 @@ impl Announcements {
         }
     }
 
+    /// Waits until no CPU announces `key`, which is that of the region with this gate alone. It is
+    /// closed, so that nobody enters anew. For `active` see [`Announcements::wait_out`].
+    #[inline]
+    pub fn wait_out_one(&self, gate: &RegionGate, key: u64, active: ActiveSet<'_>, pin: &Pin<'_>) {
+        // Whoever enters makes that known before a fence, and sees after it that the gate is
+        // closed, or else is seen here.
+        fence(Ordering::SeqCst);
+        match gate.visitor.load(Ordering::Relaxed) {
+            ANYBODY => self.wait_out(active, pin, |other| other == key),
+            cpu => self.wait_for(CpuId(cpu as u16), pin, |other| other == key),
+        }
+    }
+
     /// Waits until no CPU announces a key that `concerns` accepts. The gates of
     /// those regions are closed, so that nobody enters anew. Looks at the CPUs that
     /// are in `active`, where a CPU enters before it announces such a key.
@@ -124,16 +174,22 @@ impl Announcements {
         let mut room = CpuRoom::new();
         let cpus = active.after_change(&mut room);
         for cpu in cpus.iter(self.slots.len()) {
-            let slot = &self.slots[cpu.0 as usize].0;
-            let mut spins = 0;
-            loop {
-                let key = slot.load(Ordering::Acquire);
-                if key == 0 || !concerns(key) {
-                    break;
-                }
-                pin.relax(spins);
-                spins += 1;
+            self.wait_for(cpu, pin, &concerns);
+        }
+    }
+
+    /// The same for one CPU.
+    #[inline]
+    fn wait_for(&self, cpu: CpuId, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
+        let slot = &self.slots[cpu.0 as usize].0;
+        let mut spins = 0;
+        loop {
+            let key = slot.load(Ordering::Acquire);
+            if key == 0 || !concerns(key) {
+                break;
             }
+            pin.relax(spins);
+            spins += 1;
         }
     }
 }
@@ -156,15 +212,15 @@ pub struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     /// Enters the region with this `gate` and `key`, if it is the one that was
-    /// announced and is not closed; else the announcement ends. `pin` is the one
-    /// that was entered with the announcement.
+    /// announced, is not closed, and has been entered by this CPU before; else the announcement
+    /// ends. `pin` is the one that was entered with the announcement.
     #[inline]
-    pub fn enter(self, gate: &RegionGate, key: u64, _pin: &'a Pin<'_>) -> Option<SharedAccess<'a>> {
+    pub fn enter(self, gate: &RegionGate, key: u64, pin: &'a Pin<'_>) -> Option<SharedAccess<'a>> {
         let access = SharedAccess {
             _announced: self.announced,
             pinned: PhantomData,
         };
-        (self.key == key && gate.is_open()).then_some(access)
+        (self.key == key && gate.is_open() && gate.knows(pin.cpu())).then_some(access)
     }
 }
 

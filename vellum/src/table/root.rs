@@ -30,7 +30,7 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
         }
     };
 
-    /// Tables below this level are unlinked when they are empty.
+    /// Tables below this level are unlinked when they are empty, unless more of them are kept.
     pub(crate) const KEPT_FROM: u32 = F::LEVELS - F::FIXED_ROOT as u32;
 
     /// Makes a root table. The platform adds the entries of a kernel half, which are

@@ -24,6 +24,8 @@ pub struct Tables<'a, P: Platform, F> {
     pub(super) owner: u32,
     /// The lock of all of them, if they have one.
     pub(super) whole: SpaceLock<'a>,
+    /// Tables below this level are unlinked when they are empty.
+    pub(super) kept_from: u32,
     format: PhantomData<F>,
 }
 
@@ -48,6 +50,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             root,
             owner,
             whole: None,
+            kept_from: Self::KEPT_FROM,
             format: PhantomData,
         }
     }
@@ -57,6 +60,29 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     #[inline]
     pub fn under(self, whole: SpaceLock<'a>) -> Self {
         Tables { whole, ..self }
+    }
+
+    /// The same tables, of which only those of level 1 are unlinked when they are empty, if
+    /// `keeps` says so: those above are shared by pages that lie far apart. What they leave is for
+    /// [`Tables::unlink_kept`].
+    #[inline]
+    pub fn keeping_upper(self, keeps: bool) -> Self {
+        let kept_from = if keeps { 2 } else { Self::KEPT_FROM };
+        Tables { kept_from, ..self }
+    }
+
+    /// Unlinks the empty tables that stayed linked, and no others.
+    pub fn unlink_kept(self, gather: &mut Gather<'_, P>) {
+        let tables = self.keeping_upper(false);
+        let mut next = Vpn(0);
+        while next < F::USER_END {
+            let (table, level, _) = tables.descend_to(next, 2);
+            next = Vpn((next.0 | (F::pages_at(level + u32::from(level == 2)) - 1)) + 1);
+            let locked = LockedTable::lock(tables.memory, tables.pin, table, tables.whole);
+            if let Some(locked) = locked {
+                tables.unlink_if_empty(locked, gather);
+            }
+        }
     }
 
     /// The leaf entry that covers `page`, or what stands where one of level 1 would: 0, or
@@ -240,7 +266,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         mut above: Option<LockedTable<'a, F>>,
         gather: &mut Gather<'_, P>,
     ) -> LockedTable<'a, F> {
-        while table.is_unused() && table.level() < Self::KEPT_FROM {
+        while table.is_unused() && table.level() < self.kept_from {
             let parent = above.take().unwrap_or_else(|| self.lock_above(&table));
             if table.level() == 1 {
                 table.end_reservation(self.memory, self.pin);

@@ -24,6 +24,8 @@ pub struct AuditReport {
     pub regions: u64,
     /// Nodes of the trees of regions.
     pub region_nodes: u64,
+    /// Tracts.
+    pub tracts: u64,
     /// Live objects.
     pub objects: u64,
     /// Page tables in use.
@@ -202,6 +204,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region_nodes = self.region_nodes.audit();
         let region_nodes = region_nodes.map_err(inner("arena of the nodes of regions"))?;
         report.region_nodes = region_nodes.live;
+        let tracts = self.tracts.items.audit();
+        let tracts = tracts.map_err(inner("arena of tracts"))?;
+        report.tracts = tracts.live;
+        let tract_nodes = self.tracts.nodes.audit();
+        let tract_nodes = tract_nodes.map_err(inner("arena of the nodes of tracts"))?;
         let region_sets = self.objects.region_sets().audit();
         let region_sets = region_sets.map_err(inner("arena of further sets of regions"))?;
         let own = [
@@ -211,6 +218,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             nodes,
             mounts,
             region_nodes,
+            tracts,
+            tract_nodes,
             region_sets,
         ];
         let frames: u64 = own

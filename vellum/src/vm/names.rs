@@ -20,6 +20,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             "arena of region nodes: depot",
             "arena of region nodes: chunks",
         ]);
+        let tracts = &self.tracts.items;
+        tracts.name_parts(["arena of tracts: depot", "arena of tracts: chunks"]);
         self.objects.name_parts();
         name("reverse mapping", &[], &raw const self.rmap, 1);
     }

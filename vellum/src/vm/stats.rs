@@ -100,6 +100,8 @@ pub struct MemoryStats {
     pub regions: ArenaStats,
     /// Nodes of the trees of regions.
     pub region_nodes: ArenaStats,
+    /// Tracts of spaces that many CPUs change at once.
+    pub tracts: ArenaStats,
     /// Objects.
     pub objects: ArenaStats,
     /// Nodes of page caches.
@@ -158,6 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 spaces: self.spaces.stats(),
                 regions: self.regions.stats(),
                 region_nodes: self.region_nodes.stats(),
+                tracts: self.tracts.items.stats(),
                 objects: self.objects.arena().stats(),
                 radix_nodes: self.objects.nodes().stats(),
                 region_sets: self.objects.region_sets().stats(),

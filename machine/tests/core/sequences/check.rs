@@ -436,7 +436,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.shape.table_bytes(needed, of(true))
         };
         let (least, most) = (needed(&certain), needed(&swapped));
-        // No more than lead to entries (invariant 5).
+        // No more than lead to entries (invariant 5), unless the space was divided once.
+        let most = match self.divided.contains(&self.ids[&slot]) {
+            true => u64::MAX,
+            false => most,
+        };
         match (least..=most).contains(&stats.table_bytes) {
             true => Ok(()),
             false => named("bytes of page tables", stats.table_bytes, least),

@@ -1,7 +1,7 @@
 //! Carries out operations on the core and on the model, and compares what
 //! both answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -68,6 +68,13 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub most: usize,
     /// The page touched last.
     pub recent: u64,
+    /// Operations so far.
+    count: usize,
+    /// Whether spaces are divided now and then, and how often that was.
+    pub divides: bool,
+    pub divisions: u32,
+    /// Those that were.
+    pub divided: HashSet<SpaceId>,
 }
 
 /// An answer of the core in the model's words. `Err(None)`: out of memory.
@@ -167,7 +174,48 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             before: None,
             most: 6,
             recent: 480,
+            count: 0,
+            divides: false,
+            divisions: 0,
+            divided: HashSet::new(),
         }
+    }
+
+    /// Makes a space one again where what follows depends on its tracts.
+    pub fn unite(&self, id: SpaceId) {
+        if let Some(heap) = self.vm.heap(id) {
+            // Changes nothing else. If memory is short, so it will be for what follows.
+            let _ = self.vm.set_heap_end(id, heap.end);
+        }
+    }
+
+    /// Divides a space into tracts now and then, of which nothing is to be seen: where a region
+    /// begins or ends, mostly. Not where calls that fail are looked at: what they made one region
+    /// on their way stays one.
+    fn divide_some(&mut self) -> Check {
+        self.count += 1;
+        let count = self.count;
+        if !self.divides || self.watches || !count.is_multiple_of(3) || self.ids.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<SpaceId> = self.ids.values().copied().collect();
+        let id = ids[count / 3 % ids.len()];
+        let mut edges = vec![self.recent];
+        let listed = self.vm.for_each_region(id, |entry| {
+            edges.extend([entry.range.start.0, entry.range.end.0]);
+        });
+        listed.map_err(|error| error.to_string())?;
+        let page = edges[count * 7 % edges.len()];
+        match self.vm.divide_space(id, Vpn(page)) {
+            Ok(true) => {
+                self.divisions += 1;
+                self.divided.insert(id);
+            }
+            Ok(false) => {}
+            Err(MapError::OutOfMemory) => {}
+            Err(error) => return Err(format!("unexpected refusal: {error}")),
+        }
+        Ok(())
     }
 
     /// Carries out one operation on both sides.
@@ -175,6 +223,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let vm = Arc::clone(&self.vm);
         let cpu = CpuId(u16::from(op.cpu) % self.cpus);
         let _guard = vm.platform().enter(cpu);
+        self.divide_some()?;
         self.carry_out(cpu, op.what)?;
         // Once for all pages of an operation that had to do without memory.
         if let Some(slot) = self.short_of.take()

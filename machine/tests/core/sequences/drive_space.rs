@@ -3,7 +3,7 @@
 use vellum::addr::{self, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, PinError, Source, Traits};
+use vellum::space::{Advice, FaultError, MapRequest, PinError, Placement, Source, Traits};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
 use vellum_machine::mmu::AccessError;
@@ -304,6 +304,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn map(&mut self, slot: u32, aim: Aim, pages: u64, cell: Cell) -> Check {
         let (target, placement) = self.target(slot, aim);
+        if matches!(placement, Placement::Anywhere | Placement::Hint(_)) {
+            // The highest gap is that of all of the space then.
+            self.unite(self.ids[&slot]);
+        }
         let id = self.ids[&slot];
         let mut traits = Traits::NONE;
         if cell.shared {
@@ -366,6 +370,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn remap(&mut self, slot: u32, start: u64, pages: u64, new_pages: u64, aim: Aim) -> Check {
         let (target, placement) = self.target(slot, aim);
         let id = self.ids[&slot];
+        self.unite(id);
         // Regions that could be one but are not refuse to be moved together.
         let mut single = false;
         let listed = self.vm.for_each_region(id, |entry| {

@@ -9,10 +9,11 @@ use vellum_machine::mmu::walker;
 use super::run::{Case, Happened, arena, arena_for};
 
 /// Runs cases, and fails with the smallest form of the first that fails.
-/// Returns how often memory ran out, and how many pages were dropped that had been freed.
-pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> (u32, u64) {
+/// Returns how often memory ran out, how many pages were dropped that had been freed, and how often
+/// spaces were divided.
+pub fn run_cases(seeds: impl Iterator<Item = u64>, length: usize) -> (u32, u64, u32) {
     let happened = run_all(seeds.map(|seed| (seed, Case::nth(seed, length))), &arena());
-    (happened.shortages, happened.dropped)
+    (happened.shortages, happened.dropped, happened.divisions)
 }
 
 /// Runs cases with superpages; returns how many were mapped, not to be had,
@@ -82,6 +83,7 @@ fn run_all(cases: impl Iterator<Item = (u64, Case)>, arena: &Arc<Arena>) -> Happ
             Ok(more) => {
                 happened.shortages += more.shortages;
                 happened.dropped += more.dropped;
+                happened.divisions += more.divisions;
                 let Happened {
                     superpages,
                     folios,

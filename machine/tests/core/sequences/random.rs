@@ -22,7 +22,7 @@ fn random_sequences_match_the_model() {
         return;
     }
     let cases = number("VELLUM_CASES").unwrap_or(180);
-    let (shortages, dropped) = run_cases(0..cases, length);
+    let (shortages, dropped, divisions) = run_cases(0..cases, length);
     assert!(
         cases < 180 || shortages > 0,
         "memory never ran out: the small machines are too large"
@@ -30,6 +30,10 @@ fn random_sequences_match_the_model() {
     assert!(
         cases < 180 || dropped > 0,
         "no page was dropped that had been freed"
+    );
+    assert!(
+        cases < 180 || divisions > 1000,
+        "spaces were divided {divisions} times"
     );
 }
 

@@ -179,6 +179,8 @@ pub struct Happened {
     pub shortages: u32,
     /// Private pages that were dropped because they had been freed.
     pub dropped: u64,
+    /// How often spaces were divided into tracts.
+    pub divisions: u32,
     /// Superpages mapped, not to be had, split, and made of single pages; runs set aside,
     /// broken, and promoted.
     pub superpages: [u64; 7],
@@ -440,6 +442,7 @@ impl Case {
             }
         }
         let mut driver = Driver::<F, R>::new(vm, self.platform.cpus, self.platform.tight);
+        driver.divides = true;
         for (number, op) in self.ops.iter().enumerate() {
             *at = number;
             driver.apply(op)?;
@@ -462,6 +465,7 @@ impl Case {
         Ok(Happened {
             shortages: driver.shortages,
             dropped: driver.vm.stats().reclaim.dropped,
+            divisions: driver.divisions,
             superpages: [
                 events.superpage_maps,
                 events.superpage_failures,

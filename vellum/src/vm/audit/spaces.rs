@@ -18,6 +18,8 @@ struct Entries {
     shared_memory: u64,
     zero: u64,
     tables: u64,
+    /// Whether the space keeps empty tables above the lowest level.
+    keeps_tables: bool,
     /// Entries of pages in swap.
     slots: Tally,
     /// Mappings that the records of frames count.
@@ -68,7 +70,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             regions,
         )?;
         same("pages of space", number, stats.pages, pages)?;
-        let mut entries = Entries::default();
+        let mut entries = Entries {
+            keeps_tables: self.keeps_tables_of(handle),
+            ..Entries::default()
+        };
         let root = self.root_of(handle);
         self.audit_table(handle, root, F::LEVELS, Vpn(0), &mut entries)?;
         slots.merge(entries.slots);
@@ -148,7 +153,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             live,
         )?;
         self.audit_spares(space, table, level, entries)?;
-        Self::audit_links(table, level, live)
+        Self::audit_links(table, level, live, entries.keeps_tables)
     }
 
     /// Checks that a table keeps a spare one for each large leaf of private memory in it.
@@ -279,14 +284,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Checks that a table with `live` entries is linked for a reason: it is not empty,
-    /// or belongs to the root, which has all the tables that it was made with.
-    fn audit_links(table: Pfn, level: u32, live: u64) -> Result<(), AuditFailure> {
+    /// or belongs to the root, which has all the tables that it was made with, or to a
+    /// space that has been divided.
+    fn audit_links(table: Pfn, level: u32, live: u64, keeps: bool) -> Result<(), AuditFailure> {
         let number = u64::from(table.0);
         let made = u64::from(Tables::<P, F>::ROOT_TABLES - 1);
         if level == F::LEVELS && live < made {
             return wrong("a root has lost a table that it was made with", number);
         }
-        if live == 0 && level < Tables::<P, F>::KEPT_FROM {
+        let kept_from = if keeps { 2 } else { Tables::<P, F>::KEPT_FROM };
+        if live == 0 && level < kept_from {
             return wrong("an empty page table was not freed", number);
         }
         Ok(())

@@ -125,6 +125,23 @@ impl Model {
         self.change(&pin);
         self.gate.open();
     }
+
+    /// The same by a writer that looks only where the gate says that there may be readers.
+    fn write_one(&self, cpu: u16) {
+        let pin = pin(&self.epochs, cpu);
+        self.gate.close();
+        self.announcements
+            .wait_out_one(&self.gate, KEY, self.active_set(), &pin);
+        self.change(&pin);
+        self.gate.open();
+    }
+
+    /// The region begins anew, with the CPU that is likely to be its first.
+    fn begin_for(&self, cpu: u16) {
+        self.gate.close();
+        self.gate.begin(CpuId(cpu));
+        self.gate.open();
+    }
 }
 
 /// Runs both at once; some reader must have been inside before the change, and
@@ -169,6 +186,47 @@ fn a_reader_finds_a_change_that_is_complete() {
 #[test]
 fn a_reader_that_announced_ahead_sees_no_change() {
     reader_and_writer(|model| model.read_expected(1), |model| model.write(0, true));
+}
+
+/// The first to enter was expected, or somebody else was.
+#[test]
+fn a_writer_finds_the_only_reader_and_one_that_nobody_expected() {
+    fn run(cpu: u16, reader: fn(&Model)) {
+        let found = std::sync::Arc::new([Tally::new(0), Tally::new(0)]);
+        let sum = found.clone();
+        check(move || {
+            let model = Model::new();
+            model.begin_for(cpu);
+            let thread = {
+                let model = model.clone();
+                thread::spawn(move || reader(&model))
+            };
+            model.write_one(0);
+            thread.join().unwrap();
+            for (sum, found) in sum.iter().zip(&model.found) {
+                sum.fetch_add(found.load(SeqCst), SeqCst);
+            }
+        });
+        let seen = found.each_ref().map(|found| found.load(SeqCst) > 0);
+        assert_eq!(seen, [true; 2], "a state was never seen");
+    }
+    for cpu in [0, 1] {
+        run(cpu, |model| model.read(1));
+    }
+    run(1, |model| model.read_expected(1));
+}
+
+/// Whoever has the region announced ahead and has never entered it goes the other way, on which
+/// that becomes known.
+#[test]
+fn who_has_not_entered_a_region_does_not_enter_it_by_an_announcement() {
+    check(|| {
+        let model = Model::new();
+        model.begin_for(0);
+        model.read_expected(1);
+        let found = model.found.each_ref().map(|found| found.load(SeqCst));
+        assert_eq!(found, [0, 0]);
+    });
 }
 
 /// A reader that has left goes on to another region while the writer looks: what it

@@ -25,6 +25,7 @@ mod swap_shared;
 mod swept;
 mod sync;
 mod tables;
+mod tracts;
 mod truncation;
 mod unflushed;
 

@@ -22,7 +22,7 @@ use crate::tree::RangeTree;
 
 /// How often somebody must have waited before a space is divided: dividing takes as long as many
 /// changes do, and threads that meet by chance gain nothing by it.
-const PATIENCE: u32 = 64;
+const PATIENCE: u32 = 16;
 
 /// The same for a tract, which has shown by then that its space is one that many change.
 const TRACT_PATIENCE: u32 = 2;

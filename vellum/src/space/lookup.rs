@@ -68,7 +68,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // SAFETY: this CPU stored the address below, together with the handle.
             let region = unsafe { self.regions.at(cpu.last_region_at.load(Ordering::Relaxed)) };
             let key = region_key(space.handle(), cached.raw());
-            if let Some(access) = expected.enter(&region.gate, key, pin)
+            let opened = cpu.last_region_opened.load(Ordering::Relaxed);
+            if let Some(access) = expected.enter((&region.gate, opened), key, pin)
                 && let Some(entered) = check_entered(access, space, region, page)
             {
                 return Lookup::Found(entered);
@@ -92,6 +93,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(entered) => {
                 let address = self.regions.address(found.handle());
                 cpu.last_region_at.store(address, Ordering::Relaxed);
+                let opened = &cpu.last_region_opened;
+                opened.store(found.gate.opened(), Ordering::Relaxed);
                 last.store(handle, Ordering::Relaxed);
                 Lookup::Found(entered)
             }

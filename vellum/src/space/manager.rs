@@ -35,6 +35,8 @@ pub(super) struct VmCpu {
     space_at: AtomicU64,
     /// The region of its last fault, or 0.
     pub(super) last_region: AtomicU32,
+    /// What its gate was then, in which nothing has changed if it still is.
+    pub(super) last_region_opened: AtomicU32,
     /// Where that region lies, as its arena says.
     pub(super) last_region_at: AtomicU64,
     pub(super) events: Events,

@@ -75,6 +75,13 @@ impl RegionGate {
         self.state.load(Ordering::Acquire) & CLOSED == 0
     }
 
+    /// What the gate is or was when it was opened last. It changes with each time it is opened, and
+    /// so with each change of the region and when the region's memory is used anew.
+    #[inline]
+    pub fn opened(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) & !CLOSED
+    }
+
     /// Keeps new readers out. Those inside have left when
     /// [`Announcements::wait_out`] returns. Writers exclude each other by a
     /// lock of their own, so that nobody else changes the gate meanwhile.
@@ -212,15 +219,21 @@ pub struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     /// Enters the region with this `gate` and `key`, if it is the one that was
-    /// announced, is not closed, and has been entered by this CPU before; else the announcement
-    /// ends. `pin` is the one that was entered with the announcement.
+    /// announced, and the gate is as it was when this CPU was last inside ([`RegionGate::opened`]);
+    /// else the announcement ends. `pin` is the one that was entered with the announcement.
     #[inline]
-    pub fn enter(self, gate: &RegionGate, key: u64, pin: &'a Pin<'_>) -> Option<SharedAccess<'a>> {
+    pub fn enter(
+        self,
+        (gate, opened): (&RegionGate, u32),
+        key: u64,
+        _pin: &'a Pin<'_>,
+    ) -> Option<SharedAccess<'a>> {
         let access = SharedAccess {
             _announced: self.announced,
             pinned: PhantomData,
         };
-        (self.key == key && gate.is_open() && gate.knows(pin.cpu())).then_some(access)
+        let is_as_then = gate.state.load(Ordering::Acquire) == opened;
+        (self.key == key && is_as_then).then_some(access)
     }
 }
 

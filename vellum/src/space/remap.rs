@@ -132,12 +132,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
                 moved: false,
             });
         }
-        vm.check_limits(
-            space,
-            range.end,
-            view.traits,
-            (new_pages - range.pages(), 0),
-        )?;
+        let more = new_pages - range.pages();
+        vm.check_limits(space, range.end, view.traits, (more, 0))?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,

@@ -11,6 +11,7 @@ mod lifts;
 mod locked;
 mod spaces;
 mod swap;
+mod tracts;
 mod visits;
 
 use std::cell::Cell;

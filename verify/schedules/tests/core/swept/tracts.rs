@@ -1,0 +1,103 @@
+//! Calls and faults in a tract beside who makes tracts, ends them, or changes the same one.
+
+use super::*;
+
+swept! {
+    a_mapping_whose_tract_ends_is_where_others_find_it => map_beside_union;
+    a_mapping_whose_tract_is_divided_is_where_others_find_it => map_beside_division;
+    an_unmapping_whose_tract_ends_leaves_nothing => unmap_beside_union;
+    a_fault_in_a_tract_that_loses_another_region_finds_its_own => fault_beside_change;
+    a_mapping_in_tracts_beside_the_end_of_the_space_leaves_nothing => map_beside_exit;
+}
+
+/// Where a tract begins, and one may.
+const CUT: u64 = 0x2000;
+const FURTHER: u64 = 0x2200;
+
+/// Two tasks in a space that is divided, with a page on either side.
+fn divided<R: ReverseMap>() -> (World<R>, SpaceId) {
+    let world = World::<R>::new(2, 300, "");
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        for page in [FIRST, CUT, FURTHER + 8] {
+            world.anonymous(space, page, 1);
+        }
+        assert_eq!(world.vm.divide_space(space, Vpn(CUT)), Ok(true));
+        space
+    });
+    (world, space)
+}
+
+fn unite<R: ReverseMap>(world: &World<R>, space: SpaceId) {
+    world.vm.set_heap_end(space, Vpn(0)).unwrap();
+}
+
+/// Whether the pages that are mapped, and no others, can be used.
+fn check<R: ReverseMap>(world: World<R>, space: SpaceId, mapped: &[u64]) {
+    world.audit();
+    for &page in mapped {
+        vellum_schedules::undisturbed(|| {
+            let task = || world.load(ZERO, space, at(page, 0));
+            assert_eq!(world.machine().run_on(ZERO, task), Ok(0), "{page:#x}");
+        });
+    }
+    let regions = world.alone(|| world.vm.space_stats(space).unwrap().regions);
+    assert_eq!(regions, mapped.len() as u32);
+    world.finish(&[space], &[]);
+}
+
+fn map_beside_union<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let map = |_| world.anonymous(space, FURTHER, 2);
+    world.run_preempted(preemption, [&map, &|_| unite(&world, space)]);
+    check(world, space, &[FIRST, CUT, FURTHER, FURTHER + 8]);
+}
+
+fn map_beside_division<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let map = |_| world.anonymous(space, FURTHER, 2);
+    let divide = |_| {
+        assert_eq!(world.vm.divide_space(space, Vpn(FURTHER)), Ok(true));
+    };
+    world.run_preempted(preemption, [&map, &divide]);
+    check(world, space, &[FIRST, CUT, FURTHER, FURTHER + 8]);
+}
+
+fn unmap_beside_union<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let unmap = |_| world.vm.unmap(space, Vpn(CUT), 1).unwrap();
+    world.run_preempted(preemption, [&unmap, &|_| unite(&world, space)]);
+    check(world, space, &[FIRST, FURTHER + 8]);
+}
+
+/// The tree's slots move when the first region goes.
+fn fault_beside_change<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let unmap = |_| world.vm.unmap(space, Vpn(CUT), 1).unwrap();
+    let fault = |cpu: CpuId| {
+        let page = FURTHER + 8;
+        assert!(world.vm.region_at(space, Vpn(page)).is_some());
+        assert_eq!(world.load(cpu, space, at(page, 0)), Ok(0));
+        assert_eq!(
+            world.load(cpu, space, at(page - 1, 0)),
+            Err(FaultError::NoRegion)
+        );
+    };
+    world.run_preempted(preemption, [&unmap, &fault]);
+    check(world, space, &[FIRST, FURTHER + 8]);
+}
+
+fn map_beside_exit<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let map = |_| {
+        let request = MapRequest::anonymous(2, RW).at(Placement::FixedFree(Vpn(FURTHER)));
+        match world.vm.map(space, &request) {
+            Ok(_) | Err(MapError::NoSpace) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let exit = |_| while world.vm.exit(space) == Ok(false) {};
+    world.run_preempted(preemption, [&map, &exit]);
+    world.finish(&[], &[]);
+}

@@ -6,7 +6,8 @@ swept! {
     a_mapping_whose_tract_ends_is_where_others_find_it => map_beside_union;
     a_mapping_whose_tract_is_divided_is_where_others_find_it => map_beside_division;
     an_unmapping_whose_tract_ends_leaves_nothing => unmap_beside_union;
-    a_fault_in_a_tract_that_loses_another_region_finds_its_own => fault_beside_change;
+    a_fault_in_a_tract_that_loses_another_region_finds_its_own => fault_beside_unmapping;
+    a_fault_in_a_tract_that_gets_another_region_finds_its_own => fault_beside_mapping;
     a_mapping_in_tracts_beside_the_end_of_the_space_leaves_nothing => map_beside_exit;
 }
 
@@ -71,21 +72,30 @@ fn unmap_beside_union<R: ReverseMap>(preemption: &Preemption) {
     check(world, space, &[FIRST, FURTHER + 8]);
 }
 
-/// The tree's slots move when the first region goes.
-fn fault_beside_change<R: ReverseMap>(preemption: &Preemption) {
+/// Uses the last page, and misses the one before it.
+fn use_last<R: ReverseMap>(world: &World<R>, space: SpaceId, cpu: CpuId) {
+    let page = FURTHER + 8;
+    assert!(world.vm.region_at(space, Vpn(page)).is_some());
+    assert_eq!(world.load(cpu, space, at(page, 0)), Ok(0));
+    let gone = world.load(cpu, space, at(page - 1, 0));
+    assert_eq!(gone, Err(FaultError::NoRegion));
+}
+
+/// The tree's slots move when a region before the last one goes, and when one comes.
+fn fault_beside_unmapping<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
     let unmap = |_| world.vm.unmap(space, Vpn(CUT), 1).unwrap();
-    let fault = |cpu: CpuId| {
-        let page = FURTHER + 8;
-        assert!(world.vm.region_at(space, Vpn(page)).is_some());
-        assert_eq!(world.load(cpu, space, at(page, 0)), Ok(0));
-        assert_eq!(
-            world.load(cpu, space, at(page - 1, 0)),
-            Err(FaultError::NoRegion)
-        );
-    };
+    let fault = |cpu: CpuId| use_last(&world, space, cpu);
     world.run_preempted(preemption, [&unmap, &fault]);
     check(world, space, &[FIRST, FURTHER + 8]);
+}
+
+fn fault_beside_mapping<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = divided::<R>();
+    let map = |_| world.anonymous(space, CUT + 4, 1);
+    let fault = |cpu: CpuId| use_last(&world, space, cpu);
+    world.run_preempted(preemption, [&map, &fault]);
+    check(world, space, &[FIRST, CUT, CUT + 4, FURTHER + 8]);
 }
 
 fn map_beside_exit<R: ReverseMap>(preemption: &Preemption) {

@@ -107,7 +107,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) spaces: Arena<Space<R>>,
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) region_nodes: Arena<RangeNode>,
-    pub(crate) tracts: Tracts,
+    pub(crate) tracts: Box<Tracts>,
     pub(crate) objects: Objects<R::Object>,
     pub(super) announcements: Announcements,
     pub(super) cpus: PerCpu<VmCpu>,

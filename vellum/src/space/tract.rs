@@ -18,6 +18,7 @@
 //! RadixVM (2013) and CortenMM (2025) let changes of disjoint ranges of one space run beside each
 //! other always, without regions. Here a space whose lock nobody waits for has none of this.
 
+use alloc::boxed::Box;
 use core::mem::offset_of;
 
 use super::account::RegionCounts;
@@ -42,11 +43,13 @@ pub(crate) struct Tracts {
 }
 
 impl Tracts {
-    pub(super) fn new(arenas: &ArenaMaker) -> Tracts {
-        Tracts {
+    /// In a place of their own, so that making a manager needs no more stack than it did.
+    #[inline(never)]
+    pub(super) fn new(arenas: &ArenaMaker) -> Box<Tracts> {
+        Box::new(Tracts {
             items: arenas.make(),
             nodes: arenas.make(),
-        }
+        })
     }
 }
 

@@ -53,20 +53,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         traits: Traits,
         (pages, regions): (u64, u64),
     ) -> Result<(), MapError> {
-        if space.is_in_tracts() {
-            let may_get = self.tract_at(space, page).may_get(pages, regions);
-            return if may_get {
-                Ok(())
-            } else {
-                Err(MapError::Limit)
-            };
-        }
-        self.check_locked(space, traits, pages)?;
-        let limits = space.limits.get();
-        let counts = &space.get().account.counts;
-        let (has_pages, has_regions) = (counts.pages.get(), counts.regions.get());
-        let fits = has_pages.saturating_add(pages) <= limits.pages
-            && has_regions.saturating_add(regions) <= u64::from(limits.regions);
+        let fits = if space.is_in_tracts() {
+            self.tract_at(space, page).may_get(pages, regions)
+        } else {
+            self.check_locked(space, traits, pages)?;
+            let limits = space.limits.get();
+            let counts = &space.get().account.counts;
+            counts.pages.get().saturating_add(pages) <= limits.pages
+                && counts.regions.get().saturating_add(regions) <= u64::from(limits.regions)
+        };
         if fits { Ok(()) } else { Err(MapError::Limit) }
     }
 

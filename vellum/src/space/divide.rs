@@ -265,6 +265,49 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
+    /// A tract of these pages with the regions of `from` that lie there, which stay in `from` as
+    /// well. Nobody finds it yet.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; there is none.
+    fn make_tract<'a>(
+        &'a self,
+        pin: &Pin<'_>,
+        space: Live<'a, R>,
+        from: RangeTree<'a, Region<R>>,
+        range: PageRange,
+    ) -> Result<&'a Tract, OutOfMemory> {
+        let handle = self.tracts.items.alloc(pin, &self.memory)?;
+        let tract = self.tracts.items.get(handle);
+        tract.begin(handle, space.handle(), range);
+        if let Err(error) = self.copy_tree(pin, from, self.tract_tree(tract), range) {
+            self.free_tract(pin, tract);
+            return Err(error);
+        }
+        Ok(tract)
+    }
+
+    /// Puts the regions of `from` that begin in `range` into `to` as well.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; some of them are in it.
+    fn copy_tree(
+        &self,
+        pin: &Pin<'_>,
+        from: RangeTree<'_, Region<R>>,
+        to: RangeTree<'_, Region<R>>,
+        range: PageRange,
+    ) -> Result<(), OutOfMemory> {
+        for found in from.walk(range.start.0) {
+            if found.start >= range.end.0 {
+                break;
+            }
+            let room = to.make_room(pin, &self.memory)?;
+            to.insert(pin, room, found.item.handle(), found.start, found.end);
+        }
+        Ok(())
+    }
+
     /// Frees a tract that nobody has found yet.
     fn free_tract(&self, pin: &Pin<'_>, tract: &Tract) {
         self.tract_tree(tract).clear(pin);

@@ -66,17 +66,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Takes the lock of a space, and those of its tracts, unpinned.
-    fn lock_space<'a>(&'a self, space: Live<'a, R>, whom: Beside) -> SpaceGuard<'a, P, F, R> {
-        self.lock_alone(space);
-        self.have_all(space, whom);
-        SpaceGuard {
-            vm: self,
-            space,
-            tract: None,
-        }
-    }
-
     /// Takes the lock of a space, and no other.
     pub(super) fn lock_alone(&self, space: Live<'_, R>) {
         let (lock, platform) = (&space.get().lock, self.memory.platform());
@@ -140,12 +129,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     pub(super) fn wait_until_alone(&self, space: Live<'_, R>) {
-        let (space, platform) = (space.get(), self.memory.platform());
         space.unmappings.await_end(true);
         while !space.unmappings.is_none() {
-            space.lock.unlock(&self.waits, platform, || self.pin());
-            space.unmappings.wait(&self.waits, platform, || self.pin());
-            space.lock.lock(&self.waits, platform, || self.pin());
+            self.unlock_alone(space);
+            let platform = self.memory.platform();
+            (space.unmappings).wait(&self.waits, platform, || self.pin());
+            self.lock_alone(space);
         }
         space.unmappings.await_end(false);
     }
@@ -153,7 +142,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The space with this name, locked. The caller is not pinned.
     pub(super) fn lock_named(&self, id: SpaceId) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        let guard = self.lock_space(space, Beside::Nobody);
+        self.lock_alone(space);
+        self.have_all(space, Beside::Nobody);
+        let guard = SpaceGuard {
+            vm: self,
+            space,
+            tract: None,
+        };
         // It may have ended while we waited.
         self.find_space(id).ok_or(MapError::NoSpace)?;
         Ok(guard)

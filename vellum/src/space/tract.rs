@@ -26,13 +26,13 @@ use super::manager::Vm;
 use super::region::Region;
 use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{OutOfMemory, Site};
+use crate::frame::Site;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
-use crate::sync::{Pin, SeqCount, SleepLock};
+use crate::sync::{SeqCount, SleepLock};
 use crate::table::Format;
 use crate::tree::{Found, RangeNode, RangeTree, Walk};
 
@@ -376,51 +376,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let begun_here = tract.seq.begin()?;
         let seen = read(self.tract_tree(tract));
         (tract.seq.valid(begun_here) && space.seq.valid(begun)).then_some(seen)
-    }
-
-    /// A tract of these pages with the regions of `from` that lie there, which stay in `from` as
-    /// well. Nobody finds it yet.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; there is none.
-    pub(super) fn make_tract<'a>(
-        &'a self,
-        pin: &Pin<'_>,
-        space: Live<'a, R>,
-        from: RangeTree<'a, Region<R>>,
-        range: PageRange,
-    ) -> Result<&'a Tract, OutOfMemory> {
-        let handle = self.tracts.items.alloc(pin, &self.memory)?;
-        let tract = self.tracts.items.get(handle);
-        tract.begin(handle, space.handle(), range);
-        let tree = self.tract_tree(tract);
-        if let Err(error) = self.copy_tree(pin, from, tree, range) {
-            tree.clear(pin);
-            tract.end();
-            self.tracts.items.free(pin, handle);
-            return Err(error);
-        }
-        Ok(tract)
-    }
-
-    /// Puts the regions of `from` that begin in `range` into `to` as well.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]; some of them are in it.
-    pub(super) fn copy_tree(
-        &self,
-        pin: &Pin<'_>,
-        from: RangeTree<'_, Region<R>>,
-        to: RangeTree<'_, Region<R>>,
-        range: PageRange,
-    ) -> Result<(), OutOfMemory> {
-        for found in from.walk(range.start.0) {
-            if found.start >= range.end.0 {
-                break;
-            }
-            let room = to.make_room(pin, &self.memory)?;
-            to.insert(pin, room, found.item.handle(), found.start, found.end);
-        }
-        Ok(())
     }
 }

@@ -33,6 +33,13 @@ impl<P: Platform, F: Format> Tables<'_, P, F> {
     /// Tables below this level are unlinked when they are empty, unless more of them are kept.
     pub(crate) const KEPT_FROM: u32 = F::LEVELS - F::FIXED_ROOT as u32;
 
+    /// The level below which tables are unlinked when they are empty; `keeps`: those above the
+    /// lowest level stay.
+    #[inline]
+    pub(crate) fn kept_from(keeps: bool) -> u32 {
+        if keeps { 2 } else { Self::KEPT_FROM }
+    }
+
     /// Makes a root table. The platform adds the entries of a kernel half, which are
     /// not counted as live.
     ///

@@ -67,8 +67,10 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// [`Tables::unlink_kept`].
     #[inline]
     pub fn keeping_upper(self, keeps: bool) -> Self {
-        let kept_from = if keeps { 2 } else { Self::KEPT_FROM };
-        Tables { kept_from, ..self }
+        Tables {
+            kept_from: Self::kept_from(keeps),
+            ..self
+        }
     }
 
     /// Unlinks the empty tables that stayed linked, and no others.

@@ -292,8 +292,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if level == F::LEVELS && live < made {
             return wrong("a root has lost a table that it was made with", number);
         }
-        let kept_from = if keeps { 2 } else { Tables::<P, F>::KEPT_FROM };
-        if live == 0 && level < kept_from {
+        if live == 0 && level < Tables::<P, F>::kept_from(keeps) {
             return wrong("an empty page table was not freed", number);
         }
         Ok(())

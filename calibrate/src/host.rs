@@ -59,6 +59,7 @@ pub struct HostCpu {
 pub struct Host {
     cpus: Vec<HostCpu>,
     last_cache_bytes: usize,
+    own_cache_bytes: usize,
 }
 
 impl Host {
@@ -78,6 +79,7 @@ impl Host {
     pub fn of_cpus(cpus: &[usize], system: &Path) -> Result<Host, HostError> {
         let nodes = nodes(system)?;
         let mut last_cache_bytes = 0;
+        let mut own_cache_bytes = 0;
         let cpus = cpus.iter().map(|&cpu| {
             let directory = system.join(format!("cpu/cpu{cpu}"));
             let first = |name: &str, otherwise: usize| match read(&directory.join(name))? {
@@ -87,9 +89,10 @@ impl Host {
             let socket = first("topology/physical_package_id", 0)?;
             let core = first("topology/thread_siblings_list", cpu)?;
             let cluster = match last_cache(&directory)? {
-                Some((cluster, bytes)) => {
-                    last_cache_bytes = last_cache_bytes.max(bytes);
-                    cluster
+                Some(caches) => {
+                    last_cache_bytes = last_cache_bytes.max(caches.bytes);
+                    own_cache_bytes = own_cache_bytes.max(caches.before);
+                    caches.cluster
                 }
                 None => core,
             };
@@ -105,6 +108,7 @@ impl Host {
         Ok(Host {
             cpus,
             last_cache_bytes,
+            own_cache_bytes,
         })
     }
 
@@ -121,6 +125,11 @@ impl Host {
     /// Bytes of a last cache; 0 if it is not known.
     pub(crate) fn last_cache_bytes(&self) -> usize {
         self.last_cache_bytes
+    }
+
+    /// Bytes of the largest cache before the last; 0 if it is not known.
+    pub(crate) fn own_cache_bytes(&self) -> usize {
+        self.own_cache_bytes
     }
 
     /// Up to `most` pairs of CPUs of which `holds`, spread over all of them.
@@ -305,10 +314,21 @@ fn first_of(text: &str, path: &Path) -> Result<usize, HostError> {
     })
 }
 
-/// The first CPU of those that share the last cache of the CPU in `directory`, and its
-/// bytes.
-fn last_cache(directory: &Path) -> Result<Option<(usize, usize)>, HostError> {
-    let mut last: Option<(usize, usize, usize)> = None;
+/// Caches of a CPU.
+#[derive(Clone, Copy)]
+struct Caches {
+    level: usize,
+    /// The first CPU of those that share the last.
+    cluster: usize,
+    /// Bytes of the last.
+    bytes: usize,
+    /// Bytes of the one before.
+    before: usize,
+}
+
+/// The caches of the CPU in `directory`.
+fn last_cache(directory: &Path) -> Result<Option<Caches>, HostError> {
+    let mut last: Option<Caches> = None;
     for index in 0..16 {
         let cache = directory.join(format!("cache/index{index}"));
         let Some(level) = read(&cache.join("level"))? else {
@@ -317,13 +337,23 @@ fn last_cache(directory: &Path) -> Result<Option<(usize, usize)>, HostError> {
         let level = first_of(&level, &cache.join("level"))?;
         let list = cache.join("shared_cpu_list");
         if let Some(shared) = read(&list)?
-            && last.is_none_or(|(known, ..)| level >= known)
+            && last.is_none_or(|known| level >= known.level)
         {
             let bytes = read(&cache.join("size"))?.map_or(0, |size| bytes_of(&size));
-            last = Some((level, first_of(&shared, &list)?, bytes));
+            let before = match last {
+                Some(known) if level > known.level => known.bytes,
+                Some(known) => known.before,
+                None => 0,
+            };
+            last = Some(Caches {
+                level,
+                cluster: first_of(&shared, &list)?,
+                bytes,
+                before,
+            });
         }
     }
-    Ok(last.map(|(_, cluster, bytes)| (cluster, bytes)))
+    Ok(last)
 }
 
 /// Bytes of a size as in `32768K`.

@@ -96,6 +96,8 @@ pub fn calibrate(
     let between = lines::between(&host, effort).measuring("a line of another core")?;
     step("lines that several cores read")?;
     let slot = lines::slot(&host, effort).measuring("a line that several cores read")?;
+    step("lines that a core has lost")?;
+    let lost = memory::lost(&host, effort).measuring("a line that a core has lost")?;
     step("memory")?;
     let memory = memory::distances(&host, effort).measuring("memory")?;
     step("zeroing and copying")?;
@@ -122,6 +124,9 @@ pub fn calibrate(
         Some(cached) => (Some(cached.zero), Some(cached.copy), Some(cached.cache)),
         None => (None, None, None),
     };
+    // On a busy machine it may seem slower than memory.
+    let lost = lost.filter(|(time, _)| hit.ns <= time.ns && time.ns <= memory.own.ns);
+    let (lost, own_cache) = lost.unzip();
     let or_assumed = |time: Option<Time>, ns: f64, why: &str| {
         time.unwrap_or_else(|| Time::new(rounds::shortened(ns), format!("assumed: {why}")))
     };
@@ -147,6 +152,7 @@ pub fn calibrate(
             ),
             hit,
             update,
+            cached: lost,
             sibling: between.sibling,
             cluster: between.cluster,
             socket: between.socket,
@@ -173,6 +179,7 @@ pub fn calibrate(
             ),
             store_buffer: Count::new(56.0, "assumed: processors of today have 44 to 72 entries"),
             cache,
+            own_cache,
             shared_speed: shared_speed.map(|(share, source)| Share::new(share, source)),
         },
         flush: FlushPrices {

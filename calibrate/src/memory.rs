@@ -5,7 +5,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::slice;
 
-use vellum_description::Time;
+use vellum_description::{Count, Time};
 
 use crate::Effort;
 use crate::host::{Host, HostCpu, pin};
@@ -73,13 +73,16 @@ pub(crate) struct Distances {
 pub(crate) fn distances(host: &Host, effort: Effort) -> io::Result<Distances> {
     let at = |holds: fn(HostCpu, HostCpu) -> bool| -> io::Result<Option<Time>> {
         match host.pairs(1, holds).first() {
-            Some(&(reader, home)) => latency(host, effort, reader, home).map(Some),
+            Some(&(reader, home)) => {
+                latency(beyond_caches(host, effort), effort, reader, home).map(Some)
+            }
             None => Ok(None),
         }
     };
     let first = host.first();
+    let beyond = beyond_caches(host, effort);
     Ok(Distances {
-        own: latency(host, effort, first, first)?,
+        own: latency(beyond, effort, first, first)?,
         socket: match host
             .topology()
             .is_ok_and(|topology| topology.nodes_per_socket > 1)
@@ -91,12 +94,29 @@ pub(crate) fn distances(host: &Host, effort: Effort) -> io::Result<Distances> {
     })
 }
 
-/// Loads by `reader` of lines of `home`'s node, each of which tells where the next is.
-fn latency(host: &Host, effort: Effort, reader: HostCpu, home: HostCpu) -> io::Result<Time> {
+/// Lines that a core has lost for want of room, and how many KiB of them it has. `None` if sizes
+/// of caches are not known, or one is not well beyond the other.
+pub(crate) fn lost(host: &Host, effort: Effort) -> io::Result<Option<(Time, Count)>> {
+    let (own, last) = (host.own_cache_bytes(), host.last_cache_bytes());
+    if own == 0 || last < 8 * own {
+        return Ok(None);
+    }
+    let first = host.first();
+    let time = latency(4 * own, effort, first, first)?;
+    let kib = Count::new(
+        (own >> 10) as f64,
+        "stated: the kernel, size of the largest cache before the last",
+    );
+    Ok(Some((time, kib)))
+}
+
+/// Loads by `reader` of lines of so many bytes of `home`'s node, each of which tells where the
+/// next is.
+fn latency(bytes: usize, effort: Effort, reader: HostCpu, home: HostCpu) -> io::Result<Time> {
     const LOADS: u32 = 100_000;
     const LINE: usize = 8;
     pin(home.cpu)?;
-    let mut mapping = Mapping::touched(beyond_caches(host, effort))?;
+    let mut mapping = Mapping::touched(bytes)?;
     let words = mapping.words();
     let lines = words.len() / LINE;
     // A circle through all lines in random order (Sattolo).
@@ -119,8 +139,8 @@ fn latency(host: &Host, effort: Effort, reader: HostCpu, home: HostCpu) -> io::R
     });
     black_box(place);
     Ok(rounds.time(&format!(
-        "loads that depend on one another, in random order in {} MiB of node {}, by CPU {}",
-        mapping.bytes >> 20,
+        "loads that depend on one another, in random order in {} KiB of node {}, by CPU {}",
+        mapping.bytes >> 10,
         home.node,
         reader.cpu
     )))

@@ -35,9 +35,10 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         work,
         ..
     } = machine;
-    let all: [(&'static str, Option<&dyn Figure>); 37] = [
+    let all: [(&'static str, Option<&dyn Figure>); 39] = [
         ("lines.hit", Some(&lines.hit)),
         ("lines.update", Some(&lines.update)),
+        ("lines.cached", some(&lines.cached)),
         ("lines.sibling", some(&lines.sibling)),
         ("lines.cluster", some(&lines.cluster)),
         ("lines.socket", some(&lines.socket)),
@@ -56,6 +57,7 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         ("processor.work", Some(&processor.work)),
         ("processor.store_buffer", Some(&processor.store_buffer)),
         ("processor.cache", some(&processor.cache)),
+        ("processor.own_cache", some(&processor.own_cache)),
         ("processor.shared_speed", some(&processor.shared_speed)),
         ("flush.send", Some(&flush.send)),
         ("flush.arrive", Some(&flush.arrive)),
@@ -83,7 +85,7 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
 fn range(key: &str, unit: &str) -> (f64, f64) {
     match (key, unit) {
         ("processor.store_buffer" | "flush.full_from", _) => (1.0, 4096.0),
-        ("processor.cache", _) => (1.0, 1e8),
+        ("processor.cache" | "processor.own_cache", _) => (1.0, 1e8),
         (_, "share") => (0.05, 1.0),
         (_, "gb_per_s") => (0.01, 10_000.0),
         // Nothing may be free: time has to pass in every loop.
@@ -251,26 +253,33 @@ fn optional(machine: &Description) -> [(&'static str, bool, bool, &'static str);
     ]
 }
 
-/// What is wrong with the figures about pages in caches: there are all or none of them, and
-/// none is slower than memory.
+/// What is wrong with the figures about what caches hold: of pages and of lines there are all or
+/// none of them, and none is slower than memory.
 fn cached(machine: &Description) -> Vec<(&'static str, String)> {
     let Description {
+        lines,
         bandwidth,
         processor,
         ..
     } = machine;
     let mut flaws = Vec::new();
-    let there = [
+    let of_pages = [
         ("processor.cache", processor.cache.is_some()),
         ("bandwidth.zero_cached", bandwidth.zero_cached.is_some()),
         ("bandwidth.copy_cached", bandwidth.copy_cached.is_some()),
     ];
-    if let Some((given, _)) = there.iter().find(|(_, is_there)| *is_there) {
-        let missing = there.iter().filter(|(_, is_there)| !is_there);
-        flaws.extend(missing.map(|(key, _)| {
-            let message = format!("missing: expected, because there is {given}");
-            (*key, message)
-        }));
+    let of_lines = [
+        ("processor.own_cache", processor.own_cache.is_some()),
+        ("lines.cached", lines.cached.is_some()),
+    ];
+    for there in [&of_pages[..], &of_lines[..]] {
+        if let Some((given, _)) = there.iter().find(|(_, is_there)| *is_there) {
+            let missing = there.iter().filter(|(_, is_there)| !is_there);
+            flaws.extend(missing.map(|(key, _)| {
+                let message = format!("missing: expected, because there is {given}");
+                (*key, message)
+            }));
+        }
     }
     let pairs = [
         (
@@ -306,6 +315,11 @@ type Step = Option<(&'static str, f64)>;
 /// there is passed over.
 fn ascending(machine: &Description) -> Vec<[Step; 2]> {
     let Description { lines, memory, .. } = machine;
+    let cached = [
+        Some(("lines.hit", lines.hit.ns)),
+        lines.cached.as_ref().map(|time| ("lines.cached", time.ns)),
+        Some(("memory.own", memory.own.ns)),
+    ];
     let lines = [
         Some(("lines.hit", lines.hit.ns)),
         lines
@@ -335,5 +349,8 @@ fn ascending(machine: &Description) -> Vec<[Step; 2]> {
     };
     let mut all = pairs(&lines);
     all.extend(pairs(&memory));
+    if cached[1].is_some() {
+        all.extend(pairs(&cached));
+    }
     all
 }

@@ -85,6 +85,9 @@ pub struct Lines {
     pub hit: Time,
     /// An atomic update of a line that the core owns.
     pub update: Time,
+    /// A line that the core has lost for want of room ([`Processor::own_cache`]), from the last
+    /// cache of its cluster.
+    pub cached: Option<Time>,
     /// A line that the other thread of the core wrote last.
     pub sibling: Option<Time>,
     /// From another core of the cluster.
@@ -140,6 +143,8 @@ pub struct Processor {
     /// KiB of pages that the caches of a cluster hold: of those that were zeroed or copied
     /// there last. Without it none do.
     pub cache: Option<Count>,
+    /// KiB that the caches of a core hold. Without it a core loses no line for want of room.
+    pub own_cache: Option<Count>,
     /// Speed of a thread while its sibling is busy, as a share of its speed alone.
     pub shared_speed: Option<Share>,
 }

@@ -263,3 +263,37 @@ fn pages_in_caches_have_all_their_figures_or_none_and_are_not_slower_than_memory
         assert!(error.contains(said), "no {said:?} in\n{error}");
     }
 }
+
+#[test]
+fn lines_that_a_core_has_lost_have_a_price_and_a_number_or_neither() {
+    let source = "source = \"assumed: test\"";
+    let with = |cached: Option<f64>, own: &str| {
+        let cached = cached.map_or(String::new(), |ns| {
+            format!("cached = {{ ns = {ns}, {source} }}")
+        });
+        let text = ROUND
+            .replacen("[lines]", &format!("[lines]\n{cached}"), 1)
+            .replacen("[processor]", &format!("[processor]\n{own}"), 1);
+        Description::parse(&text, "mine.toml")
+    };
+    let own = format!("own_cache = {{ count = 512, {source} }}");
+    let whole = with(Some(12.0), &own).unwrap_or_else(|error| panic!("{error}"));
+    let again = Description::parse(&whole.to_string(), "printed.toml");
+    assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), whole);
+    let cases = [
+        (
+            with(None, &own),
+            "lines.cached: missing: expected, because there is processor.own_cache",
+        ),
+        (
+            with(Some(12.0), ""),
+            "processor.own_cache: missing: expected, because there is lines.cached",
+        ),
+        (with(Some(1e6), &own), "lines.cached"),
+        (with(Some(0.01), &own), "lines.cached"),
+    ];
+    for (found, said) in cases {
+        let error = found.expect_err("wrong").to_string();
+        assert!(error.contains(said), "no {said:?} in\n{error}");
+    }
+}

@@ -257,6 +257,7 @@ fn simulate() -> Result<String, Missing> {
         cpus: vec![1, 2],
         designs: vec!["rmap=family".to_owned()],
         seeds: vec![1],
+        warm_up_ns: vellum_scale::WARM_UP_NS,
         window_ns: 10_000,
         jobs: 1,
     };

@@ -4,8 +4,8 @@
 //! of real work on real memory: pages are zeroed and copied, and how many
 //! bytes is printed beside it. Machines wobble: compare figures of one run.
 //!
-//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- folios` or `-- reclaim`
-//! for those alone; `-- huge` for shared memory and files in superpages, which are measured only then
+//! `cargo bench -p vellum-machine --bench paths`, or `-- superpages`, `-- hot-superpages`, `-- folios`
+//! or `-- reclaim` for those alone; `-- huge` for shared memory and files in superpages, which are measured only then
 
 #[path = "paths/huge.rs"]
 mod huge;
@@ -432,8 +432,16 @@ fn clean_pages_leave(machine: &Arc<Machine>, vm: &Manager<Family>, design: &str)
     });
 }
 
+/// One superpage over and over, under every design.
+fn hot_superpages(arena: &Arc<Arena>) {
+    for &rmap in Rmap::ALL {
+        with_rmap!(rmap, R => superpages::hot::<R>(arena, &format!("rmap={}", R::NAME)));
+    }
+}
+
 /// Superpages of private memory, under every design, and `pv` with each of its locks.
 fn private_superpages(arena: &Arc<Arena>) {
+    hot_superpages(arena);
     superpages::eager::<Family>(arena);
     superpages::eager::<Pv>(arena);
     for &rmap in Rmap::ALL {
@@ -461,6 +469,10 @@ fn main() {
         prefault: true,
     };
     let arena = Arena::with_options(3 * GIB as usize + (64 << 20), options).expect("memory");
+    if std::env::args().any(|argument| argument == "hot-superpages") {
+        hot_superpages(&arena);
+        return;
+    }
     if std::env::args().any(|argument| argument == "superpages") {
         private_superpages(&arena);
         return;

@@ -8,7 +8,7 @@ use crate::run::Needs;
 ///
 /// It is in proportion to the CPUs, less three things that no memory manager can help:
 /// threads of one core are slower together; the bytes that are zeroed and copied have to
-/// come from the memory of the nodes; and shootdowns interrupt those who are in the space.
+/// come from the memory of the nodes that they are on; and shootdowns interrupt those who are in the space.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ceiling {
     /// Things done in a second, at most.
@@ -66,10 +66,10 @@ impl Ceiling {
                 ceiling = Ceiling { rate, by };
             }
         };
-        let nodes = cpus.min(cores).div_ceil(cores.div_ceil(machine.nodes()));
-        let delivered = machine.bandwidth.node.gb_per_s * 1e9 * nodes as f64;
-        if needs.bulk_bytes > 0.0 {
-            lower(delivered / needs.bulk_bytes, Limit::Bandwidth);
+        let of_one_node = needs.bulk_bytes * needs.busiest_node;
+        if of_one_node > 0.0 {
+            let delivered = machine.bandwidth.node.gb_per_s * 1e9;
+            lower(delivered / of_one_node, Limit::Bandwidth);
         }
         let each_ns = 1e9 / alone + flushes_ns(machine, needs);
         lower(speed * 1e9 / each_ns, Limit::Shootdowns);

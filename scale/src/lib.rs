@@ -37,7 +37,7 @@ use vellum_engine::op;
 
 pub use ceiling::{Ceiling, Limit};
 pub use kinds::{LineClass, LockClass};
-pub use run::{Measured, Needs, Request, ScaleError, run};
+pub use run::{Measured, Needs, Request, ScaleError, WARM_UP_NS, run};
 pub use vellum_sim::{
     Cpu, CpuTotals, LineCosts, LineProfile, LockCosts, LockProfile, PlacedHeap, ProfiledLine,
 };

@@ -17,9 +17,9 @@ use crate::workloads::Workload;
 
 /// CPUs start at different times, up to so many nanoseconds apart.
 pub(crate) const START_WITHIN_NS: u64 = 1000;
-/// Time before the window: for what each CPU does first, and until its caches are as they
-/// stay.
-const WARM_UP_NS: u64 = 100_000;
+/// How long nothing is counted unless somebody knows better, in virtual nanoseconds: for what
+/// each CPU does first, and until its caches are as they stay.
+pub const WARM_UP_NS: u64 = 100_000;
 /// Address space for what a manager allocates while it is made.
 pub(crate) const HEAP_BYTES: usize = 8 << 30;
 /// Memory of the machine for each CPU: so much that a CPU takes as many frames at a time
@@ -39,7 +39,9 @@ pub struct Request<'r> {
     pub workload: &'static Workload,
     /// Draws when each CPU starts, who goes first at one time, and random numbers.
     pub seed: u64,
-    /// How long things are counted, after 100 us without counting.
+    /// How long nothing is counted.
+    pub warm_up_ns: u64,
+    /// How long things are counted after that.
     pub window_ns: u64,
 }
 
@@ -52,8 +54,10 @@ pub struct Measured {
     pub by_cpu: Vec<u64>,
     /// The window in nanoseconds.
     pub window_ns: u64,
-    /// What the CPUs did from the first access to the last, warming up included.
+    /// What the CPUs did from the beginning of the window to their last access.
     pub cpus: Vec<CpuTotals>,
+    /// Bytes that the memory of each node provided or took in bulk meanwhile.
+    pub node_bytes: Vec<u64>,
     /// Where they lost time.
     pub profile: LineProfile,
     /// What locks they took.
@@ -69,7 +73,7 @@ impl Measured {
 
     /// What each thing done took of what the machine has.
     pub fn needs(&self) -> Needs {
-        // Warming up and ending are as the rest, and are left out in proportion.
+        // Ending is as the rest, and is left out in proportion.
         let window = self.window_ns as f64 * 1e3 * self.cpus.len() as f64;
         let share = window / self.cpu_time().max(1) as f64;
         let each = |value: fn(&CpuTotals) -> u64| {
@@ -80,6 +84,17 @@ impl Measured {
             bulk_bytes: each(|cpu| cpu.bulk_bytes),
             shootdowns: each(|cpu| cpu.flushes),
             interrupts: each(|cpu| cpu.interrupts),
+            busiest_node: self.busiest_node(),
+        }
+    }
+
+    /// The largest share of the bytes moved in bulk that one node provided or took.
+    fn busiest_node(&self) -> f64 {
+        let all: u64 = self.node_bytes.iter().sum();
+        let most = self.node_bytes.iter().copied().max().unwrap_or(0);
+        match all {
+            0 => 1.0,
+            all => most as f64 / all as f64,
         }
     }
 
@@ -98,9 +113,11 @@ impl Measured {
         self.kinds.classes(&self.locks)
     }
 
-    /// Time of all CPUs together, warming up included, in picoseconds.
+    /// Time of all CPUs together from the beginning of the window on, in picoseconds.
     pub fn cpu_time(&self) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.ended_at).sum()
+        let cpus = self.cpus.iter();
+        cpus.map(|cpu| cpu.ended_at.saturating_sub(cpu.began_at))
+            .sum()
     }
 }
 
@@ -109,6 +126,8 @@ impl Measured {
 pub struct Needs {
     /// Bytes zeroed, and copied, which count twice.
     pub bulk_bytes: f64,
+    /// The largest share of these that the memory of one node provides or takes.
+    pub busiest_node: f64,
     /// Shootdowns sent.
     pub shootdowns: f64,
     /// Interrupts for them, each to one CPU.
@@ -246,7 +265,8 @@ fn on_all_cpus<R: ReverseMap>(
     stage.vm.platform().place(&mut simulation)?;
     simulation.place("heap", heap.start, heap.bytes, Homes::Node(NodeId(0)))?;
     let window_ps = request.window_ns * 1000;
-    let begin = WARM_UP_NS * 1000;
+    let begin = request.warm_up_ns * 1000;
+    simulation = simulation.count_from_ns(request.warm_up_ns);
     let outcome = simulation.run(|cpu| {
         let mut clock = Clock {
             cpu,
@@ -268,6 +288,7 @@ fn on_all_cpus<R: ReverseMap>(
         by_cpu,
         window_ns: request.window_ns,
         cpus: outcome.cpus,
+        node_bytes: outcome.node_bytes,
         kinds: FrameKinds::new(stage.vm, &outcome.profile, &outcome.locks),
         profile: outcome.profile,
         locks: outcome.locks,

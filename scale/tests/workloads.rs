@@ -2,7 +2,7 @@
 //! out the same for the same seed.
 
 use vellum_scale::{Ceiling, Limit, Measured, PlacedHeap, Request, ScaleError, WORKLOADS, run};
-use vellum_scale::{Workload, workload};
+use vellum_scale::{WARM_UP_NS, Workload, workload};
 
 #[global_allocator]
 static HEAP: PlacedHeap = PlacedHeap;
@@ -29,6 +29,7 @@ fn measured_for(
         design,
         workload,
         seed,
+        warm_up_ns: WARM_UP_NS,
         window_ns,
     };
     run(&request).unwrap_or_else(|error| panic!("{error}"))
@@ -162,6 +163,7 @@ fn what_cannot_be_run_is_refused() {
         design,
         workload: &WORKLOADS[0],
         seed: 1,
+        warm_up_ns: WARM_UP_NS,
         window_ns: 10_000,
     };
     let error = run(&request("format=sv39", 2)).expect_err("there is no such instance");

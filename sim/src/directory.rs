@@ -1,7 +1,8 @@
 //! Who has which cache line, and what getting one costs.
 //!
-//! A line is owned by one core, shared by several, or in memory only. Caches never
-//! evict: what a core has got it keeps until another writes it. A line serves one
+//! A line is owned by one core, shared by several, or in memory only. What a core has got it
+//! keeps until another writes it, or, if the description says how much its caches hold and the
+//! line is its own, until it has fetched as many others since it used it last. A line serves one
 //! transfer at a time, so that cores which want it at once queue up; of a line that
 //! several cores have, a reader takes up only a slot.
 
@@ -10,7 +11,9 @@ use vellum::platform::NodeId;
 use crate::places::{PAGE_LINES, Places, Slot, Spot};
 use crate::profile::{LineCosts, PricedLine};
 use crate::topology::{Level, Topology};
-use vellum_description::Description;
+use vellum_description::{Description, Time};
+
+const LINE_BYTES: u64 = crate::places::LINE as u64;
 
 /// No core, no CPU.
 pub(crate) const NOBODY: u16 = u16::MAX;
@@ -37,6 +40,10 @@ pub(crate) struct Line {
     near: u16,
     /// First of the CPUs that spin on it.
     pub(crate) waiters: u16,
+    /// Lines that its owner had fetched when it used it last, and lines that had been moved into
+    /// its cluster then.
+    fetched: u32,
+    moved: u32,
     /// Words that were written since it has its owner, a bit each.
     words: u8,
     /// Uses by the first CPU, up to [`SETTLED`].
@@ -54,6 +61,8 @@ const NEW: Line = Line {
     first: NOBODY,
     near: NOBODY,
     waiters: NOBODY,
+    fetched: 0,
+    moved: 0,
     words: 0,
     uses: 0,
     common: false,
@@ -98,10 +107,18 @@ pub(crate) struct Directory {
     sharers: SharerSets,
     /// When the memory of each node is free.
     nodes: Vec<u64>,
+    /// Bytes that the memory of each provided or took in bulk.
+    streamed: Vec<u64>,
     /// Bytes that the caches of a cluster hold of what was moved in bulk.
     cache: u64,
-    /// Bytes that were moved in bulk, by cluster.
+    /// Bytes that were moved into the caches of each cluster.
     moved: Vec<u64>,
+    /// Lines that a core's own caches hold; 0 if it loses none.
+    own_lines: u32,
+    /// Lines that each core has fetched, those of pages moved in bulk included.
+    fetched: Vec<u32>,
+    /// What a line takes that its core has lost and its cluster has.
+    lost: u64,
     hit: u64,
     update: u64,
     slot: u64,
@@ -120,8 +137,13 @@ impl Directory {
             spots: Vec::new(),
             costs: Vec::new(),
             nodes: vec![0; machine.nodes()],
+            streamed: vec![0; machine.nodes()],
             cache: (machine.processor.cache.as_ref()).map_or(0, |kib| (kib.count as u64) << 10),
             moved: vec![0; machine.cores().div_ceil(machine.topology.cores_per_cluster)],
+            own_lines: (machine.processor.own_cache.as_ref())
+                .map_or(0, |kib| (kib.count * 1024.0) as u32 / LINE_BYTES as u32),
+            fetched: vec![0; machine.cores()],
+            lost: machine.lines.cached.as_ref().map_or(0, Time::ps),
             hit: machine.lines.hit.ps(),
             update: machine.lines.update.ps(),
             slot: machine.lines.slot.ps(),
@@ -143,13 +165,77 @@ impl Directory {
                     _ => NOBODY,
                 };
                 *slot = Slot::Lines(page);
-                self.pages.push([Line { owner, ..NEW }; PAGE_LINES]);
+                let (fetched, moved) = self.since_moved((place, offset), owner);
+                let line = Line {
+                    owner,
+                    fetched,
+                    moved,
+                    ..NEW
+                };
+                self.pages.push([line; PAGE_LINES]);
                 self.spots.push(spot);
                 self.costs.push(None);
                 page
             }
         };
         page * PAGE_LINES as u32 + line as u32
+    }
+
+    /// What a core had fetched, and what had been moved into its cluster, when it wrote a page in
+    /// bulk.
+    fn since_moved(&mut self, (place, offset): (u16, usize), core: u16) -> (u32, u32) {
+        if self.own_lines == 0 || core == NOBODY {
+            return (0, 0);
+        }
+        let cluster = self.topology.cluster_of(u32::from(core)) as usize;
+        let (now, fetched) = (self.moved[cluster], self.fetched[usize::from(core)]);
+        if self.cache == 0 {
+            return (fetched, 0);
+        }
+        let then = self.places.moved(place, offset).before;
+        let since = (now.saturating_sub(then) / LINE_BYTES) as u32;
+        (fetched.wrapping_sub(since), (then / LINE_BYTES) as u32)
+    }
+
+    /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
+    /// and what that takes from `start` on.
+    fn regain(&mut self, id: LineId, core: u32, start: u64) -> Option<(Level, u64)> {
+        if self.own_lines == 0 {
+            return None;
+        }
+        let cluster = self.topology.cluster_of(core) as usize;
+        let fetched = self.fetched[core as usize];
+        let moved = (self.moved[cluster] / LINE_BYTES) as u32;
+        let line = self.line(id);
+        let own = fetched.wrapping_sub(line.fetched);
+        let of_cluster = moved.wrapping_sub(line.moved);
+        (line.fetched, line.moved) = (fetched, moved);
+        if own < self.own_lines {
+            return None;
+        }
+        let is_gone = self.cache > 0 && u64::from(of_cluster) >= self.cache / LINE_BYTES;
+        let (level, price) = match is_gone {
+            true => {
+                let home = self.home(id);
+                self.fetch(core, home, start)
+            }
+            false => (Level::Cluster, self.lost),
+        };
+        self.note_fetch(id, core);
+        Some((level, price))
+    }
+
+    /// A core has fetched a line.
+    fn note_fetch(&mut self, id: LineId, core: u32) {
+        if self.own_lines == 0 {
+            return;
+        }
+        let cluster = self.topology.cluster_of(core) as usize;
+        let fetched = &mut self.fetched[core as usize];
+        *fetched = fetched.wrapping_add(1);
+        let stamp = (*fetched, (self.moved[cluster] / LINE_BYTES) as u32);
+        let line = self.line(id);
+        (line.fetched, line.moved) = stamp;
     }
 
     #[inline]
@@ -200,6 +286,15 @@ impl Directory {
             from: None,
         };
         if u32::from(line.owner) == by.core {
+            if let Some((level, price)) = self.regain(id, by.core, now) {
+                let served = Served {
+                    at: now + price,
+                    from: Some(level),
+                };
+                self.line(id).near = by.cpu;
+                self.note_miss(id, by, &line, served, false);
+                return served;
+            }
             return self.sibling_had(id, by, now).unwrap_or(hit);
         }
         if line.sharers != 0 && self.sharers.contains(line.sharers, by.core) {
@@ -237,6 +332,7 @@ impl Directory {
             at: start + price,
             from: Some(level),
         };
+        self.note_fetch(id, by.core);
         self.note_miss(id, by, &line, served, false);
         served
     }
@@ -252,10 +348,17 @@ impl Directory {
                 Write::Store => self.hit,
                 Write::Update => self.update,
             };
-            self.sibling_had(id, by, start).unwrap_or(Served {
-                at: start + price,
-                from: None,
-            })
+            if let Some((level, fetching)) = self.regain(id, by.core, start) {
+                Served {
+                    at: start + fetching + price - self.hit.min(price),
+                    from: Some(level),
+                }
+            } else {
+                self.sibling_had(id, by, start).unwrap_or(Served {
+                    at: start + price,
+                    from: None,
+                })
+            }
         } else {
             let start = now.max(line.free_at);
             let home = self.home(id);
@@ -273,6 +376,7 @@ impl Directory {
             } else {
                 self.fetch(by.core, home, start)
             };
+            self.note_fetch(id, by.core);
             Served {
                 at: start + price,
                 from: Some(level),
@@ -296,6 +400,19 @@ impl Directory {
         served
     }
 
+    /// Gets the line for the core as a write would, without writing. `None` if the core owns it.
+    pub(crate) fn take(&mut self, id: LineId, by: By) -> Option<Served> {
+        let before = *self.line(id);
+        if u32::from(before.owner) == by.core {
+            return None;
+        }
+        let served = self.write(id, by, Write::Store);
+        // Nobody has changed a word.
+        let line = self.line(id);
+        (line.version, line.words) = (before.version, 0);
+        Some(served)
+    }
+
     /// The price of an owned line that the other thread of the core used last.
     fn sibling_had(&mut self, id: LineId, by: By, start: u64) -> Option<Served> {
         let price = self.topology.transfer_at(Level::Core);
@@ -314,6 +431,10 @@ impl Directory {
     /// A line from memory: the price with the wait for the node.
     fn fetch(&mut self, core: u32, home: NodeId, start: u64) -> (Level, u64) {
         let (level, price) = self.topology.memory_price(core, home);
+        if self.own_lines > 0 && self.cache > 0 {
+            let cluster = self.topology.cluster_of(core) as usize;
+            self.moved[cluster] += LINE_BYTES;
+        }
         let busy = self.line_from_node;
         let begun = self.occupy(home, start, busy);
         (level, begun - start + price)
@@ -327,9 +448,17 @@ impl Directory {
         begun
     }
 
-    /// Moves bytes in bulk from or to memory; returns when the node is done with them.
-    pub(crate) fn stream(&mut self, place: u16, offset: usize, start: u64, busy: u64) -> u64 {
+    /// Moves bytes in bulk from or to memory, which keeps its node busy for a time; returns when
+    /// the node is done with them.
+    pub(crate) fn stream(
+        &mut self,
+        (place, offset): (u16, usize),
+        bytes: u64,
+        start: u64,
+        busy: u64,
+    ) -> u64 {
         let node = self.places.home(place, offset);
+        self.streamed[usize::from(node.0)] += bytes;
         self.occupy(node, start, busy) + busy
     }
 
@@ -342,6 +471,10 @@ impl Directory {
         core: u32,
         around: bool,
     ) -> bool {
+        if !around {
+            let fetched = &mut self.fetched[core as usize];
+            *fetched = fetched.wrapping_add((bytes / LINE_BYTES) as u32);
+        }
         if self.cache == 0 {
             return false;
         }
@@ -397,7 +530,11 @@ impl Directory {
         if set != 0 {
             self.sharers.free(set);
         }
+        let fetched = self.fetched[by.core as usize];
+        let cluster = self.topology.cluster_of(by.core) as usize;
+        let moved = (self.moved[cluster] / LINE_BYTES) as u32;
         let line = self.line(id);
+        (line.fetched, line.moved) = (fetched, moved);
         line.owner = by.core as u16;
         line.near = by.cpu;
         line.words = u8::MAX;
@@ -418,6 +555,17 @@ impl Directory {
         if before.version > 0 && before.near != by.cpu && before.words & by.words == 0 {
             costs.false_misses += 1;
         }
+    }
+
+    /// Bytes that the memory of each node provided or took in bulk.
+    pub(crate) fn streamed(&self) -> &[u64] {
+        &self.streamed
+    }
+
+    /// Forgets what lines have cost and nodes have moved.
+    pub(crate) fn forget_costs(&mut self) {
+        self.costs.fill_with(|| None);
+        self.streamed.fill(0);
     }
 
     pub(crate) fn costs(&mut self, id: LineId) -> &mut LineCosts {

@@ -69,6 +69,12 @@ impl Locks {
         }
     }
 
+    /// Forgets what locks have cost so far. Those that are held or waited for count whole when
+    /// that ends.
+    pub(crate) fn forget_costs(&mut self) {
+        self.costs.clear();
+    }
+
     /// What is reported of a lock on a CPU.
     pub(crate) fn note(&mut self, cpu: usize, what: Kind, lock: usize, now: u64) {
         let awaited = &mut self.awaited[cpu];

@@ -80,6 +80,7 @@ impl Net {
                 | Kind::GuardedRead
                 | Kind::BytesRead
                 | Kind::Prefetch
+                | Kind::PrefetchToWrite
                 | Kind::LockAwaited
                 | Kind::LockWaitEnded
                 | Kind::LockTaken

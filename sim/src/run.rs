@@ -53,6 +53,7 @@ pub struct Simulation {
     seed: u64,
     start_within_ns: u64,
     limit_ns: u64,
+    count_from_ns: u64,
     places: Places,
     checked: bool,
     is_hosted: bool,
@@ -131,6 +132,8 @@ pub struct Outcome<R> {
     pub elapsed: u64,
     /// What each CPU did.
     pub cpus: Vec<CpuTotals>,
+    /// Bytes that the memory of each node provided or took in bulk.
+    pub node_bytes: Vec<u64>,
     /// Where time was lost.
     pub profile: LineProfile,
     /// What locks were taken, and how long they were waited for.
@@ -157,6 +160,7 @@ impl Simulation {
             seed: 0,
             start_within_ns: 0,
             limit_ns: u64::MAX,
+            count_from_ns: 0,
             places: Places::default(),
             checked: false,
             is_hosted: false,
@@ -176,6 +180,14 @@ impl Simulation {
     #[must_use]
     pub fn limit_ns(mut self, limit_ns: u64) -> Simulation {
         self.limit_ns = limit_ns;
+        self
+    }
+
+    /// Virtual nanoseconds after which counting begins. What CPUs do before, and where they lose
+    /// time, is in no figure but [`Outcome::elapsed`] and [`CpuTotals::ended_at`].
+    #[must_use]
+    pub fn count_from_ns(mut self, count_from_ns: u64) -> Simulation {
+        self.count_from_ns = count_from_ns;
         self
     }
 
@@ -257,8 +269,10 @@ impl Simulation {
         // thread only, which makes no access to that memory meanwhile.
         let net = (self.checked).then(|| unsafe { Net::new(self.places.memory()) });
         let directory = Directory::new(&self.machine, self.places);
+        let mut state = State::new(&self.machine, directory, &starts, &ranks);
+        state.count_from(self.count_from_ns * 1000);
         let run = Run {
-            state: RefCell::new(State::new(&self.machine, directory, &starts, &ranks)),
+            state: RefCell::new(state),
             yielders: (0..self.cpus).map(|_| Cell::new(ptr::null())).collect(),
             muted: Cell::new(0),
             failure: RefCell::new(None),
@@ -278,6 +292,7 @@ impl Simulation {
             results,
             elapsed: totals.iter().map(|cpu| cpu.ended_at).max().unwrap_or(0),
             cpus: totals,
+            node_bytes: state.directory.streamed().to_vec(),
             profile: LineProfile::new(state.directory.all_costs()),
             locks: state.locks.profile(&mut state.directory.places),
         })

@@ -9,7 +9,7 @@ use std::ops::Range;
 use vellum::sync::report::{Access, Kind};
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
-use crate::directory::{By, Directory, LineId, NOBODY, Write};
+use crate::directory::{By, Directory, LineId, NOBODY, Served, Write};
 use crate::locks::Locks;
 use crate::places::{LINE, PAGE};
 use vellum_description::{Description, WorkKind};
@@ -40,6 +40,8 @@ pub(crate) enum Activity {
 /// What a CPU did and what that took, times in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CpuTotals {
+    /// Its clock when counting began; 0 if everything counts.
+    pub began_at: u64,
     /// Its clock when its program ended.
     pub ended_at: u64,
     /// Accesses to shared memory, by lines.
@@ -108,6 +110,8 @@ pub(crate) struct State {
     pub(crate) current: u32,
     /// The smallest key of the others.
     others: u64,
+    /// When counting begins, while it has not yet.
+    count_from: Option<u64>,
 }
 
 /// Where an access goes.
@@ -167,7 +171,27 @@ impl State {
             tournament,
             current: 0,
             others: NEVER,
+            count_from: None,
         }
+    }
+
+    /// What CPUs do, and what that costs, is counted from a time on.
+    pub(crate) fn count_from(&mut self, time: u64) {
+        self.count_from = (time > 0).then_some(time);
+    }
+
+    /// Forgets what was counted so far.
+    fn begin_counting(&mut self) {
+        self.count_from = None;
+        for cpu in &mut self.cpus {
+            cpu.totals = CpuTotals {
+                began_at: cpu.clock,
+                ended_at: cpu.totals.ended_at,
+                ..CpuTotals::default()
+            };
+        }
+        self.directory.forget_costs();
+        self.locks.forget_costs();
     }
 
     /// Whose turn comes next, and when.
@@ -181,6 +205,11 @@ impl State {
         self.tournament.set(cpu, NEVER);
         self.others = self.tournament.first().0;
         self.current = cpu;
+        // All clocks are past that time then, or do something until then that began before.
+        let clock = self.cpus[cpu as usize].clock;
+        if self.count_from.is_some_and(|time| clock >= time) {
+            self.begin_counting();
+        }
         if let Activity::Spinning { line, deadline } = self.cpus[cpu as usize].activity {
             self.stop_spinning(cpu, line);
             self.awake_at(cpu, deadline);
@@ -345,7 +374,10 @@ impl State {
             (Kind::Prefetch, Target::Place(place, offset)) => {
                 self.prefetch(place, offset, access.bytes);
             }
-            (Kind::Prefetch | Kind::Bookkeeping, _)
+            (Kind::PrefetchToWrite, Target::Place(place, offset)) => {
+                self.prefetch_to_write(place, offset);
+            }
+            (Kind::Prefetch | Kind::PrefetchToWrite | Kind::Bookkeeping, _)
             | (Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased, _) =>
                 {}
             (_, Target::Place(place, offset)) => self.access(access, place, offset),
@@ -378,6 +410,7 @@ impl State {
             Kind::Fence
             | Kind::FullFence
             | Kind::Prefetch
+            | Kind::PrefetchToWrite
             | Kind::Bookkeeping
             | Kind::LockAwaited
             | Kind::LockWaitEnded
@@ -541,7 +574,7 @@ impl State {
             0 => clock,
             _ => {
                 let busy = bulk(far, self.prices.node);
-                self.directory.stream(place, offset, clock, busy)
+                self.directory.stream((place, offset), far, clock, busy)
             }
         };
         let time = bulk(far, memory) + bulk(near, cached);
@@ -573,6 +606,18 @@ impl State {
         }
         let id = self.directory.line_at(place, offset);
         let served = self.directory.read(id, self.by(0));
+        self.note_prefetch(id, served);
+    }
+
+    /// Asks for a line ahead, and has all others give it up.
+    fn prefetch_to_write(&mut self, place: u16, offset: usize) {
+        let id = self.directory.line_at(place, offset);
+        if let Some(served) = self.directory.take(id, self.by(0)) {
+            self.note_prefetch(id, served);
+        }
+    }
+
+    fn note_prefetch(&mut self, id: LineId, served: Served) {
         let prefetches = &mut self.me().prefetches;
         if served.from.is_some() {
             if prefetches.len() == PREFETCHES {

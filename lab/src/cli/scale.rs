@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 use vellum_description::Description;
 use vellum_output::PartialFile;
-use vellum_scale::{WORKLOADS, workload};
+use vellum_scale::{WARM_UP_NS, WORKLOADS, workload};
 
 use super::results::{self, Named, OutputArgs, Results};
 use super::simulated::{self, refuse};
@@ -71,9 +71,13 @@ pub struct ScaleArgs {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Virtual microseconds in which things are counted, after 100 without [default: 400]
+    /// Virtual microseconds in which things are counted [default: 400]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     window: Option<u64>,
+    /// Virtual microseconds before those, in which nothing is counted: longer for what is so when
+    /// everything that grows has grown [default: 100]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    warm_up: Option<u64>,
     /// With a trace: copies of the recorded process family that run at once
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     copies: Option<u32>,
@@ -157,6 +161,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
 fn trace(path: PathBuf, args: ScaleArgs) -> Result<(), Failure> {
     let others = [
         (args.window.is_some(), "--window"),
+        (args.warm_up.is_some(), "--warm-up"),
         (args.resume.is_some(), "--resume"),
     ];
     refuse(&others, "cannot be had with a trace: leave it out")?;
@@ -225,6 +230,7 @@ fn plan(name: &str, args: &ScaleArgs) -> Result<Plan, Failure> {
         seeds: (0..u64::from(args.seeds))
             .map(|seed| args.seed.wrapping_add(seed))
             .collect(),
+        warm_up_ns: args.warm_up.map_or(WARM_UP_NS, |us| us * 1000),
         window_ns: args.window.unwrap_or(WINDOW_US) * 1000,
         jobs: args.jobs.map_or(host, usize::from),
     })

@@ -125,6 +125,7 @@ fn scaled(
         cpus: cpus.collect(),
         designs: designs.iter().map(|design| design.1.to_owned()).collect(),
         seeds: seeds.collect(),
+        warm_up_ns: vellum_scale::WARM_UP_NS,
         window_ns,
         jobs: machine.jobs,
     };

@@ -15,6 +15,8 @@ pub struct Cell {
     pub rate: f64,
     /// Bytes zeroed, and copied, which count twice, for each.
     pub bulk_bytes: f64,
+    /// The largest share of these that the memory of one node provides or takes.
+    pub busiest_node: f64,
     /// Shootdowns for each.
     pub shootdowns: f64,
     /// Interrupts for those.
@@ -29,7 +31,7 @@ pub struct Cell {
     pub flushing: f64,
     /// The lines that cost most.
     pub lines: Vec<Line>,
-    /// Time of all CPUs together, warming up included, in nanoseconds.
+    /// Time of all CPUs together without warming up, in nanoseconds.
     pub time_ns: u64,
     /// The locks by class, those waited for longest first.
     pub locks: Vec<Lock>,
@@ -86,6 +88,7 @@ impl Cell {
         Cell {
             rate: measured.rate(),
             bulk_bytes: needs.bulk_bytes,
+            busiest_node: needs.busiest_node,
             shootdowns: needs.shootdowns,
             interrupts: needs.interrupts,
             moving: total.lost as f64 / time,
@@ -109,6 +112,7 @@ impl Cell {
     pub fn needs(&self) -> Needs {
         Needs {
             bulk_bytes: self.bulk_bytes,
+            busiest_node: self.busiest_node,
             shootdowns: self.shootdowns,
             interrupts: self.interrupts,
         }

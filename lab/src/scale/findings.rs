@@ -25,6 +25,8 @@ pub struct Findings {
     pub title: String,
     /// The seeds.
     pub seeds: Vec<u64>,
+    /// Virtual nanoseconds before the window.
+    pub warm_up_ns: u64,
     /// The window, in virtual nanoseconds.
     pub window_ns: u64,
     /// Whether some numbers of CPUs are missing, since the user stopped it.
@@ -187,6 +189,7 @@ impl Findings {
             machine: plan.machine_name.clone(),
             title: plan.machine.title.clone(),
             seeds: seeds.clone(),
+            warm_up_ns: plan.warm_up_ns,
             window_ns: plan.window_ns,
             interrupted: complete.len() < plan.cpus.len(),
             control,
@@ -241,6 +244,7 @@ mod tests {
             cell: Cell {
                 rate,
                 bulk_bytes: 0.0,
+                busiest_node: 1.0,
                 shootdowns: 0.0,
                 interrupts: 0.0,
                 moving: 0.0,

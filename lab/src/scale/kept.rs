@@ -43,6 +43,7 @@ struct Key<'k> {
     design: &'k str,
     cpus: usize,
     seed: u64,
+    warm_up_ns: u64,
     window_ns: u64,
 }
 
@@ -160,6 +161,7 @@ impl Key<'_> {
             design: &plan.designs[task.design],
             cpus: task.cpus,
             seed: task.seed,
+            warm_up_ns: plan.warm_up_ns,
             window_ns: plan.window_ns,
         }
     }

@@ -34,6 +34,8 @@ pub struct Plan {
     pub designs: Vec<String>,
     /// The seeds.
     pub seeds: Vec<u64>,
+    /// How long nothing counts at first, in virtual nanoseconds.
+    pub warm_up_ns: u64,
     /// The window in which things count, in virtual nanoseconds.
     pub window_ns: u64,
     /// Threads of the host that simulate.
@@ -87,6 +89,7 @@ impl Plan {
             design,
             workload: self.workload,
             seed: task.seed,
+            warm_up_ns: self.warm_up_ns,
             window_ns: self.window_ns,
         };
         match vellum_scale::run(&request) {

@@ -37,12 +37,13 @@ pub fn letter(number: usize) -> String {
 
 fn header(findings: &Findings) -> String {
     let mut text = format!(
-        "{}: each CPU {}\n{}: {}\n{} of virtual time; {}\n",
+        "{}: each CPU {}\n{}: {}\n{} of virtual time after {} without counting; {}\n",
         findings.workload,
         findings.summary,
         findings.machine,
         findings.title,
-        window(findings.window_ns),
+        microseconds(findings.window_ns),
+        microseconds(findings.warm_up_ns),
         spread_is(findings.seeds.len()),
     );
     let _ = match findings.control == 1.0 {
@@ -62,7 +63,7 @@ fn header(findings: &Findings) -> String {
     text
 }
 
-fn window(ns: u64) -> String {
+fn microseconds(ns: u64) -> String {
     format!("{} us", ns as f64 / 1e3)
 }
 

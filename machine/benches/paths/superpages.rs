@@ -108,6 +108,70 @@ pub fn eager<R: ReverseMap>(arena: &Arc<Arena>) {
     });
 }
 
+/// One superpage that comes and goes, so that the records of its frames are in caches as far as
+/// 2 MiB leave them there: what the fault that makes it takes beyond another one, if it is made of
+/// pages, and what splitting it takes beyond giving a page back.
+pub fn hot<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
+    const ROUNDS: usize = 401;
+    const PAGES: u64 = 1 << ORDER;
+    let machine = machine(1, GIB, arena);
+    for eager in [false, true] {
+        let name = if eager { "eager" } else { "reserve" };
+        machine.run_on(CpuId(0), || {
+            let vm: Manager<R> = manager(&machine, &format!("{design},superpage={name}"));
+            let (mut promotions, mut splits) = (Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                let space = space_with(&vm, START, PAGES);
+                // A page by itself, which is given back before: that is in caches, too.
+                let single = START + 2 * PAGES;
+                let at = Placement::Fixed(Vpn(single));
+                let request = MapRequest::anonymous(1, Prot::READ_WRITE).at(at);
+                vm.map(space, &request).expect("a region");
+                let touch = |of: u64| {
+                    let fault = || _ = vm.fault(space, (START + of) << 12, Access::Write);
+                    timed(fault) / 1e3
+                };
+                let give_back = |of: u64| {
+                    let page = Vpn(START + of);
+                    timed(|| vm.advise(space, page, 1, Advice::DontNeed).expect("advice")) / 1e3
+                };
+                touch(single - START);
+                if eager {
+                    touch(0);
+                } else {
+                    (0..PAGES - 2).for_each(|of| _ = touch(of));
+                    let other = touch(PAGES - 2);
+                    promotions.push(touch(PAGES - 1) - other);
+                }
+                give_back(single - START);
+                let split = give_back(7);
+                splits.push(split - give_back(9));
+                vm.exit(space).expect("the space");
+            }
+            let events = vm.stats().events;
+            assert_eq!(events.superpage_demotions, ROUNDS as u64);
+            let print = |what: &str, figures: Vec<f64>, note: &str| {
+                let bar = (!lists_entries::<R>()).then_some(2.0);
+                let name = format!("superpage={name}, {design}: {what}, hot");
+                Figure(figures).print(&name, "us", bar, note);
+            };
+            if !eager {
+                print(
+                    "promotion",
+                    promotions,
+                    "beyond a fault that promotes nothing",
+                );
+            }
+            print("splitting", splits, "beyond giving back a page");
+        });
+    }
+}
+
+/// Whether a design keeps something for each entry, and so goes over all of them.
+fn lists_entries<R: ReverseMap>() -> bool {
+    ["pv", "chains", "partial"].contains(&R::NAME)
+}
+
 /// A gigabyte filled page by page: the faults that make superpages, what splits them, and what
 /// the first fork, and the exit without one, pay for records that are not one yet.
 pub fn reserve<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
@@ -157,13 +221,10 @@ pub fn reserve<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
                 }
             }
         }
-        // What keeps an entry for each page goes over all of them.
-        let lists_entries = ["pv", "chains", "partial"].contains(&R::NAME);
-        let bar = (!lists_entries).then_some(2.0);
         let names = [
             ("a fault that promotes nothing", None, ""),
-            ("promotion", bar, "beyond that fault"),
-            ("splitting", bar, "beyond giving back a page"),
+            ("promotion", None, "beyond that fault"),
+            ("splitting", None, "beyond giving back a page"),
             ("giving back a page", None, "of one that is split"),
             ("the first fork of 1 GiB", None, "records become one"),
             ("another fork", None, ""),

@@ -65,7 +65,9 @@ impl Run {
                 Kind::Fence | Kind::FullFence => Target::Stack,
                 _ => state.target(access.address),
             };
-            if target != Target::Nowhere || access.kind == Kind::Prefetch {
+            // Asking for a line that is used next is part of using it.
+            let is_part = access.kind == Kind::PrefetchToWrite;
+            if !is_part && (target != Target::Nowhere || access.kind == Kind::Prefetch) {
                 state.prepare(access.kind);
             }
             target
@@ -77,7 +79,7 @@ impl Run {
                     self.wait_for_turn();
                 }
             }
-            Target::Nowhere if access.kind != Kind::Prefetch => {
+            Target::Nowhere if !matches!(access.kind, Kind::Prefetch | Kind::PrefetchToWrite) => {
                 let Access { kind, bytes, .. } = *access;
                 let cpu = self.current();
                 return self.fail(RunError::Unplaced { cpu, kind, bytes });

@@ -113,6 +113,9 @@ impl<P: Platform> PhysicalMemory<P> {
             self.heed_shortage(pin);
             let pfn = self.try_zones(pin, &request)?;
             cpu.counters.allocs.bump();
+            // Who can do with less than a block has a record for each of its frames. They come
+            // while it is zeroed.
+            self.prefetch_parts(pfn, request.order);
             Some(self.hand_out(pin, pfn, &request))
         })
     }

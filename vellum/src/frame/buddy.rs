@@ -286,18 +286,21 @@ impl FreeLists {
         count - left
     }
 
-    /// Puts `frames` single frames in a row on the lists, in blocks as large as
-    /// alignment allows. Nobody uses them.
+    /// Puts `frames` single frames in a row, of which nobody uses one, on the lists, in blocks as
+    /// large as alignment allows. The frames have been [marked](FreeLists::mark_run).
     pub(super) fn give_run(&mut self, table: &FrameTable, first: Pfn, frames: u32, zeroed: bool) {
-        let (mut pfn, mut left) = (first, frames);
-        while left > 0 {
-            let order = pfn.0.trailing_zeros().min(left.ilog2()).min(MAX_ORDER);
-            for index in 1..1 << order {
-                table.frame(pfn.offset(index)).set_tail(self.zone);
-            }
+        for (pfn, order) in blocks_of_run(first, frames) {
             self.give(table, pfn, order, zeroed);
-            pfn = pfn.offset(1 << order);
-            left -= 1 << order;
+        }
+    }
+
+    /// Makes those frames of a run tails that are not to be the first of a block. As nobody uses
+    /// them, that needs no lock.
+    pub(super) fn mark_run(table: &FrameTable, zone: u16, first: Pfn, frames: u32) {
+        for (pfn, order) in blocks_of_run(first, frames) {
+            for tail in &table.frames(pfn, 1 << order)[1..] {
+                tail.set_tail(zone);
+            }
         }
     }
 
@@ -323,4 +326,20 @@ impl FreeLists {
         }
         self.link(table, pfn, order, zeroed);
     }
+}
+
+/// The blocks, as large as alignment allows, that frames in a row are, each with its order.
+fn blocks_of_run(first: Pfn, frames: u32) -> impl Iterator<Item = (Pfn, u32)> {
+    let (mut pfn, mut left) = (first, frames);
+    core::iter::from_fn(move || {
+        let order = pfn
+            .0
+            .trailing_zeros()
+            .min(left.checked_ilog2()?)
+            .min(MAX_ORDER);
+        let block = (pfn, order);
+        pfn = pfn.offset(1 << order);
+        left -= 1 << order;
+        Some(block)
+    })
 }

@@ -155,7 +155,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
     /// caller, who is not pinned, stored before.
-    fn wait_for_pins(&self) {
+    pub(crate) fn wait_for_pins(&self) {
         let stamp = self.epochs.stamp();
         let mut spins = 0;
         loop {

@@ -8,6 +8,9 @@ use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::{Pin, SpinGuard};
 
+/// Most runs that are given back together.
+const RUNS_TO_GIVE: usize = 32;
+
 /// Free frames in a row that are alike.
 #[derive(Clone, Copy)]
 struct FreeRun {
@@ -26,8 +29,7 @@ impl FreeRun {
     };
 
     fn goes_on_with(&self, pfn: Pfn, zone: u16, zeroed: bool) -> bool {
-        self.frames > 0
-            && pfn.0 == self.first.0.wrapping_add(self.frames)
+        pfn.0 == self.first.0.wrapping_add(self.frames)
             && (zone, zeroed) == (self.zone, self.zeroed)
     }
 }
@@ -75,45 +77,50 @@ impl<P: Platform> PhysicalMemory<P> {
     /// a row go as one run: what was handed out in order is mostly freed in
     /// order, and need not find its buddies frame by frame.
     pub(super) fn give_back(&self, pin: &Pin<'_>, ring: &Ring, count: u32) {
-        let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
-        let mut run = FreeRun::EMPTY;
+        let mut runs = [FreeRun::EMPTY; RUNS_TO_GIVE];
+        let mut filled = 0;
         for _ in 0..count {
             let Some(pfn) = ring.pop_oldest() else { break };
             let frame = self.frame(pfn);
             let (zone, zeroed) = (frame.zone() as u16, frame.has(Flags::ZEROED));
-            if run.goes_on_with(pfn, zone, zeroed) {
+            if let Some(run) = runs[..filled].last_mut()
+                && run.goes_on_with(pfn, zone, zeroed)
+            {
                 run.frames += 1;
                 continue;
             }
-            self.give_run(pin, &mut held, run);
-            run = FreeRun {
+            if filled == RUNS_TO_GIVE {
+                self.give_runs(pin, &runs);
+                filled = 0;
+            }
+            runs[filled] = FreeRun {
                 first: pfn,
                 frames: 1,
                 zone,
                 zeroed,
             };
+            filled += 1;
         }
-        self.give_run(pin, &mut held, run);
-        self.let_go(held);
+        self.give_runs(pin, &runs[..filled]);
     }
 
-    /// Gives a run back under its zone's lock, which stays `held`.
-    fn give_run<'a>(
-        &'a self,
-        pin: &'a Pin<'_>,
-        held: &mut Option<(u16, SpinGuard<'a, FreeLists>)>,
-        run: FreeRun,
-    ) {
-        if run.frames == 0 {
-            return;
+    /// Gives runs back, each under its zone's lock, which stays held from one to the next.
+    fn give_runs(&self, pin: &Pin<'_>, runs: &[FreeRun]) {
+        // Before any lock: many CPUs may wait for it.
+        for run in runs {
+            FreeLists::mark_run(&self.table, run.zone, run.first, run.frames);
         }
-        if held.as_ref().is_none_or(|(zone, _)| *zone != run.zone) {
-            self.let_go(held.take());
-            *held = Some((run.zone, self.zones.get(run.zone).lists.lock(pin)));
+        let mut held: Option<(u16, SpinGuard<'_, FreeLists>)> = None;
+        for run in runs {
+            if held.as_ref().is_none_or(|(zone, _)| *zone != run.zone) {
+                self.let_go(held.take());
+                held = Some((run.zone, self.zones.get(run.zone).lists.lock(pin)));
+            }
+            if let Some((_, lists)) = &mut held {
+                lists.give_run(&self.table, run.first, run.frames, run.zeroed);
+            }
         }
-        if let Some((_, lists)) = held {
-            lists.give_run(&self.table, run.first, run.frames, run.zeroed);
-        }
+        self.let_go(held);
     }
 
     fn let_go(&self, held: Option<(u16, SpinGuard<'_, FreeLists>)>) {

@@ -25,6 +25,7 @@ use super::record::{Counts, Flags, Frame, Kind};
 use crate::addr::Pfn;
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::bytes::prefetch;
 use crate::sync::{BitGuard, BitLock, Pin};
 
 /// A run whose state does not change while this exists.
@@ -73,6 +74,14 @@ impl<P: Platform> PhysicalMemory<P> {
         &self.frames(first, 1 << run.order)[1..]
     }
 
+    /// Asks for the records of the frames of a block that each get one of their own next.
+    #[inline]
+    pub(crate) fn prefetch_parts(&self, first: Pfn, order: u32) {
+        for pair in self.frames(first, 1 << order).chunks(2) {
+            prefetch(&pair[0]);
+        }
+    }
+
     /// Gives every frame of a whole run but the first a record of its own, with the first's
     /// owner and the index that follows from the first's. The run stays whole, and the records
     /// have no counts, until [`PhysicalMemory::set_divided`]: so nobody looks at them before
@@ -94,12 +103,10 @@ impl<P: Platform> PhysicalMemory<P> {
     /// `owner`, from `index` on, each with a record of its own and mapped once.
     pub(crate) fn divide_block(&self, first: Pfn, order: u32, owner: u32, index: u64) {
         let zone = self.frame(first).zone() as u16;
-        let end = 1 << order;
-        for step in 0..end {
-            let frame = self.frame(first.offset(step));
+        for (step, frame) in (0..).zip(self.frames(first, 1 << order)) {
             frame.set_part(zone);
             frame.set_owner(owner);
-            frame.set_index(index + u64::from(step), 0);
+            frame.set_index(index + step, 0);
             // The word of a tail is what its frame's last use left.
             frame.rmap().store(0, Ordering::Relaxed);
             frame.init_counts(1, 1);

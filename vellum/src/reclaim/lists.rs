@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use super::ages::Ages;
 use super::generations::{GENERATIONS, GenerationRing};
+use super::rest::Rest;
 use super::shadows::EvictionClock;
 use super::{PageKind, Set, To};
 use crate::addr::Pfn;
@@ -93,6 +94,7 @@ impl GroupLists {
 
 /// What the lock of a node guards: the lists of each group, by its place.
 pub(super) struct NodeLists {
+    node: usize,
     pub(super) groups: Box<[GroupLists]>,
 }
 
@@ -145,6 +147,11 @@ pub(crate) struct Lists {
     pub(super) listed_for: Box<[AtomicU8]>,
     /// With `aging=generations`.
     ages: Option<Ages>,
+    /// Beside each frame, if there are no groups beside the root: one more than the node's number
+    /// if it is on the list that private pages come to, else 0. Changes under the node's lock.
+    homes: Box<[AtomicU8]>,
+    /// Whether each node is at rest, after one that never is.
+    rests: Box<[Rest]>,
 }
 
 impl Lists {
@@ -159,8 +166,9 @@ impl Lists {
         let records: Box<[SideRecord]> = (first.0..end.0).map(|_| SideRecord::default()).collect();
         let groups_per_node = if groups.is_some() { GroupId::MOST } else { 1 };
         let nodes: Box<[Node]> = (0..platform.nodes())
-            .map(|_| Node {
+            .map(|node| Node {
                 guarded: CachePadded(SpinLock::new(NodeLists {
+                    node,
                     groups: (0..groups_per_node).map(|_| GroupLists::NEW).collect(),
                 })),
                 published: (0..groups_per_node)
@@ -177,7 +185,16 @@ impl Lists {
             Some(_) => (0..records.len()).map(|_| AtomicU8::new(0)).collect(),
             None => Box::default(),
         };
+        let homes: Box<[AtomicU8]> = match &groups {
+            Some(_) => Box::default(),
+            None => (0..records.len()).map(|_| AtomicU8::new(0)).collect(),
+        };
+        name("homes of pages at rest", &[], homes.as_ptr(), homes.len());
+        let rests: Box<[Rest]> = (0..=nodes.len()).map(|_| Rest::default()).collect();
+        name("nodes at rest", &[], rests.as_ptr(), rests.len());
         Lists {
+            homes,
+            rests,
             first: first.0,
             records,
             nodes,
@@ -213,6 +230,44 @@ impl Lists {
     /// Number of the node that a page's frame is of.
     pub(super) fn node_of(&self, page: AgedPage<'_>) -> usize {
         usize::from(self.node_of_zone[page.zone()])
+    }
+
+    /// Whether a private page that has come may stay where its frame is listed, as one that is new
+    /// there. The caller is pinned.
+    #[inline]
+    pub(super) fn stays(&self, page: Pfn) -> bool {
+        let number = self.number(page);
+        let Some(home) = self.homes.get(number as usize) else {
+            return false;
+        };
+        let home = usize::from(home.load(Ordering::Relaxed));
+        if !self.rests.get(home).is_some_and(Rest::holds) {
+            return false;
+        }
+        if let Some(ages) = &self.ages {
+            ages.begin(number, 0);
+        }
+        true
+    }
+
+    /// Whether each node is at rest, by its number.
+    pub(super) fn rest_of(&self, node: usize) -> &Rest {
+        &self.rests[node + 1]
+    }
+
+    /// The list that private pages come to.
+    fn list_of_newcomers(&self) -> usize {
+        match self.ages {
+            None => list_of(PageKind::SwapBacked, false),
+            Some(_) => newcomers_of(PageKind::SwapBacked),
+        }
+    }
+
+    /// Notes whether a frame is on the list that private pages come to.
+    fn set_home(&self, number: u32, home: usize) {
+        if let Some(place) = self.homes.get(number as usize) {
+            place.store(u8::try_from(home).unwrap_or(0), Ordering::Relaxed);
+        }
     }
 
     /// Lists a page, sooner or later: with `aging=generations`, an active one in the youngest
@@ -306,6 +361,14 @@ impl Lists {
         self.let_go(held);
     }
 
+    /// A node was at rest: as many pages may have come meanwhile as there are.
+    pub(super) fn count_unseen(&self, node: usize) {
+        let set = Set { node, group: 0 };
+        let listed = PageKind::ALL.map(|kind| self.listed(set, kind));
+        let listed = listed.iter().sum::<u64>();
+        self.count_arrived(0, u32::try_from(listed).unwrap_or(u32::MAX));
+    }
+
     fn count_arrived(&self, group: usize, pages: u32) {
         if let Some(ages) = &self.ages
             && pages > 0
@@ -320,6 +383,8 @@ impl Lists {
             ages.set_list(number, list);
         }
         self.set_listed_for(number, group);
+        let is_home = list == self.list_of_newcomers();
+        self.set_home(number, if is_home { guarded.node + 1 } else { 0 });
         let lists = &mut guarded.groups[group].lists;
         links::join(&self.records, &mut lists[list], number, list);
     }
@@ -327,6 +392,7 @@ impl Lists {
     pub(super) fn unlink(&self, guarded: &mut NodeLists, number: u32) {
         let list = self.list(number);
         let lists = &mut guarded.groups[self.listed_for(number)].lists;
+        self.set_home(number, 0);
         links::leave(&self.records, &mut lists[list], number);
     }
 
@@ -350,6 +416,9 @@ impl Lists {
             let (node, group) = (held.node, changed.trailing_zeros() as usize);
             self.publish(Set { node, group }, &mut held.guarded);
             changed &= changed - 1;
+        }
+        if held.guarded.groups[0].is_at_rest() {
+            self.rest_of(held.node).begin();
         }
     }
 
@@ -427,6 +496,7 @@ impl Lists {
             let Some(oldest) = guarded.lists[list].oldest() else {
                 break;
             };
+            self.set_home(oldest, 0);
             links::leave(&self.records, &mut guarded.lists[list], oldest);
             *place = Pfn(self.first + oldest);
             count += 1;

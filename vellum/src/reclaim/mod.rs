@@ -19,7 +19,8 @@
 //! been taken off a list meanwhile, frames that are on the right list stay where they are: their
 //! order decides nothing as long as no page has to leave. The first page that is taken ends this.
 //! So when memory runs short after such a time, pages that came during it may be looked at before
-//! older ones, each once.
+//! older ones, each once. Without groups, faults see themselves that a node is at rest and that a
+//! frame is where it would come to, and do nothing more (`rest.rs`).
 //!
 //! **Groups.** Each group of spaces has lists of its own on each node, under one lock
 //! (`groups.rs`).
@@ -36,6 +37,7 @@ mod generations;
 mod groups;
 mod lists;
 mod policy;
+mod rest;
 mod shadows;
 mod shrink;
 mod stats;
@@ -166,6 +168,10 @@ pub(crate) trait Evictor {
     /// Waits until the frames of pages that have left are free. Not pinned.
     fn wait_for_frames(&self);
 
+    /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
+    /// caller stored before.
+    fn wait_for_pins(&self);
+
     /// [`Crew::end`] of those who reclaim.
     fn reclaim_ended(&self) -> u32;
 
@@ -203,6 +209,13 @@ impl Reclaim {
             reclaimers: Crew::default(),
             swappiness: AtomicU32::new(SWAPPINESS),
         }
+    }
+
+    /// A private page has come: whether nothing is to be done about that, since its frame may stay
+    /// where it is listed.
+    #[inline]
+    pub(crate) fn stays(&self, _pin: &Pin<'_>, page: Pfn) -> bool {
+        self.lists.stays(page)
     }
 
     /// How much of what leaves are private pages, in 200ths, as long as there are both.

@@ -45,6 +45,11 @@ impl Reclaim {
     /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
     /// and nobody else has taken it, this is not 0.
     fn shrink(&self, evictor: &dyn Evictor, scope: Scope, node: usize, want: u64) -> u64 {
+        let rest = self.lists.rest_of(node);
+        let (_disturbed, was_at_rest) = rest.disturb(|| evictor.wait_for_pins());
+        if was_at_rest {
+            self.lists.count_unseen(node);
+        }
         self.lists.settle(&evictor.pin());
         self.walk_if_due(evictor, scope);
         let mut freed = 0;

@@ -139,7 +139,7 @@ impl ReverseMap for Anonmm {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
         self.bundles.divide(env, run);
     }
 

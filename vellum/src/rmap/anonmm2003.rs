@@ -265,7 +265,7 @@ impl ReverseMap for Anonmm2003 {
 
     /// Every other page is mapped as often as the first, at the address after it. A run
     /// that is mapped by large leaves has not been moved, so it has no chain.
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
         let guard = self.lock(env, run.frame);
         let word = guard.value();
         debug_assert!(

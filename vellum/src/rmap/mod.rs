@@ -90,6 +90,10 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// page by one address that all its spaces share.
     const COPIES_TO_MOVE: bool = false;
 
+    /// Whether [`ReverseMap::divide`] is told the entries that take the leaf's place, and leaves
+    /// nothing to do for [`ReverseMap::demote`]. Then it needs no memory.
+    const DIVIDES_INTO_PARTS: bool = false;
+
     /// Whether the design keeps ranges of regions, so that no fault may be
     /// inside a region when [`ReverseMap::region_resized`] says that it grows.
     const KEEPS_RANGES: bool = false;
@@ -311,9 +315,11 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// ([Large leaves](self#large-leaves)). Kind, counts, owner and index of the new records
     /// are set already, as if each frame had always been mapped alone by the entries that
     /// map the run; what the design keeps for the first frame, it keeps for every frame
-    /// from now on. A table with an entry that maps the run and the run are locked.
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
-        let _ = (env, run);
+    /// from now on. A table with an entry that maps the run and the run are locked. With
+    /// [`ReverseMap::DIVIDES_INTO_PARTS`], `parts` are the entries that take the place of the leaf,
+    /// and their table is locked, too.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, parts: Option<&Run>) {
+        let _ = (env, run, parts);
     }
 
     /// The reverse of [`ReverseMap::divide`]: the frames of the large leaf `run`, which only

@@ -163,8 +163,8 @@ impl ReverseMap for Partial {
         self.anonymous.prepare_divide(env, run)
     }
 
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
-        self.anonymous.divide(env, run);
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, parts: Option<&Run>) {
+        self.anonymous.divide(env, run, parts);
     }
 
     fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), ()>) {

@@ -428,6 +428,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         Vm::wait_for_frames(self);
     }
 
+    fn wait_for_pins(&self) {
+        self.memory.wait_for_pins();
+    }
+
     fn reclaim_ended(&self) -> u32 {
         let platform = self.memory.platform();
         self.reclaim().map_or(0, |reclaim| {

@@ -136,7 +136,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
             return Ok(locked);
         }
         let mut made = 0;
-        let table = self.tables().lock_or_make(self.page, &mut made);
+        let table = self.tables().by_turns().lock_or_make(self.page, &mut made);
         self.count_tables(made);
         table
     }
@@ -455,7 +455,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
         let made = match fault.lowest.1 {
             1 => 0,
-            _ => fault.tables().link_leaf(fault.page, fault.lowest, leaf)?,
+            _ => {
+                let tables = fault.tables().by_turns();
+                tables.link_leaf(fault.page, fault.lowest, leaf)?
+            }
         };
         if made > 0 {
             fault.count_tables(made);
@@ -474,6 +477,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn note_inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
         if let Some(aging) = &self.aging {
+            let is_private = kind == Inserted::Anonymous;
+            if is_private && self.reclaim().is_some_and(|it| it.stays(pin, frame)) {
+                return;
+            }
             self.tell_inserted(&**aging, pin, frame, kind);
         }
     }

@@ -210,7 +210,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         radix.each_in(first..first + window.pages(), |index, frame| {
             let page = window.start.offset(index - first);
             if table.load(F::index(page, 1)) == 0 {
-                bytes::prefetch(self.memory.frame(frame));
+                bytes::prefetch_to_write(self.memory.frame(frame));
                 frames[(index - first) as usize] = frame;
                 places |= 1 << (index - first);
             }

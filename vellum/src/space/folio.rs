@@ -221,6 +221,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 fault.cpu.events.contiguous_runs.add(runs);
             }
             table.count_made(count);
+            table.fetch_row_behind(index, count as usize);
             drop(table);
         } else {
             self.leave_table(fault.pin, fault.space, table);

@@ -231,21 +231,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Gives each frame of the run of a large leaf, whose table is locked, a record of its
-    /// own.
-    fn divide(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
+    /// own, unless each has one. Returns whether it has done so. `parts` are the entries that take
+    /// the leaf's place, if their table is locked already.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] of reverse mapping.
+    fn divide(
+        &self,
+        env: &Env<'_, P>,
+        run: &Run,
+        parts: Option<&Run>,
+    ) -> Result<bool, OutOfMemory> {
         let locked = self.memory.lock_run(env.pin, run.frame, run.order);
         if !locked.is_whole() {
-            return Ok(());
+            return Ok(false);
         }
         self.rmap.prepare_divide(env, run)?;
         let counts = self.memory.divide_records(&locked, run.frame);
-        self.rmap.divide(env, run);
+        self.rmap.divide(env, run, parts);
         self.memory.set_divided(&locked, run.frame, counts);
         drop(locked);
         for part in run.parts().skip(1) {
             self.note_inserted(env.pin, part.frame, Inserted::Anonymous);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Replaces the large leaf that covers `page` by single pages, if there is one; one that
@@ -274,9 +283,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let place = region.place(space);
-        let prepared = self
-            .divide(&env, &run)
-            .and_then(|()| self.rmap.prepare_demote(&env, &mut ctx, &run, place));
+        if self.memory.frame(run.frame).counts().is_whole() {
+            self.memory.prefetch_parts(run.frame, run.order);
+        }
+        let prepared = match R::DIVIDES_INTO_PARTS {
+            true => Ok(false),
+            false => self.divide(&env, &run, None),
+        };
+        let prepared = prepared.and_then(|_| self.rmap.prepare_demote(&env, &mut ctx, &run, place));
         if prepared.is_ok() {
             let flush = || self.flush_locked_page(pin, space, run.page);
             let had_spare = tables.demote(&table, index, flush, |made| {
@@ -286,7 +300,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     pte: made.pte(0),
                     ..run
                 };
-                self.rmap.demote(&env, &mut ctx, &parts, run.pte, place);
+                // Such a design needs no memory for it.
+                let is_divided =
+                    R::DIVIDES_INTO_PARTS && self.divide(&env, &run, Some(&parts)) == Ok(true);
+                if !is_divided {
+                    self.rmap.demote(&env, &mut ctx, &parts, run.pte, place);
+                }
             });
             debug_assert!(had_spare, "a superpage mapping without a spare table");
             self.events(pin).superpage_demotions.bump();

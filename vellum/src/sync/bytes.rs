@@ -82,6 +82,25 @@ pub fn prefetch_at(address: *const u8) {
     let _ = address;
 }
 
+/// Asks for the line of a value that is read next and then changed. Whoever else has it gives it up
+/// at once: it moves once, not first to be read and again to be written.
+#[inline]
+pub fn prefetch_to_write<T>(value: &T) {
+    let address = core::ptr::from_ref(value);
+    report(Kind::PrefetchToWrite, address.cast(), 1);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching has no effect on memory and never faults. Every x86-64 processor
+    // decodes the instruction; those that do not implement it do nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: prefetching has no effect on memory and never faults.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+}
+
 /// Asks for the cache line at `address`, as far as the second cache: the first
 /// has too little room for what is used only after many others.
 #[inline]

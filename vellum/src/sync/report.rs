@@ -50,6 +50,8 @@ pub enum Kind {
     BytesZeroedAround,
     /// Asks for the lines of some bytes, which need not be memory.
     Prefetch,
+    /// Asks for a line that is read next and then written.
+    PrefetchToWrite,
     /// Writes what only the checks of debug builds keep. It is to cost nothing, so that
     /// a simulated time is the same in every build.
     #[cfg_attr(

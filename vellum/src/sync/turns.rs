@@ -72,6 +72,29 @@ impl<'p> Turn<'p> {
     #[cold]
     #[inline(never)]
     fn change_in_turn<W: Copy, T>(self, now: W, attempt: impl Fn(W) -> Result<T, W>) -> T {
+        self.first(|| {
+            let mut now = now;
+            loop {
+                match attempt(now) {
+                    Ok(result) => break result,
+                    Err(found) => now = found,
+                }
+            }
+        })
+    }
+
+    /// Has the caller, who has found a spin lock taken, wait for it by `lock` when nobody is before
+    /// it who waits for a lock of this number. Meanwhile nothing of the lock's line moves on its
+    /// behalf. The caller holds no spin lock: those behind it in the queue may wait for others.
+    #[cold]
+    #[inline(never)]
+    pub fn lock_in_turn<T>(self, lock: impl FnOnce() -> T) -> T {
+        self.pin.assert_holds(0);
+        self.first(lock)
+    }
+
+    /// Calls `work` as the first of its queue.
+    fn first<T>(self, work: impl FnOnce() -> T) -> T {
         let Turn { pin, number } = self;
         let queues = pin.queues();
         let place = pin.turns().queue(number).and_then(|queue| {
@@ -80,13 +103,7 @@ impl<'p> Turn<'p> {
             report_lock(Kind::LockTaken, queue);
             Some((queue, place))
         });
-        let mut now = now;
-        let result = loop {
-            match attempt(now) {
-                Ok(result) => break result,
-                Err(found) => now = found,
-            }
-        };
+        let result = work();
         if let Some((queue, place)) = place {
             report_lock(Kind::LockReleased, queue);
             queues.leave_pinned(queue, place, pin);

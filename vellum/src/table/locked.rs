@@ -276,6 +276,16 @@ impl<'a, F: Format> LockedTable<'a, F> {
         }
     }
 
+    /// The same behind a row of `count` entries that came at once, for the next such row.
+    #[inline]
+    pub fn fetch_row_behind(&self, index: usize, count: usize) {
+        for line in (0..count).step_by(LINE_ENTRIES) {
+            if let Some(word) = self.words().get(index + count + line) {
+                bytes::prefetch(word);
+            }
+        }
+    }
+
     /// Fills an empty entry. The caller counts it with [`LockedTable::count_made`],
     /// once for all it fills.
     #[inline]

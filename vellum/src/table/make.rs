@@ -1,5 +1,6 @@
 //! Making the tables that a page lacks.
 
+use super::Contended;
 use super::format::{Format, Marks};
 use super::locked::{LockedTable, Users};
 use super::pages::Wanted;
@@ -9,7 +10,10 @@ use crate::addr::{Pfn, Prot, Vpn};
 use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
 use crate::platform::{Platform, Zone};
 use crate::sync::atomic::Ordering;
-use crate::sync::bytes;
+use crate::sync::{Turn, bytes};
+
+/// Entries in a cache line.
+const WORDS_OF_LINE: usize = 8;
 
 /// Spare tables at hand, linked by their records.
 #[derive(Default)]
@@ -95,7 +99,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         if lowest + 1 < top_level {
             entry = self.make_above(page, lowest, top_level, entry)?;
         }
-        if let Some(locked) = LockedTable::<F>::lock(self.memory, self.pin, top, self.whole) {
+        if let Some(locked) = self.lock_to_link(top) {
             let index = F::index(page, top_level);
             if locked.load(index) == 0 {
                 locked.fill(index, entry);
@@ -105,6 +109,23 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
         self.unmake(page, lowest, top_level, entry);
         Ok(0)
+    }
+
+    /// Locks a table below which another is to be linked, which the threads of a program that
+    /// begins all want at once.
+    #[inline]
+    fn lock_to_link(&self, table: Pfn) -> Option<LockedTable<'a, F>> {
+        if !self.is_by_turns {
+            return LockedTable::lock(self.memory, self.pin, table, self.whole);
+        }
+        self.pin.assert_holds(0);
+        match LockedTable::try_lock(self.memory, self.pin, table, self.whole) {
+            Ok(locked) => locked,
+            Err(Contended) => {
+                let lock = || LockedTable::lock(self.memory, self.pin, table, self.whole);
+                Turn::at(self.pin, table.0).lock_in_turn(lock)
+            }
+        }
     }
 
     /// Makes the tables between the one at `lowest`, which `entry` names, and
@@ -381,6 +402,13 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         let Some(spare) = self.take_spare(table) else {
             return false;
         };
+        if !uses_windows::<F>() {
+            // It comes while the leaf goes.
+            self.with_words((spare, below), |words| {
+                let lines = words.chunks(WORDS_OF_LINE);
+                lines.for_each(|line| bytes::prefetch(&line[0]));
+            });
+        }
         let (old, _) = table.update(index, Users::Hardware, |entry| {
             F::with_prot(entry, level, Prot::NONE)
         });

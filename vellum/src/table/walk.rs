@@ -26,6 +26,8 @@ pub struct Tables<'a, P: Platform, F> {
     pub(super) whole: SpaceLock<'a>,
     /// Tables below this level are unlinked when they are empty.
     pub(super) kept_from: u32,
+    /// Whether the caller holds no spin lock when it links tables, and so may wait for its turn.
+    pub(super) is_by_turns: bool,
     format: PhantomData<F>,
 }
 
@@ -51,6 +53,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             owner,
             whole: None,
             kept_from: Self::KEPT_FROM,
+            is_by_turns: false,
             format: PhantomData,
         }
     }
@@ -69,6 +72,16 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     pub fn keeping_upper(self, keeps: bool) -> Self {
         Tables {
             kept_from: Self::kept_from(keeps),
+            ..self
+        }
+    }
+
+    /// For one of many CPUs that may link tables at once, who holds no spin lock when it does:
+    /// they wait for each other in a queue.
+    #[inline]
+    pub fn by_turns(self) -> Self {
+        Tables {
+            is_by_turns: true,
             ..self
         }
     }

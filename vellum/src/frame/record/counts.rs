@@ -3,6 +3,7 @@
 use super::Frame;
 use crate::sync::Turn;
 use crate::sync::atomic::{Ordering, fence};
+use crate::sync::bytes::prefetch_to_write;
 
 const COUNT_BITS: u32 = 24;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
@@ -205,6 +206,8 @@ impl Frame {
     /// if there are too many references. Returns the counts before.
     #[inline]
     fn try_add(&self, turn: Turn<'_>, what: u64, suits: impl Fn(Counts) -> bool) -> Option<Counts> {
+        // Other CPUs may have counted last.
+        prefetch_to_write(&self.counts);
         turn.change(self.counts.load(Ordering::Relaxed), |old| {
             let counts = Counts(old);
             if !suits(counts) || counts.refs() >= MAX_MAPPINGS {

@@ -326,7 +326,7 @@ impl ReverseMap for Chains {
     }
 
     /// Every other frame lists what the first does.
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
         let guard = self.lock(env, run.frame);
         let word = guard.value();
         for part in run.parts().skip(1) {

@@ -72,10 +72,18 @@ impl Hints {
     #[inline]
     pub fn rename(self, frame: &Frame, from: PteRef, to: PteRef) {
         let word = frame.rmap().load(Ordering::Relaxed);
-        if word & HINT == IS_SET | from.pack() {
-            frame
-                .rmap()
-                .store(word & !HINT | self.bits(to), Ordering::Release);
+        let renamed = self.renamed(word, from, to);
+        if renamed != word {
+            frame.rmap().store(renamed, Ordering::Release);
+        }
+    }
+
+    /// A frame's word with one entry in the place of another, if it names that.
+    #[inline]
+    pub fn renamed(self, word: u64, from: PteRef, to: PteRef) -> u64 {
+        match word & HINT == IS_SET | from.pack() {
+            true => word & !HINT | self.bits(to),
+            false => word,
         }
     }
 }

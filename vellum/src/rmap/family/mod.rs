@@ -179,7 +179,7 @@ impl Family {
             let page = run.page.offset(u64::from(step) << run.order);
             frame.set_owner(owner);
             if is_new {
-                frame.set_index(page.0, 0);
+                debug_assert_eq!(frame.index(), page.0, "a page with another's index");
             } else if frame.index() != page.0 {
                 frame.set_place(page.0);
             }
@@ -198,8 +198,14 @@ impl Family {
     /// The frames of a run.
     #[inline]
     fn for_run<P: Platform>(env: &Env<'_, P>, run: &Run, mut each: impl FnMut(&Frame, PteRef)) {
-        for step in 0..run.count {
-            let frame = env.memory.frame(run.frame.offset(step << run.order));
+        let frames = env.memory.frames(run.frame, run.count << run.order);
+        if run.order == 0 {
+            for (step, frame) in (0..).zip(frames) {
+                each(frame, run.pte.offset(step));
+            }
+            return;
+        }
+        for (step, frame) in (0..).zip(frames.iter().step_by(1 << run.order)) {
             each(frame, run.pte.offset(step));
         }
     }
@@ -209,6 +215,7 @@ impl ReverseMap for Family {
     const NAME: &'static str = "family";
     const MISSES_BESIDE_FORKS: bool = true;
     const COPIES_TO_MOVE: bool = true;
+    const DIVIDES_INTO_PARTS: bool = true;
     type Region = ();
     type Object = ();
     type Space = SpaceKin;
@@ -308,15 +315,20 @@ impl ReverseMap for Family {
         Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, to));
     }
 
-    /// The other frames get the stamp and the hint of the first: the leaf that the hint
-    /// names maps them too.
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
+    /// The other frames get the stamp of the first, and its hint: another leaf that the hint
+    /// names maps them too. In place of the leaf each has its entry of `parts`.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, parts: Option<&Run>) {
         let first = env.memory.frame(run.frame);
+        let owner = first.owner();
+        let frames = env.memory.frames(run.frame, 1 << run.order);
         let word = first.rmap().load(Ordering::Relaxed);
-        for frame in &env.memory.frames(run.frame, 1 << run.order)[1..] {
+        let first_part = parts.map_or(run.pte, |parts| parts.pte);
+        for (step, frame) in (1..).zip(&frames[1..]) {
+            let word = self.hints.renamed(word, run.pte, first_part.offset(step));
             frame.rmap().store(word, Ordering::Release);
         }
-        self.count_pages(env.pin, first.owner(), (1 << run.order) - 1);
+        self.hints.rename(first, run.pte, first_part);
+        self.count_pages(env.pin, owner, (1 << run.order) - 1);
     }
 
     fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceKin>) {

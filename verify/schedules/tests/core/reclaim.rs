@@ -27,6 +27,8 @@ explored! {
     memory_for_a_part_of_what_is_used_is_enough: 12 => shortage;
     room_that_another_is_making_is_waited_for: 12 => room_of_another;
     what_a_parent_stores_after_a_fork_stays_its_own_beside_reclaim: 48 => stores_after_fork;
+    pages_that_stay_where_they_are_listed_are_listed_although_others_are_taken: 48 => rest_ends;
+    pages_in_generations_that_stay_where_they_are_listed_are_listed: 24 => rest_of_generations_ends;
     discarded_and_protected_pages_are_so_at_once_beside_reclaim: 48 => discarded;
     what_is_stored_to_freed_pages_stays_beside_reclaim: 48 => stores_to_freed;
     what_is_stored_to_freed_pages_stays_beside_a_fork: 48 => stores_to_freed_beside_fork;
@@ -359,7 +361,11 @@ fn swapping<R: ReverseMap>(cpus: usize, design: &str) -> World<R> {
 
 /// A world with a space that has private pages, whose numbers are in their first words.
 fn private<R: ReverseMap>() -> (World<R>, SpaceId) {
-    let world = swapping::<R>(2, LISTS);
+    private_of(LISTS)
+}
+
+fn private_of<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {
+    let world = swapping::<R>(2, design);
     let space = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         world.anonymous(space, PRIVATE, PAGES);
@@ -399,6 +405,34 @@ fn reclaim_private<R: ReverseMap>(world: &World<R>) {
     for _ in 0..8 {
         world.vm.reclaim_pages(PAGES);
     }
+}
+
+/// Pages come and go in the same frames until the node is at rest; then some are taken.
+fn rest_ends<R: ReverseMap>() {
+    rest_ends_of::<R>(LISTS);
+}
+
+fn rest_of_generations_ends<R: ReverseMap>() {
+    rest_ends_of::<R>(GENERATIONS);
+}
+
+fn rest_ends_of<R: ReverseMap>(design: &str) {
+    let (world, space) = private_of::<R>(design);
+    let come_and_go = |cpu: CpuId| {
+        store_all(&world, cpu, space, 1);
+        let all = Vpn(PRIVATE);
+        let discarded = world.vm.advise(space, all, PAGES, Advice::DontNeed);
+        discarded.unwrap();
+    };
+    world.alone(|| (0..6).for_each(|_| come_and_go(CpuId(0))));
+    let work = |cpu: CpuId| {
+        (0..2).for_each(|_| come_and_go(cpu));
+        store_all(&world, cpu, space, 2);
+    };
+    world.run(&[&work, &|_| reclaim_private(&world)]);
+    // Every page is on a list.
+    world.alone(|| world.vm.audit().unwrap());
+    world.finish(&[space], &[]);
 }
 
 /// The same, and the space itself has the pages go or takes the right to store to them.

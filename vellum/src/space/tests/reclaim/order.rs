@@ -1,8 +1,7 @@
 //! In which order pages leave.
 
-use super::{PAGE, STORE, TestVm, aging, is_cached, vm_of};
-use crate::ObjectId;
-use crate::rmap::Partial;
+use super::*;
+use crate::space::Advice;
 
 /// A file of `pages` pages, all of them read once.
 fn read_file(vm: &TestVm<Partial>, store: u64, pages: u64) -> ObjectId {
@@ -34,6 +33,56 @@ fn after_a_time_without_reclaim_the_oldest_pages_leave_first() {
         let mut cached = (0..REUSED).filter(|&index| is_cached(&vm, young, index));
         assert_eq!(cached.by_ref().count() as u64, REUSED, "{options}");
         assert!(!is_cached(&vm, old, 0), "{options}");
+        vm.audit().unwrap();
+    }
+}
+
+/// Pages of private memory come and go in the same frames. Each stays where it is listed, until
+/// one has to leave.
+#[test]
+fn private_pages_stay_where_they_are_listed_while_a_node_is_at_rest() {
+    const PAGES: u64 = 64;
+    const START: u64 = 0x1000;
+    for options in aging() {
+        let mut vm: TestVm<Partial> = vm_of(&options, 400);
+        vm.swap_on(SWAP).unwrap();
+        let space = vm.create_space().unwrap();
+        let request = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
+        vm.map(space, &request).unwrap();
+        let touch = |pages: u64| {
+            for page in 0..pages {
+                fault(&vm, space, Vpn(START + page), Access::Write);
+            }
+            vm.audit().unwrap();
+        };
+        let forget = || {
+            vm.advise(space, Vpn(START), PAGES, Advice::DontNeed)
+                .unwrap()
+        };
+        let frame_of = |page| vm.translate(space, Vpn(START + page)).unwrap().0;
+        let staying = || {
+            let reclaim = vm.reclaim().unwrap();
+            let frames = (0..PAGES).map(frame_of);
+            frames.filter(|&it| reclaim.stays(&vm.pin(), it)).count() as u64
+        };
+        touch(PAGES);
+        assert_eq!(staying(), 0, "{options}: no more have come than there are");
+        for round in 0..3 {
+            for _ in 0..4 {
+                forget();
+                touch(PAGES);
+            }
+            assert!(staying() >= PAGES / 2, "{options}, round {round}");
+            vm.scan_space(space, PageRange::new(Vpn(START), PAGES))
+                .unwrap();
+            let left = vm.reclaim_pages(PAGES / 4);
+            assert!(left >= PAGES / 4, "{options}, round {round}: {left}");
+            vm.audit().unwrap();
+            touch(PAGES);
+            assert_eq!(staying(), 0, "{options}, round {round}: pages have left");
+            forget();
+        }
+        vm.exit(space).unwrap();
         vm.audit().unwrap();
     }
 }

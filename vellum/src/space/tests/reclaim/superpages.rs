@@ -312,6 +312,8 @@ impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
 
     fn wait_for_frames(&self) {}
 
+    fn wait_for_pins(&self) {}
+
     fn reclaim_ended(&self) -> u32 {
         self.0.reclaim_ended()
     }

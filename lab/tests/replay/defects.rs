@@ -136,6 +136,7 @@ impl<R> Forgetful<R> {
 
 impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     const NAME: &'static str = "forgetful";
+    const DIVIDES_INTO_PARTS: bool = R::DIVIDES_INTO_PARTS;
     const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
     const KEEPS_RANGES: bool = R::KEEPS_RANGES;
     const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
@@ -230,8 +231,8 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
         self.design.prepare_divide(env, run)
     }
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
-        self.design.divide(env, run);
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, parts: Option<&Run>) {
+        self.design.divide(env, run, parts);
     }
     fn unite<P: Platform>(
         &self,

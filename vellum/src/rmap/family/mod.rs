@@ -179,7 +179,7 @@ impl Family {
             let page = run.page.offset(u64::from(step) << run.order);
             frame.set_owner(owner);
             if is_new {
-                debug_assert_eq!(frame.index(), page.0, "a page with another's index");
+                frame.set_index(page.0, 0);
             } else if frame.index() != page.0 {
                 frame.set_place(page.0);
             }

@@ -56,10 +56,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn promote(&self, fault: &Fault<'_, P, F, R>) -> Result<(), OutOfMemory> {
         let range = Self::range_around(fault.page);
-        let suits = fault.lock_found().is_some_and(|table| {
-            Self::seems_uniform(&table) || self.uniform(fault, &table, range).is_some()
-        });
-        if !suits {
+        let looked = fault
+            .lock_found()
+            .and_then(|table| self.uniform(fault, &table, range));
+        if looked.is_none() {
             return Ok(());
         }
         let tables = self.tables(fault.pin, fault.space);
@@ -166,22 +166,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(())
         });
         let Ok(()) = result;
-    }
-
-    /// Whether some entries of the table, here and there, are alike: then mostly all are, and are
-    /// looked at when there is a table to keep.
-    fn seems_uniform(table: &LockedTable<'_, F>) -> bool {
-        const LOOKS: usize = 16;
-        if table.level() != 1 {
-            return false;
-        }
-        let entry = table.load(0);
-        let (first, prot, marks) = (F::frame(entry, 1), F::prot(entry, 1), F::marks(entry));
-        let mut looks = (0..F::ENTRIES).step_by(F::ENTRIES / LOOKS);
-        F::is_mapped(entry)
-            && looks.all(|index| {
-                table.load(index) == F::leaf(first.offset(index as u32), 1, prot, marks)
-            })
     }
 
     /// What the entries of the table have in common, if a large leaf can take their place.

@@ -88,7 +88,7 @@ impl Host {
             };
             let socket = first("topology/physical_package_id", 0)?;
             let core = first("topology/thread_siblings_list", cpu)?;
-            let cluster = match last_cache(&directory)? {
+            let cluster = match caches_of(&directory)? {
                 Some(caches) => {
                     last_cache_bytes = last_cache_bytes.max(caches.bytes);
                     own_cache_bytes = own_cache_bytes.max(caches.before);
@@ -327,7 +327,7 @@ struct Caches {
 }
 
 /// The caches of the CPU in `directory`.
-fn last_cache(directory: &Path) -> Result<Option<Caches>, HostError> {
+fn caches_of(directory: &Path) -> Result<Option<Caches>, HostError> {
     let mut last: Option<Caches> = None;
     for index in 0..16 {
         let cache = directory.join(format!("cache/index{index}"));

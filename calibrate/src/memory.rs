@@ -71,18 +71,16 @@ pub(crate) struct Distances {
 }
 
 pub(crate) fn distances(host: &Host, effort: Effort) -> io::Result<Distances> {
+    let bytes = beyond_caches(host, effort);
     let at = |holds: fn(HostCpu, HostCpu) -> bool| -> io::Result<Option<Time>> {
         match host.pairs(1, holds).first() {
-            Some(&(reader, home)) => {
-                latency(beyond_caches(host, effort), effort, reader, home).map(Some)
-            }
+            Some(&(reader, home)) => latency(bytes, effort, reader, home).map(Some),
             None => Ok(None),
         }
     };
     let first = host.first();
-    let beyond = beyond_caches(host, effort);
     Ok(Distances {
-        own: latency(beyond, effort, first, first)?,
+        own: latency(bytes, effort, first, first)?,
         socket: match host
             .topology()
             .is_ok_and(|topology| topology.nodes_per_socket > 1)

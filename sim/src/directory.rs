@@ -6,14 +6,16 @@
 //! transfer at a time, so that cores which want it at once queue up; of a line that
 //! several cores have, a reader takes up only a slot.
 
+use std::mem;
+
 use vellum::platform::NodeId;
 
-use crate::places::{PAGE_LINES, Places, Slot, Spot};
+use crate::places::{LINE, PAGE_LINES, Places, Slot, Spot};
 use crate::profile::{LineCosts, PricedLine};
+use crate::room::{Keeper, Room, Stamp};
+use crate::sharers::SharerSets;
 use crate::topology::{Level, Topology};
-use vellum_description::{Description, Time};
-
-const LINE_BYTES: u64 = crate::places::LINE as u64;
+use vellum_description::Description;
 
 /// No core, no CPU.
 pub(crate) const NOBODY: u16 = u16::MAX;
@@ -40,10 +42,8 @@ pub(crate) struct Line {
     near: u16,
     /// First of the CPUs that spin on it.
     pub(crate) waiters: u16,
-    /// Lines that its owner had fetched when it used it last, and lines that had been moved into
-    /// its cluster then.
-    fetched: u32,
-    moved: u32,
+    /// When its owner used it last.
+    used: Stamp,
     /// Words that were written since it has its owner, a bit each.
     words: u8,
     /// Uses by the first CPU, up to [`SETTLED`].
@@ -61,8 +61,7 @@ const NEW: Line = Line {
     first: NOBODY,
     near: NOBODY,
     waiters: NOBODY,
-    fetched: 0,
-    moved: 0,
+    used: Stamp::NONE,
     words: 0,
     uses: 0,
     common: false,
@@ -109,16 +108,7 @@ pub(crate) struct Directory {
     nodes: Vec<u64>,
     /// Bytes that the memory of each provided or took in bulk.
     streamed: Vec<u64>,
-    /// Bytes that the caches of a cluster hold of what was moved in bulk.
-    cache: u64,
-    /// Bytes that were moved into the caches of each cluster.
-    moved: Vec<u64>,
-    /// Lines that a core's own caches hold; 0 if it loses none.
-    own_lines: u32,
-    /// Lines that each core has fetched, those of pages moved in bulk included.
-    fetched: Vec<u32>,
-    /// What a line takes that its core has lost and its cluster has.
-    lost: u64,
+    room: Room,
     hit: u64,
     update: u64,
     slot: u64,
@@ -138,16 +128,11 @@ impl Directory {
             costs: Vec::new(),
             nodes: vec![0; machine.nodes()],
             streamed: vec![0; machine.nodes()],
-            cache: (machine.processor.cache.as_ref()).map_or(0, |kib| (kib.count as u64) << 10),
-            moved: vec![0; machine.cores().div_ceil(machine.topology.cores_per_cluster)],
-            own_lines: (machine.processor.own_cache.as_ref())
-                .map_or(0, |kib| (kib.count * 1024.0) as u32 / LINE_BYTES as u32),
-            fetched: vec![0; machine.cores()],
-            lost: machine.lines.cached.as_ref().map_or(0, Time::ps),
+            room: Room::new(machine),
             hit: machine.lines.hit.ps(),
             update: machine.lines.update.ps(),
             slot: machine.lines.slot.ps(),
-            line_from_node: machine.bandwidth.node.ps(crate::places::LINE as u64),
+            line_from_node: machine.bandwidth.node.ps(LINE as u64),
         }
     }
 
@@ -165,13 +150,15 @@ impl Directory {
                     _ => NOBODY,
                 };
                 *slot = Slot::Lines(page);
-                let (fetched, moved) = self.since_moved((place, offset), owner);
-                let line = Line {
-                    owner,
-                    fetched,
-                    moved,
-                    ..NEW
+                let used = match owner {
+                    core if core != NOBODY && self.room.is_limited() => {
+                        let (core, page) = (u32::from(core), *self.places.moved(place, offset));
+                        let cluster = self.topology.cluster_of(core);
+                        self.room.when_moved(page, core, cluster)
+                    }
+                    _ => Stamp::NONE,
                 };
+                let line = Line { owner, used, ..NEW };
                 self.pages.push([line; PAGE_LINES]);
                 self.spots.push(spot);
                 self.costs.push(None);
@@ -181,45 +168,21 @@ impl Directory {
         page * PAGE_LINES as u32 + line as u32
     }
 
-    /// What a core had fetched, and what had been moved into its cluster, when it wrote a page in
-    /// bulk.
-    fn since_moved(&mut self, (place, offset): (u16, usize), core: u16) -> (u32, u32) {
-        if self.own_lines == 0 || core == NOBODY {
-            return (0, 0);
-        }
-        let cluster = self.topology.cluster_of(u32::from(core)) as usize;
-        let (now, fetched) = (self.moved[cluster], self.fetched[usize::from(core)]);
-        if self.cache == 0 {
-            return (fetched, 0);
-        }
-        let then = self.places.moved(place, offset).before;
-        let since = (now.saturating_sub(then) / LINE_BYTES) as u32;
-        (fetched.wrapping_sub(since), (then / LINE_BYTES) as u32)
-    }
-
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
     /// and what that takes from `start` on.
     fn regain(&mut self, id: LineId, core: u32, start: u64) -> Option<(Level, u64)> {
-        if self.own_lines == 0 {
+        if !self.room.is_limited() {
             return None;
         }
-        let cluster = self.topology.cluster_of(core) as usize;
-        let fetched = self.fetched[core as usize];
-        let moved = (self.moved[cluster] / LINE_BYTES) as u32;
-        let line = self.line(id);
-        let own = fetched.wrapping_sub(line.fetched);
-        let of_cluster = moved.wrapping_sub(line.moved);
-        (line.fetched, line.moved) = (fetched, moved);
-        if own < self.own_lines {
-            return None;
-        }
-        let is_gone = self.cache > 0 && u64::from(of_cluster) >= self.cache / LINE_BYTES;
-        let (level, price) = match is_gone {
-            true => {
+        let now = self.room.now(core, self.topology.cluster_of(core));
+        let then = mem::replace(&mut self.line(id).used, now);
+        let (level, price) = match self.room.keeper(then, now) {
+            Keeper::Core => return None,
+            Keeper::Cluster => (Level::Cluster, self.room.lost),
+            Keeper::Nobody => {
                 let home = self.home(id);
                 self.fetch(core, home, start)
             }
-            false => (Level::Cluster, self.lost),
         };
         self.note_fetch(id, core);
         Some((level, price))
@@ -227,15 +190,10 @@ impl Directory {
 
     /// A core has fetched a line.
     fn note_fetch(&mut self, id: LineId, core: u32) {
-        if self.own_lines == 0 {
-            return;
+        if self.room.is_limited() {
+            self.room.fetch(core, LINE as u64);
+            self.line(id).used = self.room.now(core, self.topology.cluster_of(core));
         }
-        let cluster = self.topology.cluster_of(core) as usize;
-        let fetched = &mut self.fetched[core as usize];
-        *fetched = fetched.wrapping_add(1);
-        let stamp = (*fetched, (self.moved[cluster] / LINE_BYTES) as u32);
-        let line = self.line(id);
-        (line.fetched, line.moved) = stamp;
     }
 
     #[inline]
@@ -431,10 +389,7 @@ impl Directory {
     /// A line from memory: the price with the wait for the node.
     fn fetch(&mut self, core: u32, home: NodeId, start: u64) -> (Level, u64) {
         let (level, price) = self.topology.memory_price(core, home);
-        if self.own_lines > 0 && self.cache > 0 {
-            let cluster = self.topology.cluster_of(core) as usize;
-            self.moved[cluster] += LINE_BYTES;
-        }
+        self.room.move_line(self.topology.cluster_of(core));
         let busy = self.line_from_node;
         let begun = self.occupy(home, start, busy);
         (level, begun - start + price)
@@ -472,23 +427,14 @@ impl Directory {
         around: bool,
     ) -> bool {
         if !around {
-            let fetched = &mut self.fetched[core as usize];
-            *fetched = fetched.wrapping_add((bytes / LINE_BYTES) as u32);
+            self.room.fetch(core, bytes);
         }
-        if self.cache == 0 {
+        if !self.room.has_pages() {
             return false;
         }
         let cluster = self.topology.cluster_of(core);
-        let passed = &mut self.moved[cluster as usize];
-        let now = *passed;
         let page = self.places.moved(place, offset);
-        let was_here = page.cluster == cluster + 1 && now - page.before < self.cache;
-        page.cluster = if around { 0 } else { cluster + 1 };
-        page.before = now;
-        if !around {
-            *passed += bytes;
-        }
-        was_here && !around
+        self.room.move_page(page, bytes, cluster, around)
     }
 
     /// Bytes of a place were written in bulk, until `at`. Calls `woken` with each line
@@ -502,7 +448,7 @@ impl Directory {
         mut woken: impl FnMut(&mut Directory, LineId),
     ) {
         let end = offset + bytes.min(self.places.left(place, offset));
-        let page_bytes = PAGE_LINES * crate::places::LINE;
+        let page_bytes = PAGE_LINES * LINE;
         let mut from = offset;
         while from < end {
             let to = end.min((from / page_bytes + 1) * page_bytes);
@@ -513,7 +459,7 @@ impl Directory {
                     *slot = Slot::Filled(by.core as u16);
                 }
                 _ => {
-                    for offset in (from..to).step_by(crate::places::LINE) {
+                    for offset in (from..to).step_by(LINE) {
                         let id = self.line_at(place, offset);
                         self.take_over(id, by, at);
                         woken(self, id);
@@ -530,11 +476,9 @@ impl Directory {
         if set != 0 {
             self.sharers.free(set);
         }
-        let fetched = self.fetched[by.core as usize];
-        let cluster = self.topology.cluster_of(by.core) as usize;
-        let moved = (self.moved[cluster] / LINE_BYTES) as u32;
+        let used = self.room.now(by.core, self.topology.cluster_of(by.core));
         let line = self.line(id);
-        (line.fetched, line.moved) = (fetched, moved);
+        line.used = used;
         line.owner = by.core as u16;
         line.near = by.cpu;
         line.words = u8::MAX;
@@ -584,7 +528,7 @@ impl Directory {
             lines
                 .filter(|(_, costs)| **costs != LineCosts::default())
                 .map(move |(line, costs)| {
-                    let offset = Places::offset(*spot) + line * crate::places::LINE;
+                    let offset = Places::offset(*spot) + line * LINE;
                     PricedLine {
                         place,
                         offset,
@@ -593,87 +537,5 @@ impl Directory {
                     }
                 })
         })
-    }
-}
-
-/// Sets of cores, numbered from 1.
-#[derive(Debug)]
-struct SharerSets {
-    /// Words of one set.
-    width: usize,
-    words: Vec<u64>,
-    free: Vec<u32>,
-}
-
-impl SharerSets {
-    fn new(cores: u32) -> SharerSets {
-        let width = (cores as usize).div_ceil(64);
-        SharerSets {
-            width,
-            words: vec![0; width],
-            free: Vec::new(),
-        }
-    }
-
-    fn words(&self, set: u32) -> &[u64] {
-        &self.words[set as usize * self.width..][..self.width]
-    }
-
-    fn new_set(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            let set = self.words.len() / self.width;
-            self.words.resize(self.words.len() + self.width, 0);
-            set as u32
-        })
-    }
-
-    fn free(&mut self, set: u32) {
-        self.words[set as usize * self.width..][..self.width].fill(0);
-        self.free.push(set);
-    }
-
-    fn insert(&mut self, set: u32, core: u32) {
-        self.words[set as usize * self.width + core as usize / 64] |= 1 << (core % 64);
-    }
-
-    fn contains(&self, set: u32, core: u32) -> bool {
-        self.words(set)[core as usize / 64] & 1 << (core % 64) != 0
-    }
-
-    /// The first member that is not below `from` and below `end`.
-    fn first_in(&self, set: u32, (from, end): (u32, u32)) -> Option<u32> {
-        let words = self.words(set);
-        let mut at = from;
-        while at < end {
-            let rest = words[at as usize / 64] >> (at % 64);
-            if rest != 0 {
-                let found = at + rest.trailing_zeros();
-                return (found < end).then_some(found);
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
-    }
-
-    /// A member that is as near to `core` as any, which is not one itself.
-    fn nearest(&self, topology: &Topology, set: u32, core: u32) -> u32 {
-        Level::ALL
-            .into_iter()
-            .find_map(|level| self.first_in(set, topology.within(core, level)))
-            .unwrap_or(core)
-    }
-
-    /// How far the farthest member but `core` is.
-    fn farthest(&self, topology: &Topology, set: u32, core: u32) -> Level {
-        let beyond = |level| {
-            let (from, end) = topology.within(core, level);
-            self.first_in(set, (0, from)).is_some()
-                || self.first_in(set, (end, topology.cores)).is_some()
-        };
-        let levels = [Level::Cluster, Level::Socket, Level::Board];
-        levels
-            .into_iter()
-            .find(|&level| !beyond(level))
-            .unwrap_or(Level::System)
     }
 }

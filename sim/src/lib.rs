@@ -41,7 +41,9 @@ mod net;
 mod places;
 mod profile;
 mod random;
+mod room;
 mod run;
+mod sharers;
 mod state;
 mod topology;
 

@@ -205,7 +205,7 @@ impl State {
         self.tournament.set(cpu, NEVER);
         self.others = self.tournament.first().0;
         self.current = cpu;
-        // All clocks are past that time then, or do something until then that began before.
+        // It is the lowest clock of those who run. Who sleeps or spins counts from when it began to.
         let clock = self.cpus[cpu as usize].clock;
         if self.count_from.is_some_and(|time| clock >= time) {
             self.begin_counting();

@@ -153,21 +153,6 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
-    /// caller, who is not pinned, stored before.
-    pub(crate) fn wait_for_pins(&self) {
-        let stamp = self.epochs.stamp();
-        let mut spins = 0;
-        loop {
-            self.epochs.try_advance();
-            if self.epochs.passed(stamp) {
-                break;
-            }
-            self.platform.relax(spins);
-            spins += 1;
-        }
-    }
-
     /// A new group; `None` if there are as many as can be.
     pub(crate) fn begin_group(&self, limit: u64) -> Option<GroupId> {
         self.groups()?

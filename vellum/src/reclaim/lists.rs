@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use super::ages::Ages;
 use super::generations::{GENERATIONS, GenerationRing};
-use super::rest::Rest;
+use super::rest::Rests;
 use super::shadows::EvictionClock;
 use super::{PageKind, Set, To};
 use crate::addr::Pfn;
@@ -113,7 +113,6 @@ struct PublishedLists {
 
 /// The lists of a node, locked, and of which groups they have changed, a bit for each.
 struct HeldNode<'a> {
-    node: usize,
     guarded: SpinGuard<'a, NodeLists>,
     changed: u64,
 }
@@ -147,11 +146,8 @@ pub(crate) struct Lists {
     pub(super) listed_for: Box<[AtomicU8]>,
     /// With `aging=generations`.
     ages: Option<Ages>,
-    /// Beside each frame, if there are no groups beside the root: one more than the node's number
-    /// if it is on the list that private pages come to, else 0. Changes under the node's lock.
-    homes: Box<[AtomicU8]>,
-    /// Whether each node is at rest, after one that never is.
-    rests: Box<[Rest]>,
+    /// If there are no groups beside the root; else no node is ever at rest.
+    pub(super) rests: Rests,
 }
 
 impl Lists {
@@ -185,16 +181,9 @@ impl Lists {
             Some(_) => (0..records.len()).map(|_| AtomicU8::new(0)).collect(),
             None => Box::default(),
         };
-        let homes: Box<[AtomicU8]> = match &groups {
-            Some(_) => Box::default(),
-            None => (0..records.len()).map(|_| AtomicU8::new(0)).collect(),
-        };
-        name("homes of pages at rest", &[], homes.as_ptr(), homes.len());
-        let rests: Box<[Rest]> = (0..=nodes.len()).map(|_| Rest::default()).collect();
-        name("nodes at rest", &[], rests.as_ptr(), rests.len());
+        let at_rest = if groups.is_some() { 0 } else { records.len() };
         Lists {
-            homes,
-            rests,
+            rests: Rests::new(at_rest, nodes.len()),
             first: first.0,
             records,
             nodes,
@@ -237,22 +226,11 @@ impl Lists {
     #[inline]
     pub(super) fn stays(&self, page: Pfn) -> bool {
         let number = self.number(page);
-        let Some(home) = self.homes.get(number as usize) else {
-            return false;
-        };
-        let home = usize::from(home.load(Ordering::Relaxed));
-        if !self.rests.get(home).is_some_and(Rest::holds) {
-            return false;
-        }
-        if let Some(ages) = &self.ages {
+        let stays = self.rests.hold(number);
+        if stays && let Some(ages) = &self.ages {
             ages.begin(number, 0);
         }
-        true
-    }
-
-    /// Whether each node is at rest, by its number.
-    pub(super) fn rest_of(&self, node: usize) -> &Rest {
-        &self.rests[node + 1]
+        stays
     }
 
     /// The list that private pages come to.
@@ -260,13 +238,6 @@ impl Lists {
         match self.ages {
             None => list_of(PageKind::SwapBacked, false),
             Some(_) => newcomers_of(PageKind::SwapBacked),
-        }
-    }
-
-    /// Notes whether a frame is on the list that private pages come to.
-    fn set_home(&self, number: u32, home: usize) {
-        if let Some(place) = self.homes.get(number as usize) {
-            place.store(u8::try_from(home).unwrap_or(0), Ordering::Relaxed);
         }
     }
 
@@ -307,18 +278,14 @@ impl Lists {
         for page in &batch.pages[..count.min(BATCH)] {
             let word = page.load(Ordering::Relaxed);
             let (node, number) = ((word >> NODE_SHIFT) as usize, word as u32);
-            if held.as_ref().is_none_or(|held| held.node != node) {
+            if held.as_ref().is_none_or(|held| held.guarded.node != node) {
                 self.let_go(held.take());
                 held = Some(HeldNode {
-                    node,
                     guarded: self.nodes[node].guarded.lock(pin),
                     changed: 0,
                 });
             }
-            let Some(HeldNode {
-                guarded, changed, ..
-            }) = &mut held
-            else {
+            let Some(HeldNode { guarded, changed }) = &mut held else {
                 continue;
             };
             // That may be nobody any more, and the page gone.
@@ -384,7 +351,7 @@ impl Lists {
         }
         self.set_listed_for(number, group);
         let is_home = list == self.list_of_newcomers();
-        self.set_home(number, if is_home { guarded.node + 1 } else { 0 });
+        self.rests.set_home(number, is_home.then_some(guarded.node));
         let lists = &mut guarded.groups[group].lists;
         links::join(&self.records, &mut lists[list], number, list);
     }
@@ -392,7 +359,7 @@ impl Lists {
     pub(super) fn unlink(&self, guarded: &mut NodeLists, number: u32) {
         let list = self.list(number);
         let lists = &mut guarded.groups[self.listed_for(number)].lists;
-        self.set_home(number, 0);
+        self.rests.set_home(number, None);
         links::leave(&self.records, &mut lists[list], number);
     }
 
@@ -410,15 +377,21 @@ impl Lists {
     }
 
     fn let_go(&self, held: Option<HeldNode<'_>>) {
-        let Some(mut held) = held else { return };
-        let mut changed = held.changed;
+        let Some(HeldNode {
+            mut guarded,
+            mut changed,
+        }) = held
+        else {
+            return;
+        };
+        let node = guarded.node;
         while changed != 0 {
-            let (node, group) = (held.node, changed.trailing_zeros() as usize);
-            self.publish(Set { node, group }, &mut held.guarded);
+            let group = changed.trailing_zeros() as usize;
+            self.publish(Set { node, group }, &mut guarded);
             changed &= changed - 1;
         }
-        if held.guarded.groups[0].is_at_rest() {
-            self.rest_of(held.node).begin();
+        if guarded.groups[0].is_at_rest() {
+            self.rests.of(node).begin();
         }
     }
 
@@ -496,7 +469,7 @@ impl Lists {
             let Some(oldest) = guarded.lists[list].oldest() else {
                 break;
             };
-            self.set_home(oldest, 0);
+            self.rests.set_home(oldest, None);
             links::leave(&self.records, &mut guarded.lists[list], oldest);
             *place = Pfn(self.first + oldest);
             count += 1;
@@ -536,11 +509,7 @@ impl Lists {
             self.link(&mut guarded, number, group, list);
             changed |= 1 << group;
         }
-        self.let_go(Some(HeldNode {
-            node: set.node,
-            guarded,
-            changed,
-        }));
+        self.let_go(Some(HeldNode { guarded, changed }));
     }
 
     /// A page with a name (its object and index, or what stands for them) leaves memory.

@@ -45,7 +45,7 @@ impl Reclaim {
     /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
     /// and nobody else has taken it, this is not 0.
     fn shrink(&self, evictor: &dyn Evictor, scope: Scope, node: usize, want: u64) -> u64 {
-        let rest = self.lists.rest_of(node);
+        let rest = self.lists.rests.of(node);
         let (_disturbed, was_at_rest) = rest.disturb(|| evictor.wait_for_pins());
         if was_at_rest {
             self.lists.count_unseen(node);

@@ -271,18 +271,21 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// and a table that was kept all zero is in no cache when it is used again.
     #[inline]
     pub fn fetch_behind(&self, index: usize) {
-        if let Some(word) = self.words().get(index + LINE_ENTRIES) {
-            bytes::prefetch(word);
-        }
+        self.fetch(index + LINE_ENTRIES);
     }
 
     /// The same behind a row of `count` entries that came at once, for the next such row.
     #[inline]
     pub fn fetch_row_behind(&self, index: usize, count: usize) {
         for line in (0..count).step_by(LINE_ENTRIES) {
-            if let Some(word) = self.words().get(index + count + line) {
-                bytes::prefetch(word);
-            }
+            self.fetch(index + count + line);
+        }
+    }
+
+    #[inline]
+    fn fetch(&self, index: usize) {
+        if let Some(word) = self.words().get(index) {
+            bytes::prefetch(word);
         }
     }
 

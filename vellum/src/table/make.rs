@@ -2,7 +2,7 @@
 
 use super::Contended;
 use super::format::{Format, Marks};
-use super::locked::{LockedTable, Users};
+use super::locked::{LINE_ENTRIES, LockedTable, Users};
 use super::pages::Wanted;
 use super::reach::uses_windows;
 use super::walk::Tables;
@@ -11,9 +11,6 @@ use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
 use crate::platform::{Platform, Zone};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Turn, bytes};
-
-/// Entries in a cache line.
-const WORDS_OF_LINE: usize = 8;
 
 /// Spare tables at hand, linked by their records.
 #[derive(Default)]
@@ -405,7 +402,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         if !uses_windows::<F>() {
             // It comes while the leaf goes.
             self.with_words((spare, below), |words| {
-                let lines = words.chunks(WORDS_OF_LINE);
+                let lines = words.chunks(LINE_ENTRIES);
                 lines.for_each(|line| bytes::prefetch(&line[0]));
             });
         }

@@ -99,6 +99,9 @@ impl Rest {
         };
         let disturbed = Disturbed(self);
         if after & ENDING != 0 {
+            // A fault shows its page and then looks at the home, and who takes a frame clears the
+            // home and then looks for the page. Without a fence in the fault, which would cost more
+            // than all of this saves, both could miss what the other did.
             wait_for_pins();
             // It may be another's wait that ends first: no rest begins before both have gone, so
             // both waited for the end of the same.

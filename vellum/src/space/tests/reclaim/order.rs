@@ -86,3 +86,37 @@ fn private_pages_stay_where_they_are_listed_while_a_node_is_at_rest() {
         vm.audit().unwrap();
     }
 }
+
+/// Frames that pages of files were listed in are among those of files until they are listed anew.
+#[test]
+fn frames_of_files_are_no_places_for_private_pages_to_stay_in() {
+    const PAGES: u64 = 64;
+    const START: u64 = 0x1000;
+    for options in aging() {
+        let vm: TestVm<Partial> = vm_of(&options, 400);
+        let space = vm.create_space().unwrap();
+        let private = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
+        vm.map(space, &private).unwrap();
+        let reclaim = vm.reclaim().unwrap();
+        let stays = |frame| reclaim.stays(&vm.pin(), frame);
+        let mut at_rest = false;
+        for _ in 0..5 {
+            for page in 0..PAGES {
+                at_rest |= stays(fault(&vm, space, Vpn(START + page), Access::Write));
+            }
+            vm.advise(space, Vpn(START), PAGES, Advice::DontNeed)
+                .unwrap();
+        }
+        assert!(at_rest, "{options}");
+        let file = read_file(&vm, STORE, PAGES);
+        let shown = Vpn(START + PAGES);
+        let request = MapRequest::object(file, 0, PAGES, Prot::READ).at(Placement::Fixed(shown));
+        vm.map(space, &request).unwrap();
+        reclaim.lists.settle(&vm.pin());
+        for page in 0..PAGES {
+            let frame = fault(&vm, space, shown.offset(page), Access::Read);
+            assert!(!stays(frame), "{options}, page {page}");
+        }
+        vm.audit().unwrap();
+    }
+}

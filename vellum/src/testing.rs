@@ -26,7 +26,7 @@ use crate::sync::bytes::FrameBytes;
 use allocator::unwatched;
 
 pub(crate) use allocator::allocations;
-pub(crate) use random::Rng;
+pub(crate) use random::{Rng, number};
 
 std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };

@@ -7,13 +7,14 @@ use super::batch::Batch;
 use super::cache::{Cache, SlotDepot, Slots};
 use super::directory::{Directory, HANDLE_BITS};
 use super::handle::Handle;
+use super::numbers::Numbers;
 use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::report::{Fields, Kind as Reported, name, report};
-use crate::sync::{CachePadded, PerCpu, Pin, SpinLock};
+use crate::sync::{CachePadded, PerCpu, Pin};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 64;
@@ -65,12 +66,10 @@ pub struct Arena<T: Item> {
 /// What changes when an arena grows, apart from what every use of a handle reads.
 #[repr(C)]
 pub(super) struct Growth {
-    /// The number of the next chunk.
-    next_chunk: SpinLock<u32>,
-    /// Frames of slots, and frames of directory.
-    pub(super) chunk_frames: AtomicU32,
+    /// Of the chunks there are, or are being made.
+    pub(super) numbers: Numbers,
+    /// Frames of the directory.
     pub(super) leaf_frames: AtomicU32,
-    pub(super) peak: AtomicU64,
 }
 
 /// Vacant slots, linked by their handles.
@@ -130,10 +129,8 @@ impl<T: Item> Arena<T> {
             caches: PerCpu::new(cpus, |_| Cache::default()),
             depot: CachePadded(SlotDepot::default()),
             growth: CachePadded(Growth {
-                next_chunk: SpinLock::new(1),
-                chunk_frames: AtomicU32::new(0),
+                numbers: Numbers::new(chunks, cpus),
                 leaf_frames: AtomicU32::new(0),
-                peak: AtomicU64::new(0),
             }),
             slot: PhantomData,
         }
@@ -441,8 +438,6 @@ impl<T: Item> Arena<T> {
                 return Err(error);
             }
         };
-        // At once, while the line is still here.
-        self.note_growth();
         let chunk = memory.direct(frame);
         let first = number << self.slot_bits;
         for slot in 0..self.slots {
@@ -460,7 +455,9 @@ impl<T: Item> Arena<T> {
         let values = chunk.cast::<T>().as_ptr();
         let what = core::any::type_name::<T>();
         name(what, T::FIELDS, values.cast_const(), self.slots as usize);
-        if let Some(entry) = self.directory.entry(number) {
+        let entry = self.directory.entry(number);
+        debug_assert!(entry.is_some(), "a chunk without an entry");
+        if let Some(entry) = entry {
             entry.set_base(chunk);
         }
         Ok(Chain {
@@ -470,50 +467,50 @@ impl<T: Item> Arena<T> {
         })
     }
 
-    /// Slots that are live or in a CPU's cache are most after growth.
-    fn note_growth(&self) {
-        let growth = &*self.growth;
-        let chunks = growth.chunk_frames.fetch_add(1, Ordering::Relaxed) + 1;
-        let outside = u64::from(chunks.saturating_sub(self.depot.depth()));
-        (growth.peak).fetch_max(outside * u64::from(self.slots), Ordering::Relaxed);
-    }
-
-    /// A number for a chunk, with a leaf for its entry.
+    /// A number for a chunk, whose entry has a leaf.
     fn reserve_number<P: Platform>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
     ) -> Result<u32, OutOfMemory> {
-        let mut leaf: Option<Pfn> = None;
-        let result = loop {
-            let mut next = self.growth.next_chunk.lock(pin);
-            if *next > self.directory.chunks() {
-                break Err(OutOfMemory);
+        let number = self.growth.numbers.take(|from, to| {
+            if self.directory.entry(to).is_some() {
+                return Ok(());
             }
-            if self.directory.entry(*next).is_none() {
-                let Some(frame) = leaf.take() else {
-                    // Not under the lock: this may take a zone's.
-                    drop(next);
-                    let request = Request::page(Site::SlabDirectory).low().zeroed();
-                    match take_frame(pin, memory, request) {
-                        Ok(frame) => leaf = Some(frame),
-                        Err(error) => break Err(error),
-                    }
-                    continue;
-                };
-                // SAFETY: the frame is zeroed and ours alone from here on, the
-                // caller of `new` keeps the memory alive, and the lock keeps
-                // others from adding the leaf.
-                unsafe { self.directory.install(*next, memory.direct(frame)) };
-                self.growth.leaf_frames.fetch_add(1, Ordering::Relaxed);
+            self.add_leaves(pin, memory, from, to)
+        })?;
+        number.ok_or(OutOfMemory)
+    }
+
+    /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an
+    /// entry has a leaf, so have all before it.
+    #[cold]
+    fn add_leaves<P: Platform>(
+        &self,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        from: u32,
+        to: u32,
+    ) -> Result<(), OutOfMemory> {
+        let mut number = from;
+        loop {
+            if self.directory.entry(number).is_none() {
+                let request = Request::page(Site::SlabDirectory).low().zeroed();
+                let frame = take_frame(pin, memory, request)?;
+                // SAFETY: the frame is zeroed and ours alone, and the directory's from here on if
+                // it is added; the caller of `new` keeps the memory alive.
+                if unsafe { self.directory.install(number, memory.direct(frame)) } {
+                    self.growth.leaf_frames.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    // Somebody else has added it.
+                    memory.put(pin, frame);
+                }
             }
-            *next += 1;
-            break Ok(*next - 1);
-        };
-        if let Some(frame) = leaf {
-            memory.put(pin, frame);
+            match self.directory.next_leaf(number) {
+                next if next <= to => number = next,
+                _ => return Ok(()),
+            }
         }
-        result
     }
 
     /// Names the depot, and what changes with growth.

@@ -29,8 +29,8 @@ pub struct ArenaStats {
     pub frames: u64,
     /// Bytes of those frames.
     pub bytes: u64,
-    /// Most slots that were outside of the depot at one time: in use or in a
-    /// CPU's cache.
+    /// Most slots that were in use or in a CPU's cache at one time: all there are, since more
+    /// are made only when no CPU finds any elsewhere.
     pub peak: u64,
 }
 
@@ -69,7 +69,7 @@ impl<T: Item> Arena<T> {
                 .sum::<u64>();
         }
         cached += u64::from(self.depot.depth()) * u64::from(self.slots);
-        let chunks = self.growth.chunk_frames.load(Ordering::Relaxed);
+        let chunks = self.growth.numbers.taken();
         let leaves = self.growth.leaf_frames.load(Ordering::Relaxed);
         let frames = u64::from(chunks) + u64::from(leaves);
         ArenaStats {
@@ -80,15 +80,15 @@ impl<T: Item> Arena<T> {
             frees,
             frames,
             bytes: frames * self.frame_size as u64,
-            peak: self.growth.peak.load(Ordering::Relaxed),
+            // Chunks are made when the depot is empty.
+            peak: u64::from(chunks) * u64::from(self.slots),
         }
     }
 
     /// Calls `each` with every slot there is, in use or vacant: the value tells
     /// which, not the arena.
     pub fn each(&self, mut each: impl FnMut(Handle<T>, &T)) {
-        let chunks = self.growth.chunk_frames.load(Ordering::Relaxed);
-        for chunk in 1..=chunks {
+        for chunk in 1..=self.growth.numbers.taken() {
             for slot in 0..self.slots {
                 let handle = Handle::from_raw(chunk << self.slot_bits | slot);
                 if let Some(value) = self.try_get(handle) {
@@ -124,7 +124,7 @@ impl<T: Item> Arena<T> {
         result.and(cleared)?;
         let stats = self.stats();
         census.live = stats.live;
-        census.chunks = u64::from(self.growth.chunk_frames.load(Ordering::Relaxed));
+        census.chunks = u64::from(self.growth.numbers.taken());
         census.directory = stats.frames - census.chunks;
         if census.live + census.vacant + census.limbo == census.chunks * u64::from(self.slots) {
             Ok(census)

@@ -35,7 +35,6 @@ pub(super) struct Directory {
     /// Addresses of the other leaves, in their places; 0 if there is no leaf.
     root: Box<[AtomicU64]>,
     leaf_bits: u32,
-    chunks: u32,
 }
 
 impl Directory {
@@ -49,13 +48,7 @@ impl Directory {
             first: AtomicU64::new(0),
             root: (0..leaves).map(|_| AtomicU64::new(0)).collect(),
             leaf_bits,
-            chunks,
         }
-    }
-
-    /// The highest chunk number.
-    pub(super) fn chunks(&self) -> u32 {
-        self.chunks
     }
 
     /// The entry of a number, if its leaf is there.
@@ -90,21 +83,28 @@ impl Directory {
         }
     }
 
-    /// Adds the leaf of a number.
+    /// The first number of the leaf behind that of a number.
+    pub(super) fn next_leaf(&self, number: u32) -> u32 {
+        ((number >> self.leaf_bits) + 1) << self.leaf_bits
+    }
+
+    /// Adds the leaf of a number; `false` if somebody else has, and the frame is still the
+    /// caller's.
     ///
     /// # Safety
     /// `frame` is the address of a zeroed frame of the size given to
     /// [`Directory::new`], aligned to it, that is this directory's for as long
-    /// as the directory is used. The leaf is missing, and nobody else adds it.
-    pub(super) unsafe fn install(&self, number: u32, frame: NonNull<u8>) {
+    /// as the directory is used if it was added.
+    pub(super) unsafe fn install(&self, number: u32, frame: NonNull<u8>) -> bool {
         let Some(leaf) = self.leaf(number) else {
             unreachable!("a chunk's number has a leaf");
         };
-        debug_assert!(leaf.load(Ordering::Relaxed) == 0);
-        leaf.store(frame.as_ptr().expose_provenance() as u64, Ordering::Release);
-        if number >> self.leaf_bits == 0 {
+        let address = frame.as_ptr().expose_provenance() as u64;
+        let added = leaf.compare_exchange(0, address, Ordering::Release, Ordering::Relaxed);
+        if added.is_ok() && number >> self.leaf_bits == 0 {
             self.near.store(1 << self.leaf_bits, Ordering::Release);
         }
+        added.is_ok()
     }
 }
 

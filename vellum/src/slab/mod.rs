@@ -15,6 +15,7 @@ mod cache;
 mod directory;
 mod handle;
 mod maker;
+mod numbers;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::vec::Vec;
 
+use super::directory::Directory;
 use super::*;
 use crate::frame::{AuditPlace, FailAt, Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
@@ -436,6 +437,38 @@ fn two_threads_never_get_the_same_slot() {
     });
     let held = held + exchange.lock().unwrap().len();
     assert_eq!(setup.census().live, held as u64);
+}
+
+#[test]
+fn an_arena_has_leaves_for_the_next_number_of_every_cpu() {
+    // A leaf has 256 entries, of which the first has no number.
+    for (cpus, leaves) in [(1, 1), (255, 1), (256, 2), (600, 3)] {
+        let setup = setup::<Large>(cpus, 2048);
+        setup.alloc().unwrap();
+        let census = setup.census();
+        assert_eq!(census.directory, leaves, "{cpus} CPUs");
+    }
+}
+
+#[test]
+fn a_directory_keeps_the_leaf_that_was_added_first() {
+    let memory = PhysicalMemory::new(TestMachine::simple(1, 64)).unwrap();
+    run_on(0);
+    let directory = Directory::new(1000, 12);
+    let request = Request::page(Site::SlabDirectory).zeroed();
+    for number in [300, 2] {
+        assert!(directory.entry(number).is_none());
+        let leaf = || {
+            let frame = memory.alloc(&memory.pin(), request).unwrap();
+            // SAFETY: the frame is zeroed, of the directory's size, and outlives it.
+            unsafe { directory.install(number, memory.direct(frame)) }
+        };
+        assert!(leaf());
+        assert!(!leaf(), "another leaf for {number}");
+        assert!(directory.entry(number).is_some());
+        assert!(directory.entry(511).is_some());
+        assert!(directory.entry(512).is_none());
+    }
 }
 
 #[test]

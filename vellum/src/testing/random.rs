@@ -27,3 +27,10 @@ impl Rng {
         ((u128::from(self.next()) * limit as u128) >> 64) as usize
     }
 }
+
+/// The number in an environment variable, if it is set.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
+}

@@ -2,8 +2,8 @@
 //! every value that a load may return.
 //!
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
-//! folder, the caches and depot of `slab`, the lists of free page tables, the
-//! frame record, the page lock, the errors of writing back, the bundles of anonmm, and
+//! folder, the caches, depot and numbers of `slab`, the lists of free page tables, the
+//! frame record, the page lock, the errors of writing back, nodes at rest, the bundles of anonmm, and
 //! the delayed invalidation of pv entries and the order in which their pages are taken back.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
@@ -60,12 +60,18 @@ mod kin;
 #[path = "../../../vellum/src/table/pages/lists.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod lists;
+#[cfg(test)]
+#[path = "../../../vellum/src/slab/numbers.rs"]
+mod numbers;
 #[path = "../../../vellum/src/object/page_lock.rs"]
 pub mod page_lock;
 #[cfg(test)]
 #[path = "../../../vellum/src/rmap/anon_vma/list.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod relatives;
+#[cfg(test)]
+#[path = "../../../vellum/src/reclaim/rest.rs"]
+mod rest;
 
 pub mod frame;
 

@@ -17,7 +17,7 @@ use crate::rmap::{Partial, ReverseMap};
 use crate::space::{FaultError, MapRequest, Placement, SpaceId, Vm};
 use crate::swap::SwapArea;
 use crate::table::X86_64;
-use crate::testing::{Rng, TestMachine, run_on};
+use crate::testing::{Rng, TestMachine, number, run_on};
 use crate::{Design, ObjectId};
 
 const PAGE: u64 = 4096;
@@ -333,7 +333,7 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     };
     let mut model = vec![0u8; PAGES as usize];
     let mut spaces = vec![map_file(&vm, file, PAGES)];
-    for step in 0..6000u64 {
+    for step in 0..number("VELLUM_STEPS").unwrap_or(6000) {
         let index = rng.below(PAGES as usize) as u64;
         let byte = (step % 255) as u8 + 1;
         let (space, start) = spaces[rng.below(spaces.len())];
@@ -463,7 +463,7 @@ fn private_pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
         let page = vm.platform().peek(frame);
         assert!(page.iter().all(|&b| b == byte), "page {index}");
     };
-    for step in 0..5000u64 {
+    for step in 0..number("VELLUM_STEPS").unwrap_or(5000) {
         let index = rng.below(PAGES as usize) as u64;
         let count = spaces.len();
         let at = rng.below(count);

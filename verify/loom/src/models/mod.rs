@@ -9,9 +9,11 @@ mod handover;
 mod kin;
 mod locks;
 mod meet;
+mod numbers;
 mod page_lock;
 mod pv;
 mod region;
+mod rest;
 mod tables;
 
 use crate::PREEMPTIONS;

@@ -4,11 +4,42 @@
 use super::*;
 use crate::design::variants;
 use crate::rmap::ReverseMap;
+use crate::testing::number;
+use crate::vm::Stats;
 
-const FRAMES: u32 = 400;
-const PAGES: u64 = 160;
 const FILE_PAGES: u64 = 300;
+const FILE_AT: u64 = 9000;
 const SPACES: usize = 10;
+
+/// How large everything is.
+#[derive(Clone, Copy)]
+struct Size {
+    frames: u32,
+    /// Where each space has private memory, and how much.
+    at: u64,
+    pages: u64,
+    /// Least that a group may have, and how much more at most.
+    limits: (u64, usize),
+    /// Pages that are stored to together.
+    burst: usize,
+}
+
+const SMALL: Size = Size {
+    frames: 400,
+    at: AT,
+    pages: 160,
+    limits: (20, 100),
+    burst: 1,
+};
+
+/// With two superpages in each space, and groups that have room for one or for none.
+const LARGE: Size = Size {
+    frames: 1400,
+    at: 4096,
+    pages: 1024,
+    limits: (150, 700),
+    burst: 12,
+};
 
 struct Member {
     id: SpaceId,
@@ -18,6 +49,7 @@ struct Member {
 
 /// A manager and what it should show.
 struct World<R: ReverseMap> {
+    size: Size,
     vm: TestVm<R>,
     rng: Rng,
     groups: Vec<(GroupId, u64)>,
@@ -28,11 +60,13 @@ struct World<R: ReverseMap> {
 }
 
 impl<R: ReverseMap> World<R> {
-    fn new(options: &str, seed: u64) -> Self {
-        let mut vm = vm_with::<R>(options, FRAMES);
-        vm.swap_on(SWAP).unwrap();
+    fn new(options: &str, size: Size, seed: u64) -> Self {
+        let mut vm = vm_with::<R>(options, size.frames);
+        let slots = SPACES as u64 * size.pages + 2000;
+        vm.swap_on(SwapArea { slots, ..SWAP }).unwrap();
         let file = vm.create_file(STORE, FILE_PAGES).unwrap();
         let mut world = World {
+            size,
             vm,
             rng: Rng::new(seed),
             groups: Vec::new(),
@@ -48,8 +82,13 @@ impl<R: ReverseMap> World<R> {
         world
     }
 
+    fn any_limit(&mut self) -> u64 {
+        let (least, more) = self.size.limits;
+        least + self.rng.below(more) as u64
+    }
+
     fn new_group(&mut self) {
-        let limit = 20 + self.rng.below(100) as u64;
+        let limit = self.any_limit();
         self.groups.push((self.vm.new_group(limit).unwrap(), limit));
     }
 
@@ -64,10 +103,11 @@ impl<R: ReverseMap> World<R> {
         let id = self.vm.create_space().unwrap();
         let group = self.any_group();
         self.vm.set_group(id, group).unwrap();
-        map(&self.vm, id, AT, MapRequest::anonymous(PAGES, RW));
+        let Size { at, pages, .. } = self.size;
+        map(&self.vm, id, at, MapRequest::anonymous(pages, RW));
         let shared = MapRequest::object(self.file, 0, FILE_PAGES, RW).shared();
-        map(&self.vm, id, 9000, shared);
-        let pages = vec![0; PAGES as usize];
+        map(&self.vm, id, FILE_AT, shared);
+        let pages = vec![0; pages as usize];
         self.spaces.push(Member { id, pages });
     }
 
@@ -101,25 +141,29 @@ impl<R: ReverseMap> World<R> {
 
     fn step(&mut self) {
         let space = self.rng.below(self.spaces.len());
-        let page = self.rng.below(PAGES as usize);
+        let page = self.rng.below(self.size.pages as usize);
+        let at = self.size.at + page as u64;
         let index = self.rng.below(FILE_PAGES as usize);
         let byte = self.rng.below(255) as u8 + 1;
         match self.rng.below(100) {
             0..40 => {
-                if self.store(space, AT + page as u64, byte) {
-                    self.spaces[space].pages[page] = byte;
+                let end = self.spaces[space].pages.len().min(page + self.size.burst);
+                for page in page..end {
+                    if self.store(space, self.size.at + page as u64, byte) {
+                        self.spaces[space].pages[page] = byte;
+                    }
                 }
             }
             40..58 => {
                 let expected = self.spaces[space].pages[page];
-                self.check(space, AT + page as u64, expected);
+                self.check(space, at, expected);
             }
             58..66 => {
-                if self.store(space, 9000 + index as u64, byte) {
+                if self.store(space, FILE_AT + index as u64, byte) {
                     self.file_bytes[index] = byte;
                 }
             }
-            66..72 => self.check(space, 9000 + index as u64, self.file_bytes[index]),
+            66..72 => self.check(space, FILE_AT + index as u64, self.file_bytes[index]),
             72..80 => {
                 self.vm.load(self.spaces[space].id).unwrap();
                 let bytes = [byte; 4096];
@@ -148,16 +192,14 @@ impl<R: ReverseMap> World<R> {
             90..93 => {
                 let advice = [Advice::DontNeed, Advice::PageOut][self.rng.below(2)];
                 let id = self.spaces[space].id;
-                self.vm
-                    .advise(id, Vpn(AT + page as u64), 1, advice)
-                    .unwrap();
+                self.vm.advise(id, Vpn(at), 1, advice).unwrap();
                 if advice == Advice::DontNeed {
                     self.spaces[space].pages[page] = 0;
                 }
             }
             93..95 => {
                 let place = self.rng.below(self.groups.len());
-                let limit = 10 + self.rng.below(120) as u64;
+                let limit = self.any_limit();
                 let group = self.groups[place].0;
                 self.vm.set_group_limit(group, limit).unwrap();
                 self.groups[place].1 = limit;
@@ -196,8 +238,10 @@ impl<R: ReverseMap> World<R> {
     }
 }
 
-fn run<R: ReverseMap>(options: &str, seed: u64, steps: usize) {
-    let mut world = World::<R>::new(options, seed);
+/// Returns what happened.
+fn run<R: ReverseMap>(options: &str, size: Size, seed: u64, steps: usize) -> Stats {
+    let steps = number("VELLUM_STEPS").map_or(steps, |steps| steps as usize);
+    let mut world = World::<R>::new(options, size, seed);
     for step in 0..steps {
         world.step();
         if step % 100 == 0 {
@@ -205,14 +249,18 @@ fn run<R: ReverseMap>(options: &str, seed: u64, steps: usize) {
         }
     }
     for space in 0..world.spaces.len() {
-        for page in 0..PAGES {
+        for page in 0..size.pages {
             let expected = world.spaces[space].pages[page as usize];
-            world.check(space, AT + page, expected);
+            world.check(space, size.at + page, expected);
         }
     }
     world.audit();
-    let stats = world.vm.stats().reclaim;
-    assert!(stats.reclaimed > steps as u64 / 20, "{options}: {stats:?}");
+    let stats = world.vm.stats();
+    let reclaim = &stats.reclaim;
+    assert!(
+        reclaim.reclaimed > steps as u64 / 20,
+        "{options}: {reclaim:?}"
+    );
     assert!(world.refused < steps / 10, "{options}: {}", world.refused);
     while let Some(space) = world.spaces.pop() {
         world.vm.exit(space.id).unwrap();
@@ -223,6 +271,7 @@ fn run<R: ReverseMap>(options: &str, seed: u64, steps: usize) {
         world.vm.end_group(group).unwrap();
     }
     world.vm.audit().unwrap();
+    stats
 }
 
 #[test]
@@ -230,13 +279,40 @@ fn what_groups_hold_is_as_it_was_written_with_every_reverse_mapping() {
     for text in variants("rmap") {
         let design = Design::parse(&text).unwrap();
         let options = std::format!("{text},reclaim=on,groups=on");
-        crate::with_rmap!(design.rmap, R => run::<R>(&options, 20, 4000));
+        crate::with_rmap!(design.rmap, R => run::<R>(&options, SMALL, 20, 4000));
     }
+}
+
+#[test]
+fn what_groups_hold_in_superpages_is_as_it_was_written_with_every_reverse_mapping() {
+    let mut counts = [0; 4];
+    for (number, text) in variants("rmap").into_iter().enumerate() {
+        let design = Design::parse(&text).unwrap();
+        let (aging, superpage) = (AGINGS[number / 2 % 2], ["eager", "reserve"][number % 2]);
+        let options =
+            std::format!("{text},reclaim=on,groups=on,aging={aging},superpage={superpage}");
+        let stats = crate::with_rmap!(design.rmap, R => run::<R>(&options, LARGE, 22, 1200));
+        let (events, runs) = (stats.events, stats.frames.reservations);
+        let more = [
+            events.superpage_maps,
+            events.superpage_demotions,
+            runs.made,
+            runs.broken,
+        ];
+        counts
+            .iter_mut()
+            .zip(more)
+            .for_each(|(sum, more)| *sum += more);
+    }
+    assert!(
+        counts.iter().all(|&count| count > 5),
+        "superpages mapped and split, runs set aside and broken: {counts:?}"
+    );
 }
 
 #[test]
 fn what_groups_hold_is_as_it_was_written_with_generations() {
     for seed in 0..3 {
-        run::<Partial>("reclaim=on,groups=on,aging=generations", seed, 2000);
+        run::<Partial>("reclaim=on,groups=on,aging=generations", SMALL, seed, 2000);
     }
 }

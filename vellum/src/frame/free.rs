@@ -216,7 +216,7 @@ impl<P: Platform> PhysicalMemory<P> {
         let passed = limbo.add(&self.table, &self.epochs, frames);
         self.release(pin, passed);
         if limbo.should_advance(frames.count(), self.advance_interval) {
-            self.epochs.try_advance();
+            self.epochs.try_advance_alone(pin);
             self.release_passed(pin);
         }
     }

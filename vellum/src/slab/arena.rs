@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::cache::{Cache, SlotDepot, Slots};
 use super::directory::{Directory, HANDLE_BITS};
 use super::handle::Handle;
-use super::numbers::Numbers;
+use super::numbers::{Numbers, Taken};
 use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Platform;
@@ -58,6 +58,8 @@ pub struct Arena<T: Item> {
     /// What a handle that was never handed out leads to.
     vacant: Box<T>,
     pub(super) caches: PerCpu<Cache>,
+    /// Numbers for the next chunks of each CPU.
+    pub(super) taken: PerCpu<Taken>,
     pub(super) depot: CachePadded<SlotDepot>,
     pub(super) growth: CachePadded<Growth>,
     slot: PhantomData<fn() -> T>,
@@ -66,7 +68,7 @@ pub struct Arena<T: Item> {
 /// What changes when an arena grows, apart from what every use of a handle reads.
 #[repr(C)]
 pub(super) struct Growth {
-    /// Of the chunks there are, or are being made.
+    /// Of the chunks there are, are being made, and that CPUs will make next.
     pub(super) numbers: Numbers,
     /// Frames of the directory.
     pub(super) leaf_frames: AtomicU32,
@@ -115,9 +117,10 @@ impl<T: Item> Arena<T> {
         let slots = (frame_size / size_of::<T>()) as u32;
         let slot_bits = slots.next_power_of_two().ilog2();
         let most = (1u32 << (HANDLE_BITS - slot_bits)) - 1;
-        let chunks = u32::try_from(frames_in_machine).map_or(most, |frames| frames.min(most));
+        let chunks = u32::try_from(frames_in_machine).unwrap_or(most);
+        let numbers = Numbers::new(chunks, most, cpus);
         Arena {
-            directory: Directory::new(chunks, frame_size.ilog2()),
+            directory: Directory::new(numbers.most(), frame_size.ilog2()),
             slot_bits,
             slot_mask: (1 << slot_bits) - 1,
             slots,
@@ -127,9 +130,10 @@ impl<T: Item> Arena<T> {
             // Made where it stays: some are large, and a manager is made on a small stack.
             vacant: Box::write(Box::new_uninit(), T::vacant()),
             caches: PerCpu::new(cpus, |_| Cache::default()),
+            taken: PerCpu::new(cpus, |_| Taken::default()),
             depot: CachePadded(SlotDepot::default()),
             growth: CachePadded(Growth {
-                numbers: Numbers::new(chunks, cpus),
+                numbers,
                 leaf_frames: AtomicU32::new(0),
             }),
             slot: PhantomData,
@@ -350,7 +354,7 @@ impl<T: Item> Arena<T> {
         let passed = cache.retire(self, handle.raw(), pin.epochs());
         self.free_list(pin, passed);
         if cache.time_to_advance(self.advance_interval) {
-            pin.epochs().try_advance();
+            pin.epochs().try_advance_alone(pin);
             self.free_passed(pin);
         }
     }
@@ -406,7 +410,7 @@ impl<T: Item> Arena<T> {
             return Ok(());
         }
         if cache.waiting() >= WORTH_ADVANCING {
-            pin.epochs().try_advance();
+            pin.epochs().try_advance_alone(pin);
         }
         self.free_passed(pin);
         if cache.active_count() > 0 {
@@ -473,11 +477,14 @@ impl<T: Item> Arena<T> {
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
     ) -> Result<u32, OutOfMemory> {
-        let number = self.growth.numbers.take(|from, to| {
+        let taken = self.taken.get(pin);
+        let number = self.growth.numbers.take(taken, |from, to| {
             if self.directory.entry(to).is_some() {
                 return Ok(());
             }
-            self.add_leaves(pin, memory, from, to)
+            // All CPUs find a leaf missing at about the same time; so that they seldom do, there
+            // are soon as many more.
+            self.add_leaves(pin, memory, from, self.growth.numbers.round_after(to))
         })?;
         number.ok_or(OutOfMemory)
     }

@@ -4,6 +4,7 @@ use super::arena::{Arena, Item};
 use super::cache::Slots;
 use super::directory::HANDLE_BITS;
 use super::handle::Handle;
+use super::numbers::Taken;
 use crate::frame::{AuditError, AuditPlace};
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
@@ -69,7 +70,7 @@ impl<T: Item> Arena<T> {
                 .sum::<u64>();
         }
         cached += u64::from(self.depot.depth()) * u64::from(self.slots);
-        let chunks = self.growth.numbers.taken();
+        let chunks = self.chunks();
         let leaves = self.growth.leaf_frames.load(Ordering::Relaxed);
         let frames = u64::from(chunks) + u64::from(leaves);
         ArenaStats {
@@ -83,6 +84,12 @@ impl<T: Item> Arena<T> {
             // Chunks are made when the depot is empty.
             peak: u64::from(chunks) * u64::from(self.slots),
         }
+    }
+
+    /// Chunks there are, or are being made.
+    fn chunks(&self) -> u32 {
+        let unused = self.taken.iter().map(Taken::count).sum();
+        self.growth.numbers.taken().saturating_sub(unused)
     }
 
     /// Calls `each` with every slot there is, in use or vacant: the value tells
@@ -124,7 +131,7 @@ impl<T: Item> Arena<T> {
         result.and(cleared)?;
         let stats = self.stats();
         census.live = stats.live;
-        census.chunks = u64::from(self.growth.numbers.taken());
+        census.chunks = u64::from(self.chunks());
         census.directory = stats.frames - census.chunks;
         if census.live + census.vacant + census.limbo == census.chunks * u64::from(self.slots) {
             Ok(census)

@@ -440,13 +440,29 @@ fn two_threads_never_get_the_same_slot() {
 }
 
 #[test]
-fn an_arena_has_leaves_for_the_next_number_of_every_cpu() {
-    // A leaf has 256 entries, of which the first has no number.
-    for (cpus, leaves) in [(1, 1), (255, 1), (256, 2), (600, 3)] {
+fn an_arena_has_leaves_for_the_next_numbers_of_every_cpu() {
+    // A leaf has 256 entries. Of 600 CPUs each takes 16 numbers; there are leaves for two rounds,
+    // of as many numbers as there can be.
+    for (cpus, leaves) in [(1, 1), (40, 1), (64, 2), (600, 46)] {
         let setup = setup::<Large>(cpus, 2048);
         setup.alloc().unwrap();
+        assert_eq!(setup.census().directory, leaves, "{cpus} CPUs");
+    }
+}
+
+#[test]
+fn numbers_that_cpus_have_taken_for_later_are_no_chunks() {
+    let setup = setup::<Node>(64, 1024);
+    for (cpu, chunks) in [(0, 1), (1, 2), (0, 3), (0, 4), (63, 5)] {
+        run_on(cpu);
+        for _ in 0..SLOTS {
+            setup.alloc().unwrap();
+        }
         let census = setup.census();
-        assert_eq!(census.directory, leaves, "{cpus} CPUs");
+        assert_eq!((census.chunks, census.vacant), (chunks, 0));
+        let mut count = 0;
+        setup.arena.each(|_, _| count += 1);
+        assert_eq!(count, chunks * SLOTS as u64);
     }
 }
 

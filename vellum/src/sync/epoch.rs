@@ -34,7 +34,8 @@
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-use super::atomic::{AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
+use super::atomic::{AtomicBool, AtomicU64, Ordering, fence, fence_after_exchange, spin_hint};
+use super::bytes::prefetch;
 use super::percpu::CachePadded;
 use super::queue::Queues;
 use super::report::name;
@@ -64,6 +65,9 @@ pub struct EpochStamp(pub(crate) u64);
 /// pinned CPU lets the epoch move on once at most.
 const DEPTH_BITS: u32 = 56;
 
+/// Announcements that are on their way while others are looked at.
+const AHEAD: usize = 16;
+
 /// The announcement of a CPU with one pin, taken in `epoch`.
 #[inline]
 const fn announcement(epoch: u64) -> u64 {
@@ -85,6 +89,8 @@ const fn same_epoch(one: u64, other: u64) -> bool {
 /// The epoch and every CPU's announcement of it.
 pub struct Epochs {
     now: CachePadded<AtomicU64>,
+    /// Whether a pinned CPU is at moving the epoch on.
+    advancing: CachePadded<AtomicBool>,
     /// For each CPU, its number of pins and, if it has one, their epoch.
     announced: Box<[CachePadded<AtomicU64>]>,
     /// Where CPUs wait for spin locks.
@@ -106,6 +112,7 @@ impl Epochs {
         let in_queues = if cfg!(vellum_loom) { 0 } else { cpus };
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
+            advancing: CachePadded(AtomicBool::new(false)),
             announced,
             queues: Queues::new("nodes of spinners", in_queues),
             turns: Turns::new(in_queues),
@@ -118,6 +125,7 @@ impl Epochs {
     #[cfg(vellum_instrumented)]
     pub(crate) fn name_parts(&self) {
         name("Epochs.now", &[], &raw const self.now, 1);
+        name("Epochs.advancing", &[], &raw const self.advancing, 1);
     }
 
     /// Announces `cpu`, which the caller has pinned through `host`, and returns
@@ -244,11 +252,31 @@ impl Epochs {
         self.now.load(Ordering::Acquire) >= stamp.0 + 2
     }
 
+    /// [`Epochs::try_advance`] by a pinned CPU, unless another is at it. To look at what every CPU
+    /// has announced takes long where there are many, the longer the more do so at once.
+    ///
+    /// Nobody waits longer for this: a pinned CPU that stops in the middle would keep the epoch
+    /// from moving on all the same.
+    pub fn try_advance_alone(&self, pin: &Pin<'_>) -> bool {
+        debug_assert!(pin.is_of(self), "a pin of other epochs");
+        let Epochs { advancing, .. } = self;
+        if advancing.load(Ordering::Relaxed) || advancing.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let has_moved = self.try_advance();
+        advancing.store(false, Ordering::Release);
+        has_moved
+    }
+
     /// Moves the epoch on if every pinned CPU has seen the present one.
     pub fn try_advance(&self) -> bool {
         let now = self.now.load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        for slot in &self.announced {
+        for (cpu, slot) in self.announced.iter().enumerate() {
+            // Each is the line of another CPU; asked for ahead, they come together.
+            if let Some(later) = self.announced.get(cpu + AHEAD) {
+                prefetch(&later.0);
+            }
             let announced = slot.0.load(Ordering::Relaxed);
             if depth(announced) != 0 && !same_epoch(announced, announcement(now)) {
                 return false;

@@ -62,6 +62,7 @@ mod kin;
 mod lists;
 #[cfg(test)]
 #[path = "../../../vellum/src/slab/numbers.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
 mod numbers;
 #[path = "../../../vellum/src/object/page_lock.rs"]
 pub mod page_lock;

@@ -41,6 +41,7 @@ pub(super) fn node_limit<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>)
 /// Lets tables wait for their epoch; returns some whose epoch has passed.
 pub(super) fn retire<P: Platform>(
     memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
     waiting: &Limbo,
     tables: Chain,
 ) -> [Chain; 2] {
@@ -49,17 +50,21 @@ pub(super) fn retire<P: Platform>(
     if !waiting.should_advance(tables.count(), interval) {
         return [displaced, Chain::EMPTY];
     }
-    memory.epochs().try_advance();
+    memory.epochs().try_advance_alone(pin);
     [displaced, waiting.passed(memory.epochs())]
 }
 
 /// Tables that can be had although none is kept, because their epoch has passed.
 #[cold]
-pub(super) fn passed<P: Platform>(memory: &PhysicalMemory<P>, waiting: &Limbo) -> Chain {
+pub(super) fn passed<P: Platform>(
+    memory: &PhysicalMemory<P>,
+    pin: &Pin<'_>,
+    waiting: &Limbo,
+) -> Chain {
     // Moving the epoch on writes a line of the whole machine: worth it for a
     // batch, and not for every table that is missing.
     if waiting.len() >= TRIM {
-        memory.epochs().try_advance();
+        memory.epochs().try_advance_alone(pin);
     }
     waiting.passed(memory.epochs())
 }

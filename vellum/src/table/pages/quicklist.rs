@@ -216,7 +216,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         let list = self.list(cpu, wanted.level);
         if list.len() == 0 {
             if cpu.waiting.len() > 0 {
-                let tables = keep::passed(memory, &cpu.waiting);
+                let tables = keep::passed(memory, pin, &cpu.waiting);
                 self.settle(memory, pin, tables);
             }
             if list.len() == 0 {
@@ -243,7 +243,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
 
     unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         let cpu = self.cpus.get(pin);
-        for passed in keep::retire(memory, &cpu.waiting, tables) {
+        for passed in keep::retire(memory, pin, &cpu.waiting, tables) {
             self.settle(memory, pin, passed);
         }
     }

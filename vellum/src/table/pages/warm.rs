@@ -239,7 +239,7 @@ impl Warm {
     /// Fills the empty stack, if there are tables for it.
     fn refill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
         if cpu.waiting.len() > 0 {
-            let tables = keep::passed(memory, &cpu.waiting);
+            let tables = keep::passed(memory, pin, &cpu.waiting);
             self.settle(memory, pin, cpu, tables);
             if cpu.stack.len() > 0 {
                 return;
@@ -311,7 +311,7 @@ impl<P: Platform> TablePages<P> for Warm {
 
     unsafe fn retire(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, tables: Chain) {
         let cpu = self.cpus.get(pin);
-        for passed in keep::retire(memory, &cpu.waiting, tables) {
+        for passed in keep::retire(memory, pin, &cpu.waiting, tables) {
             self.settle(memory, pin, cpu, passed);
         }
     }

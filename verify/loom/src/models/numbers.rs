@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::check;
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, Taken};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Numbers that are taken in a model.
@@ -18,8 +18,8 @@ struct World {
 }
 
 impl World {
-    fn take(&self) -> Option<u32> {
-        let taken = self.numbers.take(|from, to| {
+    fn take(&self, of: &Taken) -> Option<u32> {
+        let taken = self.numbers.take(of, |from, to| {
             if !self.has_leaf(to) {
                 for number in from..=to {
                     self.leaves[number as usize].store(true, Ordering::Release);
@@ -41,14 +41,18 @@ impl World {
 fn each_has_a_leaf(cpus: usize) {
     check(move || {
         let world = Arc::new(World {
-            numbers: Numbers::new(TAKEN as u32 + 1, cpus),
+            numbers: Numbers::new(TAKEN as u32 + 1, u32::MAX, cpus),
             leaves: Default::default(),
         });
         let other = {
             let world = world.clone();
-            thread::spawn(move || [world.take(), world.take()])
+            thread::spawn(move || {
+                let of = Taken::default();
+                [world.take(&of), world.take(&of)]
+            })
         };
-        let here = [world.take(), world.take()];
+        let of = Taken::default();
+        let here = [world.take(&of), world.take(&of)];
         let mut taken = [here, other.join().unwrap()].concat();
         taken.sort_unstable();
         let all: Vec<_> = (1..=TAKEN as u32).map(Some).collect();
@@ -72,17 +76,18 @@ fn leaves_for_the_next_number_alone_are_too_few() {
 fn the_last_number_is_taken_once() {
     check(|| {
         let world = Arc::new(World {
-            numbers: Numbers::new(1, 2),
+            numbers: Numbers::new(1, 1, 2),
             leaves: Default::default(),
         });
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.take())
+            thread::spawn(move || world.take(&Taken::default()))
         };
-        let mut taken = [world.take(), other.join().unwrap()];
+        let of = Taken::default();
+        let mut taken = [world.take(&of), other.join().unwrap()];
         taken.sort_unstable();
         assert_eq!(taken, [None, Some(1)]);
-        assert_eq!(world.take(), None);
+        assert_eq!(world.take(&of), None);
         assert_eq!(world.numbers.taken(), 1);
     });
 }

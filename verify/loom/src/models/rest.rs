@@ -71,40 +71,51 @@ impl World {
     }
 }
 
-/// A fault beside one who takes frames, and a second one if `both` do.
-fn a_page_that_comes_is_listed(both: bool, take: fn(&World)) {
+/// A fault beside one who takes frames.
+fn a_page_that_comes_is_listed(take: fn(&World)) {
     check(move || {
         let world = World::new();
         let fault = {
             let world = world.clone();
             thread::spawn(move || world.fault(1))
         };
-        let another = both.then(|| {
-            let world = world.clone();
-            thread::spawn(move || take(&world))
-        });
         take(&world);
         fault.join().unwrap();
-        if let Some(another) = another {
-            another.join().unwrap();
-        }
         assert!(*world.list.lock().unwrap(), "a page is on no list");
     });
 }
 
 #[test]
 fn a_page_that_comes_while_its_node_s_rest_ends_is_listed() {
-    a_page_that_comes_is_listed(false, |world| world.take(|| world.wait_for_pins()));
+    a_page_that_comes_is_listed(|world| world.take(|| world.wait_for_pins()));
 }
 
 #[test]
 #[should_panic(expected = "a page is on no list")]
 fn who_ends_a_rest_waits_for_those_who_may_have_seen_it() {
-    a_page_that_comes_is_listed(false, |world| world.take(|| ()));
+    a_page_that_comes_is_listed(|world| world.take(|| ()));
 }
 
-/// The second finds the rest ended, and not all gone who saw it.
+/// The second finds the rest ended, and not all gone who saw it; the third comes when they are.
 #[test]
-fn two_who_end_a_rest_both_wait() {
-    a_page_that_comes_is_listed(true, |world| world.take(|| world.wait_for_pins()));
+fn all_who_end_a_rest_wait_for_those_who_may_have_seen_it() {
+    check(|| {
+        let world = World::new();
+        let rest = world.rests.of(NODE);
+        let mut waits = 0;
+        let (first, was_at_rest) = rest.disturb(|| {
+            let (second, was_at_rest) = rest.disturb(|| waits += 1);
+            drop(second);
+            assert!(!was_at_rest);
+        });
+        assert!(was_at_rest);
+        assert_eq!(waits, 1, "the second did not wait");
+        let (third, was_at_rest) = rest.disturb(|| waits += 1);
+        assert_eq!((waits, was_at_rest), (1, false));
+        rest.begin();
+        assert!(!world.rests.hold(FRAME), "at rest beside reclaim");
+        drop((first, third));
+        rest.begin();
+        assert!(world.rests.hold(FRAME));
+    });
 }

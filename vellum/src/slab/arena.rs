@@ -482,9 +482,7 @@ impl<T: Item> Arena<T> {
             if self.directory.entry(to).is_some() {
                 return Ok(());
             }
-            // All CPUs find a leaf missing at about the same time; so that they seldom do, there
-            // are soon as many more.
-            self.add_leaves(pin, memory, from, self.growth.numbers.round_after(to))
+            self.add_leaves(pin, memory, from, to)
         })?;
         number.ok_or(OutOfMemory)
     }

@@ -68,11 +68,6 @@ impl Numbers {
         self.most
     }
 
-    /// The last of the numbers that all CPUs take once after a number.
-    pub(crate) fn round_after(&self, number: u32) -> u32 {
-        number.saturating_add(self.round).min(self.most)
-    }
-
     /// The next number of a CPU, which `taken` is of and which the caller is pinned to; `None` if
     /// there are no more.
     ///
@@ -94,7 +89,7 @@ impl Numbers {
         if seen > self.most {
             return Ok(None);
         }
-        see_to_leaves(seen, self.round_after(seen - 1))?;
+        see_to_leaves(seen, seen.saturating_add(self.round - 1).min(self.most))?;
         // Acquires what those have seen who took earlier numbers.
         let first = self.next.fetch_add(self.step, Ordering::AcqRel);
         // Behind the last number, each CPU takes some once at the most.

@@ -233,16 +233,8 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
     /// caller, who is not pinned, stored before.
     pub(crate) fn wait_for_pins(&self) {
-        let stamp = self.epochs.stamp();
-        let mut spins = 0;
-        loop {
-            self.epochs.try_advance();
-            if self.epochs.passed(stamp) {
-                break;
-            }
-            self.platform.relax(spins);
-            spins += 1;
-        }
+        self.epochs
+            .wait_for_pins(|spins| self.platform.relax(spins));
     }
 
     /// Whether the memory map has the frame.

@@ -167,15 +167,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// dirty only after the flush; unmappings are pinned from the one to the
     /// other.
     fn wait_for_unmappings(&self) {
-        let epochs = self.memory.epochs();
-        let stamp = epochs.stamp();
-        let mut spins = 0;
-        while !epochs.passed(stamp) {
-            if !epochs.try_advance() {
-                self.memory.platform().relax(spins);
-                spins += 1;
-            }
-        }
+        self.memory.wait_for_pins();
     }
 
     /// Writes what is dirty of `range` and has the store make it safe.

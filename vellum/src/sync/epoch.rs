@@ -287,6 +287,21 @@ impl Epochs {
             .compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
     }
+
+    /// Waits, with `relax` and the number of rounds so far, until every pin has ended that is there
+    /// now. Whoever is pinned later sees what the caller, who is not pinned, stored before.
+    pub fn wait_for_pins(&self, relax: impl Fn(u32)) {
+        let stamp = self.stamp();
+        let mut spins = 0;
+        loop {
+            self.try_advance();
+            if self.passed(stamp) {
+                break;
+            }
+            relax(spins);
+            spins += 1;
+        }
+    }
 }
 
 /// Proof that the caller is bound to one CPU and has announced an epoch.

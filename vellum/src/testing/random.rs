@@ -7,10 +7,7 @@ impl Rng {
     /// The generator of a seed, which is printed so that a failure shows it.
     /// `VELLUM_SEED` in the environment takes its place.
     pub(crate) fn new(seed: u64) -> Rng {
-        let given = std::env::var("VELLUM_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or(seed);
+        let seed = number("VELLUM_SEED").unwrap_or(seed);
         std::println!("seed {seed} (VELLUM_SEED={seed} repeats it)");
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

@@ -2,9 +2,9 @@
 //! every value that a load may return.
 //!
 //! The sources are the core's own, unchanged, over loom's atomics: the `sync`
-//! folder, the caches, depot and numbers of `slab`, the lists of free page tables, the
-//! frame record, the page lock, the errors of writing back, nodes at rest, the bundles of anonmm, and
-//! the delayed invalidation of pv entries and the order in which their pages are taken back.
+//! folder, the caches, depot and numbers of `slab`, the lists of free page tables, the frame record,
+//! the page lock, the errors of writing back, nodes at rest, the bundles of anonmm, and the delayed
+//! invalidation of pv entries and the order in which their pages are taken back.
 //! What a model needs beside them (a platform, a memory of one frame) is in
 //! [`frame`] and in the models. Each protocol has a model that must pass, and
 //! models of the protocol with one step left out that must be seen to fail.

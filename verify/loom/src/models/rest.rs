@@ -60,14 +60,7 @@ impl World {
     }
 
     fn wait_for_pins(&self) {
-        let stamp = self.epochs.stamp();
-        loop {
-            self.epochs.try_advance();
-            if self.epochs.passed(stamp) {
-                break;
-            }
-            thread::yield_now();
-        }
+        self.epochs.wait_for_pins(|_| thread::yield_now());
     }
 }
 

@@ -100,17 +100,21 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// Makes the frames of a block that the caller has had handed out private pages of
-    /// `owner`, from `index` on, each with a record of its own and mapped once.
-    pub(crate) fn divide_block(&self, first: Pfn, order: u32, owner: u32, index: u64) {
+    /// `owner`, from `index` on, each with a record of its own and mapped once: the pages of a
+    /// folio, of which that at `used` was stored to.
+    pub(crate) fn divide_block(&self, block: (Pfn, u32), owner: u32, index: u64, used: usize) {
+        let (first, order) = block;
         let zone = self.frame(first).zone() as u16;
-        for (step, frame) in (0..).zip(self.frames(first, 1 << order)) {
+        let records = self.frames(first, 1 << order);
+        for (at, frame) in (index..).zip(records) {
             frame.set_part(zone);
             frame.set_owner(owner);
-            frame.set_index(index + step, 0);
+            frame.set_folio_index(at);
             // The word of a tail is what its frame's last use left.
             frame.rmap().store(0, Ordering::Relaxed);
             frame.init_counts(1, 1);
         }
+        records[used].set_index(index + used as u64, 0);
     }
 
     /// Makes single frames, which the caller has like any that it was handed out, of a block

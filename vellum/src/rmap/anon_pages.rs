@@ -42,7 +42,7 @@ impl AnonPages {
         for step in 0..run.count {
             let frame = env.memory.frame(run.frame.offset(step << run.order));
             frame.set_owner(anon_vma);
-            frame.set_index(index.wrapping_add(u64::from(step << run.order)), run.order);
+            frame.set_place(index.wrapping_add(u64::from(step << run.order)));
         }
         self.here(env).adds.add(u64::from(run.count));
     }

@@ -72,8 +72,7 @@ impl ReverseMap for Anonmm {
         self.bundles.hold(place.space_state, run.count);
         for step in 0..run.count {
             let frame = env.memory.frame(run.frame.offset(step << run.order));
-            let page = run.page.offset(u64::from(step) << run.order);
-            self.bundles.own(place.space_state, frame, page);
+            self.bundles.own(place.space_state, frame);
         }
     }
 

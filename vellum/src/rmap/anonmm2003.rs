@@ -185,12 +185,10 @@ impl ReverseMap for Anonmm2003 {
             return;
         }
         self.cpus.get(env.pin).adds.add(u64::from(run.count));
-        self.for_run(env, run, |word, pfn, step| {
+        self.for_run(env, run, |word, pfn, _| {
             if word == 0 {
-                let page = run.page.offset(u64::from(step) << run.order);
                 self.bundles.hold(place.space_state, 1);
-                self.bundles
-                    .own(place.space_state, env.memory.frame(pfn), page);
+                self.bundles.own(place.space_state, env.memory.frame(pfn));
             }
             self.incremented(word)
         });

@@ -151,11 +151,11 @@ impl Bundles {
         }
     }
 
-    /// Makes a page that nobody else knows one of a space, seen at `page`.
+    /// Makes a page that nobody else knows, and whose record names the page it is seen at,
+    /// one of a space.
     #[inline]
-    pub fn own(&self, state: &SpaceMember, frame: &Frame, page: Vpn) {
+    pub fn own(&self, state: &SpaceMember, frame: &Frame) {
         frame.set_owner(state.handle());
-        frame.set_index(page.0, 0);
     }
 
     /// `pages` frames were given to the space with [`Bundles::own`].

@@ -30,7 +30,7 @@ use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::table::{Format, Marks};
+use crate::table::{Format, LockedTable, Marks};
 
 /// What a first store may get beside a frame for its page: one byte to test for designs
 /// that have nothing of it.
@@ -193,29 +193,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let installs = table.level() == 1 && table.are_empty(index, count as usize);
         if installs {
             let (owner, page) = (fault.space.handle(), range.start);
-            self.memory.divide_block(first, order, owner, page.0);
+            let used = fault.index() - index;
+            (self.memory).divide_block((first, order), owner, page.0, used);
             let run = Run {
                 count,
                 ..Run::single(first, table.pte(index), page)
             };
             self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
-            let (prot, used) = (fault.entered.region.prot(), fault.index() - index);
             let in_runs = self.has_runs() && order >= F::CONTIGUOUS_ORDER;
-            // The pages that are marked together.
-            let alike = if in_runs { F::CONTIGUOUS_ORDER } else { 0 };
-            for step in 0..count {
-                let frame = first.offset(step);
-                if step as usize != used {
-                    self.memory.frame(frame).set_came_in_folio();
-                }
-                let marks = match step as usize >> alike == used >> alike {
-                    true => Marks::DIRTY,
-                    false => Marks::default(),
-                };
-                let leaf = F::leaf(frame, 1, prot, marks);
-                let entry = if in_runs { F::contiguous(leaf) } else { leaf };
-                table.fill(index + step as usize, entry);
-            }
+            self.fill_folio(fault, &table, (first, order), in_runs);
             if in_runs {
                 let runs = u64::from(count) >> F::CONTIGUOUS_ORDER;
                 fault.cpu.events.contiguous_runs.add(runs);
@@ -228,6 +214,37 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         self.rmap.finish(&env, ctx);
         Ok(installs)
+    }
+
+    /// Makes the entries of a folio, of which those of `in_runs` are contiguous.
+    fn fill_folio(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        table: &LockedTable<'_, F>,
+        (first, order): (Pfn, u32),
+        in_runs: bool,
+    ) {
+        let (count, prot) = (1 << order, fault.entered.region.prot());
+        let index = fault.index() >> order << order;
+        let used = (fault.index() - index) as u32;
+        // The pages that are marked together.
+        let alike = if in_runs { F::CONTIGUOUS_ORDER } else { 0 };
+        let marked = used >> alike << alike;
+        let behind = marked + (1 << alike);
+        let entry = |frame: Pfn, marks| {
+            let leaf = F::leaf(frame, 1, prot, marks);
+            if in_runs { F::contiguous(leaf) } else { leaf }
+        };
+        let fill = |from: u32, to: u32, marks| {
+            let count = (to - from) as usize;
+            let frame = first.offset(from);
+            table.fill_row(index + from as usize, count, |step| {
+                entry(frame.offset(step as u32), marks)
+            });
+        };
+        fill(0, marked, Marks::default());
+        fill(marked, behind, Marks::DIRTY);
+        fill(behind, count, Marks::default());
     }
 
     /// [`Advice::Folio`](super::Advice::Folio): the largest folio in a range from now on.

@@ -12,7 +12,9 @@ use core::ptr::NonNull;
 
 use super::format::{Format, Marks};
 use super::pte::PteRef;
-use super::reach::{OwnerOf, SlotOf, close, open_locked, owner_of, uses_windows, words_at};
+use super::reach::{
+    OwnerOf, SlotOf, are_zero, close, open_locked, owner_of, uses_windows, words_at,
+};
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
 use crate::platform::Platform;
@@ -263,8 +265,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Whether `count` entries from `first` on are empty.
     pub(crate) fn are_empty(&self, first: usize, count: usize) -> bool {
-        let words = &self.words()[first..first + count];
-        words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+        are_zero(&self.words()[first..first + count])
     }
 
     /// Fetches the next line of entries: faults mostly come in ascending order,
@@ -295,6 +296,16 @@ impl<'a, F: Format> LockedTable<'a, F> {
     pub fn fill(&self, index: usize, entry: u64) {
         debug_assert!(self.load(index) == 0, "entry filled twice");
         self.words()[index].store(F::stored(entry), Ordering::Release);
+    }
+
+    /// [`LockedTable::fill`] of `count` entries from `first` on, with what `entry` makes of
+    /// their place in the row.
+    #[inline]
+    pub fn fill_row(&self, first: usize, count: usize, entry: impl Fn(usize) -> u64) {
+        debug_assert!(self.are_empty(first, count), "entry filled twice");
+        for (step, word) in self.words()[first..first + count].iter().enumerate() {
+            word.store(F::stored(entry(step)), Ordering::Release);
+        }
     }
 
     /// Counts entries filled.

@@ -10,7 +10,7 @@ use super::format::Format;
 use crate::addr::Pfn;
 use crate::frame::PhysicalMemory;
 use crate::platform::{Platform, WindowSlot};
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Pin, bytes};
 
 /// Where the tables of the lowest level may lie: [`Direct`] or [`Windowed`].
@@ -193,6 +193,14 @@ pub(super) fn owner_of<'a, F: Format>(pin: &'a Pin<'_>) -> OwnerOf<'a, F> {
 #[inline]
 pub(super) fn close<F: Format>(owner: OwnerOf<'_, F>, slot: SlotOf<F>) {
     <F::Reach as sealed::Reach>::close(owner, slot);
+}
+
+/// Whether none of some entries is used. All are looked at, which is fewer instructions than to
+/// stop at the first.
+#[inline]
+pub(super) fn are_zero(words: &[AtomicU64]) -> bool {
+    let sum = words.iter().map(|word| word.load(Ordering::Relaxed));
+    sum.fold(0, |sum, word| sum | word) == 0
 }
 
 /// The entries of the table at `address`.

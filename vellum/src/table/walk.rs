@@ -8,7 +8,7 @@ use super::gather::Gather;
 use super::locked::{LockedTable, SpaceLock};
 use super::pages::TablePages;
 use super::pte::PteRef;
-use super::reach::{table_words, uses_windows, with_table_words};
+use super::reach::{are_zero, table_words, uses_windows, with_table_words};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
@@ -225,12 +225,15 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
         }
         let index = F::index(page, 1);
         self.with_words(lowest, |words| {
-            // The other half of each block, from the smallest on.
-            let is_used = |order: &u32| {
-                let first = (index >> order ^ 1) << order;
-                let half = &words[first..first + (1 << order)];
-                half.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+            let is_empty = |block: usize, order: u32| {
+                let first = block << order;
+                are_zero(&words[first..first + (1 << order)])
             };
+            if is_empty(index >> most, most) {
+                return most;
+            }
+            // The other half of each block, from the smallest on.
+            let is_used = |order: &u32| !is_empty(index >> order ^ 1, *order);
             (0..most).find(is_used).unwrap_or(most)
         })
     }

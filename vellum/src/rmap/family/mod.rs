@@ -173,26 +173,29 @@ impl Family {
         let word = place.space_state.word();
         let owner = word as u32;
         let stamp = word >> STAMP_SHIFT << STAMP_SHIFT;
-        for step in 0..run.count {
-            let frame = env.memory.frame(run.frame.offset(step << run.order));
-            let old = frame.owner();
-            let page = run.page.offset(u64::from(step) << run.order);
+        let name_owner = |frame: &Frame, pte| {
             frame.set_owner(owner);
-            if is_new {
-                frame.set_index(page.0, 0);
-            } else if frame.index() != page.0 {
+            let hint = self.hints.bits(pte);
+            frame.rmap().store(stamp | hint, Ordering::Release);
+        };
+        if is_new {
+            Self::for_run(env, run, name_owner);
+            self.count_pages(env.pin, owner, u64::from(run.count));
+            return;
+        }
+        let mut page = run.page;
+        Self::for_run(env, run, |frame, pte| {
+            let old = frame.owner();
+            if frame.index() != page.0 {
                 frame.set_place(page.0);
             }
-            let hint = self.hints.bits(run.pte.offset(step));
-            frame.rmap().store(stamp | hint, Ordering::Release);
-            if !is_new && old != owner {
+            page = page.offset(1 << run.order);
+            name_owner(frame, pte);
+            if old != owner {
                 self.count_pages(env.pin, old, u64::MAX);
                 self.count_pages(env.pin, owner, 1);
             }
-        }
-        if is_new {
-            self.count_pages(env.pin, owner, u64::from(run.count));
-        }
+        });
     }
 
     /// The frames of a run.

@@ -9,6 +9,7 @@ use super::results::{OutputArgs, Results};
 use super::simulated::{SimArgs, machine_with};
 use super::{Failure, OrFail};
 use crate::reproduce::bench::{Setting, Simulated};
+use crate::reproduce::published::SDET_SCRIPTS;
 use crate::reproduce::{self, model::Reproduction};
 use crate::shipped::shipped_trace;
 use crate::stats::bootstrap::LEAST_PASSES;
@@ -50,6 +51,7 @@ Examples:
   vellum reproduce 0 --quick
   vellum reproduce 0 --json source0.json
   vellum reproduce 0 --on sim --machine numa-q-16 --cpus 16 --only kernbench
+  vellum reproduce 0 --on sim --only sdet --scripts 64 --resume sdet.jsonl
   vellum reproduce 1 -n 12
   vellum reproduce 1 --on sim --machine epyc-milan-2s --cpus 128
   vellum reproduce 2 --only loopdd --only lat_mmap
@@ -91,6 +93,10 @@ pub struct ReproduceArgs {
     /// than once
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Of SDET only the rows with so many scripts at once, as in `--scripts 64,128`
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = scripts_at_once,
+          help_heading = "With --on sim")]
+    scripts: Vec<u32>,
     /// With a simulated machine: keep finished simulations in a file, and take from it those that
     /// are there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
@@ -116,6 +122,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
         style: Style::detect(args.quiet),
         traces: traces(args.traces.clone())?,
         only: args.only.clone(),
+        scripts: args.scripts.clone(),
         resume: args.resume.clone(),
         simulated: simulated(&args)?,
     };
@@ -137,9 +144,15 @@ fn simulated(args: &ReproduceArgs) -> Result<Option<Simulated>, Failure> {
         let others = [
             (args.cpus.is_some(), "--cpus"),
             (args.resume.is_some(), "--resume"),
+            (!args.scripts.is_empty(), "--scripts"),
         ];
         args.sim.refuse(&others)?;
         return Ok(None);
+    }
+    if !args.scripts.is_empty() && (args.source != 0 || args.quick) {
+        return Err(Failure::usage(
+            "--scripts: only source 0 has SDET, and a quick one few rows of it; leave it out",
+        ));
     }
     if args.resume.is_some() && args.source == 1 {
         return Err(Failure::usage(
@@ -170,6 +183,13 @@ fn simulated(args: &ReproduceArgs) -> Result<Option<Simulated>, Failure> {
         machine_name,
         jobs: args.sim.jobs(),
     }))
+}
+
+/// A number of scripts at once for which there are published figures.
+fn scripts_at_once(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| SDET_SCRIPTS.contains(number));
+    number.ok_or_else(|| format!("published are {SDET_SCRIPTS:?}"))
 }
 
 fn ending(result: &Reproduction) -> Result<(), Failure> {

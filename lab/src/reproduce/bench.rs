@@ -40,6 +40,8 @@ pub struct Setting {
     pub traces: PathBuf,
     /// Parts of the titles of the sections wanted, in any case; empty: all.
     pub only: Vec<String>,
+    /// Scripts at once of the rows of SDET that are wanted on a simulated machine; empty: all.
+    pub scripts: Vec<u32>,
     /// Where finished simulations are kept.
     pub resume: Option<PathBuf>,
     /// The machine to simulate, if the reproduction is to be on one.

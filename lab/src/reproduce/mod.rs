@@ -300,6 +300,7 @@ mod tests {
             style: Style::Quiet,
             traces: traces.path().to_owned(),
             only: Vec::new(),
+            scripts: Vec::new(),
             resume: None,
             simulated: None,
         };

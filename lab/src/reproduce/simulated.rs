@@ -317,12 +317,18 @@ fn sdet(
         true => QUICK_SCRIPTS,
         false => SCRIPTS,
     };
+    let wanted = &task.setting.scripts;
+    let is_wanted = |at_once: u32| {
+        u64::from(at_once) <= most && (wanted.is_empty() || wanted.contains(&at_once))
+    };
     let rows = published.iter().zip(published::SDET_SCRIPTS);
-    for (published, at_once) in rows.filter(|(_, at_once)| u64::from(*at_once) <= most) {
+    let rows: Vec<_> = rows.filter(|(_, at_once)| is_wanted(*at_once)).collect();
+    let first = rows.first().map(|(_, at_once)| *at_once);
+    for (published, at_once) in rows {
         let traces = scripts.len().min(at_once as usize);
         let copies = at_once.div_ceil(traces as u32);
         let findings = compared.measure(&scripts[..traces], copies)?;
-        if at_once == 1 {
+        if Some(at_once) == first {
             let of = format!(
                 "up to {} different recorded scripts at once, then copies of them; sdet-like and \
                  not SDET (a registered benchmark of SPEC); throughput is scripts by elapsed time",

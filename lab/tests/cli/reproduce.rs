@@ -523,6 +523,13 @@ fn what_cannot_be_reproduced_on_a_simulated_machine_is_refused() {
         (&["0", "--on", "sim", "--cpus", "17"], "has 16 CPUs"),
         (&["0", "--on", "sim", "--machine", "pdp-11"], "pdp-11"),
         (&["0", "--on", "sim", "--seeds", "4"], "5 seeds"),
+        (&["0", "--scripts", "64"], "only with --on sim"),
+        (&["0", "--on", "sim", "--scripts", "65"], "published are"),
+        (&["1", "--on", "sim", "--scripts", "64"], "only source 0"),
+        (
+            &["0", "--on", "sim", "--quick", "--scripts", "2"],
+            "only source 0",
+        ),
     ] {
         let run = vellum(&[&["reproduce"], arguments].concat());
         let error = text(&run.stderr);

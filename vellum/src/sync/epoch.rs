@@ -89,8 +89,9 @@ const fn same_epoch(one: u64, other: u64) -> bool {
 /// The epoch and every CPU's announcement of it.
 pub struct Epochs {
     now: CachePadded<AtomicU64>,
-    /// Whether a pinned CPU is at moving the epoch on.
-    advancing: CachePadded<AtomicBool>,
+    /// Whether a pinned CPU is at moving the epoch on. Not in here, where it would push what every
+    /// fault reads of the memory it belongs to onto other lines.
+    advancing: Box<CachePadded<AtomicBool>>,
     /// For each CPU, its number of pins and, if it has one, their epoch.
     announced: Box<[CachePadded<AtomicU64>]>,
     /// Where CPUs wait for spin locks.
@@ -112,7 +113,7 @@ impl Epochs {
         let in_queues = if cfg!(vellum_loom) { 0 } else { cpus };
         Epochs {
             now: CachePadded(AtomicU64::new(2)),
-            advancing: CachePadded(AtomicBool::new(false)),
+            advancing: Box::new(CachePadded(AtomicBool::new(false))),
             announced,
             queues: Queues::new("nodes of spinners", in_queues),
             turns: Turns::new(in_queues),
@@ -125,7 +126,7 @@ impl Epochs {
     #[cfg(vellum_instrumented)]
     pub(crate) fn name_parts(&self) {
         name("Epochs.now", &[], &raw const self.now, 1);
-        name("Epochs.advancing", &[], &raw const self.advancing, 1);
+        name("Epochs.advancing", &[], &raw const *self.advancing, 1);
     }
 
     /// Announces `cpu`, which the caller has pinned through `host`, and returns
@@ -259,7 +260,7 @@ impl Epochs {
     /// from moving on all the same.
     pub fn try_advance_alone(&self, pin: &Pin<'_>) -> bool {
         debug_assert!(pin.is_of(self), "a pin of other epochs");
-        let Epochs { advancing, .. } = self;
+        let advancing = &self.advancing.0;
         if advancing.load(Ordering::Relaxed) || advancing.swap(true, Ordering::Acquire) {
             return false;
         }

@@ -161,28 +161,19 @@ impl Family {
         Ok(node.raw())
     }
 
-    /// Makes the space of `place` the owner of frames that only it maps.
+    /// Makes the space of `place` the owner of new frames, whose records name their pages.
     #[inline]
-    fn own<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        run: &Run,
-        place: &Place<'_, (), SpaceKin>,
-        is_new: bool,
-    ) {
+    fn own<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: &Place<'_, (), SpaceKin>) {
+        let word = place.space_state.word();
+        Self::for_run(env, run, |frame, pte| self.name_owner(frame, word, pte));
+        self.count_pages(env.pin, word as u32, u64::from(run.count));
+    }
+
+    /// Makes the space of `place` the owner of frames that only it maps, wherever it does.
+    #[inline]
+    fn adopt<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: &Place<'_, (), SpaceKin>) {
         let word = place.space_state.word();
         let owner = word as u32;
-        let stamp = word >> STAMP_SHIFT << STAMP_SHIFT;
-        let name_owner = |frame: &Frame, pte| {
-            frame.set_owner(owner);
-            let hint = self.hints.bits(pte);
-            frame.rmap().store(stamp | hint, Ordering::Release);
-        };
-        if is_new {
-            Self::for_run(env, run, name_owner);
-            self.count_pages(env.pin, owner, u64::from(run.count));
-            return;
-        }
         let mut page = run.page;
         Self::for_run(env, run, |frame, pte| {
             let old = frame.owner();
@@ -190,12 +181,21 @@ impl Family {
                 frame.set_place(page.0);
             }
             page = page.offset(1 << run.order);
-            name_owner(frame, pte);
+            self.name_owner(frame, word, pte);
             if old != owner {
                 self.count_pages(env.pin, old, u64::MAX);
                 self.count_pages(env.pin, owner, 1);
             }
         });
+    }
+
+    /// Writes what a space's `word` says into the record of a frame that only it maps, at `pte`.
+    #[inline]
+    fn name_owner(&self, frame: &Frame, word: u64, pte: PteRef) {
+        let stamp = word >> STAMP_SHIFT << STAMP_SHIFT;
+        let hint = self.hints.bits(pte);
+        frame.set_owner(word as u32);
+        frame.rmap().store(stamp | hint, Ordering::Release);
     }
 
     /// The frames of a run.
@@ -251,7 +251,7 @@ impl ReverseMap for Family {
         }
         self.cpus.get(env.pin).adds.add(u64::from(run.count));
         debug_assert!(fresh, "a private page comes to others by fork only");
-        self.own(env, run, &place, true);
+        self.own(env, run, &place);
     }
 
     #[inline]
@@ -300,7 +300,7 @@ impl ReverseMap for Family {
             return;
         }
         self.cpus.get(env.pin).moves.add(u64::from(from.count));
-        self.own(env, to, &place, false);
+        self.adopt(env, to, &place);
     }
 
     fn turn<P: Platform>(
@@ -311,7 +311,7 @@ impl ReverseMap for Family {
         place: Place<'_, (), SpaceKin>,
     ) {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
-        self.own(env, run, &place, false);
+        self.adopt(env, run, &place);
     }
 
     fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, to: PteRef) {
@@ -339,7 +339,7 @@ impl ReverseMap for Family {
         for frame in &env.memory.frames(run.frame, 1 << run.order)[1..] {
             self.count_pages(env.pin, frame.owner(), u64::MAX);
         }
-        self.own(env, run, &place, false);
+        self.adopt(env, run, &place);
     }
 
     fn promote<P: Platform>(

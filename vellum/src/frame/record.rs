@@ -302,18 +302,18 @@ impl Frame {
         self.index.load(Ordering::Relaxed) & CAME_IN_FOLIO != 0
     }
 
-    /// Sets the index of a page that became one because another of its folio was stored to.
-    #[inline]
-    pub(super) fn set_folio_index(&self, index: u64) {
-        self.index
-            .store(index & INDEX_MASK | CAME_IN_FOLIO, Ordering::Relaxed);
-    }
-
     /// Says that it did. What sets index and order forgets it.
     #[inline]
     pub(super) fn set_came_in_folio(&self) {
         let word = self.index.load(Ordering::Relaxed);
         self.index.store(word | CAME_IN_FOLIO, Ordering::Relaxed);
+    }
+
+    /// Sets the index of a page that became one because another of its folio was stored to.
+    #[inline]
+    pub(super) fn set_folio_index(&self, index: u64) {
+        self.index
+            .store(index & INDEX_MASK | CAME_IN_FOLIO, Ordering::Relaxed);
     }
 
     /// Sets the index of a page that a superpage is split into.

@@ -231,15 +231,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let alike = if in_runs { F::CONTIGUOUS_ORDER } else { 0 };
         let marked = used >> alike << alike;
         let behind = marked + (1 << alike);
-        let entry = |frame: Pfn, marks| {
-            let leaf = F::leaf(frame, 1, prot, marks);
-            if in_runs { F::contiguous(leaf) } else { leaf }
-        };
         let fill = |from: u32, to: u32, marks| {
-            let count = (to - from) as usize;
-            let frame = first.offset(from);
-            table.fill_row(index + from as usize, count, |step| {
-                entry(frame.offset(step as u32), marks)
+            let (row, count) = (index + from as usize, (to - from) as usize);
+            table.fill_row(row, count, |step| {
+                let leaf = F::leaf(first.offset(from + step as u32), 1, prot, marks);
+                if in_runs { F::contiguous(leaf) } else { leaf }
             });
         };
         fill(0, marked, Marks::default());

@@ -3,10 +3,12 @@
 //!
 //! The calls are those that faults, forks and unmappings make, on 512 frames of
 //! one table, hot and uncontended; nothing else is in the loop but the mapping
-//! count that goes with each, which is measured without a design as well.
+//! count that goes with each, which is measured without a design as well. Rows that
+//! say `apart` have an operation for each page, as a fault is one.
 //!
 //! `cargo bench -p vellum-machine --bench rmap`
 
+use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,7 +78,7 @@ impl Phases {
     }
 
     fn print(mut self, name: &str) {
-        print!("{name:<24}");
+        print!("{name:<28}");
         for samples in &mut self.0 {
             samples.sort_by(f64::total_cmp);
             let (median, low) = (samples[samples.len() / 2], samples[0]);
@@ -135,7 +137,9 @@ impl Bench<'_> {
         phases.print("(mapping count alone)");
     }
 
-    fn design<R: ReverseMap>(&self, name: &str, rmap: &R) {
+    /// All pages in one operation, or `apart`, each in one of its own, as faults are: then
+    /// what an operation begins and ends with is included.
+    fn design<R: ReverseMap>(&self, name: &str, rmap: &R, apart: bool) {
         let env = &self.env;
         let record = |frame| self.record(frame);
         let spaces = [R::Space::default(), R::Space::default()];
@@ -154,26 +158,41 @@ impl Bench<'_> {
             region: &regions.0[which],
             linear_offset: 0,
         };
+        let prepare = |ctx: &mut R::Ctx, which: usize, count: usize| {
+            rmap.prepare(env, ctx, place(which), count).expect("memory");
+        };
+        let begin = |ctx: &mut R::Ctx| {
+            if apart {
+                rmap.finish(env, mem::take(ctx));
+            }
+        };
+        let begin_to_add = |ctx: &mut R::Ctx, which: usize| {
+            if apart {
+                begin(ctx);
+                prepare(ctx, which, 1);
+            }
+        };
         let mut phases = Phases::default();
         for _ in 0..ROUNDS {
-            rmap.prepare(env, &mut ctx, place(0), FRAMES)
-                .expect("memory");
+            prepare(&mut ctx, 0, FRAMES);
             phases.time(0, || {
                 for index in 0..FRAMES {
                     record(self.frames[index]).init_counts(1, 1);
+                    begin_to_add(&mut ctx, 0);
                     rmap.add(env, &mut ctx, &self.run(0, index), place(0), true);
                 }
             });
-            rmap.prepare(env, &mut ctx, place(1), FRAMES)
-                .expect("memory");
+            prepare(&mut ctx, 1, FRAMES);
             phases.time(1, || {
                 for index in 0..FRAMES {
                     record(self.frames[index]).add_mapping();
+                    begin_to_add(&mut ctx, 1);
                     rmap.duplicate(env, &mut ctx, &self.run(1, index), place(1));
                 }
             });
             phases.time(2, || {
                 for index in 0..FRAMES {
+                    begin(&mut ctx);
                     rmap.remove(env, &mut ctx, &self.run(1, index), place(1));
                     record(self.frames[index]).remove_mapping();
                     record(self.frames[index]).put();
@@ -181,6 +200,7 @@ impl Bench<'_> {
             });
             phases.time(3, || {
                 for index in 0..FRAMES {
+                    begin(&mut ctx);
                     rmap.remove(env, &mut ctx, &self.run(0, index), place(0));
                     record(self.frames[index]).take_last();
                     rmap.unmapped(env, self.frames[index]);
@@ -222,21 +242,26 @@ fn main() {
         };
         println!("ns an entry, median (fastest), mapping count included; hot, one CPU");
         println!(
-            "{:<24}{:>16}{:>16}{:>16}{:>16}",
+            "{:<28}{:>16}{:>16}{:>16}{:>16}",
             "", "add", "duplicate", "remove one of 2", "remove the last"
         );
         bench.counts();
         let others = Rmap::ALL.iter().filter(|&&rmap| rmap != Rmap::Pv);
         let others = others.map(|rmap| format!("rmap={}", rmap.name()));
         let locks = ["hashed", "superpage", "byte"].map(|lock| format!("rmap=pv,pvlock={lock}"));
-        for text in others.chain(locks) {
+        let together = others.chain(locks.clone()).map(|text| (text, false));
+        let apart = ["rmap=family".to_owned()].into_iter().chain(locks);
+        for (text, apart) in together.chain(apart.map(|text| (text, true))) {
             let design = Design::parse(&text).expect("a design");
             // SAFETY: the arenas become part of the design made here, which is
             // used with `memory` alone and dropped before it.
             let arenas = unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) };
             let arenas = arenas.spanning(memory.view().span(), 1);
-            let name = text.trim_start_matches("rmap=");
-            with_rmap!(design.rmap, R => bench.design(name, &R::new(&design, 1, &arenas)));
+            let mut name = text.trim_start_matches("rmap=").to_owned();
+            if apart {
+                name.push_str(", apart");
+            }
+            with_rmap!(design.rmap, R => bench.design(&name, &R::new(&design, 1, &arenas), apart));
         }
     });
 }

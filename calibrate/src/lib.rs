@@ -77,6 +77,17 @@ impl<T> Measuring<T> for io::Result<T> {
     }
 }
 
+/// How long a line takes now from a core to the nearest other, and the key of [`Lines`] that has
+/// such a figure; `None` if there is one core. A hypervisor may move its guest's CPUs, so that
+/// two of them are near each other at one time and not at another.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn nearest_line(effort: Effort) -> Result<Option<(&'static str, Time)>, Error> {
+    let host = Host::of_this_thread(Path::new("/sys/devices/system"))?;
+    lines::nearest(&host, effort).measuring("a line of another core")
+}
+
 /// Measures this machine: the CPUs that the calling thread may run on. Before each step
 /// `go_on` is told what comes; measuring ends if it says no.
 ///
@@ -180,6 +191,7 @@ pub fn calibrate(
             store_buffer: Count::new(56.0, "assumed: processors of today have 44 to 72 entries"),
             cache,
             own_cache,
+            exposed: None,
             shared_speed: shared_speed.map(|(share, source)| Share::new(share, source)),
         },
         flush: FlushPrices {

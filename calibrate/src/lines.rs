@@ -54,6 +54,9 @@ pub(crate) fn update(host: &Host, effort: Effort) -> io::Result<Time> {
     Ok(rounds.time("additions to one word"))
 }
 
+/// Whether two CPUs are at one.
+type Distance = fn(HostCpu, HostCpu) -> bool;
+
 /// Lines of other cores, by distance; a distance that there is not has no figure.
 pub(crate) struct Between {
     pub sibling: Option<Time>,
@@ -63,27 +66,57 @@ pub(crate) struct Between {
 }
 
 pub(crate) fn between(host: &Host, effort: Effort) -> io::Result<Between> {
-    let at = |holds: fn(HostCpu, HostCpu) -> bool| -> io::Result<Option<Time>> {
-        let pairs = host.pairs(PAIRS, holds);
-        if pairs.is_empty() {
-            return Ok(None);
-        }
-        let mut all = Vec::new();
-        for &(one, other) in &pairs {
-            all.extend(ping_pong(one.cpu, other.cpu, effort)?);
-        }
-        let count = pairs.len();
-        let s = if count == 1 { "" } else { "s" };
-        Ok(Some(Rounds::of(all).time(&format!(
-            "compare-and-swap ping-pong one way, {count} pair{s} of CPUs"
-        ))))
-    };
+    let at = |holds: Distance| at_a_distance(host.pairs(PAIRS, holds), effort);
     Ok(Between {
         sibling: at(|a, b| a.core == b.core)?,
-        cluster: at(|a, b| a.core != b.core && a.cluster == b.cluster)?,
-        socket: at(|a, b| a.cluster != b.cluster && a.socket == b.socket)?,
-        board: at(|a, b| a.socket != b.socket)?,
+        cluster: at(in_a_cluster)?,
+        socket: at(in_a_socket)?,
+        board: at(on_a_board)?,
     })
+}
+
+/// Between one pair of cores, the nearest to each other that there is, with the key of their
+/// distance.
+pub(crate) fn nearest(host: &Host, effort: Effort) -> io::Result<Option<(&'static str, Time)>> {
+    let distances: [(&str, Distance); 3] = [
+        ("cluster", in_a_cluster),
+        ("socket", in_a_socket),
+        ("board", on_a_board),
+    ];
+    for (key, holds) in distances {
+        if let Some(time) = at_a_distance(host.pairs(1, holds), effort)? {
+            return Ok(Some((key, time)));
+        }
+    }
+    Ok(None)
+}
+
+fn in_a_cluster(a: HostCpu, b: HostCpu) -> bool {
+    a.core != b.core && a.cluster == b.cluster
+}
+
+fn in_a_socket(a: HostCpu, b: HostCpu) -> bool {
+    a.cluster != b.cluster && a.socket == b.socket
+}
+
+fn on_a_board(a: HostCpu, b: HostCpu) -> bool {
+    a.socket != b.socket
+}
+
+/// Between all of these pairs; `None` if there are none.
+fn at_a_distance(pairs: Vec<(HostCpu, HostCpu)>, effort: Effort) -> io::Result<Option<Time>> {
+    if pairs.is_empty() {
+        return Ok(None);
+    }
+    let mut all = Vec::new();
+    for &(one, other) in &pairs {
+        all.extend(ping_pong(one.cpu, other.cpu, effort)?);
+    }
+    let count = pairs.len();
+    let s = if count == 1 { "" } else { "s" };
+    Ok(Some(Rounds::of(all).time(&format!(
+        "compare-and-swap ping-pong one way, {count} pair{s} of CPUs"
+    ))))
 }
 
 /// Two CPUs count up one word in turn: nanoseconds of a turn, round by round.

@@ -35,7 +35,7 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         work,
         ..
     } = machine;
-    let all: [(&'static str, Option<&dyn Figure>); 39] = [
+    let all: [(&'static str, Option<&dyn Figure>); 40] = [
         ("lines.hit", Some(&lines.hit)),
         ("lines.update", Some(&lines.update)),
         ("lines.cached", some(&lines.cached)),
@@ -58,6 +58,7 @@ pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)>
         ("processor.store_buffer", Some(&processor.store_buffer)),
         ("processor.cache", some(&processor.cache)),
         ("processor.own_cache", some(&processor.own_cache)),
+        ("processor.exposed", some(&processor.exposed)),
         ("processor.shared_speed", some(&processor.shared_speed)),
         ("flush.send", Some(&flush.send)),
         ("flush.arrive", Some(&flush.arrive)),
@@ -280,6 +281,10 @@ fn cached(machine: &Description) -> Vec<(&'static str, String)> {
                 (*key, message)
             }));
         }
+    }
+    if processor.exposed.is_some() && processor.own_cache.is_none() {
+        let message = "is of lines that are lost: expected only where there is processor.own_cache";
+        flaws.push(("processor.exposed", message.to_owned()));
     }
     let pairs = [
         (

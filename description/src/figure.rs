@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::write::quoted;
+
 /// What a figure rests on: the first word of its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Basis {
@@ -50,6 +52,13 @@ pub trait Figure {
     fn source(&self) -> &str;
     /// Key of the figure in its table.
     fn unit(&self) -> &'static str;
+
+    /// The value of its key in a description's file.
+    fn in_toml(&self) -> String {
+        let (unit, value) = (self.unit(), self.value());
+        let source = quoted(self.source());
+        format!("{{ {unit} = {value}, source = {source} }}")
+    }
 }
 
 macro_rules! figure {

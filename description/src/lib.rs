@@ -145,6 +145,10 @@ pub struct Processor {
     pub cache: Option<Count>,
     /// KiB that the caches of a core hold. Without it a core loses no line for want of room.
     pub own_cache: Option<Count>,
+    /// Share of the time that a line takes which the core has lost for want of room, for which
+    /// the core waits: it has several under way at once, and asks for some before they are needed.
+    /// 1 without it.
+    pub exposed: Option<Share>,
     /// Speed of a thread while its sibling is busy, as a share of its speed alone.
     pub shared_speed: Option<Share>,
 }

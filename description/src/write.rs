@@ -5,14 +5,12 @@ use std::fmt;
 use super::{Description, Figure, Work, WorkKind};
 
 /// A string as TOML has it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
 fn line(f: &mut fmt::Formatter<'_>, key: &str, figure: &dyn Figure) -> fmt::Result {
-    let (unit, value) = (figure.unit(), figure.value());
-    let source = quoted(figure.source());
-    writeln!(f, "{key} = {{ {unit} = {value}, source = {source} }}")
+    writeln!(f, "{key} = {}", figure.in_toml())
 }
 
 impl fmt::Display for Work {

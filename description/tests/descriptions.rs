@@ -277,7 +277,9 @@ fn lines_that_a_core_has_lost_have_a_price_and_a_number_or_neither() {
         Description::parse(&text, "mine.toml")
     };
     let own = format!("own_cache = {{ count = 512, {source} }}");
-    let whole = with(Some(12.0), &own).unwrap_or_else(|error| panic!("{error}"));
+    let exposed = format!("exposed = {{ share = 0.5, {source} }}");
+    let whole =
+        with(Some(12.0), &format!("{own}\n{exposed}")).unwrap_or_else(|error| panic!("{error}"));
     let again = Description::parse(&whole.to_string(), "printed.toml");
     assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), whole);
     let cases = [
@@ -290,6 +292,10 @@ fn lines_that_a_core_has_lost_have_a_price_and_a_number_or_neither() {
             "processor.own_cache: missing: expected, because there is lines.cached",
         ),
         (with(Some(1e6), &own), "lines.cached"),
+        (
+            with(None, &exposed),
+            "processor.exposed: is of lines that are lost",
+        ),
         (with(Some(0.01), &own), "lines.cached"),
     ];
     for (found, said) in cases {

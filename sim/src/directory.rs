@@ -185,7 +185,7 @@ impl Directory {
             }
         };
         self.note_fetch(id, core);
-        Some((level, price))
+        Some((level, self.room.exposed(price).max(self.hit)))
     }
 
     /// A core has fetched a line.

@@ -43,6 +43,8 @@ pub(crate) struct Room {
     moved: Vec<u64>,
     /// What a line takes that its core has lost and its cluster has.
     pub(crate) lost: u64,
+    /// The share of the time of lost lines for which a core waits.
+    exposed: f64,
 }
 
 impl Room {
@@ -56,6 +58,10 @@ impl Room {
             fetched: vec![0; machine.cores()],
             moved: vec![0; clusters],
             lost: machine.lines.cached.as_ref().map_or(0, Time::ps),
+            exposed: processor
+                .exposed
+                .as_ref()
+                .map_or(1.0, |exposed| exposed.share),
         }
     }
 
@@ -97,6 +103,11 @@ impl Room {
         } else {
             Keeper::Cluster
         }
+    }
+
+    /// For how much of the time that a lost line takes its core waits.
+    pub(crate) fn exposed(&self, price: u64) -> u64 {
+        (price as f64 * self.exposed) as u64
     }
 
     /// A core has fetched so many bytes.

@@ -8,7 +8,7 @@ use vellum::sync::atomic::AtomicU64;
 use common::{flat, parse, text};
 use vellum::platform::NodeId;
 use vellum::sync::bytes::FrameBytes;
-use vellum_sim::{Count, Description, Homes, Rate, Simulation, Time};
+use vellum_sim::{Count, Description, Homes, Rate, Share, Simulation, Time};
 
 const PAGE: usize = 4096;
 /// Picoseconds of a page at 10 GB/s from memory, and at 40 GB/s from caches.
@@ -138,6 +138,17 @@ fn lines_beyond_what_a_core_has_room_for_come_from_its_cluster_and_then_from_mem
     all(192, LOST);
     all(320, MEMORY);
     assert_eq!(loaded(&flat(2), 320), vec![HIT; 320]);
+}
+
+#[test]
+fn a_core_waits_for_a_share_of_the_time_that_lost_lines_take() {
+    let mut machine = with_own(flat(2));
+    machine.processor.exposed = Some(Share::new(0.5, "assumed: test"));
+    assert_eq!(loaded(&machine, 64), vec![HIT; 64]);
+    assert_eq!(loaded(&machine, 128), vec![LOST / 2; 128]);
+    assert_eq!(loaded(&machine, 320), vec![MEMORY / 2; 320]);
+    machine.processor.exposed = Some(Share::new(0.05, "assumed: test"));
+    assert_eq!(loaded(&machine, 128), vec![HIT.max(LOST / 20); 128]);
 }
 
 /// Pages that were moved in bulk take the room of lines.

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::ValueHint;
 use vellum_calibrate::{Effort, Error};
-use vellum_description::{Description, Work};
+use vellum_description::{Description, Figure};
 use vellum_output::PartialFile;
 
 use super::Failure;
 use super::results::{OutputArgs, Results};
 use super::simulated::host_cpus;
-use crate::validate::{self, Validation, work};
+use crate::validate::work::{self, Calibrated};
+use crate::validate::{self, Validation};
 use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\
@@ -21,9 +22,9 @@ run on are described; restrict them with taskset where the machine is not regula
 in the file how it was measured; what cannot be measured here is assumed, and says so.
 
 With --work, only what lies between the core's accesses is measured, for a description that has been
-written already, and printed for its table `work`. With --against, workloads are run by the core on
-this machine and by its description, and both are printed beside each other: whether simulations can
-be believed. Figures that are off are marked, and are no failure.
+written already, and printed for its tables `work` and `processor`. With --against, workloads are run
+by the core on this machine and by its description, and both are printed beside each other: whether
+simulations can be believed. Figures that are off are marked, and are no failure.
 
 Examples:
   vellum calibrate -o this.toml
@@ -106,7 +107,8 @@ fn describe(args: &CalibrateArgs, interrupt: &Interrupt) -> Result<(), Failure> 
         Err(error) => return Err(error.into()),
     };
     go_on("the core");
-    machine.work = args.work_of(&machine, interrupt)?;
+    let found = args.work_of(&machine, interrupt)?;
+    (machine.work, machine.processor.exposed) = (found.work, found.exposed);
     match output {
         Some(file) => file.commit(&machine.to_string())?,
         None => io::stdout()
@@ -119,8 +121,12 @@ fn describe(args: &CalibrateArgs, interrupt: &Interrupt) -> Result<(), Failure> 
 /// Measures what lies between accesses, and prints it as the file has it.
 fn only_work(args: &CalibrateArgs, file: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
     let machine = read(file)?;
-    let work = args.work_of(&machine, interrupt)?;
-    io::stdout().lock().write_all(work.to_string().as_bytes())?;
+    let found = args.work_of(&machine, interrupt)?;
+    let mut out = io::stdout().lock();
+    if let Some(exposed) = &found.exposed {
+        write!(out, "[processor]\nexposed = {}\n\n", exposed.in_toml())?;
+    }
+    write!(out, "{}", found.work)?;
     Ok(())
 }
 
@@ -158,15 +164,15 @@ impl CalibrateArgs {
         }
     }
 
-    /// What lies between accesses on a machine. What it is from is told unless nothing is
-    /// to be.
-    fn work_of(&self, machine: &Description, interrupt: &Interrupt) -> Result<Work, Failure> {
+    /// What lies between accesses on a machine, and how much of lost lines a core waits for. What
+    /// it is from is told unless nothing is to be.
+    fn work_of(&self, machine: &Description, interrupt: &Interrupt) -> Result<Calibrated, Failure> {
         let style = Style::detect(self.quiet);
         let found = work::calibrate(machine, self.effort(), style, interrupt)?;
         if !self.quiet {
             eprint!("{}", validate::text::work(&found));
         }
-        Ok(found.work)
+        Ok(found)
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Request;
+use super::between::LineBetween;
 use super::cases::Case;
 use super::plain::Measured;
 use vellum_calibrate::rounds::shortened;
@@ -80,6 +81,8 @@ pub struct Validation {
     /// Keys of the table `work` that the description does not have: instructions between
     /// accesses of these kinds are not calibrated.
     pub uncalibrated: Vec<&'static str>,
+    /// How long a line took between two CPUs; none on one core.
+    pub line_between: Option<LineBetween>,
 }
 
 impl Validation {
@@ -102,6 +105,7 @@ pub fn found(
     cases: &[Case],
     measured: &[Measured],
     simulated: impl Fn(usize, usize) -> f64,
+    line_between: Option<LineBetween>,
 ) -> Validation {
     let mut totals = Vec::new();
     let mut ratios = Vec::new();
@@ -137,7 +141,9 @@ pub fn found(
             }
         }
     }
-    let causes: Vec<Option<String>> = totals.iter().map(|total| cause(total, &totals)).collect();
+    let moved = line_between.as_ref().is_some_and(|line| line.kept > 0);
+    let why = |total| cause(total, &totals, moved);
+    let causes: Vec<Option<String>> = totals.iter().map(why).collect();
     for (total, cause) in totals.iter_mut().zip(causes) {
         total.cause = cause;
     }
@@ -151,6 +157,7 @@ pub fn found(
         totals,
         ratios,
         uncalibrated: missing.map(|kind| kind.key()).collect(),
+        line_between,
     }
 }
 
@@ -162,7 +169,7 @@ fn judged(error: f64) -> (f64, bool) {
 }
 
 /// What the other figures say of a miss.
-fn cause(total: &Total, all: &[Total]) -> Option<String> {
+fn cause(total: &Total, all: &[Total], moved: bool) -> Option<String> {
     if total.within {
         return None;
     }
@@ -183,6 +190,9 @@ fn cause(total: &Total, all: &[Total]) -> Option<String> {
         (1, _) | (_, None) => None,
         (_, Some(alone)) if (total.error - alone.error).abs() <= TOTAL_WITHIN => {
             Some("as on one CPU".to_owned())
+        }
+        _ if moved => {
+            Some("the CPUs were not always as far from each other as described".to_owned())
         }
         (_, Some(alone)) => Some(format!(
             "{:+.0} % on one CPU, so the rest is from sharing: measured {:.2} times the time of \

@@ -2,6 +2,7 @@
 //! calibrated by runs of the plain core ([`work`]), and workloads are run by the plain core
 //! and by simulated CPUs, one beside the other ([`validate`]).
 
+mod between;
 mod cases;
 mod found;
 mod plain;
@@ -15,8 +16,10 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 use crate::failure::Failure;
 use crate::simulate::lanes;
 use crate::stats::median;
+use between::Between;
 use cases::Case;
 pub use found::{Ratio, Total, Validation};
+use plain::Measured;
 
 /// How much to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +35,24 @@ impl Effort {
         match self {
             Effort::Full => 5,
             Effort::Quick => 1,
+        }
+    }
+
+    /// How often all workloads are measured, one after the other, each time in other memory: what
+    /// disturbs a virtual machine lasts for minutes.
+    fn rounds(self) -> usize {
+        match self {
+            Effort::Full => 3,
+            Effort::Quick => 1,
+        }
+    }
+
+    /// How many times the programs that are calibrated with run beside one another, so that a
+    /// core's caches do not hold their lines.
+    fn crowd(self) -> u32 {
+        match self {
+            Effort::Full => 8,
+            Effort::Quick => 2,
         }
     }
 
@@ -77,9 +98,16 @@ pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validati
     let cpus = request.machine.cpus().min(2);
     let mut cases = cases::all(request.effort)?;
     cases.retain(|case| case.load.cpus() <= cpus);
-    let mut measured = Vec::with_capacity(cases.len());
-    for case in &cases {
-        measured.push(plain::measure(case, request, interrupt)?);
+    let mut measured: Vec<Measured> = cases.iter().map(Measured::none).collect();
+    let mut between = Between::new(request);
+    for _ in 0..request.effort.rounds() {
+        for (case, measured) in cases.iter().zip(&mut measured) {
+            let measure = || plain::measure(case, request, interrupt);
+            measured.add(match case.load.cpus() {
+                1 => measure()?,
+                _ => between.measure(measure)?,
+            });
+        }
     }
     let mut tasks = Vec::new();
     for (number, case) in cases.iter().enumerate() {
@@ -123,5 +151,11 @@ pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validati
         return Err(Failure::interrupted("interrupted; nothing is known yet"));
     }
     let simulated = |case: usize, design: usize| median(&done[case][design]).unwrap_or(0.0);
-    Ok(found::found(request, &cases, &measured, simulated))
+    Ok(found::found(
+        request,
+        &cases,
+        &measured,
+        simulated,
+        between.found(),
+    ))
 }

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::stats::median;
 use vellum_terminal::progress::{Interrupt, Style};
 
-/// Length of a slice in microseconds. The designs take turns after each, and what one has
-/// in the caches the next one has to replace: of a long slice that is little.
-const SLICE_US: u64 = 20_000;
+/// Length of a slice in microseconds: a pass at least. The designs take turns after each, and what
+/// one has in the caches the next one has to replace, which simulations do not know of.
+const SLICE_US: u64 = 1_000_000_000;
 
 /// Share of divergences that nothing explains above which a run is refused.
 const DIVERGENCE_LIMIT: f64 = 0.01;
@@ -26,6 +26,26 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Of a case that has not been measured.
+    pub fn none(case: &Case) -> Measured {
+        let none = vec![Vec::new(); case.designs.len()];
+        Measured {
+            passes: none.clone(),
+            elapsed: none,
+        }
+    }
+
+    /// Further passes of the same designs.
+    pub fn add(&mut self, further: Measured) {
+        let add = |all: &mut Vec<Vec<f64>>, further: Vec<Vec<f64>>| {
+            all.iter_mut()
+                .zip(further)
+                .for_each(|(all, further)| all.extend(further));
+        };
+        add(&mut self.passes, further.passes);
+        add(&mut self.elapsed, further.elapsed);
+    }
+
     /// The middle of the passes of a design.
     pub fn ns(&self, design: usize) -> f64 {
         median(&self.passes[design]).unwrap_or(0.0)

@@ -54,6 +54,25 @@ pub fn render(found: &Validation) -> String {
         ]);
     }
     text += &table.render(2);
+    if let Some(line) = &found.line_between {
+        text += &format!(
+            "\nA line from the nearest other core took {} to {} ns; {} says {}.\n",
+            line.least_ns, line.most_ns, line.key, line.described_ns
+        );
+        if line.put_away > 0 {
+            text += &format!(
+                "{} on two CPUs put away, since it was not near that before or after: the host \
+                 moves the CPUs.\n",
+                plural(line.put_away, "measurement", "measurements")
+            );
+        }
+        if line.kept > 0 {
+            text += &format!(
+                "{} on two CPUs kept although it was not.\n",
+                plural(line.kept, "measurement", "measurements")
+            );
+        }
+    }
     let known = found.totals.iter().filter_map(|total| {
         let cause = total.cause.as_ref()?;
         Some(format!(

@@ -73,7 +73,12 @@ fn a_description_is_held_against_this_machine_and_its_work_is_measured() {
     let scratch = Scratch::new("against");
     let name = &scratch.path("this.toml");
     let printed = vellum(&["machines", "epyc-milan-1s", "--toml"]);
-    let printed = text(&printed.stdout);
+    let source = "source = \"assumed: test\"";
+    let lost = format!("[lines]\ncached = {{ ns = 12, {source} }}");
+    let own = format!("[processor]\nown_cache = {{ count = 512, {source} }}");
+    let printed = text(&printed.stdout)
+        .replacen("[lines]", &lost, 1)
+        .replacen("[processor]", &own, 1);
     fs::write(name, &printed).expect("written");
     let measured = vellum(&["calibrate", "--quick", "--quiet", "--work", name]);
     assert!(measured.status.success(), "{}", text(&measured.stderr));
@@ -88,6 +93,12 @@ fn a_description_is_held_against_this_machine_and_its_work_is_measured() {
     ] {
         assert!(work.contains(key), "{key} in\n{work}");
     }
+    let (exposed, work) = work.split_once("\n\n").expect("two tables");
+    assert!(
+        exposed.starts_with("[processor]\nexposed = { share = "),
+        "{exposed}"
+    );
+    let printed = printed.replacen("[processor]", exposed, 1);
     fs::write(name, format!("{printed}\n{work}")).expect("written");
     let json = &scratch.path("truth.json");
     let against = [
@@ -106,6 +117,7 @@ fn a_description_is_held_against_this_machine_and_its_work_is_measured() {
         "kernel build",
         "snapshot server",
         "forkfault",
+        "A line from the nearest other core took ",
         "totals are within",
     ] {
         assert!(table.contains(part), "{part} in\n{table}");

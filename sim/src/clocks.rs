@@ -17,39 +17,60 @@ pub(crate) fn time_of(key: u64) -> u64 {
     key >> RANK_BITS
 }
 
+/// The rank in a key.
+fn rank_of(key: u64) -> u16 {
+    (key & ((1 << RANK_BITS) - 1)) as u16
+}
+
 /// The smallest of all keys, kept as the winners of pairs of pairs.
 #[derive(Debug)]
 pub(crate) struct Tournament {
-    /// The winner of a pair is at half the number of its members; CPU `n` is at
+    /// The winner of a pair is at half the number of its members; whoever has rank `n` is at
     /// `leaves + n`.
-    winners: Vec<(u64, u32)>,
+    winners: Vec<u64>,
     leaves: usize,
 }
 
 impl Tournament {
-    /// Nobody runs.
+    /// Nobody runs. Ranks are below `cpus`.
     pub(crate) fn new(cpus: usize) -> Tournament {
         let leaves = cpus.next_power_of_two();
-        let mut winners = vec![(NEVER, u32::MAX); 2 * leaves];
-        for (cpu, leaf) in winners[leaves..].iter_mut().enumerate() {
-            leaf.1 = cpu as u32;
+        Tournament {
+            winners: vec![NEVER; 2 * leaves],
+            leaves,
         }
-        Tournament { winners, leaves }
     }
 
-    pub(crate) fn set(&mut self, cpu: u32, key: u64) {
-        let mut place = self.leaves + cpu as usize;
-        self.winners[place].0 = key;
+    /// Whoever has this rank has a key, with that rank in it, or none.
+    #[inline]
+    pub(crate) fn set(&mut self, rank: u16, key: u64) {
+        let mut place = self.leaves + usize::from(rank);
+        self.winners[place] = key;
+        let mut least = key;
         while place > 1 {
-            let (one, other) = (self.winners[place], self.winners[place ^ 1]);
+            least = least.min(self.winners[place ^ 1]);
             place /= 2;
-            self.winners[place] = if other.0 < one.0 { other } else { one };
+            self.winners[place] = least;
         }
     }
 
-    /// The smallest key and whose it is; [`NEVER`] if nobody runs.
-    pub(crate) fn first(&self) -> (u64, u32) {
-        self.winners[1]
+    /// The smallest key of all others than that of a rank.
+    #[inline]
+    pub(crate) fn least_beside(&self, rank: u16) -> u64 {
+        let mut place = self.leaves + usize::from(rank);
+        let mut least = NEVER;
+        while place > 1 {
+            least = least.min(self.winners[place ^ 1]);
+            place /= 2;
+        }
+        least
+    }
+
+    /// The smallest key and whose it is, by rank; `None` if nobody runs.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u16, u64)> {
+        let key = self.winners[1];
+        (key != NEVER).then_some((rank_of(key), key))
     }
 }
 
@@ -65,14 +86,21 @@ mod tests {
             let mut state = 7u64;
             for _ in 0..4000 {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                let cpu = (state >> 33) as usize % cpus;
-                let time = if state >> 60 == 0 { NEVER } else { state >> 40 };
-                keys[cpu] = time;
-                tournament.set(cpu as u32, time);
-                let least = keys.iter().copied().min();
-                assert_eq!(Some(tournament.first().0), least);
-                if let Some(least) = least.filter(|&least| least != NEVER) {
-                    assert_eq!(keys[tournament.first().1 as usize], least);
+                let rank = (state >> 33) as usize % cpus;
+                keys[rank] = match state >> 60 {
+                    0 => NEVER,
+                    _ => key(state >> 40, rank as u16),
+                };
+                tournament.set(rank as u16, keys[rank]);
+                let beside = (0..cpus)
+                    .filter(|&other| other != rank)
+                    .map(|other| keys[other]);
+                let beside = beside.min().unwrap_or(NEVER);
+                assert_eq!(tournament.least_beside(rank as u16), beside);
+                let least = keys.iter().copied().min().filter(|&least| least != NEVER);
+                assert_eq!(tournament.first().map(|(_, key)| key), least);
+                if let Some((rank, key)) = tournament.first() {
+                    assert_eq!(keys[usize::from(rank)], key);
                 }
             }
         }

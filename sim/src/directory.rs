@@ -95,13 +95,27 @@ pub(crate) enum Write {
     Update,
 }
 
+/// Lines that are found by their host address without looking for their place.
+const RECENT: usize = 1 << 13;
+
+/// A line that was used lately: the number of its host address in lines, and what the directory
+/// knows it by. Both stay together for as long as there is a directory.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    host_line: usize,
+    id: LineId,
+}
+
 /// The lines of all places.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) topology: Topology,
     pub(crate) places: Places,
     pages: Vec<[Line; PAGE_LINES]>,
+    recent: Box<[Recent]>,
     spots: Vec<Spot>,
+    /// The node that each page of lines is on.
+    homes: Vec<NodeId>,
     costs: Vec<Option<Box<[LineCosts; PAGE_LINES]>>>,
     sharers: SharerSets,
     /// When the memory of each node is free.
@@ -124,7 +138,16 @@ impl Directory {
             topology,
             places,
             pages: Vec::new(),
+            recent: vec![
+                Recent {
+                    host_line: usize::MAX,
+                    id: 0,
+                };
+                RECENT
+            ]
+            .into_boxed_slice(),
             spots: Vec::new(),
+            homes: Vec::new(),
             costs: Vec::new(),
             nodes: vec![0; machine.nodes()],
             streamed: vec![0; machine.nodes()],
@@ -136,36 +159,88 @@ impl Directory {
         }
     }
 
+    /// The line at a host address, if it was used lately.
+    #[inline]
+    pub(crate) fn recent(&self, address: usize) -> Option<LineId> {
+        let host_line = address / LINE;
+        let recent = self.recent[host_line % RECENT];
+        (recent.host_line == host_line).then_some(recent.id)
+    }
+
+    /// The line at a host address, which is at an offset of a place.
+    #[inline]
+    pub(crate) fn note_recent(&mut self, address: usize, id: LineId) {
+        let host_line = address / LINE;
+        self.recent[host_line % RECENT] = Recent { host_line, id };
+    }
+
+    /// Makes an access to a line that only `by` has ever used, if it is that CPU's own, costs
+    /// what a hit does, and nobody waits for it. Returns when it is done, and how often the line
+    /// has been written.
+    #[inline]
+    pub(crate) fn use_own(&mut self, id: LineId, by: By, how: Option<Write>) -> Option<(u64, u32)> {
+        if self.room.is_limited() {
+            return None;
+        }
+        let (hit, update) = (self.hit, self.update);
+        let line = self.line(id);
+        let is_own = !line.common
+            && line.first == by.cpu
+            && line.uses == SETTLED
+            && u32::from(line.owner) == by.core
+            && (line.near == by.cpu || line.near == NOBODY)
+            && line.waiters == NOBODY;
+        if !is_own || (how.is_some() && line.free_at > by.now) {
+            return None;
+        }
+        line.near = by.cpu;
+        line.touched = by.now;
+        let price = match how {
+            Some(Write::Update) => update,
+            _ => hit,
+        };
+        if how.is_some() {
+            line.version = line.version.wrapping_add(1);
+            line.words |= by.words;
+            line.free_at = by.now + price;
+        }
+        Some((by.now + price, line.version))
+    }
+
     /// The line at an offset of a place.
     #[inline]
     pub(crate) fn line_at(&mut self, place: u16, offset: usize) -> LineId {
         let (spot, line) = Places::spot(place, offset);
-        let slot = self.places.slot(place, offset);
-        let page = match *slot {
+        let page = match *self.places.slot(place, offset) {
             Slot::Lines(page) => page,
-            Slot::Untouched | Slot::Filled(_) => {
-                let page = self.pages.len() as u32;
-                let owner = match *slot {
-                    Slot::Filled(core) => core,
-                    _ => NOBODY,
-                };
-                *slot = Slot::Lines(page);
-                let used = match owner {
-                    core if core != NOBODY && self.room.is_limited() => {
-                        let (core, page) = (u32::from(core), *self.places.moved(place, offset));
-                        let cluster = self.topology.cluster_of(core);
-                        self.room.when_moved(page, core, cluster)
-                    }
-                    _ => Stamp::NONE,
-                };
-                let line = Line { owner, used, ..NEW };
-                self.pages.push([line; PAGE_LINES]);
-                self.spots.push(spot);
-                self.costs.push(None);
-                page
-            }
+            Slot::Untouched => self.begin_page(spot, offset, NOBODY),
+            Slot::Filled(core) => self.begin_page(spot, offset, core),
         };
         page * PAGE_LINES as u32 + line as u32
+    }
+
+    /// Lines of a page are used one by one from now on, all of which a core has, or nobody.
+    #[cold]
+    #[inline(never)]
+    fn begin_page(&mut self, spot: Spot, offset: usize, owner: u16) -> u32 {
+        let page = self.pages.len() as u32;
+        *self.places.slot(spot.place, offset) = Slot::Lines(page);
+        let used = match owner {
+            core if core != NOBODY && self.room.is_limited() => {
+                let moved = *self.places.moved(spot.place, offset);
+                let core = u32::from(core);
+                let cluster = self.topology.cluster_of(core);
+                self.room.when_moved(moved, core, cluster)
+            }
+            _ => Stamp::NONE,
+        };
+        let line = Line { owner, used, ..NEW };
+        self.pages.push([line; PAGE_LINES]);
+        self.spots.push(spot);
+        self.homes
+            .push(self.places.home(spot.place, Places::offset(spot)));
+        self.costs.push(None);
+        page
     }
 
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
@@ -202,9 +277,15 @@ impl Directory {
         &mut self.pages[id / PAGE_LINES][id % PAGE_LINES]
     }
 
+    #[inline]
+    pub(crate) fn is_common(&self, id: LineId) -> bool {
+        let id = id as usize;
+        self.pages[id / PAGE_LINES][id % PAGE_LINES].common
+    }
+
+    #[inline]
     fn home(&self, id: LineId) -> NodeId {
-        let spot = self.spots[id as usize / PAGE_LINES];
-        self.places.home(spot.place, Places::offset(spot))
+        self.homes[id as usize / PAGE_LINES]
     }
 
     /// Whether `cpu` has used the line so often, and nobody else ever, that it can do so
@@ -486,6 +567,7 @@ impl Directory {
         line.free_at = line.free_at.max(at);
     }
 
+    #[inline]
     fn note_miss(&mut self, id: LineId, by: By, before: &Line, served: Served, writes: bool) {
         let hit = self.hit;
         let costs = self.costs(id);
@@ -515,8 +597,7 @@ impl Directory {
     pub(crate) fn costs(&mut self, id: LineId) -> &mut LineCosts {
         let id = id as usize;
         let page = &mut self.costs[id / PAGE_LINES];
-        let page = page.get_or_insert_with(|| Box::new([LineCosts::default(); PAGE_LINES]));
-        &mut page[id % PAGE_LINES]
+        &mut page.get_or_insert_with(no_costs)[id % PAGE_LINES]
     }
 
     /// Every line with costs.
@@ -538,4 +619,11 @@ impl Directory {
                 })
         })
     }
+}
+
+/// Out of the way of accesses, as their stacks would have room for it.
+#[cold]
+#[inline(never)]
+fn no_costs() -> Box<[LineCosts; PAGE_LINES]> {
+    Box::new([LineCosts::default(); PAGE_LINES])
 }

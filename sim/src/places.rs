@@ -112,6 +112,14 @@ pub(crate) struct Spot {
     pub(crate) page: u32,
 }
 
+/// What is known of a part of which nothing is. Out of the way of accesses, on whose stacks it would
+/// take a page.
+#[cold]
+#[inline(never)]
+fn part_of<T: Copy>(nothing: T) -> Box<[T; PART_PAGES]> {
+    Box::new([nothing; PART_PAGES])
+}
+
 /// All places, by host address.
 #[derive(Default, Debug)]
 pub(crate) struct Places {
@@ -211,16 +219,14 @@ impl Places {
     pub(crate) fn slot(&mut self, place: u16, offset: usize) -> &mut Slot {
         let page = offset / PAGE;
         let part = &mut self.all[usize::from(place)].parts[page / PART_PAGES];
-        let part = part.get_or_insert_with(|| Box::new([Slot::Untouched; PART_PAGES]));
-        &mut part[page % PART_PAGES]
+        &mut part.get_or_insert_with(|| part_of(Slot::Untouched))[page % PART_PAGES]
     }
 
     /// When the page at `offset` was moved last.
     pub(crate) fn moved(&mut self, place: u16, offset: usize) -> &mut Moved {
         let page = offset / PAGE;
         let part = &mut self.all[usize::from(place)].moved[page / PART_PAGES];
-        let part = part.get_or_insert_with(|| Box::new([Moved::default(); PART_PAGES]));
-        &mut part[page % PART_PAGES]
+        &mut part.get_or_insert_with(|| part_of(Moved::default()))[page % PART_PAGES]
     }
 
     /// The page at `offset` and the line in it.

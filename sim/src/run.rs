@@ -276,6 +276,8 @@ impl Simulation {
             yielders: (0..self.cpus).map(|_| Cell::new(ptr::null())).collect(),
             muted: Cell::new(0),
             failure: RefCell::new(None),
+            has_failed: Cell::new(false),
+            has_net: net.is_some(),
             net: RefCell::new(net),
             is_hosted: self.is_hosted,
             seed: self.seed,
@@ -328,7 +330,9 @@ struct Run {
     /// Depth of `Cpu::unreported`.
     muted: Cell<u32>,
     failure: RefCell<Option<RunError>>,
+    has_failed: Cell<bool>,
     net: RefCell<Option<Net>>,
+    has_net: bool,
     /// See [`Simulation::hosted`].
     is_hosted: bool,
     seed: u64,
@@ -394,26 +398,28 @@ impl Run {
     }
 
     fn take_turns(&self, coroutines: &mut [Program], limit_ns: u64) -> Result<(), Stopped> {
-        loop {
-            let next = self.state.borrow().next();
-            let Some((cpu, time)) = next else { break };
-            if time / 1000 > limit_ns {
+        let limit = limit_ns.saturating_mul(1000);
+        let _turns = Turn::begin(self);
+        let mut next = self.state.borrow().next();
+        while let Some((cpu, time)) = next {
+            if time > limit {
                 let cpu = CpuId(cpu as u16);
                 return Err(Stopped::Failed(RunError::TooLong { cpu, limit_ns }));
             }
             self.state.borrow_mut().enter(cpu);
-            let resumed = {
-                let _turn = Turn::begin(self);
-                coroutines[cpu as usize].resume(())
-            };
-            if let Some(error) = self.failure.take() {
+            let resumed = coroutines[cpu as usize].resume(());
+            if self.has_failed.get()
+                && let Some(error) = self.failure.take()
+            {
                 return Err(Stopped::Failed(error));
             }
             match resumed {
                 CoroutineResult::Yield(()) | CoroutineResult::Return(Ok(())) => {}
                 CoroutineResult::Return(Err(panic)) => return Err(Stopped::Panicked(panic)),
             }
-            self.state.borrow_mut().leave();
+            let mut state = self.state.borrow_mut();
+            state.leave();
+            next = state.next();
         }
         let state = self.state.borrow();
         let sleeps = |&cpu: &usize| state.cpus[cpu].activity == Activity::Sleeping;

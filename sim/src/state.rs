@@ -1,28 +1,23 @@
-//! The simulated CPUs and their clocks, and what each kind of access does to them.
+//! The simulated CPUs and their clocks. What each kind of access does to them is in [`access`] and
+//! [`bulk`].
 
+mod access;
+mod bulk;
 mod prices;
 mod waiting;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use vellum::sync::report::{Access, Kind};
+use vellum::sync::report::Access;
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
-use crate::directory::{By, Directory, LineId, NOBODY, Served, Write};
+use crate::directory::{Directory, LineId, NOBODY};
 use crate::locks::Locks;
-use crate::places::{LINE, PAGE};
 use vellum_description::{Description, WorkKind};
 
+pub(crate) use access::Target;
 pub(crate) use prices::Prices;
-use prices::bulk;
-
-/// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
-/// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
-/// later than it should by that much.
-const RUN_AHEAD: u64 = 1_000_000;
-/// Lines that a CPU can have asked for ahead.
-const PREFETCHES: usize = 16;
 
 /// What a CPU is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,23 +101,14 @@ pub(crate) struct State {
     pub(crate) prices: Prices,
     pub(crate) locks: Locks,
     tournament: Tournament,
+    /// CPUs by rank.
+    by_rank: Vec<u16>,
     /// Whose turn it is.
     pub(crate) current: u32,
     /// The smallest key of the others.
     others: u64,
     /// When counting begins, while it has not yet.
     count_from: Option<u64>,
-}
-
-/// Where an access goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Target {
-    /// The stack of the CPU that makes it.
-    Stack,
-    /// A place, at an offset.
-    Place(u16, usize),
-    /// Memory that was not placed.
-    Nowhere,
 }
 
 impl State {
@@ -160,8 +146,10 @@ impl State {
         };
         let cpus: Vec<CpuState> = (0..count).map(cpu).collect();
         let mut tournament = Tournament::new(count);
+        let mut by_rank = vec![0; count];
         for (number, cpu) in cpus.iter().enumerate() {
-            tournament.set(number as u32, key(cpu.clock, cpu.rank));
+            tournament.set(cpu.rank, key(cpu.clock, cpu.rank));
+            by_rank[usize::from(cpu.rank)] = number as u16;
         }
         State {
             cpus,
@@ -169,6 +157,7 @@ impl State {
             prices: Prices::new(machine),
             locks: Locks::new(count),
             tournament,
+            by_rank,
             current: 0,
             others: NEVER,
             count_from: None,
@@ -195,15 +184,16 @@ impl State {
     }
 
     /// Whose turn comes next, and when.
+    #[inline]
     pub(crate) fn next(&self) -> Option<(u32, u64)> {
-        let (key, cpu) = self.tournament.first();
-        (key != NEVER).then_some((cpu, time_of(key)))
+        let (rank, key) = self.tournament.first()?;
+        Some((u32::from(self.by_rank[usize::from(rank)]), time_of(key)))
     }
 
     /// `cpu` runs from now on.
+    #[inline]
     pub(crate) fn enter(&mut self, cpu: u32) {
-        self.tournament.set(cpu, NEVER);
-        self.others = self.tournament.first().0;
+        self.others = self.tournament.least_beside(self.cpus[cpu as usize].rank);
         self.current = cpu;
         // It is the lowest clock of those who run. Who sleeps or spins counts from when it began to.
         let clock = self.cpus[cpu as usize].clock;
@@ -217,6 +207,7 @@ impl State {
     }
 
     /// The running CPU does not run any more.
+    #[inline]
     pub(crate) fn leave(&mut self) {
         let cpu = &self.cpus[self.current as usize];
         let key = match cpu.activity {
@@ -224,7 +215,7 @@ impl State {
             Activity::Spinning { deadline, .. } => key(deadline, cpu.rank),
             Activity::Sleeping | Activity::Ended => NEVER,
         };
-        self.tournament.set(self.current, key);
+        self.tournament.set(cpu.rank, key);
     }
 
     #[inline]
@@ -240,8 +231,10 @@ impl State {
     }
 
     fn set_key(&mut self, cpu: u32, key: u64) {
-        self.tournament.set(cpu, key);
-        self.others = self.tournament.first().0;
+        self.tournament.set(self.cpus[cpu as usize].rank, key);
+        self.others = self
+            .tournament
+            .least_beside(self.cpus[self.current as usize].rank);
     }
 
     /// Whether the other thread of the running CPU's core takes part of it.
@@ -253,14 +246,19 @@ impl State {
         })
     }
 
+    /// How long the running CPU takes for what it computes in a time alone.
+    #[inline]
+    fn taken(&self, ps: u64) -> u64 {
+        match self.is_shared() {
+            true => ps * self.prices.shared_time / 1000,
+            false => ps,
+        }
+    }
+
     /// The running CPU computes for a time.
+    #[inline]
     pub(crate) fn compute(&mut self, ps: u64) {
-        let ps = if self.is_shared() {
-            ps * self.prices.shared_time / 1000
-        } else {
-            ps
-        };
-        self.pass(ps);
+        self.pass(self.taken(ps));
     }
 
     /// What the running CPU is at from now on, which decides what lies between accesses.
@@ -284,346 +282,5 @@ impl State {
         let me = self.me();
         me.clock += ps;
         assert!(me.clock < LATEST, "a virtual clock passed five hours");
-    }
-
-    #[inline]
-    pub(crate) fn target(&mut self, address: usize) -> Target {
-        if self.me().stack.contains(&address) {
-            return Target::Stack;
-        }
-        match self.directory.places.find(address) {
-            Some((place, offset)) => Target::Place(place, offset),
-            None => Target::Nowhere,
-        }
-    }
-
-    /// The first part of an access: the instructions before it, and stores that have to
-    /// be done by then.
-    pub(crate) fn prepare(&mut self, kind: Kind) {
-        if kind == Kind::Fence {
-            return;
-        }
-        let work = self.me().work;
-        self.me().totals.reports += 1;
-        self.compute(work);
-        if matches!(kind, Kind::FullFence | Kind::ReadModifyWrite) {
-            self.drain();
-        }
-    }
-
-    /// Waits until all stores are done.
-    fn drain(&mut self) {
-        let me = self.me();
-        let Some(&(done, line)) = me.stores.back() else {
-            return;
-        };
-        me.stores.clear();
-        let waited = done.saturating_sub(me.clock);
-        me.clock += waited;
-        if waited > 0 {
-            self.directory.costs(line).lost += waited;
-        }
-    }
-
-    /// A full fence, and a hit for each of `others`.
-    pub(crate) fn look_at(&mut self, others: u64) {
-        self.drain();
-        self.compute(self.prices.update + others * self.prices.hit);
-    }
-
-    /// Whether an access can be made without regard to the others' clocks: to lines that
-    /// the CPU alone has used, for long.
-    pub(crate) fn is_private(&mut self, access: &Access, place: u16, offset: usize) -> bool {
-        let ahead = self.others.saturating_add(key(RUN_AHEAD, 0));
-        if key(self.me().clock, 0) > ahead {
-            return false;
-        }
-        match access.kind {
-            Kind::Fence | Kind::FullFence => true,
-            Kind::BytesRead
-            | Kind::BytesWritten
-            | Kind::BytesFilled
-            | Kind::BytesZeroed
-            | Kind::BytesZeroedAround => false,
-            _ => {
-                let cpu = self.current as u16;
-                let end = offset + access.bytes.min(self.directory.places.left(place, offset));
-                (offset / LINE..end.div_ceil(LINE)).all(|line| {
-                    let id = self.directory.line_at(place, line * LINE);
-                    self.directory.is_private(id, cpu)
-                })
-            }
-        }
-    }
-
-    fn by(&self, words: u8) -> By {
-        let cpu = &self.cpus[self.current as usize];
-        By {
-            cpu: self.current as u16,
-            core: cpu.core,
-            now: cpu.clock,
-            words,
-        }
-    }
-
-    /// The second part of an access, when it is the running CPU's turn.
-    pub(crate) fn carry_out(&mut self, access: &Access, target: Target) {
-        match (access.kind, target) {
-            (Kind::Fence, _) => {}
-            (Kind::FullFence, _) => self.compute(self.prices.update),
-            (Kind::Prefetch, Target::Place(place, offset)) => {
-                self.prefetch(place, offset, access.bytes);
-            }
-            (Kind::PrefetchToWrite, Target::Place(place, offset)) => {
-                self.prefetch_to_write(place, offset);
-            }
-            (Kind::Prefetch | Kind::PrefetchToWrite | Kind::Bookkeeping, _)
-            | (Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased, _) =>
-                {}
-            (_, Target::Place(place, offset)) => self.access(access, place, offset),
-            (_, Target::Stack | Target::Nowhere) => {
-                let hit = self.me().hit;
-                self.compute(hit);
-            }
-        }
-    }
-
-    fn access(&mut self, access: &Access, place: u16, offset: usize) {
-        let bytes = access.bytes.min(self.directory.places.left(place, offset));
-        match access.kind {
-            Kind::BytesRead => {
-                // The other half is that of the writing.
-                let rates = self.prices.copy.map(|rate| rate * 2.0);
-                self.stream(place, offset, bytes, rates, access.kind);
-            }
-            Kind::BytesWritten => {
-                let rates = self.prices.copy.map(|rate| rate * 2.0);
-                self.stream(place, offset, bytes, rates, access.kind);
-            }
-            Kind::BytesFilled | Kind::BytesZeroed | Kind::BytesZeroedAround => {
-                self.stream(place, offset, bytes, self.prices.zero, access.kind);
-            }
-            Kind::Load | Kind::GuardedRead => self.read(access.kind, place, offset, bytes),
-            Kind::Store => self.store(place, offset),
-            Kind::ReadModifyWrite => self.update(place, offset),
-            Kind::GuardedWrite | Kind::PlainWrite => self.overwrite(place, offset, bytes),
-            Kind::Fence
-            | Kind::FullFence
-            | Kind::Prefetch
-            | Kind::PrefetchToWrite
-            | Kind::Bookkeeping
-            | Kind::LockAwaited
-            | Kind::LockWaitEnded
-            | Kind::LockTaken
-            | Kind::LockReleased => {}
-        }
-    }
-
-    /// The lines of some bytes, each with the words of it that are meant.
-    fn lines(place: u16, offset: usize, bytes: usize) -> impl Iterator<Item = (u16, usize, u8)> {
-        let end = offset + bytes;
-        (offset / LINE..end.div_ceil(LINE)).map(move |line| {
-            let start = line * LINE;
-            let first = offset.max(start) - start;
-            let last = end.min(start + LINE) - start - 1;
-            let words = (first / 8..=last / 8).fold(0u8, |words, word| words | 1 << word);
-            (place, start, words)
-        })
-    }
-
-    /// Reads lines, which are asked for together.
-    fn read(&mut self, kind: Kind, place: u16, offset: usize, bytes: usize) {
-        let mut done = 0;
-        for (place, start, words) in Self::lines(place, offset, bytes) {
-            let id = self.directory.line_at(place, start);
-            let served = self.directory.read(id, self.by(words));
-            done = done.max(self.arrival(id, served.at));
-            self.count(served.from.is_some());
-            if kind == Kind::Load {
-                let version = self.directory.line(id).version;
-                self.me().last_load = Some((id, version));
-            }
-        }
-        self.finish(done);
-    }
-
-    fn count(&mut self, missed: bool) {
-        let totals = &mut self.me().totals;
-        totals.accesses += 1;
-        totals.misses += u64::from(missed);
-    }
-
-    /// An access is done at `done`. What the sibling takes of the core is added to hits
-    /// alone: a transfer takes no longer for it.
-    fn finish(&mut self, done: u64) {
-        let taken = done.saturating_sub(self.me().clock);
-        let inside = taken.min(self.prices.hit);
-        let me = self.me();
-        me.clock = done - inside;
-        let inside = inside.min(me.hit);
-        self.compute(inside);
-    }
-
-    /// When a line that was asked for ahead is here.
-    fn arrival(&mut self, id: LineId, at: u64) -> u64 {
-        let prefetches = &mut self.me().prefetches;
-        if prefetches.is_empty() {
-            return at;
-        }
-        match prefetches.iter().position(|&(line, _)| line == id) {
-            Some(place) => {
-                let (_, arrives) = prefetches.remove(place).unwrap_or((id, at));
-                at.max(arrives)
-            }
-            None => at,
-        }
-    }
-
-    fn store(&mut self, place: u16, offset: usize) {
-        let id = self.directory.line_at(place, offset);
-        let by = self.by(1 << (offset % LINE / 8));
-        let served = self.directory.write(id, by, Write::Store);
-        self.note_own_write(id);
-        self.count(served.from.is_some());
-        let hit = self.prices.hit;
-        let most = self.prices.store_buffer;
-        let me = self.me();
-        // Stores become visible in their order.
-        let before = me.stores.back().map_or(0, |&(done, _)| done);
-        let done = served.at.max(before);
-        let clock = me.clock;
-        while me.stores.front().is_some_and(|&(done, _)| done <= clock) {
-            me.stores.pop_front();
-        }
-        if served.from.is_some() || done > clock + hit {
-            me.stores.push_back((done, id));
-        }
-        let mut waited = 0;
-        if me.stores.len() > most
-            && let Some((oldest, _)) = me.stores.pop_front()
-        {
-            waited = oldest.saturating_sub(clock);
-        }
-        self.finish(clock + waited + hit);
-        if waited > 0 {
-            self.directory.costs(id).lost += waited;
-        }
-        self.wake_spinners(id, done);
-    }
-
-    /// What the running CPU writes itself is nothing to wait for.
-    fn note_own_write(&mut self, id: LineId) {
-        let version = self.directory.line(id).version;
-        if let Some((line, seen)) = &mut self.me().last_load
-            && *line == id
-            && seen.wrapping_add(1) == version
-        {
-            *seen = version;
-        }
-    }
-
-    fn update(&mut self, place: u16, offset: usize) {
-        let id = self.directory.line_at(place, offset);
-        let by = self.by(1 << (offset % LINE / 8));
-        let served = self.directory.write(id, by, Write::Update);
-        self.note_own_write(id);
-        self.count(served.from.is_some());
-        let done = self.arrival(id, served.at);
-        self.finish(done);
-        self.wake_spinners(id, done);
-    }
-
-    /// Writes lines, which are asked for together.
-    fn overwrite(&mut self, place: u16, offset: usize, bytes: usize) {
-        let mut done = 0;
-        for (place, start, words) in Self::lines(place, offset, bytes) {
-            let id = self.directory.line_at(place, start);
-            let served = self.directory.write(id, self.by(words), Write::Store);
-            done = done.max(self.arrival(id, served.at));
-            self.count(served.from.is_some());
-            self.wake_spinners(id, served.at);
-        }
-        self.finish(done);
-    }
-
-    /// Reads or writes bytes in bulk: as fast as the core can, from memory or from its
-    /// caches, and its share of the node's memory allows.
-    fn stream(
-        &mut self,
-        place: u16,
-        offset: usize,
-        bytes: usize,
-        [memory, cached]: [f64; 2],
-        kind: Kind,
-    ) {
-        let core = self.me().core;
-        let around = kind == Kind::BytesZeroedAround;
-        let (mut near, mut far) = (0, 0);
-        let mut at = offset;
-        while at < offset + bytes {
-            let next = (offset + bytes).min((at / PAGE + 1) * PAGE);
-            let part = (next - at) as u64;
-            match self.directory.is_cached((place, at), part, core, around) {
-                true => near += part,
-                false => far += part,
-            }
-            at = next;
-        }
-        let clock = self.me().clock;
-        let node_done = match far {
-            0 => clock,
-            _ => {
-                let busy = bulk(far, self.prices.node);
-                self.directory.stream((place, offset), far, clock, busy)
-            }
-        };
-        let time = bulk(far, memory) + bulk(near, cached);
-        self.compute(time.max(self.prices.hit));
-        let me = self.me();
-        me.clock = me.clock.max(node_done);
-        me.totals.bulk_bytes += far;
-        let at = me.clock;
-        if kind != Kind::BytesRead {
-            let by = self.by(u8::MAX);
-            let mut woken = Vec::new();
-            self.directory
-                .fill((place, offset), bytes, by, at, |directory, id| {
-                    if directory.line(id).waiters != NOBODY {
-                        woken.push(id);
-                    }
-                });
-            for id in woken {
-                self.wake_spinners(id, at);
-            }
-        }
-    }
-
-    /// Asks for a line ahead. What is asked for by the page is part of what zeroing
-    /// costs.
-    fn prefetch(&mut self, place: u16, offset: usize, bytes: usize) {
-        if bytes > LINE {
-            return;
-        }
-        let id = self.directory.line_at(place, offset);
-        let served = self.directory.read(id, self.by(0));
-        self.note_prefetch(id, served);
-    }
-
-    /// Asks for a line ahead, and has all others give it up.
-    fn prefetch_to_write(&mut self, place: u16, offset: usize) {
-        let id = self.directory.line_at(place, offset);
-        if let Some(served) = self.directory.take(id, self.by(0)) {
-            self.note_prefetch(id, served);
-        }
-    }
-
-    fn note_prefetch(&mut self, id: LineId, served: Served) {
-        let prefetches = &mut self.me().prefetches;
-        if served.from.is_some() {
-            if prefetches.len() == PREFETCHES {
-                prefetches.pop_front();
-            }
-            prefetches.push_back((id, served.at));
-        }
     }
 }

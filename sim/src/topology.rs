@@ -30,6 +30,15 @@ impl Level {
     ];
 }
 
+/// The parts of a machine that a core is in, by number.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    cluster: u32,
+    socket: u32,
+    board: u32,
+    node: u32,
+}
+
 /// The cores of a machine, numbered from the inside out, and the prices of lines in
 /// picoseconds.
 #[derive(Clone, Debug)]
@@ -42,6 +51,8 @@ pub(crate) struct Topology {
     board: u32,
     /// Cores of a node.
     node: u32,
+    /// Where each core is.
+    parts: Vec<Parts>,
     /// A line from another core, by level.
     transfer: [u64; Level::ALL.len()],
     /// A line from memory, by level.
@@ -58,13 +69,21 @@ impl Topology {
         // A level without a figure does not exist, and is never asked for.
         let ps = |time: &Option<Time>| time.as_ref().map_or(0, Time::ps);
         let own = memory.own.ps();
+        let node = socket / topology.nodes_per_socket;
+        let parts = |core: usize| Parts {
+            cluster: (core / cluster) as u32,
+            socket: (core / socket) as u32,
+            board: (core / board) as u32,
+            node: (core / node) as u32,
+        };
         Topology {
+            parts: (0..machine.cores()).map(parts).collect(),
             cores: machine.cores() as u32,
             threads: topology.threads_per_core as u32,
             cluster: cluster as u32,
             socket: socket as u32,
             board: board as u32,
-            node: (socket / topology.nodes_per_socket) as u32,
+            node: node as u32,
             transfer: [
                 lines.sibling.as_ref().unwrap_or(&lines.hit).ps(),
                 ps(&lines.cluster),
@@ -93,13 +112,15 @@ impl Topology {
     }
 
     /// The node of a core.
+    #[inline]
     pub(crate) fn node_of(&self, core: u32) -> NodeId {
-        NodeId((core / self.node) as u16)
+        NodeId(self.parts[core as usize].node as u16)
     }
 
     /// The cluster of a core.
+    #[inline]
     pub(crate) fn cluster_of(&self, core: u32) -> u32 {
-        core / self.cluster
+        self.parts[core as usize].cluster
     }
 
     /// The first core of a node.
@@ -119,15 +140,17 @@ impl Topology {
         (core / size * size, core / size * size + size)
     }
 
+    #[inline]
     pub(crate) fn between(&self, one: u32, other: u32) -> Level {
-        let same = |size: u32| one / size == other / size;
         if one == other {
-            Level::Core
-        } else if same(self.cluster) {
+            return Level::Core;
+        }
+        let (one, other) = (self.parts[one as usize], self.parts[other as usize]);
+        if one.cluster == other.cluster {
             Level::Cluster
-        } else if same(self.socket) {
+        } else if one.socket == other.socket {
             Level::Socket
-        } else if same(self.board) {
+        } else if one.board == other.board {
             Level::Board
         } else {
             Level::System
@@ -135,18 +158,18 @@ impl Topology {
     }
 
     /// How far a node's memory is from a core.
+    #[inline]
     pub(crate) fn to_memory(&self, core: u32, home: NodeId) -> Level {
-        let first = self.first_core(home);
-        if core / self.node == u32::from(home.0) {
-            Level::Cluster
-        } else {
-            self.between(core, first).max(Level::Socket)
+        match self.node_of(core) == home {
+            true => Level::Cluster,
+            false => self.between(core, self.first_core(home)).max(Level::Socket),
         }
     }
 
     /// What a line that another core has costs `core`. Within a cluster the last cache
     /// knows where it is; beyond it the line's home is asked, so that a far home makes
     /// a near line expensive.
+    #[inline]
     pub(crate) fn transfer(&self, core: u32, owner: u32, home: NodeId) -> (Level, u64) {
         let mut level = self.between(core, owner);
         if level > Level::Cluster {
@@ -156,11 +179,13 @@ impl Topology {
     }
 
     /// What a transfer at a level costs.
+    #[inline]
     pub(crate) fn transfer_at(&self, level: Level) -> u64 {
         self.transfer[level as usize]
     }
 
     /// What a line that only memory has costs.
+    #[inline]
     pub(crate) fn memory_price(&self, core: u32, home: NodeId) -> (Level, u64) {
         let level = self.to_memory(core, home);
         (level, self.memory[level as usize])

@@ -10,11 +10,8 @@ use crate::state::Target;
 impl Run {
     /// Lets other CPUs run until it is the running one's turn.
     pub(super) fn wait_for_turn(&self) {
-        while self.state.borrow().must_wait() {
-            // Whoever unwinds must not be left for another, who might panic too.
-            if std::thread::panicking() {
-                return;
-            }
+        // Whoever unwinds must not be left for another, who might panic too.
+        if self.state.borrow().must_wait() && !std::thread::panicking() {
             self.suspend();
         }
     }
@@ -32,10 +29,15 @@ impl Run {
             self.charge(access);
         }
         // The access is made next, before any other CPU runs.
-        let hole = {
-            let mut net = self.net.borrow_mut();
-            net.as_mut().and_then(|net| net.on_access(access))
-        };
+        if self.has_net {
+            self.check(access);
+        }
+    }
+
+    fn check(&self, access: &Access) {
+        let mut net = self.net.borrow_mut();
+        let hole = net.as_mut().and_then(|net| net.on_access(access));
+        drop(net);
         if let Some(hole) = hole {
             self.fail(self.unreported(hole));
         }
@@ -61,6 +63,18 @@ impl Run {
         }
         let target = {
             let mut state = self.state.borrow_mut();
+            if let Some(line) = state.recent_line(access) {
+                if state.use_own(access, line) {
+                    return;
+                }
+                state.prepare(access.kind);
+                let may_go_on = state.is_private_line(line);
+                drop(state);
+                if !may_go_on {
+                    self.wait_for_turn();
+                }
+                return self.state.borrow_mut().use_line(access, line);
+            }
             let target = match access.kind {
                 Kind::Fence | Kind::FullFence => Target::Stack,
                 _ => state.target(access.address),
@@ -74,8 +88,10 @@ impl Run {
         };
         match target {
             Target::Place(place, offset) => {
-                let private = self.state.borrow_mut().is_private(access, place, offset);
-                if !private {
+                let mut state = self.state.borrow_mut();
+                let may_go_on = state.is_private(access, place, offset);
+                drop(state);
+                if !may_go_on {
                     self.wait_for_turn();
                 }
             }
@@ -106,6 +122,7 @@ impl Run {
     #[cold]
     pub(super) fn fail(&self, error: RunError) {
         self.failure.borrow_mut().get_or_insert(error);
+        self.has_failed.set(true);
         if !std::thread::panicking() {
             self.suspend();
         }

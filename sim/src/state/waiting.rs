@@ -34,8 +34,16 @@ impl State {
     }
 
     /// A line was written and can be read again at `at`.
+    #[inline]
     pub(super) fn wake_spinners(&mut self, line: LineId, at: u64) {
-        let mut waiter = std::mem::replace(&mut self.directory.line(line).waiters, NOBODY);
+        let waiters = &mut self.directory.line(line).waiters;
+        if *waiters != NOBODY {
+            let first = std::mem::replace(waiters, NOBODY);
+            self.wake_from(first, line, at);
+        }
+    }
+
+    fn wake_from(&mut self, mut waiter: u16, line: LineId, at: u64) {
         while waiter != NOBODY {
             let cpu = u32::from(waiter);
             waiter = std::mem::replace(&mut self.cpus[cpu as usize].next_waiter, NOBODY);
@@ -132,7 +140,8 @@ impl State {
         me.awaiting = me.clock;
         me.totals.flushes += 1;
         me.totals.flushing += me.clock - begun;
-        self.others = self.tournament.first().0;
+        let rank = self.me().rank;
+        self.others = self.tournament.least_beside(rank);
     }
 
     /// A CPU is interrupted at `arrives` for the time `taken`, or when it is done with
@@ -158,7 +167,7 @@ impl State {
         }
         if cpu.activity == Activity::Ready {
             let key = key(cpu.clock, cpu.rank);
-            self.tournament.set(target, key);
+            self.tournament.set(cpu.rank, key);
         }
         answers
     }

@@ -1,0 +1,414 @@
+//! Accesses: what each costs the CPU that makes it.
+
+use vellum::sync::report::{Access, Kind};
+
+use super::State;
+use crate::clocks::key;
+use crate::directory::{By, LineId, Served, Write};
+use crate::places::LINE;
+
+/// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
+/// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
+/// later than it should by that much.
+const RUN_AHEAD: u64 = 1_000_000;
+/// Lines that a CPU can have asked for ahead.
+const PREFETCHES: usize = 16;
+
+/// Where an access goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// The stack of the CPU that makes it.
+    Stack,
+    /// A place, at an offset.
+    Place(u16, usize),
+    /// Memory that was not placed.
+    Nowhere,
+}
+
+/// Whether an access is to words of one line. Atomics do not go across lines; some are wider than
+/// a word.
+#[inline]
+fn is_of_words(access: &Access) -> bool {
+    matches!(
+        access.kind,
+        Kind::Load | Kind::Store | Kind::ReadModifyWrite
+    ) && access.address % LINE + access.bytes <= LINE
+}
+
+/// The words of a line that bytes from an offset in it are in, a bit each.
+fn words(offset: usize, bytes: usize) -> u8 {
+    let last = offset + bytes - 1;
+    (offset / 8..=last / 8).fold(0, |words, word| words | 1 << word)
+}
+
+impl State {
+    #[inline]
+    pub(crate) fn target(&mut self, address: usize) -> Target {
+        if self.me().stack.contains(&address) {
+            return Target::Stack;
+        }
+        match self.directory.places.find(address) {
+            Some((place, offset)) => Target::Place(place, offset),
+            None => Target::Nowhere,
+        }
+    }
+
+    /// The first part of an access: the instructions before it, and stores that have to
+    /// be done by then.
+    #[inline]
+    pub(crate) fn prepare(&mut self, kind: Kind) {
+        if kind == Kind::Fence {
+            return;
+        }
+        let work = self.me().work;
+        self.me().totals.reports += 1;
+        self.compute(work);
+        if matches!(kind, Kind::FullFence | Kind::ReadModifyWrite) {
+            self.drain();
+        }
+    }
+
+    /// Waits until all stores are done.
+    pub(super) fn drain(&mut self) {
+        let me = self.me();
+        let Some(&(done, line)) = me.stores.back() else {
+            return;
+        };
+        me.stores.clear();
+        let waited = done.saturating_sub(me.clock);
+        me.clock += waited;
+        if waited > 0 {
+            self.directory.costs(line).lost += waited;
+        }
+    }
+
+    /// A full fence, and a hit for each of `others`.
+    pub(crate) fn look_at(&mut self, others: u64) {
+        self.drain();
+        self.compute(self.prices.update + others * self.prices.hit);
+    }
+
+    /// Makes an access to words of a line of the running CPU's own, if that is all there is to it,
+    /// as [`State::prepare`] and [`State::carry_out`] would. Most accesses of most programs are
+    /// such.
+    #[inline]
+    pub(crate) fn use_own(&mut self, access: &Access, id: LineId) -> bool {
+        let how = match access.kind {
+            Kind::Load => None,
+            Kind::Store => Some(Write::Store),
+            _ => Some(Write::Update),
+        };
+        let offset = access.address % LINE;
+        let me = &self.cpus[self.current as usize];
+        if self.directory.is_common(id) || !me.stores.is_empty() || !me.prefetches.is_empty() {
+            return false;
+        }
+        let (work, hit) = (self.taken(me.work), me.hit);
+        let now = me.clock + work;
+        if self.is_too_far_ahead(now) {
+            return false;
+        }
+        let by = By {
+            cpu: self.current as u16,
+            core: me.core,
+            now,
+            words: 1 << (offset / 8),
+        };
+        let Some((done, version)) = self.directory.use_own(id, by, how) else {
+            return false;
+        };
+        let me = &mut self.cpus[self.current as usize];
+        me.totals.reports += 1;
+        me.totals.accesses += 1;
+        match (how, &mut me.last_load) {
+            (None, last) => *last = Some((id, version)),
+            (Some(_), Some((line, seen))) if *line == id && seen.wrapping_add(1) == version => {
+                *seen = version;
+            }
+            _ => {}
+        }
+        let inside = (done - now).min(self.prices.hit);
+        let beyond = done - now - inside;
+        let hit = self.taken(inside.min(hit));
+        self.pass(work + beyond + hit);
+        true
+    }
+
+    /// Whether a CPU whose clock shows `time` may not go on, even on lines of its own.
+    #[inline]
+    fn is_too_far_ahead(&self, time: u64) -> bool {
+        key(time, 0) > self.others.saturating_add(key(RUN_AHEAD, 0))
+    }
+
+    /// The line of an access that is to words of one, if it was used lately.
+    #[inline]
+    pub(crate) fn recent_line(&self, access: &Access) -> Option<LineId> {
+        match is_of_words(access) {
+            true => self.directory.recent(access.address),
+            false => None,
+        }
+    }
+
+    /// Whether an access can be made without regard to the others' clocks: to lines that
+    /// the CPU alone has used, for long.
+    pub(crate) fn is_private(&mut self, access: &Access, place: u16, offset: usize) -> bool {
+        match access.kind {
+            Kind::BytesRead
+            | Kind::BytesWritten
+            | Kind::BytesFilled
+            | Kind::BytesZeroed
+            | Kind::BytesZeroedAround => false,
+            _ => {
+                let end = offset + access.bytes.min(self.directory.places.left(place, offset));
+                (offset / LINE..end.div_ceil(LINE)).all(|line| {
+                    let id = self.directory.line_at(place, line * LINE);
+                    self.is_private_line(id)
+                })
+            }
+        }
+    }
+
+    /// The same of an access to one line.
+    #[inline]
+    pub(crate) fn is_private_line(&mut self, line: LineId) -> bool {
+        let cpu = self.current as u16;
+        !self.is_too_far_ahead(self.cpus[usize::from(cpu)].clock)
+            && self.directory.is_private(line, cpu)
+    }
+
+    pub(super) fn by(&self, words: u8) -> By {
+        let cpu = &self.cpus[self.current as usize];
+        By {
+            cpu: self.current as u16,
+            core: cpu.core,
+            now: cpu.clock,
+            words,
+        }
+    }
+
+    /// The second part of an access, when it is the running CPU's turn.
+    pub(crate) fn carry_out(&mut self, access: &Access, target: Target) {
+        match (access.kind, target) {
+            (Kind::Fence, _) => {}
+            (Kind::FullFence, _) => self.compute(self.prices.update),
+            (Kind::Prefetch, Target::Place(place, offset)) => {
+                self.prefetch(place, offset, access.bytes);
+            }
+            (Kind::PrefetchToWrite, Target::Place(place, offset)) => {
+                self.prefetch_to_write(place, offset);
+            }
+            (Kind::Prefetch | Kind::PrefetchToWrite | Kind::Bookkeeping, _)
+            | (Kind::LockAwaited | Kind::LockWaitEnded | Kind::LockTaken | Kind::LockReleased, _) =>
+                {}
+            (_, Target::Place(place, offset)) => self.access(access, place, offset),
+            (_, Target::Stack | Target::Nowhere) => {
+                let hit = self.me().hit;
+                self.compute(hit);
+            }
+        }
+    }
+
+    fn access(&mut self, access: &Access, place: u16, offset: usize) {
+        let bytes = access.bytes.min(self.directory.places.left(place, offset));
+        match access.kind {
+            Kind::BytesRead => {
+                // The other half is that of the writing.
+                let rates = self.prices.copy.map(|rate| rate * 2.0);
+                self.stream(place, offset, bytes, rates, access.kind);
+            }
+            Kind::BytesWritten => {
+                let rates = self.prices.copy.map(|rate| rate * 2.0);
+                self.stream(place, offset, bytes, rates, access.kind);
+            }
+            Kind::BytesFilled | Kind::BytesZeroed | Kind::BytesZeroedAround => {
+                self.stream(place, offset, bytes, self.prices.zero, access.kind);
+            }
+            _ if is_of_words(access) => {
+                let id = self.directory.line_at(place, offset);
+                self.directory.note_recent(access.address, id);
+                self.use_line(access, id);
+            }
+            Kind::Load | Kind::GuardedRead => self.read(place, offset, bytes),
+            Kind::Store | Kind::ReadModifyWrite | Kind::GuardedWrite | Kind::PlainWrite => {
+                self.overwrite(place, offset, bytes)
+            }
+            Kind::Fence
+            | Kind::FullFence
+            | Kind::Prefetch
+            | Kind::PrefetchToWrite
+            | Kind::Bookkeeping
+            | Kind::LockAwaited
+            | Kind::LockWaitEnded
+            | Kind::LockTaken
+            | Kind::LockReleased => {}
+        }
+    }
+
+    /// The lines of some bytes, each with the words of it that are meant.
+    fn lines(place: u16, offset: usize, bytes: usize) -> impl Iterator<Item = (u16, usize, u8)> {
+        let end = offset + bytes;
+        (offset / LINE..end.div_ceil(LINE)).map(move |line| {
+            let start = line * LINE;
+            let first = offset.max(start) - start;
+            let bytes = end.min(start + LINE) - start - first;
+            (place, start, words(first, bytes))
+        })
+    }
+
+    /// Reads or writes words of a line. Places begin at lines, so that its address says which.
+    pub(crate) fn use_line(&mut self, access: &Access, id: LineId) {
+        let offset = access.address % LINE;
+        match access.kind {
+            Kind::Load => {
+                let served = self
+                    .directory
+                    .read(id, self.by(words(offset, access.bytes)));
+                let done = self.arrival(id, served.at);
+                self.count(served.from.is_some());
+                let version = self.directory.line(id).version;
+                self.me().last_load = Some((id, version));
+                self.finish(done);
+            }
+            Kind::Store => self.store(id, offset),
+            _ => self.update(id, offset),
+        }
+    }
+
+    /// Reads lines, which are asked for together.
+    fn read(&mut self, place: u16, offset: usize, bytes: usize) {
+        let mut done = 0;
+        for (place, start, words) in Self::lines(place, offset, bytes) {
+            let id = self.directory.line_at(place, start);
+            let served = self.directory.read(id, self.by(words));
+            done = done.max(self.arrival(id, served.at));
+            self.count(served.from.is_some());
+        }
+        self.finish(done);
+    }
+
+    fn count(&mut self, missed: bool) {
+        let totals = &mut self.me().totals;
+        totals.accesses += 1;
+        totals.misses += u64::from(missed);
+    }
+
+    /// An access is done at `done`. What the sibling takes of the core is added to hits
+    /// alone: a transfer takes no longer for it.
+    fn finish(&mut self, done: u64) {
+        let taken = done.saturating_sub(self.me().clock);
+        let inside = taken.min(self.prices.hit);
+        let me = self.me();
+        me.clock = done - inside;
+        let inside = inside.min(me.hit);
+        self.compute(inside);
+    }
+
+    /// When a line that was asked for ahead is here.
+    fn arrival(&mut self, id: LineId, at: u64) -> u64 {
+        let prefetches = &mut self.me().prefetches;
+        if prefetches.is_empty() {
+            return at;
+        }
+        match prefetches.iter().position(|&(line, _)| line == id) {
+            Some(place) => {
+                let (_, arrives) = prefetches.remove(place).unwrap_or((id, at));
+                at.max(arrives)
+            }
+            None => at,
+        }
+    }
+
+    fn store(&mut self, id: LineId, offset: usize) {
+        let by = self.by(1 << (offset % LINE / 8));
+        let served = self.directory.write(id, by, Write::Store);
+        self.note_own_write(id);
+        self.count(served.from.is_some());
+        let hit = self.prices.hit;
+        let most = self.prices.store_buffer;
+        let me = self.me();
+        // Stores become visible in their order.
+        let before = me.stores.back().map_or(0, |&(done, _)| done);
+        let done = served.at.max(before);
+        let clock = me.clock;
+        while me.stores.front().is_some_and(|&(done, _)| done <= clock) {
+            me.stores.pop_front();
+        }
+        if served.from.is_some() || done > clock + hit {
+            me.stores.push_back((done, id));
+        }
+        let mut waited = 0;
+        if me.stores.len() > most
+            && let Some((oldest, _)) = me.stores.pop_front()
+        {
+            waited = oldest.saturating_sub(clock);
+        }
+        self.finish(clock + waited + hit);
+        if waited > 0 {
+            self.directory.costs(id).lost += waited;
+        }
+        self.wake_spinners(id, done);
+    }
+
+    /// What the running CPU writes itself is nothing to wait for.
+    fn note_own_write(&mut self, id: LineId) {
+        let version = self.directory.line(id).version;
+        if let Some((line, seen)) = &mut self.me().last_load
+            && *line == id
+            && seen.wrapping_add(1) == version
+        {
+            *seen = version;
+        }
+    }
+
+    fn update(&mut self, id: LineId, offset: usize) {
+        let by = self.by(1 << (offset % LINE / 8));
+        let served = self.directory.write(id, by, Write::Update);
+        self.note_own_write(id);
+        self.count(served.from.is_some());
+        let done = self.arrival(id, served.at);
+        self.finish(done);
+        self.wake_spinners(id, done);
+    }
+
+    /// Writes lines, which are asked for together.
+    fn overwrite(&mut self, place: u16, offset: usize, bytes: usize) {
+        let mut done = 0;
+        for (place, start, words) in Self::lines(place, offset, bytes) {
+            let id = self.directory.line_at(place, start);
+            let served = self.directory.write(id, self.by(words), Write::Store);
+            done = done.max(self.arrival(id, served.at));
+            self.count(served.from.is_some());
+            self.wake_spinners(id, served.at);
+        }
+        self.finish(done);
+    }
+
+    /// Asks for a line ahead. What is asked for by the page is part of what zeroing
+    /// costs.
+    fn prefetch(&mut self, place: u16, offset: usize, bytes: usize) {
+        if bytes > LINE {
+            return;
+        }
+        let id = self.directory.line_at(place, offset);
+        let served = self.directory.read(id, self.by(0));
+        self.note_prefetch(id, served);
+    }
+
+    /// Asks for a line ahead, and has all others give it up.
+    fn prefetch_to_write(&mut self, place: u16, offset: usize) {
+        let id = self.directory.line_at(place, offset);
+        if let Some(served) = self.directory.take(id, self.by(0)) {
+            self.note_prefetch(id, served);
+        }
+    }
+
+    fn note_prefetch(&mut self, id: LineId, served: Served) {
+        let prefetches = &mut self.me().prefetches;
+        if served.from.is_some() {
+            if prefetches.len() == PREFETCHES {
+                prefetches.pop_front();
+            }
+            prefetches.push_back((id, served.at));
+        }
+    }
+}

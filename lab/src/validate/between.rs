@@ -11,10 +11,6 @@ use crate::failure::Failure;
 /// as moved.
 const MOVED: f64 = 0.25;
 
-/// How often a workload is measured at the most until both CPUs are as far from each other before
-/// and afterwards as described.
-const TRIES: usize = 6;
-
 /// How long a line took from one CPU to the other meanwhile.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LineBetween {
@@ -68,7 +64,7 @@ impl<'r> Between<'r> {
                 return Ok(measured);
             };
             match is_off {
-                true if tries < TRIES => found.put_away += 1,
+                true if tries < self.request.effort.tries() => found.put_away += 1,
                 _ => {
                     found.kept += usize::from(is_off);
                     return Ok(measured);

@@ -47,6 +47,15 @@ impl Effort {
         }
     }
 
+    /// How often a workload is measured at the most until both CPUs are as far from each other
+    /// before and afterwards as described.
+    fn tries(self) -> usize {
+        match self {
+            Effort::Full => 6,
+            Effort::Quick => 2,
+        }
+    }
+
     /// How many times the programs that are calibrated with run beside one another, so that a
     /// core's caches do not hold their lines.
     fn crowd(self) -> u32 {

@@ -12,6 +12,7 @@ use vellum::platform::NodeId;
 
 use crate::places::{LINE, PAGE_LINES, Places, Slot, Spot};
 use crate::profile::{LineCosts, PricedLine};
+use crate::recent::RecentLines;
 use crate::room::{Keeper, Room, Stamp};
 use crate::sharers::SharerSets;
 use crate::topology::{Level, Topology};
@@ -95,24 +96,13 @@ pub(crate) enum Write {
     Update,
 }
 
-/// Lines that are found by their host address without looking for their place.
-const RECENT: usize = 1 << 13;
-
-/// A line that was used lately: the number of its host address in lines, and what the directory
-/// knows it by. Both stay together for as long as there is a directory.
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    host_line: usize,
-    id: LineId,
-}
-
 /// The lines of all places.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) topology: Topology,
     pub(crate) places: Places,
     pages: Vec<[Line; PAGE_LINES]>,
-    recent: Box<[Recent]>,
+    pub(crate) recent: RecentLines,
     spots: Vec<Spot>,
     /// The node that each page of lines is on.
     homes: Vec<NodeId>,
@@ -138,14 +128,7 @@ impl Directory {
             topology,
             places,
             pages: Vec::new(),
-            recent: vec![
-                Recent {
-                    host_line: usize::MAX,
-                    id: 0,
-                };
-                RECENT
-            ]
-            .into_boxed_slice(),
+            recent: RecentLines::new(),
             spots: Vec::new(),
             homes: Vec::new(),
             costs: Vec::new(),
@@ -157,21 +140,6 @@ impl Directory {
             slot: machine.lines.slot.ps(),
             line_from_node: machine.bandwidth.node.ps(LINE as u64),
         }
-    }
-
-    /// The line at a host address, if it was used lately.
-    #[inline]
-    pub(crate) fn recent(&self, address: usize) -> Option<LineId> {
-        let host_line = address / LINE;
-        let recent = self.recent[host_line % RECENT];
-        (recent.host_line == host_line).then_some(recent.id)
-    }
-
-    /// The line at a host address, which is at an offset of a place.
-    #[inline]
-    pub(crate) fn note_recent(&mut self, address: usize, id: LineId) {
-        let host_line = address / LINE;
-        self.recent[host_line % RECENT] = Recent { host_line, id };
     }
 
     /// Makes an access to a line that only `by` has ever used, if it is that CPU's own, costs

@@ -41,6 +41,7 @@ mod net;
 mod places;
 mod profile;
 mod random;
+mod recent;
 mod room;
 mod run;
 mod sharers;

@@ -144,7 +144,7 @@ impl State {
     #[inline]
     pub(crate) fn recent_line(&self, access: &Access) -> Option<LineId> {
         match is_of_words(access) {
-            true => self.directory.recent(access.address),
+            true => self.directory.recent.find(access.address),
             false => None,
         }
     }
@@ -225,7 +225,7 @@ impl State {
             }
             _ if is_of_words(access) => {
                 let id = self.directory.line_at(place, offset);
-                self.directory.note_recent(access.address, id);
+                self.directory.recent.note(access.address, id);
                 self.use_line(access, id);
             }
             Kind::Load | Kind::GuardedRead => self.read(place, offset, bytes),

@@ -143,10 +143,9 @@ impl Directory {
     }
 
     /// Makes an access to a line that only `by` has ever used, if it is that CPU's own, costs
-    /// what a hit does, and nobody waits for it. Returns when it is done, and how often the line
-    /// has been written.
+    /// what a hit does, and nobody waits for it. Returns when it is done.
     #[inline]
-    pub(crate) fn use_own(&mut self, id: LineId, by: By, how: Option<Write>) -> Option<(u64, u32)> {
+    pub(crate) fn use_own(&mut self, id: LineId, by: By, how: Option<Write>) -> Option<u64> {
         if self.room.is_limited() {
             return None;
         }
@@ -172,7 +171,7 @@ impl Directory {
             line.words |= by.words;
             line.free_at = by.now + price;
         }
-        Some((by.now + price, line.version))
+        Some(by.now + price)
     }
 
     /// The line at an offset of a place.
@@ -243,12 +242,6 @@ impl Directory {
     pub(crate) fn line(&mut self, id: LineId) -> &mut Line {
         let id = id as usize;
         &mut self.pages[id / PAGE_LINES][id % PAGE_LINES]
-    }
-
-    #[inline]
-    pub(crate) fn is_common(&self, id: LineId) -> bool {
-        let id = id as usize;
-        self.pages[id / PAGE_LINES][id % PAGE_LINES].common
     }
 
     #[inline]

@@ -276,15 +276,13 @@ impl Simulation {
             yielders: (0..self.cpus).map(|_| Cell::new(ptr::null())).collect(),
             muted: Cell::new(0),
             failure: RefCell::new(None),
-            has_failed: Cell::new(false),
-            has_net: net.is_some(),
-            net: RefCell::new(net),
+            net: net.map(RefCell::new),
             is_hosted: self.is_hosted,
             seed: self.seed,
         };
         let results = run.drive(&program, self.limit_ns)?;
         // What programs did is complete, and nothing else is wrong with it.
-        let hole = run.net.borrow_mut().as_mut().and_then(Net::finish);
+        let hole = run.net.as_ref().and_then(|net| net.borrow_mut().finish());
         if let Some(hole) = hole {
             return Err(run.unreported(hole));
         }
@@ -330,9 +328,7 @@ struct Run {
     /// Depth of `Cpu::unreported`.
     muted: Cell<u32>,
     failure: RefCell<Option<RunError>>,
-    has_failed: Cell<bool>,
-    net: RefCell<Option<Net>>,
-    has_net: bool,
+    net: Option<RefCell<Net>>,
     /// See [`Simulation::hosted`].
     is_hosted: bool,
     seed: u64,
@@ -408,9 +404,8 @@ impl Run {
             }
             self.state.borrow_mut().enter(cpu);
             let resumed = coroutines[cpu as usize].resume(());
-            if self.has_failed.get()
-                && let Some(error) = self.failure.take()
-            {
+            let has_failed = self.failure.borrow().is_some();
+            if has_failed && let Some(error) = self.failure.take() {
                 return Err(Stopped::Failed(error));
             }
             match resumed {

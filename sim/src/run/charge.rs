@@ -29,15 +29,8 @@ impl Run {
             self.charge(access);
         }
         // The access is made next, before any other CPU runs.
-        if self.has_net {
-            self.check(access);
-        }
-    }
-
-    fn check(&self, access: &Access) {
-        let mut net = self.net.borrow_mut();
-        let hole = net.as_mut().and_then(|net| net.on_access(access));
-        drop(net);
+        let net = self.net.as_ref();
+        let hole = net.and_then(|net| net.borrow_mut().on_access(access));
         if let Some(hole) = hole {
             self.fail(self.unreported(hole));
         }
@@ -122,7 +115,6 @@ impl Run {
     #[cold]
     pub(super) fn fail(&self, error: RunError) {
         self.failure.borrow_mut().get_or_insert(error);
-        self.has_failed.set(true);
         if !std::thread::panicking() {
             self.suspend();
         }

@@ -100,10 +100,10 @@ impl State {
         };
         let offset = access.address % LINE;
         let me = &self.cpus[self.current as usize];
-        if self.directory.is_common(id) || !me.stores.is_empty() || !me.prefetches.is_empty() {
+        if !me.stores.is_empty() || !me.prefetches.is_empty() {
             return false;
         }
-        let (work, hit) = (self.taken(me.work), me.hit);
+        let work = self.taken(me.work);
         let now = me.clock + work;
         if self.is_too_far_ahead(now) {
             return false;
@@ -114,23 +114,17 @@ impl State {
             now,
             words: 1 << (offset / 8),
         };
-        let Some((done, version)) = self.directory.use_own(id, by, how) else {
+        let Some(done) = self.directory.use_own(id, by, how) else {
             return false;
         };
-        let me = &mut self.cpus[self.current as usize];
-        me.totals.reports += 1;
-        me.totals.accesses += 1;
-        match (how, &mut me.last_load) {
-            (None, last) => *last = Some((id, version)),
-            (Some(_), Some((line, seen))) if *line == id && seen.wrapping_add(1) == version => {
-                *seen = version;
-            }
-            _ => {}
+        self.me().totals.reports += 1;
+        self.pass(work);
+        self.count(false);
+        match how {
+            None => self.note_load(id),
+            Some(_) => self.note_own_write(id),
         }
-        let inside = (done - now).min(self.prices.hit);
-        let beyond = done - now - inside;
-        let hit = self.taken(inside.min(hit));
-        self.pass(work + beyond + hit);
+        self.finish(done);
         true
     }
 
@@ -265,8 +259,7 @@ impl State {
                     .read(id, self.by(words(offset, access.bytes)));
                 let done = self.arrival(id, served.at);
                 self.count(served.from.is_some());
-                let version = self.directory.line(id).version;
-                self.me().last_load = Some((id, version));
+                self.note_load(id);
                 self.finish(done);
             }
             Kind::Store => self.store(id, offset),
@@ -319,7 +312,7 @@ impl State {
     }
 
     fn store(&mut self, id: LineId, offset: usize) {
-        let by = self.by(1 << (offset % LINE / 8));
+        let by = self.by(1 << (offset / 8));
         let served = self.directory.write(id, by, Write::Store);
         self.note_own_write(id);
         self.count(served.from.is_some());
@@ -349,7 +342,15 @@ impl State {
         self.wake_spinners(id, done);
     }
 
+    /// What the running CPU would wait for, if it waited.
+    #[inline]
+    fn note_load(&mut self, id: LineId) {
+        let version = self.directory.line(id).version;
+        self.me().last_load = Some((id, version));
+    }
+
     /// What the running CPU writes itself is nothing to wait for.
+    #[inline]
     fn note_own_write(&mut self, id: LineId) {
         let version = self.directory.line(id).version;
         if let Some((line, seen)) = &mut self.me().last_load
@@ -361,7 +362,7 @@ impl State {
     }
 
     fn update(&mut self, id: LineId, offset: usize) {
-        let by = self.by(1 << (offset % LINE / 8));
+        let by = self.by(1 << (offset / 8));
         let served = self.directory.write(id, by, Write::Update);
         self.note_own_write(id);
         self.count(served.from.is_some());

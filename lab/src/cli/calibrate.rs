@@ -89,17 +89,13 @@ pub fn run(args: CalibrateArgs) -> Result<(), Failure> {
 /// Measures everything, and writes the description.
 fn describe(args: &CalibrateArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let output = args.output.as_deref().map(created).transpose()?;
-    let effort = match args.quick {
-        true => Effort::Quick,
-        false => Effort::Full,
-    };
     let mut go_on = |what: &'static str| {
         if !args.quiet {
             eprintln!("vellum: measuring {what}");
         }
         !interrupt.requested()
     };
-    let mut machine = match vellum_calibrate::calibrate(effort, &mut go_on) {
+    let mut machine = match vellum_calibrate::calibrate(args.effort(), &mut go_on) {
         Ok(_) | Err(Error::Interrupted) if interrupt.requested() => {
             return Err(Failure::interrupted("interrupted; nothing was written"));
         }
@@ -157,10 +153,10 @@ fn read(file: &Path) -> Result<Description, Failure> {
 }
 
 impl CalibrateArgs {
-    fn effort(&self) -> validate::Effort {
+    fn effort(&self) -> Effort {
         match self.quick {
-            true => validate::Effort::Quick,
-            false => validate::Effort::Full,
+            true => Effort::Quick,
+            false => Effort::Full,
         }
     }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use vellum_calibrate::nearest_line;
 use vellum_calibrate::rounds::shortened;
 
-use super::{Effort, Request};
+use super::{Amounts, Request};
 use crate::failure::Failure;
 
 /// How much longer or shorter a line may take than described, as a share, before two CPUs count
@@ -55,6 +55,7 @@ impl<'r> Between<'r> {
         &mut self,
         mut measure: impl FnMut() -> Result<M, Failure>,
     ) -> Result<M, Failure> {
+        let most = Amounts::of(self.request.effort).tries;
         let mut tries = 1;
         loop {
             let before = self.is_off()?;
@@ -64,7 +65,7 @@ impl<'r> Between<'r> {
                 return Ok(measured);
             };
             match is_off {
-                true if tries < self.request.effort.tries() => found.put_away += 1,
+                true if tries < most => found.put_away += 1,
                 _ => {
                     found.kept += usize::from(is_off);
                     return Ok(measured);
@@ -76,11 +77,7 @@ impl<'r> Between<'r> {
 
     /// Whether a line takes another time now than described.
     fn is_off(&mut self) -> Result<bool, Failure> {
-        let effort = match self.request.effort {
-            Effort::Full => vellum_calibrate::Effort::Full,
-            Effort::Quick => vellum_calibrate::Effort::Quick,
-        };
-        let Some((key, time)) = nearest_line(effort)? else {
+        let Some((key, time)) = nearest_line(self.request.effort)? else {
             return Ok(false);
         };
         let lines = &self.request.machine.lines;

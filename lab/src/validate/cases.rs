@@ -3,7 +3,6 @@
 use vellum_engine::{Access, Backing, Call, Op, Prot, Sharing, SpaceSlot};
 use vellum_trace::TraceReader;
 
-use super::Effort;
 use crate::bench::core::script::{SETUP, Script, Timing, Writer};
 use crate::compare::Load;
 use crate::failure::{Failure, OrFail};
@@ -44,12 +43,8 @@ const READ_WRITE: Prot = Prot {
     execute: false,
 };
 
-/// All workloads, each on one CPU and on two.
-pub fn all(effort: Effort) -> Result<Vec<Case>, Failure> {
-    let share = match effort {
-        Effort::Full => 1,
-        Effort::Quick => 20,
-    };
+/// All workloads, each on one CPU and on two, and so many times shorter than they could be.
+pub fn all(share: u64) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for cpus in [1, 2] {
         cases.push(trace(

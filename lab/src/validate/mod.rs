@@ -9,6 +9,7 @@ mod plain;
 pub mod text;
 pub mod work;
 
+use vellum_calibrate::Effort;
 use vellum_description::Description;
 use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -21,55 +22,44 @@ use cases::Case;
 pub use found::{Ratio, Total, Validation};
 use plain::Measured;
 
-/// How much to measure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effort {
-    /// So that medians are steady on an idle machine.
-    Full,
-    /// A little of everything, to see that it works. Figures are no good.
-    Quick,
-}
-
-impl Effort {
-    fn passes(self) -> usize {
-        match self {
-            Effort::Full => 5,
-            Effort::Quick => 1,
-        }
-    }
-
+/// How much is measured.
+struct Amounts {
+    /// Passes of a workload.
+    passes: usize,
     /// How often all workloads are measured, one after the other, each time in other memory: what
     /// disturbs a virtual machine lasts for minutes.
-    fn rounds(self) -> usize {
-        match self {
-            Effort::Full => 3,
-            Effort::Quick => 1,
-        }
-    }
-
+    rounds: usize,
     /// How often a workload is measured at the most until both CPUs are as far from each other
     /// before and afterwards as described.
-    fn tries(self) -> usize {
-        match self {
-            Effort::Full => 6,
-            Effort::Quick => 2,
-        }
-    }
-
+    tries: usize,
     /// How many times the programs that are calibrated with run beside one another, so that a
     /// core's caches do not hold their lines.
-    fn crowd(self) -> u32 {
-        match self {
-            Effort::Full => 8,
-            Effort::Quick => 2,
-        }
-    }
-
+    crowd: u32,
     /// Seeds of a simulation of several CPUs.
-    fn seeds(self) -> u64 {
-        match self {
-            Effort::Full => 3,
-            Effort::Quick => 1,
+    seeds: u64,
+    /// How many times shorter workloads are than they could be.
+    share: u64,
+}
+
+impl Amounts {
+    fn of(effort: Effort) -> Amounts {
+        match effort {
+            Effort::Full => Amounts {
+                passes: 5,
+                rounds: 3,
+                tries: 6,
+                crowd: 8,
+                seeds: 3,
+                share: 1,
+            },
+            Effort::Quick => Amounts {
+                passes: 1,
+                rounds: 1,
+                tries: 2,
+                crowd: 2,
+                seeds: 1,
+                share: 20,
+            },
         }
     }
 }
@@ -105,11 +95,12 @@ struct Task {
 /// A shipped trace is missing, a run failed or diverged, or the user stopped it.
 pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validation, Failure> {
     let cpus = request.machine.cpus().min(2);
-    let mut cases = cases::all(request.effort)?;
+    let amounts = Amounts::of(request.effort);
+    let mut cases = cases::all(amounts.share)?;
     cases.retain(|case| case.load.cpus() <= cpus);
     let mut measured: Vec<Measured> = cases.iter().map(Measured::none).collect();
     let mut between = Between::new(request);
-    for _ in 0..request.effort.rounds() {
+    for _ in 0..amounts.rounds {
         for (case, measured) in cases.iter().zip(&mut measured) {
             let measure = || plain::measure(case, request, interrupt);
             measured.add(match case.load.cpus() {
@@ -124,7 +115,7 @@ pub fn validate(request: &Request<'_>, interrupt: &Interrupt) -> Result<Validati
         let seeds = if case.load.cpus() == 1 {
             1
         } else {
-            request.effort.seeds()
+            amounts.seeds
         };
         for design in 0..case.designs.len() {
             tasks.extend((0..seeds).map(|seed| Task {

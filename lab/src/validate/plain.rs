@@ -1,7 +1,7 @@
 //! Runs of the plain core.
 
-use super::Request;
 use super::cases::Case;
+use super::{Amounts, Request};
 use crate::compare::{
     Arenas, CompareError, HostClock, Load, Measurement, Pass, Settings, measure as compare,
 };
@@ -127,7 +127,7 @@ pub fn measure(
     request: &Request<'_>,
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
-    let how = (request.effort.passes(), false);
+    let how = (Amounts::of(request.effort).passes, false);
     let load = &*case.load;
     let measured = passes(
         load,

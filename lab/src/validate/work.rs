@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use vellum_calibrate::Effort;
 use vellum_calibrate::rounds::shortened;
 use vellum_description::{Description, Share, Time, Work, WorkKind};
 use vellum_engine::Op;
@@ -11,7 +12,7 @@ use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 
 use super::cases::BASE;
-use super::{Effort, plain};
+use super::{Amounts, plain};
 use crate::bench::core::script::{SETUP, class_of};
 use crate::compare::{Load, Measurement};
 use crate::failure::Failure;
@@ -82,7 +83,7 @@ pub fn calibrate(
     let measured = Timed::measure(&programs, effort, true, style, interrupt)?;
     let mut machine = machine.clone();
     if machine.processor.own_cache.is_some() {
-        let crowd = Programs::new(effort.crowd())?;
+        let crowd = Programs::new(Amounts::of(effort).crowd)?;
         let crowded = Timed::measure(&crowd, effort, false, style, interrupt)?;
         machine.processor.exposed = Some(exposed(
             &machine,
@@ -166,7 +167,7 @@ impl Timed {
         style: Style,
         interrupt: &Interrupt,
     ) -> Result<Timed, Failure> {
-        let how = (effort.passes() + 2, by_class);
+        let how = (Amounts::of(effort).passes + 2, by_class);
         let measured = plain::passes(load, &[BASE], load.ram_bytes(), how, style, interrupt)?;
         let mut passes = plain::times(&measured, 0, &WHOLE);
         passes.extend(plain::times(&measured, 1, &WHOLE));

@@ -3,7 +3,8 @@
 //! Words that all CPUs use move their line with each access, and a CPU hands over to another at
 //! each. Words of a CPU's own are what most accesses of a program are to.
 //!
-//! `cargo bench -p vellum-sim --bench speed`
+//! `cargo bench -p vellum-sim --bench speed`, or only the loads with a text in their name:
+//! `cargo bench -p vellum-sim --bench speed -- "each moves a line, 16"`
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -65,7 +66,12 @@ const LOADS: [Load; 4] = [
 
 fn main() {
     println!("accesses a second of one core of the host, median of {ROUNDS} (range)");
-    for load in &LOADS {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let is_wanted = |load: &&Load| {
+        let name = format!("{}, {} CPUs", load.name, load.cpus);
+        wanted.as_ref().is_none_or(|wanted| name.contains(wanted))
+    };
+    for load in LOADS.iter().filter(is_wanted) {
         let mut rates: Vec<f64> = (0..ROUNDS).map(|_| rate(load)).collect();
         rates.sort_by(f64::total_cmp);
         let middle = rates[ROUNDS / 2];

@@ -29,47 +29,103 @@ pub(crate) type LineId = u32;
 pub(crate) struct Line {
     /// When it can be transferred again.
     free_at: u64,
-    /// Last access while only one CPU had ever used it.
-    touched: u64,
-    /// Set of cores that share it; 0 if none does.
-    sharers: u32,
+    /// Of a line with an owner: when that used it last. Of another: the set of cores that share
+    /// it; 0 if none does.
+    held: u64,
     /// How often it was written.
     pub(crate) version: u32,
+    /// Since when the same CPU owns it, or cores share it.
+    since: Coarse,
     /// The core that owns it.
     owner: u16,
-    /// The first CPU that used it.
-    first: u16,
     /// The CPU of the owner that used it last.
     near: u16,
     /// First of the CPUs that spin on it.
     pub(crate) waiters: u16,
-    /// When its owner used it last.
-    used: Stamp,
     /// Words that were written since it has its owner, a bit each.
     words: u8,
-    /// Uses by the first CPU, up to [`SETTLED`].
-    uses: u8,
-    /// Whether several CPUs have used it.
-    common: bool,
 }
 
 const NEW: Line = Line {
     free_at: 0,
-    touched: 0,
-    sharers: 0,
+    held: 0,
     version: 0,
+    since: Coarse(0),
     owner: NOBODY,
-    first: NOBODY,
     near: NOBODY,
     waiters: NOBODY,
-    used: Stamp::NONE,
     words: 0,
-    uses: 0,
-    common: false,
 };
 
-/// Uses of a line by one CPU alone after which it counts as that CPU's own.
-const SETTLED: u8 = 64;
+// Two to a line of the host.
+const _: () = assert!(size_of::<Line>() == 32);
+
+impl Line {
+    /// The set of cores that share it; 0 if it has an owner, or nobody has it.
+    #[inline]
+    fn sharers(&self) -> u32 {
+        match self.owner {
+            NOBODY => self.held as u32,
+            _ => 0,
+        }
+    }
+
+    /// Whether a CPU of the core that owns it is the last that used it, or nobody has.
+    #[inline]
+    fn is_near(&self, by: By) -> bool {
+        u32::from(self.owner) == by.core && (self.near == by.cpu || self.near == NOBODY)
+    }
+
+    /// When it can be used. Its owner may have run ahead of who uses it next, and who then sees
+    /// what the owner did there: so that comes after.
+    #[inline]
+    fn after_owner(&self, by: By) -> u64 {
+        match self.owner {
+            NOBODY => by.now,
+            _ if self.near == by.cpu => by.now,
+            _ => by.now.max(self.held),
+        }
+    }
+
+    /// It is the core's of who uses it at `now`.
+    #[inline]
+    fn own(&mut self, by: By, now: u64) {
+        if u32::from(self.owner) != by.core || self.near != by.cpu {
+            self.since = Coarse::of(now);
+            self.owner = by.core as u16;
+            self.near = by.cpu;
+        }
+        self.held = now;
+    }
+
+    /// It is shared by a set of cores from `now` on.
+    fn share(&mut self, set: u32, now: u64) {
+        self.owner = NOBODY;
+        self.held = u64::from(set);
+        self.since = Coarse::of(now);
+    }
+}
+
+/// A time in microseconds, about, without the hours.
+#[derive(Clone, Copy, Debug)]
+struct Coarse(u32);
+
+/// For how long nothing has to have happened to a line that its CPUs use without regard to the
+/// others' clocks.
+const SETTLED: u32 = 20;
+
+impl Coarse {
+    #[inline]
+    fn of(time: u64) -> Coarse {
+        Coarse((time >> 20) as u32)
+    }
+
+    /// Whether it is some time ago.
+    #[inline]
+    fn is_settled(self, now: u64) -> bool {
+        Coarse::of(now).0.wrapping_sub(self.0) > SETTLED
+    }
+}
 
 /// Who makes an access, when, and to which words of the line.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +158,8 @@ pub(crate) struct Directory {
     pub(crate) topology: Topology,
     pub(crate) places: Places,
     pages: Vec<[Line; PAGE_LINES]>,
+    /// When the owner of each line used it last; none if cores lose no lines.
+    used: Vec<[Stamp; PAGE_LINES]>,
     pub(crate) recent: RecentLines,
     spots: Vec<Spot>,
     /// The node that each page of lines is on.
@@ -128,6 +186,7 @@ impl Directory {
             topology,
             places,
             pages: Vec::new(),
+            used: Vec::new(),
             recent: RecentLines::new(),
             spots: Vec::new(),
             homes: Vec::new(),
@@ -142,36 +201,56 @@ impl Directory {
         }
     }
 
-    /// Makes an access to a line that only `by` has ever used, if it is that CPU's own, costs
-    /// what a hit does, and nobody waits for it. Returns when it is done.
+    /// Whether a core has a line, so that an access is a hit, and there is nothing more to it. Then
+    /// also whether the line is settled: see [`Directory::is_settled`].
     #[inline]
-    pub(crate) fn use_own(&mut self, id: LineId, by: By, how: Option<Write>) -> Option<u64> {
+    pub(crate) fn has(&self, id: LineId, by: By, how: Option<Write>) -> Option<bool> {
         if self.room.is_limited() {
             return None;
         }
+        let line = self.line_of(id);
+        let has = if line.is_near(by) {
+            how.is_none() || (line.free_at <= by.now && line.waiters == NOBODY)
+        } else {
+            how.is_none() && self.shares(line, by.core)
+        };
+        has.then(|| line.since.is_settled(by.now))
+    }
+
+    /// Makes an access to a line that the core has; returns when it is done.
+    #[inline]
+    pub(crate) fn use_had(&mut self, id: LineId, by: By, how: Option<Write>) -> u64 {
         let (hit, update) = (self.hit, self.update);
         let line = self.line(id);
-        let is_own = !line.common
-            && line.first == by.cpu
-            && line.uses == SETTLED
-            && u32::from(line.owner) == by.core
-            && (line.near == by.cpu || line.near == NOBODY)
-            && line.waiters == NOBODY;
-        if !is_own || (how.is_some() && line.free_at > by.now) {
-            return None;
+        if line.owner != NOBODY {
+            line.own(by, by.now);
         }
-        line.near = by.cpu;
-        line.touched = by.now;
-        let price = match how {
-            Some(Write::Update) => update,
-            _ => hit,
+        let done = match how {
+            Some(Write::Update) => by.now + update,
+            _ => by.now + hit,
         };
         if how.is_some() {
             line.version = line.version.wrapping_add(1);
             line.words |= by.words;
-            line.free_at = by.now + price;
+            line.free_at = done;
         }
-        Some(by.now + price)
+        done
+    }
+
+    /// Whether a CPU can use a line without regard to the others' clocks: for some time nobody else
+    /// has, or all have only read it.
+    #[inline]
+    pub(crate) fn is_settled(&self, id: LineId, by: By, writes: bool) -> bool {
+        let line = self.line_of(id);
+        let has = line.is_near(by) || (!writes && self.shares(line, by.core));
+        has && line.since.is_settled(by.now)
+    }
+
+    /// Whether a core is one of several that have a line.
+    #[inline]
+    fn shares(&self, line: &Line, core: u32) -> bool {
+        let set = line.sharers();
+        set != 0 && self.sharers.contains(set, core)
     }
 
     /// The line at an offset of a place.
@@ -201,8 +280,10 @@ impl Directory {
             }
             _ => Stamp::NONE,
         };
-        let line = Line { owner, used, ..NEW };
-        self.pages.push([line; PAGE_LINES]);
+        if self.room.is_limited() {
+            self.used.push([used; PAGE_LINES]);
+        }
+        self.pages.push([Line { owner, ..NEW }; PAGE_LINES]);
         self.spots.push(spot);
         self.homes
             .push(self.places.home(spot.place, Places::offset(spot)));
@@ -217,7 +298,7 @@ impl Directory {
             return None;
         }
         let now = self.room.now(core, self.topology.cluster_of(core));
-        let then = mem::replace(&mut self.line(id).used, now);
+        let then = mem::replace(self.used(id), now);
         let (level, price) = match self.room.keeper(then, now) {
             Keeper::Core => return None,
             Keeper::Cluster => (Level::Cluster, self.room.lost),
@@ -234,8 +315,20 @@ impl Directory {
     fn note_fetch(&mut self, id: LineId, core: u32) {
         if self.room.is_limited() {
             self.room.fetch(core, LINE as u64);
-            self.line(id).used = self.room.now(core, self.topology.cluster_of(core));
+            self.stamp(id, core);
         }
+    }
+
+    /// The core that has the line uses it.
+    fn stamp(&mut self, id: LineId, core: u32) {
+        if self.room.is_limited() {
+            *self.used(id) = self.room.now(core, self.topology.cluster_of(core));
+        }
+    }
+
+    fn used(&mut self, id: LineId) -> &mut Stamp {
+        let id = id as usize;
+        &mut self.used[id / PAGE_LINES][id % PAGE_LINES]
     }
 
     #[inline]
@@ -245,63 +338,43 @@ impl Directory {
     }
 
     #[inline]
+    fn line_of(&self, id: LineId) -> &Line {
+        let id = id as usize;
+        &self.pages[id / PAGE_LINES][id % PAGE_LINES]
+    }
+
+    #[inline]
     fn home(&self, id: LineId) -> NodeId {
         self.homes[id as usize / PAGE_LINES]
     }
 
-    /// Whether `cpu` has used the line so often, and nobody else ever, that it can do so
-    /// without regard to the others' clocks.
-    #[inline]
-    pub(crate) fn is_private(&mut self, id: LineId, cpu: u16) -> bool {
-        let line = self.line(id);
-        !line.common && line.first == cpu && line.uses == SETTLED
-    }
-
-    /// Notes who uses the line; returns when it can be used. The first user may have run
-    /// ahead of the second, who then sees what it did there: so the second comes after.
-    #[inline]
-    fn note(&mut self, id: LineId, by: By) -> u64 {
-        let line = self.line(id);
-        if line.common {
-            return by.now;
-        }
-        if line.first == NOBODY {
-            line.first = by.cpu;
-        }
-        if line.first == by.cpu {
-            line.touched = by.now;
-            line.uses = (line.uses + 1).min(SETTLED);
-            return by.now;
-        }
-        line.common = true;
-        by.now.max(line.touched)
-    }
-
     /// Reads from the line.
     pub(crate) fn read(&mut self, id: LineId, by: By) -> Served {
-        let now = self.note(id, by);
-        let line = *self.line(id);
-        let hit = Served {
-            at: now + self.hit,
-            from: None,
-        };
+        let line = *self.line_of(id);
+        let now = line.after_owner(by);
         if u32::from(line.owner) == by.core {
-            if let Some((level, price)) = self.regain(id, by.core, now) {
-                let served = Served {
+            let served = match self.regain(id, by.core, now) {
+                Some((level, price)) => Served {
                     at: now + price,
                     from: Some(level),
-                };
-                self.line(id).near = by.cpu;
+                },
+                None => self.own_or_siblings(&line, by, now, self.hit),
+            };
+            self.line(id).own(by, now);
+            if served.from.is_some_and(|level| level > Level::Core) {
                 self.note_miss(id, by, &line, served, false);
-                return served;
             }
-            return self.sibling_had(id, by, now).unwrap_or(hit);
+            return served;
         }
-        if line.sharers != 0 && self.sharers.contains(line.sharers, by.core) {
-            return hit;
+        if self.shares(&line, by.core) {
+            return Served {
+                at: now + self.hit,
+                from: None,
+            };
         }
         let start = now.max(line.free_at);
         let home = self.home(id);
+        let sharers = line.sharers();
         let (level, price) = if line.owner != NOBODY {
             let owner = u32::from(line.owner);
             let (level, price) = self.topology.transfer(by.core, owner, home);
@@ -309,22 +382,20 @@ impl Directory {
             self.sharers.insert(set, owner);
             self.sharers.insert(set, by.core);
             let line = self.line(id);
-            line.owner = NOBODY;
-            line.sharers = set;
+            line.share(set, now);
             line.free_at = start + price;
             (level, price)
-        } else if line.sharers != 0 {
-            let nearest = self.sharers.nearest(&self.topology, line.sharers, by.core);
+        } else if sharers != 0 {
+            let nearest = self.sharers.nearest(&self.topology, sharers, by.core);
             let (level, price) = self.topology.transfer(by.core, nearest, home);
-            self.sharers.insert(line.sharers, by.core);
+            self.sharers.insert(sharers, by.core);
             let slot = self.slot;
             self.line(id).free_at = start + slot;
             (level, price)
         } else {
             let (level, price) = self.fetch(by.core, home, start);
             let line = self.line(id);
-            line.owner = by.core as u16;
-            line.near = by.cpu;
+            line.own(by, now);
             line.free_at = start + price;
             (level, price)
         };
@@ -339,39 +410,36 @@ impl Directory {
 
     /// Writes to the line, for which the core has to own it.
     pub(crate) fn write(&mut self, id: LineId, by: By, how: Write) -> Served {
-        let now = self.note(id, by);
-        let line = *self.line(id);
-        let served = if u32::from(line.owner) == by.core {
-            // It may still be on its way here, for a store before.
-            let start = now.max(line.free_at);
+        let line = *self.line_of(id);
+        let now = line.after_owner(by);
+        let owned = u32::from(line.owner) == by.core;
+        // It may still be on its way here, for a store before.
+        let start = now.max(line.free_at);
+        let served = if owned {
             let price = match how {
                 Write::Store => self.hit,
                 Write::Update => self.update,
             };
-            if let Some((level, fetching)) = self.regain(id, by.core, start) {
-                Served {
+            match self.regain(id, by.core, start) {
+                Some((level, fetching)) => Served {
                     at: start + fetching + price - self.hit.min(price),
                     from: Some(level),
-                }
-            } else {
-                self.sibling_had(id, by, start).unwrap_or(Served {
-                    at: start + price,
-                    from: None,
-                })
+                },
+                None => self.own_or_siblings(&line, by, start, price),
             }
         } else {
-            let start = now.max(line.free_at);
             let home = self.home(id);
+            let sharers = line.sharers();
             let (level, price) = if line.owner != NOBODY {
                 self.topology.transfer(by.core, u32::from(line.owner), home)
-            } else if line.sharers != 0 {
-                let level = self.sharers.farthest(&self.topology, line.sharers, by.core);
+            } else if sharers != 0 {
+                let level = self.sharers.farthest(&self.topology, sharers, by.core);
                 let level = if level > Level::Cluster {
                     level.max(self.topology.to_memory(by.core, home))
                 } else {
                     level
                 };
-                self.sharers.free(line.sharers);
+                self.sharers.free(sharers);
                 (level, self.topology.transfer_at(level))
             } else {
                 self.fetch(by.core, home, start)
@@ -382,11 +450,8 @@ impl Directory {
                 from: Some(level),
             }
         };
-        let owned = u32::from(line.owner) == by.core;
         let now_line = self.line(id);
-        now_line.owner = by.core as u16;
-        now_line.near = by.cpu;
-        now_line.sharers = 0;
+        now_line.own(by, now);
         now_line.free_at = served.at;
         now_line.version = now_line.version.wrapping_add(1);
         now_line.words = if owned {
@@ -413,19 +478,19 @@ impl Directory {
         Some(served)
     }
 
-    /// The price of an owned line that the other thread of the core used last.
-    fn sibling_had(&mut self, id: LineId, by: By, start: u64) -> Option<Served> {
-        let price = self.topology.transfer_at(Level::Core);
-        let line = self.line(id);
-        if line.near == by.cpu || line.near == NOBODY {
-            line.near = by.cpu;
-            return None;
+    /// An access to a line that the core owns: a hit, unless the core's other thread used it last.
+    #[inline]
+    fn own_or_siblings(&self, line: &Line, by: By, start: u64, price: u64) -> Served {
+        match line.is_near(by) {
+            true => Served {
+                at: start + price,
+                from: None,
+            },
+            false => Served {
+                at: start + self.topology.transfer_at(Level::Core),
+                from: Some(Level::Core),
+            },
         }
-        line.near = by.cpu;
-        Some(Served {
-            at: start + price,
-            from: Some(Level::Core),
-        })
     }
 
     /// A line from memory: the price with the wait for the node.
@@ -513,16 +578,13 @@ impl Directory {
     }
 
     fn take_over(&mut self, id: LineId, by: By, at: u64) {
-        self.note(id, by);
-        let set = core::mem::take(&mut self.line(id).sharers);
+        let set = self.line_of(id).sharers();
         if set != 0 {
             self.sharers.free(set);
         }
-        let used = self.room.now(by.core, self.topology.cluster_of(by.core));
+        self.stamp(id, by.core);
         let line = self.line(id);
-        line.used = used;
-        line.owner = by.core as u16;
-        line.near = by.cpu;
+        line.own(by, by.now);
         line.words = u8::MAX;
         line.version = line.version.wrapping_add(1);
         line.free_at = line.free_at.max(at);

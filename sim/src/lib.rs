@@ -45,6 +45,7 @@ mod recent;
 mod room;
 mod run;
 mod sharers;
+mod stack;
 mod state;
 mod topology;
 

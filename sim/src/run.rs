@@ -4,13 +4,11 @@
 mod charge;
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use vellum::platform::{CpuId, NodeId};
 use vellum::sync::report::{Access, Kind, listen};
@@ -21,11 +19,9 @@ use crate::net::Net;
 use crate::places::{Homes, PlaceError, Places};
 use crate::profile::LineProfile;
 use crate::random::Random;
+use crate::stack::CpuStack;
 use crate::state::{Activity, CpuTotals, State};
 use vellum_description::{Description, MOST_CPUS, WorkKind};
-
-/// Bytes of a CPU's stack.
-const STACK_BYTES: usize = 256 << 10;
 
 thread_local! {
     /// The run whose CPU this thread is being.
@@ -318,7 +314,7 @@ fn on_access(access: Access) {
     }
 }
 
-type Program = Coroutine<(), (), Result<(), Box<dyn std::any::Any + Send>>, DefaultStack>;
+type Program = Coroutine<(), (), Result<(), Box<dyn std::any::Any + Send>>, CpuStack>;
 
 /// What a run is made of.
 struct Run {
@@ -360,9 +356,9 @@ impl Run {
         // Dropped before what the programs borrow: `results`, `program` and `self`.
         let mut coroutines: Vec<Program> = Vec::with_capacity(count);
         for (number, result) in results.iter().enumerate() {
-            let stack = DefaultStack::new(STACK_BYTES)
-                .map_err(|error| RunError::NoStack(error.to_string()))?;
-            self.state.borrow_mut().cpus[number].stack = range_of(&stack);
+            let stack =
+                CpuStack::new(number).map_err(|error| RunError::NoStack(error.to_string()))?;
+            self.state.borrow_mut().cpus[number].stack = stack.range();
             let body = move |yielder: &Yielder<(), ()>, ()| {
                 self.yielders[number].set(yielder);
                 let cpu = Cpu {
@@ -451,10 +447,6 @@ impl Run {
 enum Stopped {
     Failed(RunError),
     Panicked(Box<dyn std::any::Any + Send>),
-}
-
-fn range_of(stack: &DefaultStack) -> Range<usize> {
-    stack.limit().get()..stack.base().get()
 }
 
 /// The CPU that a program runs on.

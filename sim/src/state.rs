@@ -79,6 +79,8 @@ pub(crate) struct CpuState {
     stores: VecDeque<(u64, LineId)>,
     /// Lines on their way here: when each arrives.
     prefetches: VecDeque<(LineId, u64)>,
+    /// When the last of them arrives.
+    expects_until: u64,
     /// Whether somebody has woken it before it went to sleep.
     permit: bool,
     /// Those who spin on the same line: the next and the one before.
@@ -135,6 +137,7 @@ impl State {
                 last_load: None,
                 stores: VecDeque::new(),
                 prefetches: VecDeque::new(),
+                expects_until: 0,
                 permit: false,
                 next_waiter: NOBODY,
                 previous_waiter: NOBODY,

@@ -54,6 +54,55 @@ fn a_shared_counter_takes_a_transfer_for_each_update() {
     }
 }
 
+/// The most that a CPU runs ahead of the others, in nanoseconds.
+const RUN_AHEAD: u64 = 500;
+
+#[test]
+fn who_takes_a_line_that_another_had_alone_for_long_is_hardly_late() {
+    for start in (100_000..101_000).step_by(97) {
+        let counter = CachePadded(AtomicU64::new(0));
+        let outcome = run(sharing(2, &counter), |cpu| {
+            if cpu.id() == CpuId(0) {
+                while cpu.now() < 200_000_000 {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+                return 0;
+            }
+            cpu.compute_ns(start);
+            counter.fetch_add(1, Ordering::Relaxed);
+            cpu.now() / 1000 - start
+        });
+        let taken = outcome.results[1];
+        let most = RUN_AHEAD + CLUSTER + UPDATE;
+        assert!((CLUSTER..=most).contains(&taken), "at {start}: {taken} ns");
+    }
+}
+
+#[test]
+fn readers_of_a_line_that_nobody_wrote_for_long_see_a_write_soon() {
+    const READERS: usize = 7;
+    const WRITTEN_AT: u64 = 100_000;
+    let flag = CachePadded(AtomicU64::new(0));
+    let outcome = run(sharing(READERS + 1, &flag), |cpu| {
+        if cpu.id() == CpuId(0) {
+            cpu.compute_ns(WRITTEN_AT);
+            flag.store(1, Ordering::Relaxed);
+            return cpu.now() / 1000;
+        }
+        while flag.load(Ordering::Relaxed) == 0 {
+            cpu.compute_ns(3);
+        }
+        cpu.now() / 1000
+    });
+    let most = WRITTEN_AT + RUN_AHEAD + 2 * CLUSTER + READERS as u64 * CLUSTER;
+    for seen in &outcome.results[1..] {
+        assert!((WRITTEN_AT..=most).contains(seen), "seen at {seen} ns");
+    }
+    // Each fetches the line twice.
+    let misses: u64 = outcome.cpus[1..].iter().map(|cpu| cpu.misses).sum();
+    assert_eq!(misses, 2 * READERS as u64);
+}
+
 #[test]
 fn counters_of_their_own_cost_each_cpu_a_hit() {
     const UPDATES: u64 = 200;

@@ -57,11 +57,11 @@ impl Run {
         let target = {
             let mut state = self.state.borrow_mut();
             if let Some(line) = state.recent_line(access) {
-                if state.use_own(access, line) {
+                if state.use_had(access, line) {
                     return;
                 }
                 state.prepare(access.kind);
-                let may_go_on = state.is_private_line(line);
+                let may_go_on = state.is_settled(line, access.kind);
                 drop(state);
                 if !may_go_on {
                     self.wait_for_turn();
@@ -82,7 +82,7 @@ impl Run {
         match target {
             Target::Place(place, offset) => {
                 let mut state = self.state.borrow_mut();
-                let may_go_on = state.is_private(access, place, offset);
+                let may_go_on = state.is_free(access, place, offset);
                 drop(state);
                 if !may_go_on {
                     self.wait_for_turn();

@@ -7,10 +7,10 @@ use crate::clocks::key;
 use crate::directory::{By, LineId, Served, Write};
 use crate::places::LINE;
 
-/// How far a CPU may run ahead of the others as long as it uses nothing but lines of its
-/// own, in picoseconds. When another CPU uses such a line for the first time, it may see it
-/// later than it should by that much.
-const RUN_AHEAD: u64 = 1_000_000;
+/// How far a CPU may run ahead of the others as long as it uses nothing but settled lines
+/// ([`Directory::is_settled`]), in picoseconds. Whoever uses such a line next in a way that ends
+/// that may do so later than it should by that much.
+const RUN_AHEAD: u64 = 500_000;
 /// Lines that a CPU can have asked for ahead.
 const PREFETCHES: usize = 16;
 
@@ -88,35 +88,38 @@ impl State {
         self.compute(self.prices.update + others * self.prices.hit);
     }
 
-    /// Makes an access to words of a line of the running CPU's own, if that is all there is to it,
-    /// as [`State::prepare`] and [`State::carry_out`] would. Most accesses of most programs are
-    /// such.
+    /// Makes an access to words of a line that the running CPU's core has, if that is all there is
+    /// to it and the CPU may, as [`State::prepare`] and [`State::carry_out`] would. Most accesses of
+    /// most programs are such.
     #[inline]
-    pub(crate) fn use_own(&mut self, access: &Access, id: LineId) -> bool {
+    pub(crate) fn use_had(&mut self, access: &Access, id: LineId) -> bool {
         let how = match access.kind {
             Kind::Load => None,
             Kind::Store => Some(Write::Store),
             _ => Some(Write::Update),
         };
-        let offset = access.address % LINE;
         let me = &self.cpus[self.current as usize];
-        if !me.stores.is_empty() || !me.prefetches.is_empty() {
-            return false;
-        }
         let work = self.taken(me.work);
         let now = me.clock + work;
-        if self.is_too_far_ahead(now) {
+        if (how.is_some() && !me.stores.is_empty()) || me.expects_until > now {
             return false;
         }
         let by = By {
             cpu: self.current as u16,
             core: me.core,
             now,
-            words: 1 << (offset / 8),
+            words: 1 << (access.address % LINE / 8),
         };
-        let Some(done) = self.directory.use_own(id, by, how) else {
+        let key = key(now, me.rank);
+        let may_go_on = match self.directory.has(id, by, how) {
+            None => false,
+            Some(true) => !self.is_too_far_ahead(now),
+            Some(false) => key <= self.others,
+        };
+        if !may_go_on {
             return false;
-        };
+        }
+        let done = self.directory.use_had(id, by, how);
         self.me().totals.reports += 1;
         self.pass(work);
         self.count(false);
@@ -143,9 +146,8 @@ impl State {
         }
     }
 
-    /// Whether an access can be made without regard to the others' clocks: to lines that
-    /// the CPU alone has used, for long.
-    pub(crate) fn is_private(&mut self, access: &Access, place: u16, offset: usize) -> bool {
+    /// Whether an access can be made without regard to the others' clocks: to settled lines.
+    pub(crate) fn is_free(&mut self, access: &Access, place: u16, offset: usize) -> bool {
         match access.kind {
             Kind::BytesRead
             | Kind::BytesWritten
@@ -156,7 +158,7 @@ impl State {
                 let end = offset + access.bytes.min(self.directory.places.left(place, offset));
                 (offset / LINE..end.div_ceil(LINE)).all(|line| {
                     let id = self.directory.line_at(place, line * LINE);
-                    self.is_private_line(id)
+                    self.is_settled(id, access.kind)
                 })
             }
         }
@@ -164,10 +166,10 @@ impl State {
 
     /// The same of an access to one line.
     #[inline]
-    pub(crate) fn is_private_line(&mut self, line: LineId) -> bool {
-        let cpu = self.current as u16;
-        !self.is_too_far_ahead(self.cpus[usize::from(cpu)].clock)
-            && self.directory.is_private(line, cpu)
+    pub(crate) fn is_settled(&self, line: LineId, kind: Kind) -> bool {
+        let writes = !matches!(kind, Kind::Load | Kind::GuardedRead | Kind::Prefetch);
+        let by = self.by(0);
+        !self.is_too_far_ahead(by.now) && self.directory.is_settled(line, by, writes)
     }
 
     pub(super) fn by(&self, words: u8) -> By {
@@ -404,12 +406,14 @@ impl State {
     }
 
     fn note_prefetch(&mut self, id: LineId, served: Served) {
-        let prefetches = &mut self.me().prefetches;
+        let me = self.me();
+        let prefetches = &mut me.prefetches;
         if served.from.is_some() {
             if prefetches.len() == PREFETCHES {
                 prefetches.pop_front();
             }
             prefetches.push_back((id, served.at));
+            me.expects_until = me.expects_until.max(served.at);
         }
     }
 }

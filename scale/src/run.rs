@@ -252,7 +252,7 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
 /// The first CPUs of a machine, with the memory of the nodes that they are on.
 fn board(machine: &Description, cpus: usize) -> Result<Board, ScaleError> {
     let on_a_node = machine.cpus().div_ceil(machine.nodes()).min(cpus) as u64;
-    Ok(Board::new(machine, cpus, RAM_PER_CPU * on_a_node)?)
+    Ok(Board::new(machine, cpus, RAM_PER_CPU * on_a_node)?.without_bytes())
 }
 
 fn on_all_cpus<R: ReverseMap>(

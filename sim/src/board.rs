@@ -41,6 +41,7 @@ pub struct Board {
     ranges: Vec<MemoryRange>,
     has_files: bool,
     is_hosted: bool,
+    is_spared: bool,
     era: u64,
 }
 
@@ -130,6 +131,7 @@ impl Board {
             ranges,
             has_files: false,
             is_hosted: false,
+            is_spared: false,
             era: era(),
         })
     }
@@ -153,6 +155,21 @@ impl Board {
     #[must_use]
     pub fn with_files(mut self) -> Board {
         self.has_files = true;
+        self
+    }
+
+    /// For programs that look at no bytes of pages: while they run, pages that are zeroed, filled
+    /// or copied to take the time for it, but are zero and take no memory of the host before
+    /// words of them are written.
+    #[must_use]
+    pub fn without_bytes(mut self) -> Board {
+        // Huge pages of the host would not be given back page by page.
+        // SAFETY: advice about a mapping that is the board's; without effect on what it holds.
+        unsafe {
+            let mapping = self.mapping.as_ptr().cast();
+            libc::madvise(mapping, self.mapping_bytes, libc::MADV_NOHUGEPAGE);
+        }
+        self.is_spared = true;
         self
     }
 
@@ -185,7 +202,13 @@ impl Board {
         let homes = self.ranges.iter().map(|range| (offset(range), range.node));
         let homes = Homes::Ranges(homes.collect());
         let bytes = self.mapping_bytes - ALIGNMENT;
-        simulation.place("ram", self.start.as_ptr(), bytes, homes)
+        let start = self.start.as_ptr();
+        match self.is_spared {
+            // SAFETY: the mapping is private and without a file, and its frames are reached as
+            // `FrameBytes` and as atomic words (the conditions of `Platform`).
+            true => unsafe { simulation.place_spared("ram", (start, bytes), homes) },
+            false => simulation.place("ram", start, bytes, homes),
+        }
     }
 }
 

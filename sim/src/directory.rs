@@ -10,6 +10,7 @@ use std::mem;
 
 use vellum::platform::NodeId;
 
+use crate::costs::{CostId, Costs};
 use crate::places::{LINE, PAGE_LINES, Places, Slot, Spot};
 use crate::profile::{LineCosts, PricedLine};
 use crate::recent::RecentLines;
@@ -164,7 +165,9 @@ pub(crate) struct Directory {
     spots: Vec<Spot>,
     /// The node that each page of lines is on.
     homes: Vec<NodeId>,
-    costs: Vec<Option<Box<[LineCosts; PAGE_LINES]>>>,
+    /// Pages that are not used.
+    free_pages: Vec<u32>,
+    pub(crate) costs: Costs,
     sharers: SharerSets,
     /// When the memory of each node is free.
     nodes: Vec<u64>,
@@ -190,7 +193,8 @@ impl Directory {
             recent: RecentLines::new(),
             spots: Vec::new(),
             homes: Vec::new(),
-            costs: Vec::new(),
+            free_pages: Vec::new(),
+            costs: Costs::default(),
             nodes: vec![0; machine.nodes()],
             streamed: vec![0; machine.nodes()],
             room: Room::new(machine),
@@ -269,8 +273,6 @@ impl Directory {
     #[cold]
     #[inline(never)]
     fn begin_page(&mut self, spot: Spot, offset: usize, owner: u16) -> u32 {
-        let page = self.pages.len() as u32;
-        *self.places.slot(spot.place, offset) = Slot::Lines(page);
         let used = match owner {
             core if core != NOBODY && self.room.is_limited() => {
                 let moved = *self.places.moved(spot.place, offset);
@@ -280,15 +282,54 @@ impl Directory {
             }
             _ => Stamp::NONE,
         };
-        if self.room.is_limited() {
-            self.used.push([used; PAGE_LINES]);
-        }
-        self.pages.push([Line { owner, ..NEW }; PAGE_LINES]);
-        self.spots.push(spot);
-        self.homes
-            .push(self.places.home(spot.place, Places::offset(spot)));
-        self.costs.push(None);
+        let home = self.places.home(spot.place, Places::offset(spot));
+        let line = Line { owner, ..NEW };
+        let page = match self.free_pages.pop() {
+            Some(page) => {
+                let index = page as usize;
+                // Whoever has loaded a line that was here does not take it for the one that is.
+                for before in &mut self.pages[index] {
+                    let version = before.version.wrapping_add(1);
+                    *before = Line { version, ..line };
+                }
+                if self.room.is_limited() {
+                    self.used[index] = [used; PAGE_LINES];
+                }
+                self.spots[index] = spot;
+                self.homes[index] = home;
+                page
+            }
+            None => {
+                if self.room.is_limited() {
+                    self.used.push([used; PAGE_LINES]);
+                }
+                self.pages.push([line; PAGE_LINES]);
+                self.spots.push(spot);
+                self.homes.push(home);
+                self.pages.len() as u32 - 1
+            }
+        };
+        self.costs.begin_page(page, spot);
+        *self.places.slot(spot.place, offset) = Slot::Lines(page);
         page
+    }
+
+    /// All of a page is written in bulk, so that its lines need not be told apart, unless somebody
+    /// spins on one of them. Returns whether that is so.
+    fn end_page(&mut self, place: u16, offset: usize, page: u32) -> bool {
+        let lines = &self.pages[page as usize];
+        if lines.iter().any(|line| line.waiters != NOBODY) {
+            return false;
+        }
+        for line in lines {
+            match line.sharers() {
+                0 => {}
+                set => self.sharers.free(set),
+            }
+        }
+        self.recent.forget_page(self.places.address(place, offset));
+        self.free_pages.push(page);
+        true
     }
 
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
@@ -559,18 +600,31 @@ impl Directory {
         let mut from = offset;
         while from < end {
             let to = end.min((from / page_bytes + 1) * page_bytes);
-            let slot = self.places.slot(place, from);
+            let slot = *self.places.slot(place, from);
             let whole = to - from == page_bytes;
-            match *slot {
-                Slot::Untouched | Slot::Filled(_) if whole => {
-                    *slot = Slot::Filled(by.core as u16);
-                }
-                _ => {
-                    for offset in (from..to).step_by(LINE) {
-                        let id = self.line_at(place, offset);
-                        self.take_over(id, by, at);
-                        woken(self, id);
+            let is_filled = match slot {
+                Slot::Filled(_) => whole,
+                Slot::Untouched => {
+                    if whole {
+                        self.places.discard(place, from);
                     }
+                    whole
+                }
+                Slot::Lines(page) => {
+                    let ended = whole && self.end_page(place, from, page);
+                    if ended {
+                        self.places.discard(place, from);
+                    }
+                    ended
+                }
+            };
+            if is_filled {
+                *self.places.slot(place, from) = Slot::Filled(by.core as u16);
+            } else {
+                for offset in (from..to).step_by(LINE) {
+                    let id = self.line_at(place, offset);
+                    self.take_over(id, by, at);
+                    woken(self, id);
                 }
             }
             from = to;
@@ -593,7 +647,7 @@ impl Directory {
     #[inline]
     fn note_miss(&mut self, id: LineId, by: By, before: &Line, served: Served, writes: bool) {
         let hit = self.hit;
-        let costs = self.costs(id);
+        let costs = self.costs_of(id);
         costs.lost += (served.at - by.now).saturating_sub(hit);
         if writes {
             costs.write_misses += 1;
@@ -601,7 +655,7 @@ impl Directory {
             costs.read_misses += 1;
         }
         // Another CPU wrote it, but not what this one is after.
-        if before.version > 0 && before.near != by.cpu && before.words & by.words == 0 {
+        if before.words != 0 && before.near != by.cpu && before.words & by.words == 0 {
             costs.false_misses += 1;
         }
     }
@@ -613,40 +667,34 @@ impl Directory {
 
     /// Forgets what lines have cost and nodes have moved.
     pub(crate) fn forget_costs(&mut self) {
-        self.costs.fill_with(|| None);
+        self.costs.forget();
         self.streamed.fill(0);
     }
 
-    pub(crate) fn costs(&mut self, id: LineId) -> &mut LineCosts {
-        let id = id as usize;
-        let page = &mut self.costs[id / PAGE_LINES];
-        &mut page.get_or_insert_with(no_costs)[id % PAGE_LINES]
+    /// Where the costs of a line are.
+    #[inline]
+    pub(crate) fn cost_id(&mut self, id: LineId) -> CostId {
+        let spot = self.spots[id as usize / PAGE_LINES];
+        self.costs.id(id, spot)
+    }
+
+    #[inline]
+    pub(crate) fn costs_of(&mut self, id: LineId) -> &mut LineCosts {
+        let id = self.cost_id(id);
+        self.costs.at(id)
     }
 
     /// Every line with costs.
     pub(crate) fn all_costs(&self) -> impl Iterator<Item = PricedLine<'_>> {
-        let pages = self.spots.iter().zip(&self.costs);
-        pages.flat_map(|(spot, costs)| {
+        self.costs.all().map(|(spot, line, costs)| {
             let (place, start) = self.places.named(spot.place);
-            let lines = costs.iter().flat_map(|page| page.iter().enumerate());
-            lines
-                .filter(|(_, costs)| **costs != LineCosts::default())
-                .map(move |(line, costs)| {
-                    let offset = Places::offset(*spot) + line * LINE;
-                    PricedLine {
-                        place,
-                        offset,
-                        address: start + offset,
-                        costs: *costs,
-                    }
-                })
+            let offset = Places::offset(spot) + line * LINE;
+            PricedLine {
+                place,
+                offset,
+                address: start + offset,
+                costs,
+            }
         })
     }
-}
-
-/// Out of the way of accesses, as their stacks would have room for it.
-#[cold]
-#[inline(never)]
-fn no_costs() -> Box<[LineCosts; PAGE_LINES]> {
-    Box::new([LineCosts::default(); PAGE_LINES])
 }

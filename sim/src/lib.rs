@@ -33,6 +33,7 @@
 
 mod board;
 mod clocks;
+mod costs;
 mod directory;
 mod heap;
 mod locks;

@@ -45,6 +45,15 @@ impl Homes {
     }
 }
 
+/// What the bytes of a place's pages are to those who write them in bulk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Contents {
+    /// They are what was written.
+    Kept,
+    /// Nobody looks at what is written to a whole page, but that what is zeroed is zero.
+    Spared,
+}
+
 /// Why memory cannot be placed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -78,6 +87,7 @@ struct Place {
     /// Host addresses, up to the end of the last line.
     range: Range<usize>,
     homes: Homes,
+    contents: Contents,
     /// For each part the pages of the directory that lines of it are on.
     parts: Vec<Option<Box<[Slot; PART_PAGES]>>>,
     /// The same for when pages were moved in bulk last.
@@ -104,8 +114,8 @@ pub(crate) enum Slot {
     Lines(u32),
 }
 
-/// A line by its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A page by its place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Spot {
     pub(crate) place: u16,
     /// Offset of the page in pages.
@@ -131,12 +141,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn add(
+    /// # Safety
+    /// If contents are to be spared, the memory is a private mapping without a file, nobody holds
+    /// a Rust reference to it but to atomic words, and the program runs on this thread.
+    pub(crate) unsafe fn add(
         &mut self,
         name: &str,
-        memory: *const u8,
-        bytes: usize,
+        (memory, bytes): (*const u8, usize),
         homes: Homes,
+        contents: Contents,
     ) -> Result<(), PlaceError> {
         let range = memory.addr()..memory.addr().saturating_add(bytes);
         if range.is_empty() || !range.start.is_multiple_of(LINE) {
@@ -163,6 +176,7 @@ impl Places {
             bytes,
             range,
             homes,
+            contents,
             parts: (0..parts).map(|_| None).collect(),
             moved: (0..parts).map(|_| None).collect(),
         });
@@ -204,6 +218,11 @@ impl Places {
         self.all.iter().map(|place| (place.memory, place.bytes))
     }
 
+    /// Where the host has an offset of a place.
+    pub(crate) fn address(&self, place: u16, offset: usize) -> usize {
+        self.all[usize::from(place)].range.start + offset
+    }
+
     /// Name of a place, and where the host has it.
     pub(crate) fn named(&self, place: u16) -> (&str, usize) {
         let place = &self.all[usize::from(place)];
@@ -220,6 +239,38 @@ impl Places {
         let page = offset / PAGE;
         let part = &mut self.all[usize::from(place)].parts[page / PART_PAGES];
         &mut part.get_or_insert_with(|| part_of(Slot::Untouched))[page % PART_PAGES]
+    }
+
+    /// Whether some bytes need not be written in bulk: they are those of whole pages that
+    /// nobody uses line by line, and nobody looks at them.
+    pub(crate) fn is_spared(&mut self, address: usize, bytes: usize) -> bool {
+        let Some((place, offset)) = self.find(address) else {
+            return false;
+        };
+        let is_whole = offset.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
+        is_whole
+            && self.all[usize::from(place)].contents == Contents::Spared
+            && (offset..offset + bytes)
+                .step_by(PAGE)
+                .all(|offset| !matches!(self.slot(place, offset), Slot::Lines(_)))
+    }
+
+    /// All of the page at `offset` is being written in bulk. If nobody looks at what is written, the
+    /// host gets the page back, which is zero if anybody uses it again.
+    pub(crate) fn discard(&mut self, place: u16, offset: usize) {
+        let place = &self.all[usize::from(place)];
+        if place.contents == Contents::Kept {
+            return;
+        }
+        let page: *mut u8 = place.memory.cast_mut().wrapping_add(offset);
+        // SAFETY: the promise of `add`: a whole page of such a mapping, which reads as zero
+        // afterwards. It is about to be overwritten, so what it held is nobody's.
+        let is_gone = unsafe { libc::madvise(page.cast(), PAGE, libc::MADV_DONTNEED) } == 0;
+        if !is_gone {
+            // Pages of the host are larger.
+            // SAFETY: as above; the thread that would write is this one.
+            unsafe { page.write_bytes(0, PAGE) };
+        }
     }
 
     /// When the page at `offset` was moved last.

@@ -1,13 +1,12 @@
 //! Lines that were used lately, found by their host address without looking for their place.
 
 use crate::directory::LineId;
-use crate::places::LINE;
+use crate::places::{LINE, PAGE_LINES};
 
 /// How many are remembered: one for each remainder of their number.
 const RECENT: usize = 1 << 13;
 
-/// A line: the number of its host address in lines, and what the directory knows it by. Both stay
-/// together for as long as there is a directory.
+/// A line: the number of its host address in lines, and what the directory knows it by.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     host_line: usize,
@@ -42,6 +41,17 @@ impl RecentLines {
         let host_line = address / LINE;
         self.0[host_line % RECENT] = Recent { host_line, id };
     }
+
+    /// The lines of a page at a host address are not known by what they were any more.
+    pub(crate) fn forget_page(&mut self, address: usize) {
+        let first = address / LINE;
+        for host_line in first..first + PAGE_LINES {
+            let recent = &mut self.0[host_line % RECENT];
+            if recent.host_line == host_line {
+                recent.host_line = usize::MAX;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +69,11 @@ mod tests {
         assert_eq!(recent.find(other), None);
         recent.note(other, 8);
         assert_eq!((recent.find(one), recent.find(other)), (None, Some(8)));
+        recent.note(one + 2 * LINE, 9);
+        recent.forget_page(one);
+        assert_eq!(
+            (recent.find(one + 2 * LINE), recent.find(other)),
+            (None, Some(8))
+        );
     }
 }

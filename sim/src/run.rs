@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use vellum::platform::{CpuId, NodeId};
-use vellum::sync::report::{Access, Kind, listen};
+use vellum::sync::report::{Access, Kind, listen, spare_by};
 
 use crate::directory::{Directory, NOBODY};
 use crate::locks::LockProfile;
 use crate::net::Net;
-use crate::places::{Homes, PlaceError, Places};
+use crate::places::{Contents, Homes, PlaceError, Places};
 use crate::profile::LineProfile;
 use crate::random::Random;
 use crate::stack::CpuStack;
@@ -209,7 +209,30 @@ impl Simulation {
         bytes: usize,
         homes: Homes,
     ) -> Result<(), PlaceError> {
-        self.places.add(name, memory.cast(), bytes, homes)
+        // SAFETY: contents are kept.
+        unsafe {
+            self.places
+                .add(name, (memory.cast(), bytes), homes, Contents::Kept)
+        }
+    }
+
+    /// The same of memory to whose pages nothing is written in bulk but zeroes, whatever the
+    /// program writes.
+    ///
+    /// # Safety
+    /// The memory is a private mapping without a file, to which nobody holds a Rust reference but
+    /// to atomic words.
+    pub(crate) unsafe fn place_spared(
+        &mut self,
+        name: &str,
+        (memory, bytes): (*const u8, usize),
+        homes: Homes,
+    ) -> Result<(), PlaceError> {
+        // SAFETY: the caller's promise; a run is the calling thread's.
+        unsafe {
+            self.places
+                .add(name, (memory, bytes), homes, Contents::Spared)
+        }
     }
 
     /// Names a value that programs share, on a node. It begins a line.
@@ -299,7 +322,10 @@ impl Simulation {
 fn listen_once() -> Result<(), RunError> {
     static LISTENING: Once = Once::new();
     let mut refused = None;
-    LISTENING.call_once(|| refused = listen(on_access).err());
+    LISTENING.call_once(|| {
+        refused = listen(on_access).err();
+        spare_by(is_spared);
+    });
     match refused {
         None => Ok(()),
         Some(error) => Err(RunError::NoListener(error.to_string())),
@@ -312,6 +338,12 @@ fn on_access(access: Access) {
         // SAFETY: `Turn` set it to a run that is borrowed for as long as it is set.
         unsafe { &*run }.on_access(&access);
     }
+}
+
+fn is_spared(start: usize, bytes: usize) -> bool {
+    let run = ACTIVE.get();
+    // SAFETY: as in `on_access`.
+    !run.is_null() && unsafe { &*run }.is_spared(start, bytes)
 }
 
 type Program = Coroutine<(), (), Result<(), Box<dyn std::any::Any + Send>>, CpuStack>;

@@ -12,6 +12,7 @@ use std::ops::Range;
 use vellum::sync::report::Access;
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
+use crate::costs::CostId;
 use crate::directory::{Directory, LineId, NOBODY};
 use crate::locks::Locks;
 use vellum_description::{Description, WorkKind};
@@ -75,8 +76,8 @@ pub(crate) struct CpuState {
     hit: u64,
     /// The line loaded last, and how often it had been written.
     last_load: Option<(LineId, u32)>,
-    /// Stores on their way: when each is done.
-    stores: VecDeque<(u64, LineId)>,
+    /// Stores on their way: when each is done, and where it is noted what that costs.
+    stores: VecDeque<(u64, CostId)>,
     /// Lines on their way here: when each arrives.
     prefetches: VecDeque<(LineId, u64)>,
     /// When the last of them arrives.

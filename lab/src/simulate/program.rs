@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use vellum_engine::{Divergence, OpError};
+use vellum_scale::PlacedHeap;
 use vellum_scale::replay::{Program, Step, TaskStream, Wait};
 
 use crate::replay::{Served, Service, Stream, Workload};
@@ -78,7 +79,8 @@ impl About {
 /// The program of a workload whose streams are by task.
 pub fn program(workload: Workload) -> (Program, About) {
     let about = About::of(&workload);
-    let tasks = workload.into_streams().into_iter().map(task).collect();
+    let tasks: Vec<TaskStream> = workload.into_streams().into_iter().map(task).collect();
+    PlacedHeap::trim();
     (Program { tasks }, about)
 }
 
@@ -95,11 +97,11 @@ fn task(stream: Stream) -> TaskStream {
         task: wait.stream,
         ops: wait.ops,
     });
-    TaskStream {
-        steps,
-        waits: waits.collect(),
-        ops: stream.into_ops(),
-    }
+    let waits = waits.collect();
+    // There are many, and they stay for as long as the simulations take.
+    let mut ops = stream.into_ops();
+    ops.shrink_to_fit();
+    TaskStream { steps, waits, ops }
 }
 
 #[cfg(test)]

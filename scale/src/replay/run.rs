@@ -83,7 +83,7 @@ fn board(request: &Request<'_>) -> Result<Board, ScaleError> {
     let ram = request.ram_bytes.unwrap_or(least);
     let each = ram.div_ceil(Board::nodes_of(machine, cpus)? as u64);
     let board = Board::new(machine, cpus, each.next_multiple_of(RAM_UNIT))?;
-    Ok(board.with_files())
+    Ok(board.with_files().without_bytes())
 }
 
 fn on_all_cpus<R: ReverseMap>(

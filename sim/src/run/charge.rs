@@ -36,6 +36,12 @@ impl Run {
         }
     }
 
+    /// Whether bytes need not be written in bulk. The net would not know of it.
+    pub(super) fn is_spared(&self, start: usize, bytes: usize) -> bool {
+        let places = &mut self.state.borrow_mut().directory.places;
+        self.net.is_none() && places.is_spared(start, bytes)
+    }
+
     /// Charges the running CPU with an access, when it is its turn.
     fn charge(&self, access: &Access) {
         match access.kind {

@@ -71,14 +71,14 @@ impl State {
     /// Waits until all stores are done.
     pub(super) fn drain(&mut self) {
         let me = self.me();
-        let Some(&(done, line)) = me.stores.back() else {
+        let Some(&(done, costs)) = me.stores.back() else {
             return;
         };
         me.stores.clear();
         let waited = done.saturating_sub(me.clock);
         me.clock += waited;
         if waited > 0 {
-            self.directory.costs(line).lost += waited;
+            self.directory.costs.at(costs).lost += waited;
         }
     }
 
@@ -329,8 +329,12 @@ impl State {
             me.stores.pop_front();
         }
         if served.from.is_some() || done > clock + hit {
-            me.stores.push_back((done, id));
+            let costs = self.directory.cost_id(id);
+            self.cpus[self.current as usize]
+                .stores
+                .push_back((done, costs));
         }
+        let me = self.me();
         let mut waited = 0;
         if me.stores.len() > most
             && let Some((oldest, _)) = me.stores.pop_front()
@@ -339,7 +343,7 @@ impl State {
         }
         self.finish(clock + waited + hit);
         if waited > 0 {
-            self.directory.costs(id).lost += waited;
+            self.directory.costs_of(id).lost += waited;
         }
         self.wake_spinners(id, done);
     }

@@ -76,7 +76,7 @@ impl State {
         let state = &mut self.cpus[cpu as usize];
         let spun = until.saturating_sub(state.clock);
         state.totals.spun += spun;
-        self.directory.costs(line).spun += spun;
+        self.directory.costs_of(line).spun += spun;
     }
 
     pub(super) fn awake_at(&mut self, cpu: u32, at: u64) {

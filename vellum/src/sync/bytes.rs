@@ -54,7 +54,7 @@ use self::portable as machine;
 use self::x86_64 as machine;
 #[cfg(not(vellum_loom))]
 use super::atomic::AtomicU64;
-use super::report::{Kind, report};
+use super::report::{Kind, is_spared, report};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -176,6 +176,12 @@ impl<'a> FrameBytes<'a> {
         report(kind, self.words.as_ptr().cast(), self.size());
     }
 
+    /// Whether all bytes need not be written.
+    #[inline]
+    fn is_spared(self) -> bool {
+        is_spared(self.words.as_ptr().cast(), self.size())
+    }
+
     /// Reports an access to `count` bytes from byte `offset` on, which there are.
     #[inline]
     fn report_part(self, kind: Kind, offset: usize, count: usize) {
@@ -187,7 +193,9 @@ impl<'a> FrameBytes<'a> {
     #[inline]
     pub fn zero(self) {
         self.report(Kind::BytesZeroed);
-        machine::fill(self.words, 0);
+        if !self.is_spared() {
+            machine::fill(self.words, 0);
+        }
     }
 
     /// [`FrameBytes::zero`], which asks for the lines of another frame, at `next`, as
@@ -198,7 +206,9 @@ impl<'a> FrameBytes<'a> {
     pub fn zero_towards(self, next: *const u8) {
         report(Kind::Prefetch, next, self.size());
         self.report(Kind::BytesZeroed);
-        machine::zero_towards(self.words, next);
+        if !self.is_spared() {
+            machine::zero_towards(self.words, next);
+        }
     }
 
     /// [`FrameBytes::zero`] with stores that pass the caches by, where the processor
@@ -207,7 +217,9 @@ impl<'a> FrameBytes<'a> {
     #[inline]
     pub fn zero_around_caches(self) {
         self.report(Kind::BytesZeroedAround);
-        machine::zero_around_caches(self.words);
+        if !self.is_spared() {
+            machine::zero_around_caches(self.words);
+        }
     }
 
     /// Whether all bytes are zero.
@@ -221,7 +233,9 @@ impl<'a> FrameBytes<'a> {
     #[inline]
     pub fn fill(self, word: u64) {
         self.report(Kind::BytesFilled);
-        machine::fill(self.words, word);
+        if !self.is_spared() {
+            machine::fill(self.words, word);
+        }
     }
 
     /// Copies all of `from`, or as much of it as fits, to the start of this.
@@ -230,7 +244,9 @@ impl<'a> FrameBytes<'a> {
         let count = from.words.len().min(self.words.len());
         from.report_part(Kind::BytesRead, 0, count * WORD);
         self.report_part(Kind::BytesWritten, 0, count * WORD);
-        machine::copy(&from.words[..count], &self.words[..count]);
+        if !is_spared(self.words.as_ptr().cast(), count * WORD) {
+            machine::copy(&from.words[..count], &self.words[..count]);
+        }
     }
 
     /// Copies `data` to byte `offset`, as much of it as fits. Returns the bytes

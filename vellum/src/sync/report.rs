@@ -91,6 +91,47 @@ pub(crate) fn name<T>(_what: &'static str, _fields: Fields, _first: *const T, _c
 /// Names of fields of a type with their offsets, ascending.
 pub type Fields = &'static [(&'static str, usize)];
 
+/// Whether `bytes` bytes from `start` on, a write of all of which has been reported, need
+/// not be written.
+#[cfg(not(vellum_instrumented))]
+#[inline(always)]
+pub(crate) fn is_spared(_start: *const u8, _bytes: usize) -> bool {
+    false
+}
+
+#[cfg(vellum_instrumented)]
+pub(crate) use self::spared::is_spared;
+#[cfg(vellum_instrumented)]
+pub use self::spared::{Sparer, spare_by};
+
+#[cfg(vellum_instrumented)]
+mod spared {
+    use core::sync::atomic::{AtomicPtr, Ordering};
+
+    /// Asked before a frame is zeroed, filled or copied to, with the address of its first
+    /// byte and how many there are. If it says so they are not written: whoever reads them
+    /// gets what the sparer has put there.
+    pub type Sparer = fn(usize, usize) -> bool;
+
+    static SPARER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+    /// Has `sparer` asked from now on, instead of whoever was asked before.
+    pub fn spare_by(sparer: Sparer) {
+        SPARER.store(sparer as *mut (), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_spared(start: *const u8, bytes: usize) -> bool {
+        let pointer = SPARER.load(Ordering::Acquire);
+        if pointer.is_null() {
+            return false;
+        }
+        // SAFETY: the only non-null values stored are sparers.
+        let sparer: Sparer = unsafe { core::mem::transmute(pointer) };
+        sparer(start.addr(), bytes)
+    }
+}
+
 #[cfg(vellum_instrumented)]
 pub(crate) use self::names::name;
 #[cfg(vellum_instrumented)]

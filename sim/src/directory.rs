@@ -137,6 +137,15 @@ pub(crate) struct By {
     pub(crate) words: u8,
 }
 
+/// How far a CPU's clock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// It is its turn.
+    Turn,
+    /// It may use nothing but settled lines.
+    Ahead,
+}
+
 /// How an access went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Served {
@@ -205,40 +214,47 @@ impl Directory {
         }
     }
 
-    /// Whether a core has a line, so that an access is a hit, and there is nothing more to it. Then
-    /// also whether the line is settled: see [`Directory::is_settled`].
+    /// Makes an access to a line that the core has, if that is all there is to it and the CPU's
+    /// pace allows it. Returns how often the line has been written then.
     #[inline]
-    pub(crate) fn has(&self, id: LineId, by: By, how: Option<Write>) -> Option<bool> {
+    pub(crate) fn use_had(
+        &mut self,
+        id: LineId,
+        by: By,
+        how: Option<Write>,
+        pace: Pace,
+    ) -> Option<u32> {
         if self.room.is_limited() {
             return None;
         }
-        let line = self.line_of(id);
-        let has = if line.is_near(by) {
-            how.is_none() || (line.free_at <= by.now && line.waiters == NOBODY)
-        } else {
-            how.is_none() && self.shares(line, by.core)
+        let id = id as usize;
+        let line = &mut self.pages[id / PAGE_LINES][id % PAGE_LINES];
+        let is_near = line.is_near(by);
+        let has = match (is_near, how) {
+            (true, None) => true,
+            (true, Some(_)) => line.free_at <= by.now && line.waiters == NOBODY,
+            (false, None) => {
+                let set = line.sharers();
+                set != 0 && self.sharers.contains(set, by.core)
+            }
+            (false, Some(_)) => false,
         };
-        has.then(|| line.since.is_settled(by.now))
-    }
-
-    /// Makes an access to a line that the core has; returns when it is done.
-    #[inline]
-    pub(crate) fn use_had(&mut self, id: LineId, by: By, how: Option<Write>) -> u64 {
-        let (hit, update) = (self.hit, self.update);
-        let line = self.line(id);
-        if line.owner != NOBODY {
+        if !has || (pace == Pace::Ahead && !line.since.is_settled(by.now)) {
+            return None;
+        }
+        if is_near {
             line.own(by, by.now);
         }
-        let done = match how {
-            Some(Write::Update) => by.now + update,
-            _ => by.now + hit,
-        };
-        if how.is_some() {
+        if let Some(how) = how {
             line.version = line.version.wrapping_add(1);
             line.words |= by.words;
-            line.free_at = done;
+            line.free_at = by.now
+                + match how {
+                    Write::Store => self.hit,
+                    Write::Update => self.update,
+                };
         }
-        done
+        Some(line.version)
     }
 
     /// Whether a CPU can use a line without regard to the others' clocks: for some time nobody else
@@ -334,6 +350,7 @@ impl Directory {
 
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
     /// and what that takes from `start` on.
+    #[inline]
     fn regain(&mut self, id: LineId, core: u32, start: u64) -> Option<(Level, u64)> {
         if !self.room.is_limited() {
             return None;
@@ -353,6 +370,7 @@ impl Directory {
     }
 
     /// A core has fetched a line.
+    #[inline]
     fn note_fetch(&mut self, id: LineId, core: u32) {
         if self.room.is_limited() {
             self.room.fetch(core, LINE as u64);

@@ -424,7 +424,7 @@ impl Run {
     fn take_turns(&self, coroutines: &mut [Program], limit_ns: u64) -> Result<(), Stopped> {
         let limit = limit_ns.saturating_mul(1000);
         let _turns = Turn::begin(self);
-        let mut next = self.state.borrow().next();
+        let mut next = self.state.borrow().first();
         while let Some((cpu, time)) = next {
             if time > limit {
                 let cpu = CpuId(cpu as u16);
@@ -440,9 +440,7 @@ impl Run {
                 CoroutineResult::Yield(()) | CoroutineResult::Return(Ok(())) => {}
                 CoroutineResult::Return(Err(panic)) => return Err(Stopped::Panicked(panic)),
             }
-            let mut state = self.state.borrow_mut();
-            state.leave();
-            next = state.next();
+            next = self.state.borrow_mut().leave();
         }
         let state = self.state.borrow();
         let sleeps = |&cpu: &usize| state.cpus[cpu].activity == Activity::Sleeping;

@@ -11,14 +11,17 @@ use std::ops::Range;
 
 use vellum::sync::report::Access;
 
-use crate::clocks::{LATEST, NEVER, Tournament, key, time_of};
+use crate::clocks::{LATEST, NEVER, Tournament, key, rank_of, time_of};
 use crate::costs::CostId;
 use crate::directory::{Directory, LineId, NOBODY};
 use crate::locks::Locks;
 use vellum_description::{Description, WorkKind};
 
-pub(crate) use access::Target;
+pub(crate) use access::{Target, is_of_words};
 pub(crate) use prices::Prices;
+
+/// What is wrong with a clock at [`LATEST`].
+const TOO_LATE: &str = "a virtual clock passed five hours";
 
 /// What a CPU is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,11 +190,16 @@ impl State {
         self.locks.forget_costs();
     }
 
-    /// Whose turn comes next, and when.
+    /// Whose turn comes first, and when.
+    pub(crate) fn first(&self) -> Option<(u32, u64)> {
+        self.whose(self.tournament.first())
+    }
+
+    /// Whose turn a key says it is, and when.
     #[inline]
-    pub(crate) fn next(&self) -> Option<(u32, u64)> {
-        let (rank, key) = self.tournament.first()?;
-        Some((u32::from(self.by_rank[usize::from(rank)]), time_of(key)))
+    fn whose(&self, key: u64) -> Option<(u32, u64)> {
+        let cpu = |key| u32::from(self.by_rank[usize::from(rank_of(key))]);
+        (key != NEVER).then(|| (cpu(key), time_of(key)))
     }
 
     /// `cpu` runs from now on.
@@ -210,9 +218,9 @@ impl State {
         }
     }
 
-    /// The running CPU does not run any more.
+    /// The running CPU does not run any more. Returns whose turn comes next, and when.
     #[inline]
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) -> Option<(u32, u64)> {
         let cpu = &self.cpus[self.current as usize];
         let key = match cpu.activity {
             Activity::Ready => key(cpu.clock, cpu.rank),
@@ -220,6 +228,10 @@ impl State {
             Activity::Sleeping | Activity::Ended => NEVER,
         };
         self.tournament.set(cpu.rank, key);
+        // The host need not wait for the tournament to know whose stack comes next.
+        let first = key.min(self.others);
+        debug_assert!(first == self.tournament.first());
+        self.whose(first)
     }
 
     #[inline]
@@ -282,9 +294,10 @@ impl State {
     }
 
     /// Time passes for the running CPU.
+    #[inline]
     pub(crate) fn pass(&mut self, ps: u64) {
         let me = self.me();
         me.clock += ps;
-        assert!(me.clock < LATEST, "a virtual clock passed five hours");
+        assert!(me.clock < LATEST, "{TOO_LATE}");
     }
 }

@@ -4,9 +4,11 @@ mod common;
 
 use common::{assert_near, flat};
 use vellum::addr::{Access, Prot};
-use vellum::platform::NodeId;
+use vellum::platform::{NodeId, Platform};
 use vellum::rmap::Family;
 use vellum::space::MapRequest;
+use vellum::sync::atomic::Ordering;
+use vellum::sync::bytes::FrameBytes;
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
 use vellum_sim::{Board, Cpu, Description, Filled, Homes, Outcome, PlacedHeap, Simulation};
@@ -157,4 +159,40 @@ fn a_run_on_one_cpu_takes_as_long_on_a_larger_machine() {
     let one = run_many_spaces(&flat(1), 1, 0).elapsed as f64;
     let other = run_many_spaces(&flat(64), 1, 0).elapsed as f64;
     assert_near("one CPU of 64", other, one, 0.1);
+}
+
+/// What words of two frames hold after both were filled, one was written to, copied to the other
+/// and zeroed.
+fn bytes_of(board: Board) -> [u64; 4] {
+    let mut simulation = Simulation::new(&flat(1), 1).unwrap_or_else(|error| panic!("{error}"));
+    board
+        .place(&mut simulation)
+        .expect("nothing else is placed");
+    let first = board.memory_map()[0].start;
+    let frame = |number: u32| {
+        // SAFETY: a frame of the board, which is there for as long as this is used, and whose
+        // bytes are reached in no other way.
+        unsafe { FrameBytes::new(board.frame(first.offset(number)), 1 << board.frame_shift()) }
+    };
+    let run = simulation.run(|_| {
+        let (one, other) = (frame(0), frame(1));
+        let word = |bytes: FrameBytes<'_>| bytes.words()[3].load(Ordering::Relaxed);
+        one.fill(7);
+        other.fill(8);
+        let filled = word(one);
+        one.words()[3].store(9, Ordering::Relaxed);
+        let written = word(one);
+        other.copy_from(one);
+        let copied = word(other);
+        one.zero();
+        [filled, written, copied, word(one)]
+    });
+    run.unwrap_or_else(|error| panic!("{error}")).results[0]
+}
+
+#[test]
+fn without_bytes_pages_hold_the_words_that_were_written_and_else_are_zero() {
+    let board = || Board::new(&flat(1), 1, 1 << 20).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(bytes_of(board()), [7, 9, 9, 0]);
+    assert_eq!(bytes_of(board().without_bytes()), [0, 9, 0, 0]);
 }

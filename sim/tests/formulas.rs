@@ -595,3 +595,32 @@ fn a_run_that_never_ends_is_ended_at_its_limit() {
         })
     ));
 }
+
+#[test]
+fn a_page_that_is_zeroed_as_a_whole_is_its_zeroers_whoever_had_its_lines() {
+    const LINES: u64 = 64;
+    #[repr(align(4096))]
+    struct Page([AtomicU64; 512]);
+    let page = Page([const { AtomicU64::new(1) }; 512]);
+    let outcome = run(sharing(2, &page), |cpu| {
+        let read = |line: usize| {
+            let before = cpu.now();
+            let value = page.0[line * 8].load(Ordering::Relaxed);
+            (value, (cpu.now() - before) / 1000)
+        };
+        if cpu.id() == CpuId(1) {
+            for line in 0..LINES as usize {
+                page.0[line * 8].store(2, Ordering::Relaxed);
+            }
+            cpu.compute_ns(100_000);
+            return read(1);
+        }
+        cpu.compute_ns(50_000);
+        FrameBytes::of_words(&page.0).zero();
+        read(0)
+    });
+    assert_eq!(outcome.results, [(0, HIT), (0, CLUSTER)]);
+    // What the lines cost before they went is not forgotten.
+    let total = outcome.profile.total();
+    assert_eq!((total.write_misses, total.read_misses), (LINES, 1));
+}

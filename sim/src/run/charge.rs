@@ -1,21 +1,25 @@
 //! What an access costs the CPU that makes it, and when it may make it.
 
+use std::thread::panicking;
+
 use vellum::platform::CpuId;
 use vellum::sync::report::{Access, Kind};
 
 use super::{Run, RunError};
 use crate::net::Hole;
-use crate::state::Target;
+use crate::state::{Target, is_of_words};
 
 impl Run {
-    /// Lets other CPUs run until it is the running one's turn.
+    /// Lets other CPUs run until it is the running one's turn. Whoever unwinds is not left for
+    /// another, who might panic too.
+    #[inline]
     pub(super) fn wait_for_turn(&self) {
-        // Whoever unwinds must not be left for another, who might panic too.
-        if self.state.borrow().must_wait() && !std::thread::panicking() {
+        if self.state.borrow().must_wait() && !panicking() {
             self.suspend();
         }
     }
 
+    #[inline]
     pub(super) fn suspend(&self) {
         let cpu = self.state.borrow().current as usize;
         let yielder = self.yielders[cpu].get();
@@ -43,7 +47,31 @@ impl Run {
     }
 
     /// Charges the running CPU with an access, when it is its turn.
+    #[inline]
     fn charge(&self, access: &Access) {
+        if !is_of_words(access) {
+            return self.charge_other(access);
+        }
+        let mut state = self.state.borrow_mut();
+        let Some(line) = state.directory.recent.find(access.address) else {
+            drop(state);
+            return self.charge_other(access);
+        };
+        if state.use_had(access, line) {
+            return;
+        }
+        state.prepare(access.kind);
+        if !state.is_settled(line, access.kind) && state.must_wait() && !panicking() {
+            drop(state);
+            self.suspend();
+            state = self.state.borrow_mut();
+        }
+        state.use_line(access, line);
+    }
+
+    /// The same of all that is not to words of a line that was used lately.
+    #[inline(never)]
+    fn charge_other(&self, access: &Access) {
         match access.kind {
             Kind::Bookkeeping => return,
             Kind::BytesRead
@@ -60,46 +88,30 @@ impl Run {
             }
             _ => {}
         }
-        let target = {
-            let mut state = self.state.borrow_mut();
-            if let Some(line) = state.recent_line(access) {
-                if state.use_had(access, line) {
-                    return;
-                }
-                state.prepare(access.kind);
-                let may_go_on = state.is_settled(line, access.kind);
-                drop(state);
-                if !may_go_on {
-                    self.wait_for_turn();
-                }
-                return self.state.borrow_mut().use_line(access, line);
-            }
-            let target = match access.kind {
-                Kind::Fence | Kind::FullFence => Target::Stack,
-                _ => state.target(access.address),
-            };
-            // Asking for a line that is used next is part of using it.
-            let is_part = access.kind == Kind::PrefetchToWrite;
-            if !is_part && (target != Target::Nowhere || access.kind == Kind::Prefetch) {
-                state.prepare(access.kind);
-            }
-            target
+        let mut state = self.state.borrow_mut();
+        let target = match access.kind {
+            Kind::Fence | Kind::FullFence => Target::Stack,
+            _ => state.target(access.address),
         };
-        match target {
-            Target::Place(place, offset) => {
-                let mut state = self.state.borrow_mut();
-                let may_go_on = state.is_free(access, place, offset);
-                drop(state);
-                if !may_go_on {
-                    self.wait_for_turn();
-                }
-            }
-            Target::Nowhere if !matches!(access.kind, Kind::Prefetch | Kind::PrefetchToWrite) => {
-                let Access { kind, bytes, .. } = *access;
-                let cpu = self.current();
-                return self.fail(RunError::Unplaced { cpu, kind, bytes });
-            }
-            Target::Stack | Target::Nowhere => {}
+        // Asking for a line that is used next is part of using it.
+        let is_part = access.kind == Kind::PrefetchToWrite;
+        if !is_part && (target != Target::Nowhere || access.kind == Kind::Prefetch) {
+            state.prepare(access.kind);
+        }
+        let may_go_on = match target {
+            Target::Place(place, offset) => state.is_free(access, place, offset),
+            Target::Stack | Target::Nowhere => true,
+        };
+        drop(state);
+        if target == Target::Nowhere
+            && !matches!(access.kind, Kind::Prefetch | Kind::PrefetchToWrite)
+        {
+            let Access { kind, bytes, .. } = *access;
+            let cpu = self.current();
+            return self.fail(RunError::Unplaced { cpu, kind, bytes });
+        }
+        if !may_go_on {
+            self.wait_for_turn();
         }
         self.state.borrow_mut().carry_out(access, target);
     }
@@ -121,7 +133,7 @@ impl Run {
     #[cold]
     pub(super) fn fail(&self, error: RunError) {
         self.failure.borrow_mut().get_or_insert(error);
-        if !std::thread::panicking() {
+        if !panicking() {
             self.suspend();
         }
     }

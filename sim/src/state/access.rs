@@ -2,9 +2,10 @@
 
 use vellum::sync::report::{Access, Kind};
 
-use super::State;
-use crate::clocks::key;
-use crate::directory::{By, LineId, Served, Write};
+use super::{CpuState, State, TOO_LATE};
+use crate::clocks::{LATEST, key};
+use crate::costs::CostId;
+use crate::directory::{By, LineId, Pace, Served, Write};
 use crate::places::LINE;
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but settled lines
@@ -28,7 +29,7 @@ pub(crate) enum Target {
 /// Whether an access is to words of one line. Atomics do not go across lines; some are wider than
 /// a word.
 #[inline]
-fn is_of_words(access: &Access) -> bool {
+pub(crate) fn is_of_words(access: &Access) -> bool {
     matches!(
         access.kind,
         Kind::Load | Kind::Store | Kind::ReadModifyWrite
@@ -39,6 +40,19 @@ fn is_of_words(access: &Access) -> bool {
 fn words(offset: usize, bytes: usize) -> u8 {
     let last = offset + bytes - 1;
     (offset / 8..=last / 8).fold(0, |words, word| words | 1 << word)
+}
+
+impl CpuState {
+    /// A line that the CPU has written has been written so often now.
+    #[inline]
+    fn note_own_write(&mut self, id: LineId, version: u32) {
+        if let Some((line, seen)) = &mut self.last_load
+            && *line == id
+            && seen.wrapping_add(1) == version
+        {
+            *seen = version;
+        }
+    }
 }
 
 impl State {
@@ -69,11 +83,15 @@ impl State {
     }
 
     /// Waits until all stores are done.
+    #[inline]
     pub(super) fn drain(&mut self) {
+        if let Some(&(done, costs)) = self.me().stores.back() {
+            self.drain_until(done, costs);
+        }
+    }
+
+    fn drain_until(&mut self, done: u64, costs: CostId) {
         let me = self.me();
-        let Some(&(done, costs)) = me.stores.back() else {
-            return;
-        };
         me.stores.clear();
         let waited = done.saturating_sub(me.clock);
         me.clock += waited;
@@ -98,36 +116,46 @@ impl State {
             Kind::Store => Some(Write::Store),
             _ => Some(Write::Update),
         };
+        let time = match self.is_shared() {
+            true => self.prices.shared_time,
+            false => 1000,
+        };
+        let time = |ps: u64| if time == 1000 { ps } else { ps * time / 1000 };
         let me = &self.cpus[self.current as usize];
-        let work = self.taken(me.work);
-        let now = me.clock + work;
+        let now = me.clock + time(me.work);
         if (how.is_some() && !me.stores.is_empty()) || me.expects_until > now {
             return false;
         }
+        let pace = if key(now, me.rank) <= self.others {
+            Pace::Turn
+        } else if !self.is_too_far_ahead(now) {
+            Pace::Ahead
+        } else {
+            return false;
+        };
         let by = By {
             cpu: self.current as u16,
             core: me.core,
             now,
             words: 1 << (access.address % LINE / 8),
         };
-        let key = key(now, me.rank);
-        let may_go_on = match self.directory.has(id, by, how) {
-            None => false,
-            Some(true) => !self.is_too_far_ahead(now),
-            Some(false) => key <= self.others,
-        };
-        if !may_go_on {
+        let Some(version) = self.directory.use_had(id, by, how, pace) else {
             return false;
-        }
-        let done = self.directory.use_had(id, by, how);
-        self.me().totals.reports += 1;
-        self.pass(work);
-        self.count(false);
+        };
+        let price = match how {
+            Some(Write::Update) => self.prices.update,
+            _ => self.prices.hit,
+        };
+        let inside = price.min(self.prices.hit);
+        let me = &mut self.cpus[self.current as usize];
+        me.clock = now + price - inside + time(inside.min(me.hit));
+        me.totals.reports += 1;
+        me.totals.accesses += 1;
         match how {
-            None => self.note_load(id),
-            Some(_) => self.note_own_write(id),
+            None => me.last_load = Some((id, version)),
+            Some(_) => me.note_own_write(id, version),
         }
-        self.finish(done);
+        assert!(me.clock < LATEST, "{TOO_LATE}");
         true
     }
 
@@ -135,15 +163,6 @@ impl State {
     #[inline]
     fn is_too_far_ahead(&self, time: u64) -> bool {
         key(time, 0) > self.others.saturating_add(key(RUN_AHEAD, 0))
-    }
-
-    /// The line of an access that is to words of one, if it was used lately.
-    #[inline]
-    pub(crate) fn recent_line(&self, access: &Access) -> Option<LineId> {
-        match is_of_words(access) {
-            true => self.directory.recent.find(access.address),
-            false => None,
-        }
     }
 
     /// Whether an access can be made without regard to the others' clocks: to settled lines.
@@ -289,6 +308,7 @@ impl State {
 
     /// An access is done at `done`. What the sibling takes of the core is added to hits
     /// alone: a transfer takes no longer for it.
+    #[inline]
     fn finish(&mut self, done: u64) {
         let taken = done.saturating_sub(self.me().clock);
         let inside = taken.min(self.prices.hit);
@@ -299,6 +319,7 @@ impl State {
     }
 
     /// When a line that was asked for ahead is here.
+    #[inline]
     fn arrival(&mut self, id: LineId, at: u64) -> u64 {
         let prefetches = &mut self.me().prefetches;
         if prefetches.is_empty() {
@@ -359,12 +380,7 @@ impl State {
     #[inline]
     fn note_own_write(&mut self, id: LineId) {
         let version = self.directory.line(id).version;
-        if let Some((line, seen)) = &mut self.me().last_load
-            && *line == id
-            && seen.wrapping_add(1) == version
-        {
-            *seen = version;
-        }
+        self.me().note_own_write(id, version);
     }
 
     fn update(&mut self, id: LineId, offset: usize) {

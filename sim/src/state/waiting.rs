@@ -43,6 +43,7 @@ impl State {
         }
     }
 
+    #[cold]
     fn wake_from(&mut self, mut waiter: u16, line: LineId, at: u64) {
         while waiter != NOBODY {
             let cpu = u32::from(waiter);

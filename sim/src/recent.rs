@@ -4,51 +4,62 @@ use crate::directory::LineId;
 use crate::places::{LINE, PAGE_LINES};
 
 /// How many are remembered: one for each remainder of their number.
-const RECENT: usize = 1 << 13;
+const RECENT: usize = 1 << 16;
 
-/// A line: the number of its host address in lines, and what the directory knows it by.
+/// A line: what its host address is, in lines, beside the remainder, and what the directory knows it
+/// by. Half a word each, so that a host's cache has room for many; a host's addresses have fewer
+/// bits than that needs.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    host_line: usize,
+    quotient: u32,
     id: LineId,
 }
+
+/// No line.
+const NONE: Recent = Recent {
+    quotient: u32::MAX,
+    id: 0,
+};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RecentLines(Box<[Recent]>);
 
+/// The quotient and the remainder of a line at a host address.
+#[inline]
+fn parts(address: usize) -> (u32, usize) {
+    let host_line = address / LINE;
+    ((host_line / RECENT) as u32, host_line % RECENT)
+}
+
 impl RecentLines {
     /// None yet.
     pub(crate) fn new() -> RecentLines {
-        let none = Recent {
-            host_line: usize::MAX,
-            id: 0,
-        };
-        RecentLines(vec![none; RECENT].into_boxed_slice())
+        RecentLines(vec![NONE; RECENT].into_boxed_slice())
     }
 
     /// The line at a host address, if it was used lately.
     #[inline]
     pub(crate) fn find(&self, address: usize) -> Option<LineId> {
-        let host_line = address / LINE;
-        let recent = self.0[host_line % RECENT];
-        (recent.host_line == host_line).then_some(recent.id)
+        let (quotient, remainder) = parts(address);
+        let recent = self.0[remainder];
+        (recent.quotient == quotient).then_some(recent.id)
     }
 
     /// The line at a host address is used.
     #[inline]
     pub(crate) fn note(&mut self, address: usize, id: LineId) {
-        let host_line = address / LINE;
-        self.0[host_line % RECENT] = Recent { host_line, id };
+        let (quotient, remainder) = parts(address);
+        self.0[remainder] = Recent { quotient, id };
     }
 
     /// The lines of a page at a host address are not known by what they were any more.
     pub(crate) fn forget_page(&mut self, address: usize) {
-        let first = address / LINE;
-        for host_line in first..first + PAGE_LINES {
-            let recent = &mut self.0[host_line % RECENT];
-            if recent.host_line == host_line {
-                recent.host_line = usize::MAX;
+        for line in 0..PAGE_LINES {
+            let (quotient, remainder) = parts(address + line * LINE);
+            let recent = &mut self.0[remainder];
+            if recent.quotient == quotient {
+                *recent = NONE;
             }
         }
     }

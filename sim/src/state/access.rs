@@ -318,20 +318,19 @@ impl State {
         self.compute(inside);
     }
 
-    /// When a line that was asked for ahead is here.
+    /// When a line that was asked for ahead is here. What has arrived is not looked at: whether it
+    /// is still listed depends on which way accesses to it went.
     #[inline]
     fn arrival(&mut self, id: LineId, at: u64) -> u64 {
-        let prefetches = &mut self.me().prefetches;
-        if prefetches.is_empty() {
+        let me = self.me();
+        if me.expects_until <= me.clock {
             return at;
         }
-        match prefetches.iter().position(|&(line, _)| line == id) {
-            Some(place) => {
-                let (_, arrives) = prefetches.remove(place).unwrap_or((id, at));
-                at.max(arrives)
-            }
-            None => at,
-        }
+        let clock = me.clock;
+        let is_it = |&(line, arrives): &(LineId, u64)| line == id && arrives > clock;
+        let place = me.prefetches.iter().position(is_it);
+        let arrives = place.and_then(|place| me.prefetches.remove(place));
+        arrives.map_or(at, |(_, arrives)| at.max(arrives))
     }
 
     fn store(&mut self, id: LineId, offset: usize) {
@@ -426,14 +425,16 @@ impl State {
     }
 
     fn note_prefetch(&mut self, id: LineId, served: Served) {
-        let me = self.me();
-        let prefetches = &mut me.prefetches;
-        if served.from.is_some() {
-            if prefetches.len() == PREFETCHES {
-                prefetches.pop_front();
-            }
-            prefetches.push_back((id, served.at));
-            me.expects_until = me.expects_until.max(served.at);
+        if served.from.is_none() {
+            return;
         }
+        let me = self.me();
+        let clock = me.clock;
+        me.prefetches.retain(|&(_, arrives)| arrives > clock);
+        if me.prefetches.len() == PREFETCHES {
+            me.prefetches.pop_front();
+        }
+        me.prefetches.push_back((id, served.at));
+        me.expects_until = me.expects_until.max(served.at);
     }
 }

@@ -224,9 +224,6 @@ impl Directory {
         how: Option<Write>,
         pace: Pace,
     ) -> Option<u32> {
-        if self.room.is_limited() {
-            return None;
-        }
         let id = id as usize;
         let line = &mut self.pages[id / PAGE_LINES][id % PAGE_LINES];
         let is_near = line.is_near(by);
@@ -243,6 +240,14 @@ impl Directory {
             return None;
         }
         if is_near {
+            if self.room.is_limited() {
+                let now = self.room.now(by.core, self.topology.cluster_of(by.core));
+                let used = &mut self.used[id / PAGE_LINES][id % PAGE_LINES];
+                if self.room.keeper(*used, now) != Keeper::Core {
+                    return None;
+                }
+                *used = now;
+            }
             line.own(by, by.now);
         }
         if let Some(how) = how {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::directory::LineId;
+use crate::line::LineId;
 use crate::places::{PAGE_LINES, Spot};
 use crate::profile::LineCosts;
 

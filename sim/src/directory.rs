@@ -6,161 +6,21 @@
 //! transfer at a time, so that cores which want it at once queue up; of a line that
 //! several cores have, a reader takes up only a slot.
 
+mod pages;
+
 use std::mem;
 
 use vellum::platform::NodeId;
 
 use crate::costs::{CostId, Costs};
-use crate::places::{LINE, PAGE_LINES, Places, Slot, Spot};
+use crate::line::{By, Line, LineId, NOBODY, Pace, Served, Write};
+use crate::places::{LINE, PAGE_LINES, Places, Spot};
 use crate::profile::{LineCosts, PricedLine};
 use crate::recent::RecentLines;
 use crate::room::{Keeper, Room, Stamp};
 use crate::sharers::SharerSets;
 use crate::topology::{Level, Topology};
 use vellum_description::Description;
-
-/// No core, no CPU.
-pub(crate) const NOBODY: u16 = u16::MAX;
-
-/// A line of the directory: its page and its number there.
-pub(crate) type LineId = u32;
-
-/// What is known of one line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
-    /// When it can be transferred again.
-    free_at: u64,
-    /// Of a line with an owner: when that used it last. Of another: the set of cores that share
-    /// it; 0 if none does.
-    held: u64,
-    /// How often it was written.
-    pub(crate) version: u32,
-    /// Since when the same CPU owns it, or cores share it.
-    since: Coarse,
-    /// The core that owns it.
-    owner: u16,
-    /// The CPU of the owner that used it last.
-    near: u16,
-    /// First of the CPUs that spin on it.
-    pub(crate) waiters: u16,
-    /// Words that were written since it has its owner, a bit each.
-    words: u8,
-}
-
-const NEW: Line = Line {
-    free_at: 0,
-    held: 0,
-    version: 0,
-    since: Coarse(0),
-    owner: NOBODY,
-    near: NOBODY,
-    waiters: NOBODY,
-    words: 0,
-};
-
-// Two to a line of the host.
-const _: () = assert!(size_of::<Line>() == 32);
-
-impl Line {
-    /// The set of cores that share it; 0 if it has an owner, or nobody has it.
-    #[inline]
-    fn sharers(&self) -> u32 {
-        match self.owner {
-            NOBODY => self.held as u32,
-            _ => 0,
-        }
-    }
-
-    /// Whether a CPU of the core that owns it is the last that used it, or nobody has.
-    #[inline]
-    fn is_near(&self, by: By) -> bool {
-        u32::from(self.owner) == by.core && (self.near == by.cpu || self.near == NOBODY)
-    }
-
-    /// When it can be used. Its owner may have run ahead of who uses it next, and who then sees
-    /// what the owner did there: so that comes after.
-    #[inline]
-    fn after_owner(&self, by: By) -> u64 {
-        match self.owner {
-            NOBODY => by.now,
-            _ if self.near == by.cpu => by.now,
-            _ => by.now.max(self.held),
-        }
-    }
-
-    /// It is the core's of who uses it at `now`.
-    #[inline]
-    fn own(&mut self, by: By, now: u64) {
-        if u32::from(self.owner) != by.core || self.near != by.cpu {
-            self.since = Coarse::of(now);
-            self.owner = by.core as u16;
-            self.near = by.cpu;
-        }
-        self.held = now;
-    }
-
-    /// It is shared by a set of cores from `now` on.
-    fn share(&mut self, set: u32, now: u64) {
-        self.owner = NOBODY;
-        self.held = u64::from(set);
-        self.since = Coarse::of(now);
-    }
-}
-
-/// A time in microseconds, about, without the hours.
-#[derive(Clone, Copy, Debug)]
-struct Coarse(u32);
-
-/// For how long nothing has to have happened to a line that its CPUs use without regard to the
-/// others' clocks.
-const SETTLED: u32 = 20;
-
-impl Coarse {
-    #[inline]
-    fn of(time: u64) -> Coarse {
-        Coarse((time >> 20) as u32)
-    }
-
-    /// Whether it is some time ago.
-    #[inline]
-    fn is_settled(self, now: u64) -> bool {
-        Coarse::of(now).0.wrapping_sub(self.0) > SETTLED
-    }
-}
-
-/// Who makes an access, when, and to which words of the line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct By {
-    pub(crate) cpu: u16,
-    pub(crate) core: u32,
-    pub(crate) now: u64,
-    pub(crate) words: u8,
-}
-
-/// How far a CPU's clock is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pace {
-    /// It is its turn.
-    Turn,
-    /// It may use nothing but settled lines.
-    Ahead,
-}
-
-/// How an access went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Served {
-    /// When it is done.
-    pub(crate) at: u64,
-    /// From how far the line came; `None` if the core had it.
-    pub(crate) from: Option<Level>,
-}
-
-/// How a line is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Write {
-    Store,
-    Update,
-}
 
 /// The lines of all places.
 #[derive(Debug)]
@@ -276,81 +136,6 @@ impl Directory {
     fn shares(&self, line: &Line, core: u32) -> bool {
         let set = line.sharers();
         set != 0 && self.sharers.contains(set, core)
-    }
-
-    /// The line at an offset of a place.
-    #[inline]
-    pub(crate) fn line_at(&mut self, place: u16, offset: usize) -> LineId {
-        let (spot, line) = Places::spot(place, offset);
-        let page = match *self.places.slot(place, offset) {
-            Slot::Lines(page) => page,
-            Slot::Untouched => self.begin_page(spot, offset, NOBODY),
-            Slot::Filled(core) => self.begin_page(spot, offset, core),
-        };
-        page * PAGE_LINES as u32 + line as u32
-    }
-
-    /// Lines of a page are used one by one from now on, all of which a core has, or nobody.
-    #[cold]
-    #[inline(never)]
-    fn begin_page(&mut self, spot: Spot, offset: usize, owner: u16) -> u32 {
-        let used = match owner {
-            core if core != NOBODY && self.room.is_limited() => {
-                let moved = *self.places.moved(spot.place, offset);
-                let core = u32::from(core);
-                let cluster = self.topology.cluster_of(core);
-                self.room.when_moved(moved, core, cluster)
-            }
-            _ => Stamp::NONE,
-        };
-        let home = self.places.home(spot.place, Places::offset(spot));
-        let line = Line { owner, ..NEW };
-        let page = match self.free_pages.pop() {
-            Some(page) => {
-                let index = page as usize;
-                // Whoever has loaded a line that was here does not take it for the one that is.
-                for before in &mut self.pages[index] {
-                    let version = before.version.wrapping_add(1);
-                    *before = Line { version, ..line };
-                }
-                if self.room.is_limited() {
-                    self.used[index] = [used; PAGE_LINES];
-                }
-                self.spots[index] = spot;
-                self.homes[index] = home;
-                page
-            }
-            None => {
-                if self.room.is_limited() {
-                    self.used.push([used; PAGE_LINES]);
-                }
-                self.pages.push([line; PAGE_LINES]);
-                self.spots.push(spot);
-                self.homes.push(home);
-                self.pages.len() as u32 - 1
-            }
-        };
-        self.costs.begin_page(page, spot);
-        *self.places.slot(spot.place, offset) = Slot::Lines(page);
-        page
-    }
-
-    /// All of a page is written in bulk, so that its lines need not be told apart, unless somebody
-    /// spins on one of them. Returns whether that is so.
-    fn end_page(&mut self, place: u16, offset: usize, page: u32) -> bool {
-        let lines = &self.pages[page as usize];
-        if lines.iter().any(|line| line.waiters != NOBODY) {
-            return false;
-        }
-        for line in lines {
-            match line.sharers() {
-                0 => {}
-                set => self.sharers.free(set),
-            }
-        }
-        self.recent.forget_page(self.places.address(place, offset));
-        self.free_pages.push(page);
-        true
     }
 
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
@@ -586,85 +371,6 @@ impl Directory {
         let node = self.places.home(place, offset);
         self.streamed[usize::from(node.0)] += bytes;
         self.occupy(node, start, busy) + busy
-    }
-
-    /// Bytes of a page are moved in bulk by a core. Returns whether its caches have the page.
-    /// They have it afterwards, unless it goes `around` them.
-    pub(crate) fn is_cached(
-        &mut self,
-        (place, offset): (u16, usize),
-        bytes: u64,
-        core: u32,
-        around: bool,
-    ) -> bool {
-        if !around {
-            self.room.fetch(core, bytes);
-        }
-        if !self.room.has_pages() {
-            return false;
-        }
-        let cluster = self.topology.cluster_of(core);
-        let page = self.places.moved(place, offset);
-        self.room.move_page(page, bytes, cluster, around)
-    }
-
-    /// Bytes of a place were written in bulk, until `at`. Calls `woken` with each line
-    /// that somebody spins on.
-    pub(crate) fn fill(
-        &mut self,
-        (place, offset): (u16, usize),
-        bytes: usize,
-        by: By,
-        at: u64,
-        mut woken: impl FnMut(&mut Directory, LineId),
-    ) {
-        let end = offset + bytes.min(self.places.left(place, offset));
-        let page_bytes = PAGE_LINES * LINE;
-        let mut from = offset;
-        while from < end {
-            let to = end.min((from / page_bytes + 1) * page_bytes);
-            let slot = *self.places.slot(place, from);
-            let whole = to - from == page_bytes;
-            let is_filled = match slot {
-                Slot::Filled(_) => whole,
-                Slot::Untouched => {
-                    if whole {
-                        self.places.discard(place, from);
-                    }
-                    whole
-                }
-                Slot::Lines(page) => {
-                    let ended = whole && self.end_page(place, from, page);
-                    if ended {
-                        self.places.discard(place, from);
-                    }
-                    ended
-                }
-            };
-            if is_filled {
-                *self.places.slot(place, from) = Slot::Filled(by.core as u16);
-            } else {
-                for offset in (from..to).step_by(LINE) {
-                    let id = self.line_at(place, offset);
-                    self.take_over(id, by, at);
-                    woken(self, id);
-                }
-            }
-            from = to;
-        }
-    }
-
-    fn take_over(&mut self, id: LineId, by: By, at: u64) {
-        let set = self.line_of(id).sharers();
-        if set != 0 {
-            self.sharers.free(set);
-        }
-        self.stamp(id, by.core);
-        let line = self.line(id);
-        line.own(by, by.now);
-        line.words = u8::MAX;
-        line.version = line.version.wrapping_add(1);
-        line.free_at = line.free_at.max(at);
     }
 
     #[inline]

@@ -36,6 +36,7 @@ mod clocks;
 mod costs;
 mod directory;
 mod heap;
+mod line;
 mod locks;
 mod names;
 mod net;

@@ -1,6 +1,6 @@
 //! Lines that were used lately, found by their host address without looking for their place.
 
-use crate::directory::LineId;
+use crate::line::LineId;
 use crate::places::{LINE, PAGE_LINES};
 
 /// How many are remembered: one for each remainder of their number.

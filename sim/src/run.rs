@@ -13,7 +13,8 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use vellum::platform::{CpuId, NodeId};
 use vellum::sync::report::{Access, Kind, listen, spare_by};
 
-use crate::directory::{Directory, NOBODY};
+use crate::directory::Directory;
+use crate::line::NOBODY;
 use crate::locks::LockProfile;
 use crate::net::Net;
 use crate::places::{Contents, Homes, PlaceError, Places};

@@ -13,7 +13,8 @@ use vellum::sync::report::Access;
 
 use crate::clocks::{LATEST, NEVER, Tournament, key, rank_of, time_of};
 use crate::costs::CostId;
-use crate::directory::{Directory, LineId, NOBODY};
+use crate::directory::Directory;
+use crate::line::{LineId, NOBODY};
 use crate::locks::Locks;
 use vellum_description::{Description, WorkKind};
 

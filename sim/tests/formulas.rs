@@ -624,3 +624,31 @@ fn a_page_that_is_zeroed_as_a_whole_is_its_zeroers_whoever_had_its_lines() {
     let total = outcome.profile.total();
     assert_eq!((total.write_misses, total.read_misses), (LINES, 1));
 }
+
+#[test]
+fn who_waits_for_its_turn_on_a_line_gets_it_from_who_zeroes_its_page_meanwhile() {
+    #[repr(align(4096))]
+    struct Shared {
+        page: [AtomicU64; 512],
+        other: AtomicU64,
+    }
+    let shared = Shared {
+        page: [const { AtomicU64::new(0) }; 512],
+        other: AtomicU64::new(0),
+    };
+    let outcome = run(sharing(2, &shared), |cpu| {
+        if cpu.id() == CpuId(0) {
+            cpu.compute_ns(2050);
+            FrameBytes::of_words(&shared.page).zero();
+            return 0;
+        }
+        shared.page[0].store(1, Ordering::Relaxed);
+        cpu.compute_ns(2000);
+        // The update waits until this is done, which takes longer than until the other's turn.
+        shared.other.store(1, Ordering::Relaxed);
+        let before = cpu.now();
+        shared.page[0].fetch_add(1, Ordering::Relaxed);
+        (cpu.now() - before) / 1000
+    });
+    assert_eq!(outcome.results[1], MEMORY - HIT + CLUSTER);
+}

@@ -65,6 +65,11 @@ impl Run {
             drop(state);
             self.suspend();
             state = self.state.borrow_mut();
+            // Meanwhile its page can have been written as a whole.
+            if state.directory.recent.find(access.address) != Some(line) {
+                let target = state.target(access.address);
+                return state.carry_out(access, target);
+            }
         }
         state.use_line(access, line);
     }

@@ -5,7 +5,7 @@ use vellum::sync::report::{Access, Kind};
 use super::{CpuState, State, TOO_LATE};
 use crate::clocks::{LATEST, key};
 use crate::costs::CostId;
-use crate::directory::{By, LineId, Pace, Served, Write};
+use crate::line::{By, LineId, Pace, Served, Write};
 use crate::places::LINE;
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but settled lines

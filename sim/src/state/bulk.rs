@@ -4,7 +4,7 @@ use vellum::sync::report::Kind;
 
 use super::State;
 use super::prices::bulk;
-use crate::directory::NOBODY;
+use crate::line::NOBODY;
 use crate::places::PAGE;
 
 impl State {

@@ -2,7 +2,7 @@
 
 use super::{Activity, State};
 use crate::clocks::key;
-use crate::directory::{LineId, NOBODY};
+use crate::line::{LineId, NOBODY};
 
 /// How long a CPU spins at first before it looks again by itself, in picoseconds: for
 /// those who poll what is not in the line that they loaded last.

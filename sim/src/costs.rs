@@ -41,12 +41,12 @@ impl Costs {
         }
     }
 
-    /// Where those of a line are, whose page is `spot`.
+    /// Where those of a line are, whose page is one of `spots`, those of the directory's pages.
     #[inline]
-    pub(crate) fn id(&mut self, line: LineId, spot: Spot) -> CostId {
+    pub(crate) fn id(&mut self, line: LineId, spots: &[Spot]) -> CostId {
         let page = line as usize / PAGE_LINES;
         let number = match self.by_page[page] {
-            NONE => self.begin(page, spot),
+            NONE => self.begin(page, spots[page]),
             number => number,
         };
         CostId(number * PAGE_LINES as u32 + line % PAGE_LINES as u32)
@@ -102,14 +102,14 @@ mod tests {
         let mut costs = Costs::default();
         let [one, other] = [5, 9].map(|page| Spot { place: 0, page });
         costs.begin_page(0, one);
-        let id = costs.id(3, one);
+        let id = costs.id(3, &[one]);
         costs.at(id).lost += 7;
         // The directory gives the page to another, and later takes up the first elsewhere.
         costs.begin_page(0, other);
-        let other_id = costs.id(3, other);
+        let other_id = costs.id(3, &[other]);
         costs.at(other_id).spun += 2;
         costs.begin_page(1, one);
-        let again = costs.id(PAGE_LINES as u32 + 3, one);
+        let again = costs.id(PAGE_LINES as u32 + 3, &[other, one]);
         assert_eq!(again, id);
         costs.at(id).lost += 1;
         let all: Vec<(u32, usize, u64, u64)> = costs

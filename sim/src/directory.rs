@@ -403,8 +403,7 @@ impl Directory {
     /// Where the costs of a line are.
     #[inline]
     pub(crate) fn cost_id(&mut self, id: LineId) -> CostId {
-        let spot = self.spots[id as usize / PAGE_LINES];
-        self.costs.id(id, spot)
+        self.costs.id(id, &self.spots)
     }
 
     #[inline]

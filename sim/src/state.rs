@@ -266,10 +266,7 @@ impl State {
     /// How long the running CPU takes for what it computes in a time alone.
     #[inline]
     fn taken(&self, ps: u64) -> u64 {
-        match self.is_shared() {
-            true => ps * self.prices.shared_time / 1000,
-            false => ps,
-        }
+        self.prices.taken(ps, self.is_shared())
     }
 
     /// The running CPU computes for a time.

@@ -9,8 +9,8 @@ use crate::line::{By, LineId, Pace, Served, Write};
 use crate::places::LINE;
 
 /// How far a CPU may run ahead of the others as long as it uses nothing but settled lines
-/// ([`Directory::is_settled`]), in picoseconds. Whoever uses such a line next in a way that ends
-/// that may do so later than it should by that much.
+/// (`Directory::is_settled`), in picoseconds. Whoever then takes such a line may get it that much
+/// later than it should.
 const RUN_AHEAD: u64 = 500_000;
 /// Lines that a CPU can have asked for ahead.
 const PREFETCHES: usize = 16;
@@ -116,13 +116,9 @@ impl State {
             Kind::Store => Some(Write::Store),
             _ => Some(Write::Update),
         };
-        let time = match self.is_shared() {
-            true => self.prices.shared_time,
-            false => 1000,
-        };
-        let time = |ps: u64| if time == 1000 { ps } else { ps * time / 1000 };
+        let is_shared = self.is_shared();
         let me = &self.cpus[self.current as usize];
-        let now = me.clock + time(me.work);
+        let now = me.clock + self.prices.taken(me.work, is_shared);
         if (how.is_some() && !me.stores.is_empty()) || me.expects_until > now {
             return false;
         }
@@ -148,7 +144,7 @@ impl State {
         };
         let inside = price.min(self.prices.hit);
         let me = &mut self.cpus[self.current as usize];
-        me.clock = now + price - inside + time(inside.min(me.hit));
+        me.clock = now + price - inside + self.prices.taken(inside.min(me.hit), is_shared);
         me.totals.reports += 1;
         me.totals.accesses += 1;
         match how {

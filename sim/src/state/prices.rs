@@ -12,7 +12,7 @@ pub(crate) struct Prices {
     pub(super) work_of: [Option<u64>; WorkKind::ALL.len()],
     pub(super) store_buffer: usize,
     /// Time of a thread whose sibling is busy, in thousandths of its time alone.
-    pub(super) shared_time: u64,
+    shared_time: u64,
     /// From memory, and from the core's caches.
     pub(super) zero: [f64; 2],
     pub(super) copy: [f64; 2],
@@ -73,6 +73,16 @@ impl Prices {
             sleep: system.sleep.ps(),
             wake: system.wake.ps(),
             wake_latency: system.wake_latency.ps(),
+        }
+    }
+
+    /// How long a CPU takes for what it computes in a time alone, when its core `is_shared` with the
+    /// other thread or not.
+    #[inline]
+    pub(super) fn taken(&self, ps: u64, is_shared: bool) -> u64 {
+        match is_shared {
+            true => ps * self.shared_time / 1000,
+            false => ps,
         }
     }
 

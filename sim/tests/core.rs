@@ -161,8 +161,8 @@ fn a_run_on_one_cpu_takes_as_long_on_a_larger_machine() {
     assert_near("one CPU of 64", other, one, 0.1);
 }
 
-/// What words of two frames hold after both were filled, one was written to, copied to the other
-/// and zeroed.
+/// What words of two frames hold after both were filled, one was written to, copied to the other,
+/// and zeroed after another write to all of it.
 fn bytes_of(board: Board) -> [u64; 4] {
     let mut simulation = Simulation::new(&flat(1), 1).unwrap_or_else(|error| panic!("{error}"));
     board
@@ -184,7 +184,11 @@ fn bytes_of(board: Board) -> [u64; 4] {
         let written = word(one);
         other.copy_from(one);
         let copied = word(other);
+        other.write(0, &[1; 4096]);
+        other.zero_range(0..4096);
+        one.write(0, &[1; 4096]);
         one.zero();
+        assert_eq!(word(other), 0);
         [filled, written, copied, word(one)]
     });
     run.unwrap_or_else(|error| panic!("{error}")).results[0]

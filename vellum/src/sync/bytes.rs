@@ -173,27 +173,32 @@ impl<'a> FrameBytes<'a> {
     /// Reports an access to all bytes.
     #[inline]
     fn report(self, kind: Kind) {
-        report(kind, self.words.as_ptr().cast(), self.size());
-    }
-
-    /// Whether all bytes need not be written.
-    #[inline]
-    fn is_spared(self) -> bool {
-        is_spared(self.words.as_ptr().cast(), self.size())
+        self.report_part(kind, 0, self.size());
     }
 
     /// Reports an access to `count` bytes from byte `offset` on, which there are.
     #[inline]
     fn report_part(self, kind: Kind, offset: usize, count: usize) {
-        let start = self.words.as_ptr().cast::<u8>().wrapping_add(offset);
-        report(kind, start, count);
+        report(kind, self.at(offset), count);
+    }
+
+    /// Reports that `count` bytes from byte `offset` on are being written. Returns whether they
+    /// have to be.
+    #[inline]
+    fn begin_write(self, kind: Kind, offset: usize, count: usize) -> bool {
+        self.report_part(kind, offset, count);
+        !is_spared(self.at(offset), count)
+    }
+
+    #[inline]
+    fn at(self, offset: usize) -> *const u8 {
+        self.words.as_ptr().cast::<u8>().wrapping_add(offset)
     }
 
     /// Fills the bytes with zeroes.
     #[inline]
     pub fn zero(self) {
-        self.report(Kind::BytesZeroed);
-        if !self.is_spared() {
+        if self.begin_write(Kind::BytesZeroed, 0, self.size()) {
             machine::fill(self.words, 0);
         }
     }
@@ -205,8 +210,7 @@ impl<'a> FrameBytes<'a> {
     #[inline]
     pub fn zero_towards(self, next: *const u8) {
         report(Kind::Prefetch, next, self.size());
-        self.report(Kind::BytesZeroed);
-        if !self.is_spared() {
+        if self.begin_write(Kind::BytesZeroed, 0, self.size()) {
             machine::zero_towards(self.words, next);
         }
     }
@@ -216,8 +220,7 @@ impl<'a> FrameBytes<'a> {
     /// stores by the time it returns.
     #[inline]
     pub fn zero_around_caches(self) {
-        self.report(Kind::BytesZeroedAround);
-        if !self.is_spared() {
+        if self.begin_write(Kind::BytesZeroedAround, 0, self.size()) {
             machine::zero_around_caches(self.words);
         }
     }
@@ -232,8 +235,7 @@ impl<'a> FrameBytes<'a> {
     /// Puts `word` into each 8-byte word.
     #[inline]
     pub fn fill(self, word: u64) {
-        self.report(Kind::BytesFilled);
-        if !self.is_spared() {
+        if self.begin_write(Kind::BytesFilled, 0, self.size()) {
             machine::fill(self.words, word);
         }
     }
@@ -243,8 +245,7 @@ impl<'a> FrameBytes<'a> {
     pub fn copy_from(self, from: FrameBytes<'_>) {
         let count = from.words.len().min(self.words.len());
         from.report_part(Kind::BytesRead, 0, count * WORD);
-        self.report_part(Kind::BytesWritten, 0, count * WORD);
-        if !is_spared(self.words.as_ptr().cast(), count * WORD) {
+        if self.begin_write(Kind::BytesWritten, 0, count * WORD) {
             machine::copy(&from.words[..count], &self.words[..count]);
         }
     }
@@ -253,7 +254,9 @@ impl<'a> FrameBytes<'a> {
     /// copied.
     pub fn write(self, offset: usize, data: &[u8]) -> usize {
         let count = self.part(offset, data.len());
-        self.report_part(Kind::BytesWritten, offset, count);
+        if !self.begin_write(Kind::BytesWritten, offset, count) {
+            return count;
+        }
         let edge = count.min(offset.wrapping_neg() % WORD);
         let (head, rest) = data[..count].split_at(edge);
         self.put_part(offset, head);
@@ -269,7 +272,9 @@ impl<'a> FrameBytes<'a> {
     /// Puts zeroes into the bytes of `range`, as far as there are such bytes.
     pub fn zero_range(self, range: core::ops::Range<usize>) {
         let count = self.part(range.start, range.len());
-        self.report_part(Kind::BytesZeroed, range.start, count);
+        if !self.begin_write(Kind::BytesZeroed, range.start, count) {
+            return;
+        }
         let edge = count.min(range.start.wrapping_neg() % WORD);
         self.put_part(range.start, &[0; WORD][..edge]);
         let (first, words) = ((range.start + edge) / WORD, (count - edge) / WORD);

@@ -108,7 +108,7 @@ pub use self::spared::{Sparer, spare_by};
 mod spared {
     use core::sync::atomic::{AtomicPtr, Ordering};
 
-    /// Asked before a frame is zeroed, filled or copied to, with the address of its first
+    /// Asked before bytes of a frame are written, but as words of it, with the address of its first
     /// byte and how many there are. If it says so they are not written: whoever reads them
     /// gets what the sparer has put there.
     pub type Sparer = fn(usize, usize) -> bool;

@@ -202,13 +202,13 @@ impl Board {
         let homes = self.ranges.iter().map(|range| (offset(range), range.node));
         let homes = Homes::Ranges(homes.collect());
         let bytes = self.mapping_bytes - ALIGNMENT;
-        let start = self.start.as_ptr();
-        match self.is_spared {
+        simulation.place("ram", self.start.as_ptr(), bytes, homes)?;
+        if self.is_spared {
             // SAFETY: the mapping is private and without a file, and its frames are reached as
             // `FrameBytes` and as atomic words (the conditions of `Platform`).
-            true => unsafe { simulation.place_spared("ram", (start, bytes), homes) },
-            false => simulation.place("ram", start, bytes, homes),
+            unsafe { simulation.spare_last() };
         }
+        Ok(())
     }
 }
 

@@ -34,11 +34,9 @@ pub(crate) struct Costs {
 impl Costs {
     /// Lines of a page of a place are on a page of the directory from now on.
     pub(crate) fn begin_page(&mut self, page: u32, spot: Spot) {
-        let known = self.by_spot.get(&spot).copied().unwrap_or(NONE);
-        match self.by_page.get_mut(page as usize) {
-            Some(place) => *place = known,
-            None => self.by_page.push(known),
-        }
+        let page = page as usize;
+        self.by_page.resize(self.by_page.len().max(page + 1), NONE);
+        self.by_page[page] = self.by_spot.get(&spot).copied().unwrap_or(NONE);
     }
 
     /// Where those of a line are, whose page is one of `spots`, those of the directory's pages.

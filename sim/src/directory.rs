@@ -74,14 +74,14 @@ impl Directory {
         }
     }
 
-    /// Makes an access to a line that the core has, if that is all there is to it and the CPU's
-    /// pace allows it. Returns how often the line has been written then.
+    /// Makes an access to a line that the core has, at its price, if that is all there is to it and
+    /// the CPU's pace allows it. Returns how often the line has been written then.
     #[inline]
     pub(crate) fn use_had(
         &mut self,
         id: LineId,
         by: By,
-        how: Option<Write>,
+        (how, price): (Option<Write>, u64),
         pace: Pace,
     ) -> Option<u32> {
         let id = id as usize;
@@ -90,10 +90,7 @@ impl Directory {
         let has = match (is_near, how) {
             (true, None) => true,
             (true, Some(_)) => line.free_at <= by.now && line.waiters == NOBODY,
-            (false, None) => {
-                let set = line.sharers();
-                set != 0 && self.sharers.contains(set, by.core)
-            }
+            (false, None) => self.sharers.contains(line.sharers(), by.core),
             (false, Some(_)) => false,
         };
         if !has || (pace == Pace::Ahead && !line.since.is_settled(by.now)) {
@@ -110,14 +107,10 @@ impl Directory {
             }
             line.own(by, by.now);
         }
-        if let Some(how) = how {
+        if how.is_some() {
             line.version = line.version.wrapping_add(1);
             line.words |= by.words;
-            line.free_at = by.now
-                + match how {
-                    Write::Store => self.hit,
-                    Write::Update => self.update,
-                };
+            line.free_at = by.now + price;
         }
         Some(line.version)
     }
@@ -127,15 +120,17 @@ impl Directory {
     #[inline]
     pub(crate) fn is_settled(&self, id: LineId, by: By, writes: bool) -> bool {
         let line = self.line_of(id);
-        let has = line.is_near(by) || (!writes && self.shares(line, by.core));
+        let has = line.is_near(by) || (!writes && self.sharers.contains(line.sharers(), by.core));
         has && line.since.is_settled(by.now)
     }
 
-    /// Whether a core is one of several that have a line.
+    /// What an access to a line that the core has costs, a read or how it is written.
     #[inline]
-    fn shares(&self, line: &Line, core: u32) -> bool {
-        let set = line.sharers();
-        set != 0 && self.sharers.contains(set, core)
+    pub(crate) fn price(&self, how: Option<Write>) -> u64 {
+        match how {
+            None | Some(Write::Store) => self.hit,
+            Some(Write::Update) => self.update,
+        }
     }
 
     /// A line that its owner uses: if it has lost it for want of room, from where it comes back,
@@ -215,7 +210,8 @@ impl Directory {
             }
             return served;
         }
-        if self.shares(&line, by.core) {
+        let sharers = line.sharers();
+        if self.sharers.contains(sharers, by.core) {
             return Served {
                 at: now + self.hit,
                 from: None,
@@ -223,7 +219,6 @@ impl Directory {
         }
         let start = now.max(line.free_at);
         let home = self.home(id);
-        let sharers = line.sharers();
         let (level, price) = if line.owner != NOBODY {
             let owner = u32::from(line.owner);
             let (level, price) = self.topology.transfer(by.core, owner, home);
@@ -265,10 +260,7 @@ impl Directory {
         // It may still be on its way here, for a store before.
         let start = now.max(line.free_at);
         let served = if owned {
-            let price = match how {
-                Write::Store => self.hit,
-                Write::Update => self.update,
-            };
+            let price = self.price(Some(how));
             match self.regain(id, by.core, start) {
                 Some((level, fetching)) => Served {
                     at: start + fetching + price - self.hit.min(price),

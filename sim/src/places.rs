@@ -45,15 +45,6 @@ impl Homes {
     }
 }
 
-/// What the bytes of a place's pages are to those who write them in bulk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Contents {
-    /// They are what was written.
-    Kept,
-    /// Nobody looks at what is written to a whole page, but that what is zeroed is zero.
-    Spared,
-}
-
 /// Why memory cannot be placed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -87,7 +78,8 @@ struct Place {
     /// Host addresses, up to the end of the last line.
     range: Range<usize>,
     homes: Homes,
-    contents: Contents,
+    /// Whether nobody looks at what is written to whole pages, but that what is zeroed is zero.
+    is_spared: bool,
     /// For each part the pages of the directory that lines of it are on.
     parts: Vec<Option<Box<[Slot; PART_PAGES]>>>,
     /// The same for when pages were moved in bulk last.
@@ -141,15 +133,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// # Safety
-    /// If contents are to be spared, the memory is a private mapping without a file, nobody holds
-    /// a Rust reference to it but to atomic words, and the program runs on this thread.
-    pub(crate) unsafe fn add(
+    pub(crate) fn add(
         &mut self,
         name: &str,
-        (memory, bytes): (*const u8, usize),
+        memory: *const u8,
+        bytes: usize,
         homes: Homes,
-        contents: Contents,
     ) -> Result<(), PlaceError> {
         let range = memory.addr()..memory.addr().saturating_add(bytes);
         if range.is_empty() || !range.start.is_multiple_of(LINE) {
@@ -176,7 +165,7 @@ impl Places {
             bytes,
             range,
             homes,
-            contents,
+            is_spared: false,
             parts: (0..parts).map(|_| None).collect(),
             moved: (0..parts).map(|_| None).collect(),
         });
@@ -185,6 +174,18 @@ impl Places {
         self.order
             .sort_by_key(|&number| all[usize::from(number)].range.start);
         Ok(())
+    }
+
+    /// Nobody looks at what is written to whole pages of the place that was added last, but that
+    /// what is zeroed is zero.
+    ///
+    /// # Safety
+    /// The memory is a private mapping without a file, nobody holds a Rust reference to it but to
+    /// atomic words, and the program runs on this thread.
+    pub(crate) unsafe fn spare_last(&mut self) {
+        if let Some(place) = self.all.last_mut() {
+            place.is_spared = true;
+        }
     }
 
     /// The place and offset of a host address.
@@ -249,7 +250,7 @@ impl Places {
         };
         let is_whole = offset.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
         is_whole
-            && self.all[usize::from(place)].contents == Contents::Spared
+            && self.all[usize::from(place)].is_spared
             && (offset..offset + bytes)
                 .step_by(PAGE)
                 .all(|offset| !matches!(self.slot(place, offset), Slot::Lines(_)))
@@ -259,11 +260,11 @@ impl Places {
     /// host gets the page back, which is zero if anybody uses it again.
     pub(crate) fn discard(&mut self, place: u16, offset: usize) {
         let place = &self.all[usize::from(place)];
-        if place.contents == Contents::Kept {
+        if !place.is_spared {
             return;
         }
         let page: *mut u8 = place.memory.cast_mut().wrapping_add(offset);
-        // SAFETY: the promise of `add`: a whole page of such a mapping, which reads as zero
+        // SAFETY: the promise of `spare_last`: a whole page of such a mapping, which reads as zero
         // afterwards. It is about to be overwritten, so what it held is nobody's.
         let is_gone = unsafe { libc::madvise(page.cast(), PAGE, libc::MADV_DONTNEED) } == 0;
         if !is_gone {

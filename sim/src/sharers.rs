@@ -2,7 +2,7 @@
 
 use crate::topology::{Level, Topology};
 
-/// Sets of cores, numbered from 1.
+/// Sets of cores, numbered from 1. Set 0 is empty.
 #[derive(Debug)]
 pub(crate) struct SharerSets {
     /// Words of one set.

@@ -206,8 +206,8 @@ impl State {
     /// `cpu` runs from now on.
     #[inline]
     pub(crate) fn enter(&mut self, cpu: u32) {
-        self.others = self.tournament.least_beside(self.cpus[cpu as usize].rank);
         self.current = cpu;
+        self.look_at_others();
         // It is the lowest clock of those who run. Who sleeps or spins counts from when it began to.
         let clock = self.cpus[cpu as usize].clock;
         if self.count_from.is_some_and(|time| clock >= time) {
@@ -247,11 +247,16 @@ impl State {
         cpu.activity != Activity::Ready || key(cpu.clock, cpu.rank) > self.others
     }
 
+    /// The keys of others may have changed, or the running CPU has.
+    #[inline]
+    fn look_at_others(&mut self) {
+        let rank = self.me().rank;
+        self.others = self.tournament.least_beside(rank);
+    }
+
     fn set_key(&mut self, cpu: u32, key: u64) {
         self.tournament.set(self.cpus[cpu as usize].rank, key);
-        self.others = self
-            .tournament
-            .least_beside(self.cpus[self.current as usize].rank);
+        self.look_at_others();
     }
 
     /// Whether the other thread of the running CPU's core takes part of it.

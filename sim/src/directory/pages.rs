@@ -1,9 +1,11 @@
 //! Pages of the directory: lines that are told apart begin there, and end there when their page is
 //! written as a whole.
 
+use vellum::platform::NodeId;
+
 use super::Directory;
 use crate::line::{By, Line, LineId, NEW, NOBODY};
-use crate::places::{LINE, PAGE_LINES, Places, Slot, Spot};
+use crate::places::{LINE, PAGE, PAGE_LINES, Places, Slot, Spot};
 use crate::room::Stamp;
 
 impl Directory {
@@ -32,34 +34,35 @@ impl Directory {
             }
             _ => Stamp::NONE,
         };
-        let home = self.places.home(spot.place, Places::offset(spot));
-        let line = Line { owner, ..NEW };
-        let page = match self.free_pages.pop() {
-            Some(page) => {
-                let index = page as usize;
-                for before in &mut self.pages[index] {
-                    let version = before.version;
-                    *before = Line { version, ..line };
-                }
-                if self.room.is_limited() {
-                    self.used[index] = [used; PAGE_LINES];
-                }
-                self.spots[index] = spot;
-                self.homes[index] = home;
-                page
-            }
-            None => {
-                if self.room.is_limited() {
-                    self.used.push([used; PAGE_LINES]);
-                }
-                self.pages.push([line; PAGE_LINES]);
-                self.spots.push(spot);
-                self.homes.push(home);
-                self.pages.len() as u32 - 1
-            }
-        };
+        let page = self.free_pages.pop().unwrap_or_else(|| self.add_page(spot));
+        let index = page as usize;
+        for line in &mut self.pages[index] {
+            let version = line.version;
+            *line = Line {
+                owner,
+                version,
+                ..NEW
+            };
+        }
+        if self.room.is_limited() {
+            self.used[index] = [used; PAGE_LINES];
+        }
+        self.spots[index] = spot;
+        self.homes[index] = self.places.home(spot.place, Places::offset(spot));
         self.costs.begin_page(page, spot);
         *self.places.slot(spot.place, offset) = Slot::Lines(page);
+        page
+    }
+
+    /// One more page, of which nothing is known but that it is for a page of a place.
+    fn add_page(&mut self, spot: Spot) -> u32 {
+        let page = self.pages.len() as u32;
+        self.pages.push([NEW; PAGE_LINES]);
+        if self.room.is_limited() {
+            self.used.push([Stamp::NONE; PAGE_LINES]);
+        }
+        self.spots.push(spot);
+        self.homes.push(NodeId(0));
         page
     }
 
@@ -79,7 +82,6 @@ impl Directory {
             }
         }
         self.recent.forget_page(self.places.address(place, offset));
-        self.places.discard(place, offset);
         self.free_pages.push(page);
         true
     }
@@ -115,21 +117,19 @@ impl Directory {
         mut woken: impl FnMut(&mut Directory, LineId),
     ) {
         let end = offset + bytes.min(self.places.left(place, offset));
-        let page_bytes = PAGE_LINES * LINE;
         let mut from = offset;
         while from < end {
-            let to = end.min((from / page_bytes + 1) * page_bytes);
-            let is_whole = to - from == page_bytes;
-            let is_filled = is_whole
-                && match *self.places.slot(place, from) {
-                    Slot::Filled(_) => true,
-                    Slot::Untouched => {
-                        self.places.discard(place, from);
-                        true
-                    }
-                    Slot::Lines(page) => self.end_page(place, from, page),
-                };
-            if is_filled {
+            let to = end.min((from / PAGE + 1) * PAGE);
+            let slot = *self.places.slot(place, from);
+            let has_no_lines = match slot {
+                _ if to - from < PAGE => false,
+                Slot::Lines(page) => self.end_page(place, from, page),
+                Slot::Untouched | Slot::Filled(_) => true,
+            };
+            if has_no_lines {
+                if !matches!(slot, Slot::Filled(_)) {
+                    self.places.discard(place, from);
+                }
                 *self.places.slot(place, from) = Slot::Filled(by.core as u16);
             } else {
                 for offset in (from..to).step_by(LINE) {

@@ -61,6 +61,8 @@ impl Run {
             return;
         }
         state.prepare(access.kind);
+        // As `wait_for_turn`; who need not wait keeps the state, without which loads on lines of a
+        // CPU's own are a twelfth slower (`cargo bench -p vellum-sim --bench speed`).
         if !state.is_settled(line, access.kind) && state.must_wait() && !panicking() {
             drop(state);
             self.suspend();

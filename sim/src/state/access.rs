@@ -135,12 +135,9 @@ impl State {
             now,
             words: 1 << (access.address % LINE / 8),
         };
-        let Some(version) = self.directory.use_had(id, by, how, pace) else {
+        let price = self.directory.price(how);
+        let Some(version) = self.directory.use_had(id, by, (how, price), pace) else {
             return false;
-        };
-        let price = match how {
-            Some(Write::Update) => self.prices.update,
-            _ => self.prices.hit,
         };
         let inside = price.min(self.prices.hit);
         let me = &mut self.cpus[self.current as usize];
@@ -222,12 +219,8 @@ impl State {
     fn access(&mut self, access: &Access, place: u16, offset: usize) {
         let bytes = access.bytes.min(self.directory.places.left(place, offset));
         match access.kind {
-            Kind::BytesRead => {
-                // The other half is that of the writing.
-                let rates = self.prices.copy.map(|rate| rate * 2.0);
-                self.stream(place, offset, bytes, rates, access.kind);
-            }
-            Kind::BytesWritten => {
+            Kind::BytesRead | Kind::BytesWritten => {
+                // Reading is one half of copying, writing the other.
                 let rates = self.prices.copy.map(|rate| rate * 2.0);
                 self.stream(place, offset, bytes, rates, access.kind);
             }

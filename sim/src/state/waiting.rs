@@ -141,8 +141,7 @@ impl State {
         me.awaiting = me.clock;
         me.totals.flushes += 1;
         me.totals.flushing += me.clock - begun;
-        let rank = self.me().rank;
-        self.others = self.tournament.least_beside(rank);
+        self.look_at_others();
     }
 
     /// A CPU is interrupted at `arrives` for the time `taken`, or when it is done with

@@ -177,6 +177,10 @@ pub unsafe extern "C" fn vellum_create(
         if heap.is_null() {
             return Err(Status::Argument);
         }
+        if !platform.has_addresses(memory) {
+            message.say("a frame of the memory has no address: direct_map is wrong, or frame() returns null");
+            return Err(Status::Argument);
+        }
         // Reading the design takes memory, too.
         let is_less = |needed: Option<usize>| needed.is_none_or(|needed| needed > heap_bytes);
         if is_less(heap::needed(platform, frames, false)) {

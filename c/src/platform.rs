@@ -189,6 +189,34 @@ impl Platform {
             && self.root_made.is_some() == self.root_ends.is_some()
     }
 
+    /// Whether the first and the last frame of each range have an address, and, with a direct map,
+    /// all frames between them.
+    pub fn has_addresses(&self, memory: &[Memory]) -> bool {
+        memory.iter().all(|range| {
+            let last = range.first_frame.checked_add(range.frames.saturating_sub(1));
+            // A range that reaches too far is refused by the manager, with the reason.
+            last.is_none_or(|last| {
+                let ends = (self.address(range.first_frame), self.address(last));
+                let is_in_row = |(first, last)| self.frame.is_some() || first <= last;
+                ends.0.zip(ends.1).is_some_and(is_in_row)
+            })
+        })
+    }
+
+    /// Where a frame lies.
+    #[inline]
+    fn address(&self, frame: u32) -> Option<NonNull<u8>> {
+        let address = match self.frame {
+            // SAFETY: the kernel's function, called as promised.
+            Some(address) => unsafe { address(self.context, frame) }.cast(),
+            None => {
+                let start = self.direct_map.cast::<u8>();
+                start.wrapping_add((frame as usize) << Paging::FRAME_SHIFT)
+            }
+        };
+        NonNull::new(address)
+    }
+
     fn direct_map_is_aligned(&self) -> bool {
         self.direct_map.addr().is_multiple_of(Paging::FRAME_SIZE)
     }
@@ -253,15 +281,9 @@ unsafe impl vellum::platform::Platform for Machine {
     }
     #[inline]
     fn frame(&self, frame: Pfn) -> NonNull<u8> {
-        let address = match self.platform.frame {
-            // SAFETY: as in `node_of`.
-            Some(address) => unsafe { address(self.platform.context, frame.0) }.cast(),
-            None => {
-                let start = self.platform.direct_map.cast::<u8>();
-                start.wrapping_add(frame.index() << Paging::FRAME_SHIFT)
-            }
-        };
-        NonNull::new(address).expect("the platform gave a frame no address")
+        // Never with a direct map (`has_addresses`); the kernel's function promises one.
+        let address = self.platform.address(frame.0);
+        address.expect("the platform's `frame` returns an address")
     }
     fn flush(&self, from: CpuId, cpus: CpuSet<'_>, request: &Forget) {
         let mut words = [0u64; CpuWords::COUNT];

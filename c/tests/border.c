@@ -63,6 +63,19 @@ static void *frame(void *context, uint32_t number)
     return ram + number * PAGE;
 }
 
+static void *nowhere(void *context, uint32_t number)
+{
+    (void)context;
+    (void)number;
+    return NULL;
+}
+
+static void *askew(void *context, uint32_t number)
+{
+    (void)context;
+    return ram + number * PAGE + 8;
+}
+
 static uint32_t node_of(void *context, uint32_t cpu)
 {
     return cpu % *(uint32_t *)context;
@@ -139,6 +152,18 @@ static void platforms_that_lack_something(void)
     LACKS(platform.flush = NULL);
     LACKS((platform.frame = NULL, platform.direct_map = ram + 8));
     EXPECT(vm == NULL);
+
+    platform = board();
+    platform.frame = NULL; /* and no direct map: frame 0 would lie at address 0 */
+    ANSWERS(ARGUMENT, create(&platform, NULL, &vm, message, sizeof message));
+    EXPECT(strstr(message, "address") != NULL);
+    platform.direct_map = (void *)(0 - PAGE * (uintptr_t)(FRAMES / 2)); /* wraps around */
+    ANSWERS(ARGUMENT, create(&platform, NULL, &vm, message, sizeof message));
+    platform.frame = nowhere;
+    ANSWERS(ARGUMENT, create(&platform, NULL, &vm, message, sizeof message));
+    platform.frame = askew;
+    ANSWERS(SETUP, create(&platform, NULL, &vm, message, sizeof message));
+    EXPECT(strstr(message, "frame size") != NULL);
 
     platform = board();
     struct vellum_memory ranges[2] = {{16, 16, 0}, {20, 16, 0}};

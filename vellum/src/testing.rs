@@ -111,6 +111,8 @@ pub(crate) struct TestMachine {
     pub(crate) reclaim_wakes: AtomicU64,
     /// Roots get a kernel half: this word in each entry from the middle on.
     pub(crate) kernel_half: Option<u64>,
+    /// Bytes between where frames lie and where they should.
+    skew: usize,
     /// Roots that have one.
     pub(crate) roots: AtomicU64,
 }
@@ -193,8 +195,16 @@ impl TestMachine {
             waits: AtomicU64::new(0),
             reclaim_wakes: AtomicU64::new(0),
             kernel_half: None,
+            skew: 0,
             roots: AtomicU64::new(0),
         }
+    }
+
+    /// The same machine with its frames so many bytes, less than a frame, from where they should
+    /// lie. It can only be looked at.
+    pub(crate) fn askew_by(mut self, bytes: usize) -> Self {
+        self.skew = bytes;
+        self
     }
 
     /// The same machine with fewer or more nodes than its ranges name.
@@ -286,8 +296,8 @@ impl TestMachine {
             offset < self.layout.size(),
             "{frame:?} is beyond the test machine"
         );
-        // SAFETY: the offset is inside of the allocation.
-        unsafe { self.memory.add(offset) }
+        // SAFETY: the offset is that of a frame inside of the allocation, and the skew less than one.
+        unsafe { self.memory.add(offset + self.skew) }
     }
 
     fn zone(&self, frame: Pfn) -> Zone {

@@ -50,6 +50,13 @@ pub enum SetupError {
         /// The node.
         node: NodeId,
     },
+    /// A frame of low memory has an address that is no multiple of the frame size.
+    Misaligned {
+        /// The frame.
+        frame: Pfn,
+        /// Its address.
+        address: usize,
+    },
     /// The frame table could not be allocated.
     FrameTable {
         /// Its size.
@@ -94,6 +101,11 @@ impl fmt::Display for SetupError {
                 f,
                 "range {range} of the memory map is on node {}, which does not exist",
                 node.0
+            ),
+            SetupError::Misaligned { frame, address } => write!(
+                f,
+                "frame {:#x} has the address {address:#x}, which is no multiple of the frame size",
+                frame.0
             ),
             SetupError::FrameTable { bytes } => {
                 write!(f, "no {bytes} bytes for the frame table")

@@ -135,7 +135,23 @@ pub(super) fn check<P: Platform>(platform: &P) -> Result<(), SetupError> {
             return Err(SetupError::CpuNode { cpu, node });
         }
     }
-    check_map(platform.memory_map(), nodes)
+    check_map(platform.memory_map(), nodes)?;
+    check_addresses(platform)
+}
+
+/// Looks at the first and the last frame of each range of low memory: everything that tells
+/// pages and tables from their addresses relies on aligned frames.
+fn check_addresses<P: Platform>(platform: &P) -> Result<(), SetupError> {
+    let low = |range: &&MemoryRange| range.zone == Zone::Low;
+    for range in platform.memory_map().iter().filter(low) {
+        for frame in [range.start, range.start.offset(range.frames - 1)] {
+            let address = platform.frame(frame).addr().get();
+            if !address.is_multiple_of(1 << platform.frame_shift()) {
+                return Err(SetupError::Misaligned { frame, address });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_map(map: &[MemoryRange], nodes: usize) -> Result<(), SetupError> {

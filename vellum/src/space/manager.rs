@@ -127,10 +127,11 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A manager over the platform's memory. The only call that uses the
     /// global allocator. Reverse mapping and format are those of the type
-    /// parameters, whatever `design` names.
+    /// parameters; the default of these options in `design` stands for them.
     ///
     /// # Errors
-    /// [`CreateError`] says what about the platform or the design does not fit.
+    /// [`CreateError`] says what about the platform or the design does not fit, such as a design
+    /// that names another reverse mapping or format than the types.
     pub fn new(platform: P, design: Design) -> Result<Self, CreateError> {
         if platform.frame_shift() != F::FRAME_SHIFT {
             return Err(CreateError(format!(
@@ -140,7 +141,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::FRAME_SIZE
             )));
         }
-        let design = named_by_types::<F, R>(design);
+        let design = fitting_types::<F, R>(design)?;
         if let Some(option) = design.without_its_part(P::PARTS) {
             return Err(CreateError(format!(
                 "{option} needs a part of the core that the platform leaves out (`Platform::PARTS`)"
@@ -430,13 +431,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
-/// The design that the types make of `design`.
-fn named_by_types<F: Format, R: ReverseMap>(design: Design) -> Design {
-    let rmap = Design::parse(&format!("rmap={}", R::NAME));
-    let table_format = Design::parse(&format!("format={}", F::NAME));
-    Design {
-        rmap: rmap.map_or(design.rmap, |named| named.rmap),
-        format: table_format.map_or(design.format, |named| named.format),
-        ..design
+/// `design` with the reverse mapping and the format of the types, which are what runs. The default
+/// of either option stands for whatever the types are; a design that names another is refused.
+fn fitting_types<F: Format, R: ReverseMap>(design: Design) -> Result<Design, CreateError> {
+    let default = Design::default();
+    let of_type = |option, name| Design::parse(&format!("{option}={name}")).ok();
+    let rmap = of_type("rmap", R::NAME).map(|named| named.rmap);
+    let table_format = of_type("format", F::NAME).map(|named| named.format);
+    let differs = if design.rmap != default.rmap && Some(design.rmap) != rmap {
+        Some(("rmap", R::NAME))
+    } else if design.format != default.format && Some(design.format) != table_format {
+        Some(("format", F::NAME))
+    } else {
+        None
+    };
+    if let Some((option, name)) = differs {
+        return Err(CreateError(format!(
+            "the manager's type has {option}={name}, the design names another: {design}"
+        )));
     }
+    Ok(Design {
+        rmap: rmap.unwrap_or(design.rmap),
+        format: table_format.unwrap_or(design.format),
+        ..design
+    })
 }

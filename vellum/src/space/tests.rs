@@ -122,6 +122,19 @@ fn regions(vm: &TestVm, space: SpaceId) -> Vec<(u64, u64)> {
 }
 
 #[test]
+fn a_design_that_names_another_reverse_mapping_or_format_than_the_types_is_refused() {
+    for (named, option) in [
+        ("rmap=partial", "rmap=chains"),
+        ("format=x86-pae", "format=x86-64"),
+    ] {
+        let machine = TestMachine::simple(2, 2048);
+        let refused = TestVm::<Chains>::new(machine, Design::parse(named).unwrap());
+        let message = refused.err().map(|error| error.0).unwrap_or_default();
+        assert!(message.contains(option), "{named}: {message}");
+    }
+}
+
+#[test]
 fn the_types_decide_what_the_design_says() {
     run_on(0);
     let given = Design::parse("rmap=family,format=x86-64,faultaround=4").unwrap();

@@ -6,9 +6,11 @@
 //! an empty entry.
 //!
 //! The entry of a page in swap has P and bit 9 clear, bit 10 set, and bit 11 if no other
-//! entry names the slot. The slot's number stands, inverted, where a frame would. Inverted,
-//! because some processors look up the address of an entry that is not present in their
-//! first-level cache before they notice (L1TF, 2018): so it is one that no memory has.
+//! entry names the slot. The slot's number stands where a frame would.
+//!
+//! In every entry with P = 0 the bits of the frame or slot are inverted. Some processors look up
+//! the address of such an entry in their first-level cache before they notice that it is not
+//! present (L1TF, 2018): inverted, it is an address that no memory has.
 
 use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
@@ -41,6 +43,12 @@ const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 pub(super) const RESERVED_IN_PDPTE: u64 = WRITE | USER | ACCESSED;
 
 const RIGHTS: u64 = PRESENT | WRITE | NO_EXECUTE | WRITE_THROUGH | CACHE_DISABLE;
+
+/// The bits of an entry that are inverted: those of the frame, if it is not present.
+#[inline]
+fn inverted(entry: u64) -> u64 {
+    (entry & PRESENT).wrapping_sub(PRESENT) & FRAME_MASK
+}
 
 /// The rights and memory type of a leaf. The memory type uses PCD and PWT with
 /// the reset values of the PAT, in which PWT alone is write-through; a kernel
@@ -88,7 +96,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     fn leaf(frame: Pfn, level: u32, prot: Prot, marks: Marks) -> u64 {
         let size = if level > 1 { PAGE_SIZE } else { 0 };
         let entry = u64::from(frame.0) << 12 | USER | MAPPED | size | rights(prot);
-        Self::with_marks(entry, marks)
+        Self::with_marks(entry ^ inverted(entry), marks)
     }
 
     #[inline]
@@ -103,7 +111,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
 
     #[inline]
     fn frame(entry: u64, _level: u32) -> Pfn {
-        Pfn(((entry & FRAME_MASK) >> 12) as u32)
+        Pfn((((entry ^ inverted(entry)) & FRAME_MASK) >> 12) as u32)
     }
 
     #[inline]
@@ -153,7 +161,8 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
 
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
-        entry & !RIGHTS | rights(prot)
+        let changed = entry & !RIGHTS | rights(prot);
+        changed ^ inverted(entry) ^ inverted(changed)
     }
 
     #[inline]

@@ -38,6 +38,17 @@ fn a_memory_map_that_cannot_be_is_refused_with_the_place() {
 }
 
 #[test]
+fn memory_whose_frames_are_not_aligned_is_refused() {
+    let map = [range(16, 64, 0, Zone::Low)];
+    for askew in [8, 2048] {
+        let machine = TestMachine::new(&[0], &map).askew_by(askew);
+        let error = PhysicalMemory::new(machine).err();
+        let is_first = |error| matches!(error, SetupError::Misaligned { frame: Pfn(16), .. });
+        assert!(error.is_some_and(is_first), "{askew}");
+    }
+}
+
+#[test]
 fn nodes_that_do_not_exist_are_refused() {
     let map = [range(0, 64, 0, Zone::Low), range(64, 64, 3, Zone::Low)];
     let machine = |nodes_of: &[u16]| TestMachine::new(nodes_of, &map).with_nodes(2);

@@ -107,6 +107,28 @@ fn changing_rights_keeps_frame_marks_and_size() {
     assert_eq!(X86_64::with_prot(none, 2, Prot::READ_WRITE), entry);
 }
 
+/// Processors with the flaw L1TF look up the address of such an entry in their first-level cache.
+#[test]
+fn an_entry_without_rights_holds_no_address_that_memory_has() {
+    const UPPER_HALF: u64 = 1 << 51;
+    for level in [1, 2, 3] {
+        for frame in [Pfn(0), Pfn(0x40000), Pfn(0x8000_0000)] {
+            let open = X86_64::leaf(frame, level, Prot::READ_WRITE, Marks::DIRTY);
+            assert_eq!(open & UPPER_HALF, 0, "{open:#x}");
+            let closed = [
+                X86_64::leaf(frame, level, Prot::NONE, Marks::DIRTY),
+                X86_64::with_prot(open, level, Prot::NONE),
+                X86_64::write_protect(X86_64::with_prot(open, level, Prot::NONE)),
+            ];
+            for entry in closed {
+                assert_ne!(entry & UPPER_HALF, 0, "{entry:#x}");
+                assert_eq!(X86_64::frame(entry, level), frame);
+                assert_eq!(X86_64::with_prot(entry, level, Prot::READ_WRITE), open);
+            }
+        }
+    }
+}
+
 #[test]
 fn indices_are_nine_bits_of_the_page_number() {
     // Address 0x7fff_dead_b000: indices 255, 511, 245, 219 from the root down.

@@ -62,6 +62,7 @@ mod tests {
             mutated: "y".into(),
             why: "it is wrong".into(),
             equivalent: None,
+            finding: false,
         }
     }
 

@@ -26,6 +26,10 @@ pub struct Mutant {
     /// Why nothing goes wrong with it after all, if that is so.
     #[serde(default)]
     pub equivalent: Option<String>,
+    /// Whether it brings back a defect that a reading of the core found. Such a one has to be
+    /// found, and does not count towards the share.
+    #[serde(default)]
+    pub finding: bool,
 }
 
 impl fmt::Display for Mutant {

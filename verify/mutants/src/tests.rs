@@ -12,6 +12,7 @@ fn mutant(original: &str, mutated: &str, after: Option<&str>) -> Mutant {
         mutated: mutated.into(),
         why: "it is wrong".into(),
         equivalent: None,
+        finding: false,
     }
 }
 
@@ -120,7 +121,7 @@ fn a_list_with_an_unknown_field_or_without_effect_is_refused() {
 }
 
 #[test]
-fn a_share_is_enough_from_95_percent_on() {
-    assert!(report::is_enough(95, 100) && report::is_enough(19, 20) && report::is_enough(0, 0));
-    assert!(!report::is_enough(94, 100) && !report::is_enough(18, 19));
+fn a_share_is_enough_from_98_percent_on() {
+    assert!(report::is_enough(98, 100) && report::is_enough(49, 50) && report::is_enough(0, 0));
+    assert!(!report::is_enough(97, 100) && !report::is_enough(48, 49));
 }

@@ -220,10 +220,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.arena.retire(pin, Handle::from_raw(handle));
     }
 
-    pub(crate) fn radix<'a>(&'a self, object: &'a Object<S>) -> Radix<'a> {
+    /// The tree of an object's pages, as long as the caller stays pinned.
+    pub(crate) fn radix<'a>(&'a self, pin: &'a Pin<'a>, object: &'a Object<S>) -> Radix<'a> {
         // SAFETY: the words of all objects are changed by nothing but trees
-        // made here.
-        unsafe { Radix::new(&self.nodes, &object.cache) }
+        // made here, with pins of the memory that the manager has.
+        unsafe { Radix::new(&self.nodes, &object.cache, pin) }
     }
 
     /// The object's regions.
@@ -244,8 +245,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// reference. It may leave the cache at once, but its frame is not used
     /// for anything else while the caller, who holds `pin`, stays pinned.
     #[inline]
-    pub fn peek(&self, _pin: &Pin<'_>, object: &Object<S>, index: u64) -> Option<Pfn> {
-        self.radix(object).get(index)
+    pub fn peek(&self, pin: &Pin<'_>, object: &Object<S>, index: u64) -> Option<Pfn> {
+        self.radix(pin, object).get(index)
     }
 
     /// The page at `index` if it is cached and up to date, without a reference, as
@@ -255,11 +256,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     pub(crate) fn peek_ready<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         object: &Object<S>,
         index: u64,
     ) -> Option<Pfn> {
-        let node = self.radix(object).leaf(index)?;
+        let node = self.radix(pin, object).leaf(index)?;
         let page = node.frame(index)?;
         // For the last page of a node this is the node's first: of no use.
         if let Some(next) = node.frame(index + 1) {
@@ -279,7 +280,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         index: u64,
     ) -> Option<Pfn> {
         // A node leaves the tree empty: its slot tells as much as the tree.
-        let node = self.radix(object).leaf(index)?;
+        let node = self.radix(pin, object).leaf(index)?;
         loop {
             let page = node.frame(index)?;
             // It may leave the cache meanwhile, but begins no other life while we are
@@ -307,7 +308,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let object = self.get(handle);
         loop {
             let Some(page) = self.lookup(memory, pin, object, index) else {
-                if let Some(slot) = self.slot_at(object, index) {
+                if let Some(slot) = self.slot_at(pin, object, index) {
                     return Ok(CachedPage::Swapped(slot));
                 }
                 match self.make(memory, pin, (handle, index), payer)? {
@@ -398,7 +399,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         frame.init_counts(2, 0);
         let inserted = {
             let _guard = object.cache_lock.lock(pin);
-            let inserted = self.radix(object).insert(pin, index, page);
+            let inserted = self.radix(pin, object).insert(index, page);
             object.count_cached(i64::from(inserted.is_ok()));
             inserted
         };
@@ -442,7 +443,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.mark_clean(memory, pin, object, index..index + 1);
         {
             let _guard = object.cache_lock.lock(pin);
-            let removed = self.radix(object).remove(pin, index);
+            let removed = self.radix(pin, object).remove(index);
             debug_assert!(
                 removed == Some(page),
                 "page taken out of a cache it was not in"

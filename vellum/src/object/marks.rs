@@ -25,8 +25,13 @@ fn frames_of(leaf: &RadixNode, mut bits: u64) -> impl Iterator<Item = Pfn> {
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// The first index in `range` whose page is marked as newer than its backing store.
-    pub(crate) fn next_marked(&self, object: &Object<S>, range: Range<u64>) -> Option<u64> {
-        let radix = self.radix(object);
+    pub(crate) fn next_marked(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        range: Range<u64>,
+    ) -> Option<u64> {
+        let radix = self.radix(pin, object);
         let mut from = range.start;
         loop {
             let (index, _) = radix.next(from)?;
@@ -54,7 +59,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object: &Object<S>,
         range: Range<u64>,
     ) {
-        let Some(leaf) = self.radix(object).leaf(range.start) else {
+        let Some(leaf) = self.radix(pin, object).leaf(range.start) else {
             return;
         };
         let marked = leaf.mark_dirty(range);
@@ -80,7 +85,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if !object.is_file() {
             return false;
         }
-        let Some(leaf) = self.radix(object).leaf(range.start) else {
+        let Some(leaf) = self.radix(pin, object).leaf(range.start) else {
             return false;
         };
         let cleaned = leaf.mark_clean(range);
@@ -96,8 +101,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// Whether the cached page at `index` is marked as newer than its backing store.
-    pub(crate) fn is_marked_dirty(&self, object: &Object<S>, index: u64) -> bool {
-        let leaf = self.radix(object).leaf(index);
+    pub(crate) fn is_marked_dirty(&self, pin: &Pin<'_>, object: &Object<S>, index: u64) -> bool {
+        let leaf = self.radix(pin, object).leaf(index);
         leaf.is_some_and(|leaf| leaf.dirty(index..index + 1) != 0)
     }
 }

@@ -4,7 +4,9 @@
 //! nodes, in the same words: a search waits for one load a level and one for
 //! the frame. Writers hold the object's lock; readers hold only a pin: nodes
 //! are retired through the epoch, and a reader that takes a reference to a
-//! frame it found looks whether the node still names it.
+//! frame it found looks whether the node still names it. A [`Radix`] borrows its
+//! user's pin, and what it finds lives no longer: without one, a node that was a root
+//! could be a leaf of another tree by now, whose cells are no addresses.
 //!
 //! The place of a page that is in swap names its slot instead of a frame ([`Cell`]).
 
@@ -213,11 +215,37 @@ fn reach(height: u32) -> u64 {
 const HEIGHT_MASK: u64 = align_of::<RadixNode>() as u64 - 1;
 const _: () = assert!(MAX_HEIGHT as u64 - 1 <= HEIGHT_MASK);
 
-/// A tree: its nodes' arena and its root word, height and address in one: a
-/// search that begins with an address has a load less to wait for.
+/// A tree, as somebody who is pinned sees it: its nodes' arena and its root word, height
+/// and address in one: a search that begins with an address has a load less to wait for.
+///
+/// ```
+/// # use vellum::addr::Pfn;
+/// # use vellum::object::{Radix, RadixNode};
+/// # use vellum::slab::Arena;
+/// # use vellum::sync::{Pin, atomic::AtomicU64};
+/// fn first(nodes: &Arena<RadixNode>, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
+///     // SAFETY: the root is that of a tree of these nodes.
+///     let tree = unsafe { Radix::new(nodes, root, &pin) };
+///     tree.next(0)
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// # use vellum::addr::Pfn;
+/// # use vellum::object::{Radix, RadixNode};
+/// # use vellum::slab::Arena;
+/// # use vellum::sync::{Pin, atomic::AtomicU64};
+/// fn first(nodes: &Arena<RadixNode>, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
+///     // SAFETY: the root is that of a tree of these nodes.
+///     let tree = unsafe { Radix::new(nodes, root, &pin) };
+///     drop(pin);
+///     tree.next(0)
+/// }
+/// ```
 pub struct Radix<'a> {
     nodes: &'a Arena<RadixNode>,
     root: &'a AtomicU64,
+    /// Holds back the nodes that are found.
+    pin: &'a Pin<'a>,
 }
 
 type Node = Handle<RadixNode>;
@@ -226,10 +254,11 @@ impl<'a> Radix<'a> {
     /// The tree whose root stands in `root`; 0 is the empty tree.
     ///
     /// # Safety
-    /// `root` is 0 or was last changed by a tree of the same arena.
+    /// `root` is 0 or was last changed by a tree of the same arena, whose nodes are retired
+    /// with pins of the same memory as `pin`.
     #[inline]
-    pub unsafe fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Self {
-        Radix { nodes, root }
+    pub unsafe fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Self {
+        Radix { nodes, root, pin }
     }
 
     /// The root and its height, if there is one.
@@ -240,7 +269,7 @@ impl<'a> Radix<'a> {
             return None;
         }
         // SAFETY: `set_root` had the address from `nodes`, says `new`, and a node
-        // stays one (invariant 7).
+        // stays one, and in this tree at this height while we are pinned (invariant 7).
         let node = unsafe { self.nodes.at(word & !HEIGHT_MASK) };
         Some((node, (word & HEIGHT_MASK) as u32 + 1))
     }
@@ -254,8 +283,9 @@ impl<'a> Radix<'a> {
     #[inline]
     fn follow(&self, word: &AtomicU64) -> Option<&'a RadixNode> {
         let address = word.load(Ordering::Acquire);
-        // SAFETY: `link` had the address from `nodes`, and a node stays one
-        // (invariant 7).
+        // SAFETY: `word` is of a node above height 1, so `link` had the address from
+        // `nodes`. The node above was in the tree since we are pinned, so neither it nor the
+        // one below is used anew (invariant 7).
         (address != 0).then(|| unsafe { self.nodes.at(address) })
     }
 
@@ -279,20 +309,20 @@ impl<'a> Radix<'a> {
         Some(node)
     }
 
-    /// The frame at `index`. Needs no lock.
+    /// The frame at `index`.
     #[inline]
     pub fn get(&self, index: u64) -> Option<Pfn> {
         self.leaf(index)?.frame(index)
     }
 
-    /// What is at `index`. Needs no lock.
+    /// What is at `index`.
     pub(crate) fn cell(&self, index: u64) -> Cell {
         self.leaf(index)
             .map_or(Cell::EMPTY, |leaf| leaf.cell(index))
     }
 
     /// Calls `each` for the frames at `range`, ascending, walking once for all
-    /// that one node holds. Needs no lock.
+    /// that one node holds.
     #[inline]
     pub fn each_in(&self, range: Range<u64>, mut each: impl FnMut(u64, Pfn)) {
         let mut index = range.start;
@@ -309,18 +339,18 @@ impl<'a> Radix<'a> {
         }
     }
 
-    /// The first frame at or after `from`, with its index. Needs no lock.
+    /// The first frame at or after `from`, with its index.
     pub fn next(&self, from: u64) -> Option<(u64, Pfn)> {
         self.find_from(from, Cell::frame)
     }
 
-    /// The first page at or after `from`, in memory or in swap: its index. Needs no lock.
+    /// The first page at or after `from`, in memory or in swap: its index.
     pub(crate) fn next_page(&self, from: u64) -> Option<u64> {
         let found = self.find_from(from, |cell| (!cell.is_empty()).then_some(()));
         found.map(|(index, ())| index)
     }
 
-    /// The first swap slot at or after `from`, with the index of its page. Needs no lock.
+    /// The first swap slot at or after `from`, with the index of its page.
     pub(crate) fn next_slot(&self, from: u64) -> Option<(u64, u32)> {
         self.find_from(from, Cell::slot)
     }
@@ -351,8 +381,7 @@ impl<'a> Radix<'a> {
         }
     }
 
-    /// The first index at or after `from` without a page, in memory or in swap. Needs no
-    /// lock.
+    /// The first index at or after `from` without a page, in memory or in swap.
     pub(super) fn next_hole(&self, from: u64) -> u64 {
         let mut index = from;
         while let Some(leaf) = self.leaf(index) {
@@ -382,17 +411,17 @@ impl<'a> Radix<'a> {
     /// The node that is to hold the frames around `index`, made if need be after
     /// [`Radix::prepare`] and under the object's lock. The caller then puts a frame
     /// there, or finds one.
-    fn make_leaf(&self, pin: &Pin<'_>, index: u64) -> &'a RadixNode {
+    fn make_leaf(&self, index: u64) -> &'a RadixNode {
         let (mut root, mut height) = self.root().unwrap_or_else(|| {
             // As high as it has to be, so that no empty node is left below.
             let height = (1..MAX_HEIGHT).find(|&height| index < reach(height));
             let height = height.unwrap_or(MAX_HEIGHT);
-            let root = self.take(pin);
+            let root = self.take();
             self.set_root(root, height);
             (root, height)
         });
         while index >= reach(height) {
-            let above = self.take(pin);
+            let above = self.take();
             height += 1;
             self.link(above, above.below(0, height), root);
             root = above;
@@ -402,7 +431,7 @@ impl<'a> Radix<'a> {
         while height > 1 {
             let word = node.below(index, height);
             node = self.follow(word).unwrap_or_else(|| {
-                let below = self.take(pin);
+                let below = self.take();
                 self.link(node, word, below);
                 below
             });
@@ -414,8 +443,8 @@ impl<'a> Radix<'a> {
     /// Puts `frame` at `index`, after [`Radix::prepare`] and under the
     /// object's lock. Returns the frame that is there already, if one is; [`Pfn::NONE`] if
     /// the page is in swap.
-    pub fn insert(&self, pin: &Pin<'_>, index: u64, frame: Pfn) -> Result<(), Pfn> {
-        let node = self.make_leaf(pin, index);
+    pub fn insert(&self, index: u64, frame: Pfn) -> Result<(), Pfn> {
+        let node = self.make_leaf(index);
         let cell = node.cell(index);
         if !cell.is_empty() {
             return Err(cell.frame().unwrap_or(Pfn::NONE));
@@ -436,14 +465,8 @@ impl<'a> Radix<'a> {
     /// first where there is a frame already; marks them as dirty if they are to be. After
     /// [`Radix::prepare`], which is enough for all of them, and under the object's
     /// lock. Returns how many there was room for.
-    pub(super) fn insert_run(
-        &self,
-        pin: &Pin<'_>,
-        first: u64,
-        frames: &[Pfn],
-        dirty: bool,
-    ) -> usize {
-        let node = self.make_leaf(pin, first);
+    pub(super) fn insert_run(&self, first: u64, frames: &[Pfn], dirty: bool) -> usize {
+        let node = self.make_leaf(first);
         let vacant = |&(index, _): &(u64, &Pfn)| node.cell(index).is_empty();
         let count = (first..).zip(frames).take_while(vacant).count();
         if count == 0 {
@@ -459,8 +482,8 @@ impl<'a> Radix<'a> {
         count
     }
 
-    fn take(&self, pin: &Pin<'_>) -> &'a RadixNode {
-        let handle = self.nodes.take_reserved(pin);
+    fn take(&self) -> &'a RadixNode {
+        let handle = self.nodes.take_reserved(self.pin);
         let node = self.nodes.get(handle);
         node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
@@ -470,9 +493,9 @@ impl<'a> Radix<'a> {
 
     /// Takes out what is at `index`, and every node that becomes empty by it,
     /// under the object's lock.
-    pub fn remove(&self, pin: &Pin<'_>, index: u64) -> Option<Pfn> {
+    pub fn remove(&self, index: u64) -> Option<Pfn> {
         let mut removed = None;
-        self.remove_run(pin, index..index + 1, |frame| {
+        self.remove_run(index..index + 1, |frame| {
             removed = Some(frame);
             true
         });
@@ -482,28 +505,18 @@ impl<'a> Radix<'a> {
     /// The same for those frames at `range`, all of which one node holds, that `takes`
     /// accepts; it is asked for each, ascending. The caller has taken away the marks of
     /// dirty frames.
-    pub(super) fn remove_run(
-        &self,
-        pin: &Pin<'_>,
-        range: Range<u64>,
-        mut takes: impl FnMut(Pfn) -> bool,
-    ) {
-        let _ = self.try_remove_run(pin, range, |cell| cell.frame().is_some_and(&mut takes));
+    pub(super) fn remove_run(&self, range: Range<u64>, mut takes: impl FnMut(Pfn) -> bool) {
+        let _ = self.try_remove_run(range, |cell| cell.frame().is_some_and(&mut takes));
     }
 
     /// Takes out the swap slots at `range`, which one node holds, and calls `each` for them,
     /// under the object's lock.
-    pub(super) fn remove_slots(&self, pin: &Pin<'_>, range: Range<u64>, mut each: impl FnMut(u32)) {
+    pub(super) fn remove_slots(&self, range: Range<u64>, mut each: impl FnMut(u32)) {
         let takes = |cell: Cell| cell.slot().map(&mut each).is_some();
-        let _ = self.try_remove_run(pin, range, takes);
+        let _ = self.try_remove_run(range, takes);
     }
 
-    fn try_remove_run(
-        &self,
-        pin: &Pin<'_>,
-        range: Range<u64>,
-        mut takes: impl FnMut(Cell) -> bool,
-    ) -> Option<()> {
+    fn try_remove_run(&self, range: Range<u64>, mut takes: impl FnMut(Cell) -> bool) -> Option<()> {
         let (root, height) = self.root()?;
         let index = range.start;
         if index >= reach(height) {
@@ -537,7 +550,7 @@ impl<'a> Radix<'a> {
             if level == height {
                 self.root.store(0, Ordering::Release);
             }
-            self.nodes.retire(pin, node.handle());
+            self.nodes.retire(self.pin, node.handle());
         }
         Some(())
     }

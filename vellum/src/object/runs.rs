@@ -52,12 +52,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     pub(crate) fn peek_run<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         object: &Object<S>,
         first: u64,
         frames: &mut [Pfn],
     ) -> usize {
-        let Some(leaf) = self.radix(object).leaf(first) else {
+        let Some(leaf) = self.radix(pin, object).leaf(first) else {
             frames.fill(Pfn::NONE);
             return frames.len();
         };
@@ -85,8 +85,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// The first index at or after `from` without a page, in memory or in swap.
-    pub(crate) fn next_hole(&self, object: &Object<S>, from: u64) -> u64 {
-        self.radix(object).next_hole(from)
+    pub(crate) fn next_hole(&self, pin: &Pin<'_>, object: &Object<S>, from: u64) -> u64 {
+        self.radix(pin, object).next_hole(from)
     }
 
     /// Frames for the pages from `first` on, which are about to be made, as many as `frames` has
@@ -181,7 +181,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let dirty = object.is_file() && pages == NewPages::Written;
         let inserted = {
             let _guard = object.cache_lock.lock(pin);
-            let inserted = self.radix(object).insert_run(pin, first, frames, dirty);
+            let inserted = self.radix(pin, object).insert_run(first, frames, dirty);
             object.count_cached(inserted as i64);
             inserted
         };
@@ -236,7 +236,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let mut gone = 0;
         {
             let _guard = object.cache_lock.lock(pin);
-            self.radix(object).remove_run(pin, range, |page| {
+            self.radix(pin, object).remove_run(range, |page| {
                 let takes = pages.get(gone) == Some(&page);
                 gone += usize::from(takes);
                 takes

@@ -59,7 +59,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             self.locks.unlock(memory, pin, page);
             memory.put(pin, page);
         }
-        match self.slot_at(object, index) {
+        match self.slot_at(pin, object, index) {
             Some(_) => LockedPage::Swapped,
             None => LockedPage::Absent,
         }

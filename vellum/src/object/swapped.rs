@@ -13,23 +13,23 @@ use crate::sync::Pin;
 impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// The swap slot of the page at `index`, if it is in one.
     #[inline]
-    pub(crate) fn slot_at(&self, object: &Object<S>, index: u64) -> Option<u32> {
-        self.radix(object).cell(index).slot()
+    pub(crate) fn slot_at(&self, pin: &Pin<'_>, object: &Object<S>, index: u64) -> Option<u32> {
+        self.radix(pin, object).cell(index).slot()
     }
 
     /// The first index at or after `from` whose page is in swap.
-    pub(crate) fn next_slot(&self, object: &Object<S>, from: u64) -> Option<u64> {
+    pub(crate) fn next_slot(&self, pin: &Pin<'_>, object: &Object<S>, from: u64) -> Option<u64> {
         if object.swapped() == 0 {
             return None;
         }
-        Some(self.radix(object).next_slot(from)?.0)
+        Some(self.radix(pin, object).next_slot(from)?.0)
     }
 
     /// Whether the page at `index` has to be brought into memory before it is used: it is in
     /// swap.
     #[inline]
-    pub(crate) fn is_swapped(&self, object: &Object<S>, index: u64) -> bool {
-        !object.is_file() && self.slot_at(object, index).is_some()
+    pub(crate) fn is_swapped(&self, pin: &Pin<'_>, object: &Object<S>, index: u64) -> bool {
+        !object.is_file() && self.slot_at(pin, object, index).is_some()
     }
 
     /// Waits for who is changing what the object's tree has, if somebody is.
@@ -53,7 +53,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             object.count_cached(-1);
             object.count_swapped(1);
             let (old, new) = (Cell::of_frame(page), Cell::of_slot(slot));
-            let moved = self.radix(object).replace(index, old, new);
+            let moved = self.radix(pin, object).replace(index, old, new);
             debug_assert!(moved, "a page with a held range has left its place");
         }
         memory.frame(page).set_owner(0);
@@ -71,13 +71,13 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         takes: impl FnOnce() -> bool,
     ) -> bool {
         let _guard = object.cache_lock.lock(pin);
-        if self.slot_at(object, index) != Some(slot) || !takes() {
+        if self.slot_at(pin, object, index) != Some(slot) || !takes() {
             return false;
         }
         object.count_cached(1);
         object.count_swapped(-1);
         let (old, new) = (Cell::of_slot(slot), Cell::of_frame(page));
-        self.radix(object).replace(index, old, new)
+        self.radix(pin, object).replace(index, old, new)
     }
 
     /// Takes pages of `range` out that are in swap, those of one node of the tree at most:
@@ -92,7 +92,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let mut count = 0;
         let mut from = range.start;
         while count == 0 && object.swapped() > 0 {
-            let Some((first, _)) = self.radix(object).next_slot(from) else {
+            let Some((first, _)) = self.radix(pin, object).next_slot(from) else {
                 break;
             };
             let end = range.end.min(leaf_end(first));
@@ -100,7 +100,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 break;
             }
             let _guard = object.cache_lock.lock(pin);
-            self.radix(object).remove_slots(pin, first..end, |slot| {
+            self.radix(pin, object).remove_slots(first..end, |slot| {
                 slots[count] = slot;
                 count += 1;
             });

@@ -14,6 +14,7 @@ use crate::design::RegionIndex;
 use crate::frame::{FailAt, Flags, Kind, PhysicalMemory, Request};
 use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::sync::Pin;
 use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;
@@ -35,9 +36,9 @@ fn arenas(memory: &Memory) -> ArenaMaker {
     unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) }
 }
 
-fn tree_at<'a>(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64) -> Radix<'a> {
+fn tree_at<'a>(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Radix<'a> {
     // SAFETY: a test has one arena of nodes.
-    unsafe { Radix::new(nodes, root) }
+    unsafe { Radix::new(nodes, root, pin) }
 }
 
 /// A tree beside a map.
@@ -49,14 +50,14 @@ struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    fn tree(&self) -> Radix<'_> {
-        tree_at(self.nodes, &self.root)
+    fn tree<'a>(&'a self, pin: &'a Pin<'a>) -> Radix<'a> {
+        tree_at(self.nodes, &self.root, pin)
     }
 
     fn insert(&mut self, index: u64, frame: u32) {
         let pin = self.memory.pin();
         Radix::prepare(self.nodes, &pin, self.memory).unwrap();
-        let inserted = self.tree().insert(&pin, index, Pfn(frame));
+        let inserted = self.tree(&pin).insert(index, Pfn(frame));
         match self.model.get(&index) {
             Some(&there) => assert_eq!(inserted, Err(Pfn(there))),
             None => {
@@ -69,17 +70,16 @@ impl Pages<'_> {
     fn remove(&mut self, index: u64) {
         let pin = self.memory.pin();
         let wanted = self.model.remove(&index).map(Pfn);
-        assert_eq!(self.tree().remove(&pin, index), wanted);
+        assert_eq!(self.tree(&pin).remove(index), wanted);
     }
 
     fn check(&self, index: u64) {
-        assert_eq!(
-            self.tree().get(index),
-            self.model.get(&index).copied().map(Pfn)
-        );
+        let pin = self.memory.pin();
+        let tree = self.tree(&pin);
+        assert_eq!(tree.get(index), self.model.get(&index).copied().map(Pfn));
         let next = self.model.range(index..).next();
         let next = next.map(|(&index, &frame)| (index, Pfn(frame)));
-        assert_eq!(self.tree().next(index), next);
+        assert_eq!(tree.next(index), next);
     }
 }
 
@@ -114,7 +114,7 @@ fn the_page_tree_matches_a_map() {
                 pages.remove(index);
             }
             assert_eq!(pages.root.load(Ordering::Relaxed), 0, "no node is left");
-            assert_eq!(pages.tree().next(0), None);
+            assert_eq!(pages.tree(&memory.pin()).next(0), None);
         }
     }
     let census = nodes.audit().unwrap();
@@ -127,19 +127,15 @@ fn the_page_tree_holds_the_first_and_the_last_index() {
     let nodes = arenas(&memory).make();
     let root = AtomicU64::new(0);
     let pin = memory.pin();
-    let tree = tree_at(&nodes, &root);
+    let tree = tree_at(&nodes, &root, &pin);
     for index in [INDEX_END - 1, 0] {
         Radix::prepare(&nodes, &pin, &memory).unwrap();
-        assert_eq!(
-            tree.insert(&pin, index, Pfn(0)),
-            Ok(()),
-            "frame 0 is a frame"
-        );
+        assert_eq!(tree.insert(index, Pfn(0)), Ok(()), "frame 0 is a frame");
     }
     assert_eq!(tree.next(1), Some((INDEX_END - 1, Pfn(0))));
     assert_eq!(tree.get(INDEX_END), None);
     assert_eq!(tree.next(INDEX_END), None);
-    assert_eq!(tree.remove(&pin, INDEX_END - 1), Some(Pfn(0)));
+    assert_eq!(tree.remove(INDEX_END - 1), Some(Pfn(0)));
     assert_eq!(tree.next(1), None);
 }
 
@@ -150,14 +146,14 @@ fn one_preparation_is_enough_for_the_deepest_insertion() {
     let root = AtomicU64::new(0);
     let pin = memory.pin();
     Radix::prepare(&nodes, &pin, &memory).unwrap();
-    tree_at(&nodes, &root).insert(&pin, 0, Pfn(1)).unwrap();
+    tree_at(&nodes, &root, &pin).insert(0, Pfn(1)).unwrap();
     Radix::prepare(&nodes, &pin, &memory).unwrap();
     memory.inject(Some(FailAt {
         site: Site::RadixNode,
         after: 0,
     }));
-    let tree = tree_at(&nodes, &root);
-    assert_eq!(tree.insert(&pin, INDEX_END - 1, Pfn(2)), Ok(()));
+    let tree = tree_at(&nodes, &root, &pin);
+    assert_eq!(tree.insert(INDEX_END - 1, Pfn(2)), Ok(()));
     assert!(Radix::prepare(&nodes, &pin, &memory).is_err());
 }
 
@@ -237,13 +233,13 @@ fn a_run_that_leaves_the_page_tree_takes_its_nodes_along() {
     let memory = memory(512);
     let nodes = arenas(&memory).make();
     let root = AtomicU64::new(0);
-    let tree = tree_at(&nodes, &root);
     let frames: Vec<Pfn> = (1..=20).map(Pfn).collect();
     for first in [3, 1000] {
         let pin = memory.pin();
+        let tree = tree_at(&nodes, &root, &pin);
         Radix::prepare(&nodes, &pin, &memory).unwrap();
-        assert_eq!(tree.insert_run(&pin, first, &frames, false), 20);
-        tree.remove_run(&pin, first..first + 20, |_| true);
+        assert_eq!(tree.insert_run(first, &frames, false), 20);
+        tree.remove_run(first..first + 20, |_| true);
         assert_eq!(tree.next(0), None);
     }
     assert_eq!(nodes.audit().unwrap().live, 0, "a node stayed");

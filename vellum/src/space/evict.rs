@@ -183,7 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             Judgement::Leave => {}
         }
-        if self.is_dirty(object, index, page) {
+        if self.is_dirty(pin, object, index, page) {
             return Attempt::Dirty(handle, index);
         }
         let Some(held) = object.writers.try_lock(&(index..index + 1), pin) else {
@@ -192,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.unmap_page(pin, page, true);
         let attempt = if frame.counts().refs() != 2 {
             Attempt::Done(Taken::Kept)
-        } else if self.is_dirty(object, index, page) {
+        } else if self.is_dirty(pin, object, index, page) {
             Attempt::Dirty(handle, index)
         } else {
             // A read of several pages must not have this one as it was and another as it is
@@ -210,8 +210,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether a page is known to be newer than its store. Marks in entries are not asked.
-    fn is_dirty(&self, object: &Object<R::Object>, index: u64, page: Pfn) -> bool {
-        self.memory.frame(page).has(Flags::DIRTY) || self.objects.is_marked_dirty(object, index)
+    fn is_dirty(&self, pin: &Pin<'_>, object: &Object<R::Object>, index: u64, page: Pfn) -> bool {
+        self.memory.frame(page).has(Flags::DIRTY)
+            || self.objects.is_marked_dirty(pin, object, index)
     }
 
     /// Has a page of a file leave, written to its store first if it has to be.

@@ -198,7 +198,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> u32 {
         let view = fault.view();
         let object = self.objects.get(view.object);
-        let radix = self.objects.radix(object);
+        let radix = self.objects.radix(fault.pin, object);
         if window.is_empty() {
             return 0;
         }

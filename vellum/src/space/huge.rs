@@ -149,7 +149,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn make_huge_around(&self, pin: &Pin<'_>, handle: u32, index: u64) {
         let object = self.objects.get(handle);
         let (wanted, first) = (self.wanted_huge(object), Self::huge_start(index));
-        if wanted == InSuperpages::None || !self.is_vacant(object, first) {
+        if wanted == InSuperpages::None || !self.is_vacant(pin, object, first) {
             return;
         }
         if Self::is_within(object, first) {
@@ -171,11 +171,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether none of the pages of a superpage from `first` on is in memory or in swap.
-    pub(super) fn is_vacant(&self, object: &Object<R::Object>, first: u64) -> bool {
+    pub(super) fn is_vacant(&self, pin: &Pin<'_>, object: &Object<R::Object>, first: u64) -> bool {
         let end = first + Self::SUPERPAGE;
-        let page = self.objects.radix(object).next(first);
+        let page = self.objects.radix(pin, object).next(first);
         page.is_none_or(|(index, _)| index >= end)
-            && (self.objects.next_slot(object, first)).is_none_or(|index| index >= end)
+            && (self.objects.next_slot(pin, object, first)).is_none_or(|index| index >= end)
     }
 
     #[cold]
@@ -254,8 +254,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The first frame of the pages from `first` on, if all of a superpage are in memory and lie
     /// as one needs them.
-    fn huge_run(&self, object: &Object<R::Object>, first: u64) -> Option<Pfn> {
-        let radix = self.objects.radix(object);
+    fn huge_run(&self, pin: &Pin<'_>, object: &Object<R::Object>, first: u64) -> Option<Pfn> {
+        let radix = self.objects.radix(pin, object);
         let head = radix.get(first)?;
         if u64::from(head.0) & (Self::SUPERPAGE - 1) != 0 {
             return None;
@@ -293,10 +293,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if let Some(head) = begun {
                 return Some(FaultStep::FillSuperpage(head));
             }
-        } else if self.is_vacant(object, first) {
+        } else if self.is_vacant(fault.pin, object, first) {
             self.make_huge(fault.pin, view.object, first);
         }
-        let head = self.huge_run(object, first)?;
+        let head = self.huge_run(fault.pin, object, first)?;
         // Without memory for a table or for reverse mapping, less may do.
         self.install_huge(fault, first, head).ok()?
     }

@@ -59,7 +59,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let first = Self::huge_start(index);
         let reads = self.reads_superpages(object)
             && Self::is_within(object, first)
-            && self.is_vacant(object, first);
+            && self.is_vacant(pin, object, first);
         reads.then(|| self.lock_superpage(pin, handle, first))?
     }
 

@@ -81,8 +81,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (mut back, mut from) = (0, 0);
         loop {
             let found = {
-                let _pin = self.pin();
-                self.objects.radix(object).next_slot(from)
+                let pin = self.pin();
+                self.objects.radix(&pin, object).next_slot(from)
             };
             let Some((index, slot)) = found else {
                 return Ok(back);
@@ -100,7 +100,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         loop {
             let loading = {
                 let pin = self.pin();
-                let Some(slot) = self.objects.slot_at(self.objects.get(handle), index) else {
+                let Some(slot) = self.objects.slot_at(&pin, self.objects.get(handle), index) else {
                     return Ok(());
                 };
                 self.load_shared(&pin, (handle, index), slot, GroupId::ROOT)?

@@ -188,7 +188,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The first page in `range` that is cached, locked if possible.
     pub(super) fn lock_next(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> NextPage {
         let object = self.objects.get(handle);
-        let next = self.objects.radix(object).next(range.start);
+        let next = self.objects.radix(pin, object).next(range.start);
         let Some((index, page)) = next.filter(|(index, _)| *index < range.end) else {
             return NextPage::End;
         };
@@ -218,9 +218,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.drop_slots(handle, range.clone());
             self.drop_cached(handle, range.clone());
             // If the range is not held, reclaim may have had a page leave.
-            let slot = self
-                .objects
-                .next_slot(self.objects.get(handle), range.start);
+            let object = self.objects.get(handle);
+            let slot = self.objects.next_slot(&self.pin(), object, range.start);
             if slot.is_none_or(|index| index >= range.end) {
                 return;
             }
@@ -266,7 +265,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// on from.
     fn drop_free_pages(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> u64 {
         let object = self.objects.get(handle);
-        let Some((first, _)) = self.objects.radix(object).next(range.start) else {
+        let Some((first, _)) = self.objects.radix(pin, object).next(range.start) else {
             return range.start;
         };
         if first >= range.end {
@@ -276,7 +275,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut locked = [Pfn::NONE; RUN_PAGES];
         let (mut count, mut done) = (0, end);
         self.objects
-            .radix(object)
+            .radix(pin, object)
             .each_in(first..end, |index, page| {
                 if index > done {
                     return;

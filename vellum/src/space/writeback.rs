@@ -302,7 +302,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         for _ in 0..PAGES_A_PIN {
             if wanted == Selection::Marked {
-                match self.objects.next_marked(object, *next..end) {
+                match self.objects.next_marked(&pin, object, *next..end) {
                     Some(index) => *next = index,
                     None => return NextPage::End,
                 }

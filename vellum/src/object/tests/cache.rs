@@ -127,15 +127,15 @@ fn a_node_is_not_used_anew_while_a_search_may_be_in_it() {
     let memory = memory(512);
     let nodes = arenas(&memory).make();
     let roots = [AtomicU64::new(0), AtomicU64::new(0)];
-    let [tree, other] = [&roots[0], &roots[1]].map(|root| tree_at(&nodes, root));
     let searcher = memory.pin();
+    let [tree, other] = [&roots[0], &roots[1]].map(|root| tree_at(&nodes, root, &searcher));
     let insert = |tree: &Radix<'_>, frame| {
         Radix::prepare(&nodes, &searcher, &memory).unwrap();
-        tree.insert(&searcher, 3, Pfn(frame)).unwrap();
+        tree.insert(3, Pfn(frame)).unwrap();
     };
     insert(&tree, 1);
     let leaf = tree.leaf(3).unwrap();
-    assert_eq!(tree.remove(&searcher, 3), Some(Pfn(1)));
+    assert_eq!(tree.remove(3), Some(Pfn(1)));
     insert(&other, 2);
     assert_eq!(leaf.frame(3), None, "the search is in another tree");
 }

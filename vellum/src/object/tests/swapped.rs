@@ -18,10 +18,10 @@ fn a_place_holds_a_frame_or_a_slot() {
     let (memory, root) = (memory(512), AtomicU64::new(0));
     let nodes = arenas(&memory).make();
     let pin = memory.pin();
-    let tree = tree_at(&nodes, &root);
+    let tree = tree_at(&nodes, &root, &pin);
     for index in [3, 70] {
         Radix::prepare(&nodes, &pin, &memory).unwrap();
-        tree.insert(&pin, index, Pfn(9)).unwrap();
+        tree.insert(index, Pfn(9)).unwrap();
     }
     let (old, new) = (Cell::of_frame(Pfn(9)), Cell::of_slot(5));
     assert!(tree.replace(3, old, new) && !tree.replace(3, old, new));
@@ -32,12 +32,12 @@ fn a_place_holds_a_frame_or_a_slot() {
     );
     assert_eq!((tree.next_slot(0), tree.next_slot(4)), (Some((3, 5)), None));
     assert_eq!((tree.next_hole(3), tree.next_hole(2)), (4, 2));
-    assert_eq!(tree.insert(&pin, 3, Pfn(1)), Err(Pfn::NONE));
-    assert_eq!(tree.remove(&pin, 3), None, "it is no frame");
+    assert_eq!(tree.insert(3, Pfn(1)), Err(Pfn::NONE));
+    assert_eq!(tree.remove(3), None, "it is no frame");
     let mut slots = Vec::new();
-    tree.remove_slots(&pin, 0..64, |slot| slots.push(slot));
-    tree.remove_slots(&pin, 64..128, |slot| slots.push(slot));
+    tree.remove_slots(0..64, |slot| slots.push(slot));
+    tree.remove_slots(64..128, |slot| slots.push(slot));
     assert_eq!((slots, tree.next_page(0)), (std::vec![5], Some(70)));
-    assert_eq!(tree.remove(&pin, 70), Some(Pfn(9)));
+    assert_eq!(tree.remove(70), Some(Pfn(9)));
     assert_eq!(root.load(Ordering::Relaxed), 0, "no node is left");
 }

@@ -109,7 +109,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         let ObjectKind::File { store } = object.kind() else {
-            return match self.objects.is_swapped(object, first) {
+            let is_swapped = self.objects.is_swapped(&self.pin(), object, first);
+            return match is_swapped {
                 true => self.fetch_page(handle, first),
                 false => Ok(()),
             };

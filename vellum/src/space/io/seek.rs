@@ -19,8 +19,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.seek(id, offset, |object, size| {
             let from = self.page_of(offset);
             let cached = {
-                let _pin = self.pin();
-                self.objects.radix(object).next_page(from)
+                let pin = self.pin();
+                self.objects.radix(&pin, object).next_page(from)
             };
             let stored = match object.kind() {
                 ObjectKind::File { store } => self.memory.platform().find_page(store, from, true),
@@ -45,8 +45,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let mut page = self.page_of(offset);
             while page < end {
                 let hole = {
-                    let _pin = self.pin();
-                    self.objects.next_hole(object, page)
+                    let pin = self.pin();
+                    self.objects.next_hole(&pin, object, page)
                 };
                 page = match object.kind() {
                     ObjectKind::File { store } => {

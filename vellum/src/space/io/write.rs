@@ -211,7 +211,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         handle: u32,
         index: u64,
     ) -> Result<(), FileError> {
-        match object.is_file() || self.objects.is_swapped(object, index) {
+        let is_swapped = || self.objects.is_swapped(&self.pin(), object, index);
+        match object.is_file() || is_swapped() {
             true => self.fetch_page(handle, index),
             false => Ok(()),
         }

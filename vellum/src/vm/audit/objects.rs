@@ -48,12 +48,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let (first, _) = self.memory.view().span();
         let mut dirty = [0; GroupId::MOST];
+        let pin = self.pin();
         self.objects.arena().each(|_, object| {
-            let radix = self.objects.radix(object);
+            let radix = self.objects.radix(&pin, object);
             let mut next = 0;
             while let Some((index, page)) = radix.next(next) {
                 let place = groups.of_frame(page.0 - first.0);
-                dirty[place] += u64::from(self.objects.is_marked_dirty(object, index));
+                dirty[place] += u64::from(self.objects.is_marked_dirty(&pin, object, index));
                 next = index + 1;
             }
         });
@@ -103,7 +104,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn audit_object(&self, handle: u32, slots: &mut Tally) -> Result<u64, AuditFailure> {
         let number = u64::from(handle);
         let object = self.objects.get(handle);
-        let radix = self.objects.radix(object);
+        let pin = self.pin();
+        let radix = self.objects.radix(&pin, object);
         if object.writers.is_held() {
             return wrong("a range is held of object", number);
         }
@@ -136,7 +138,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 );
             }
             cached += 1;
-            dirty += u64::from(self.objects.is_marked_dirty(object, index));
+            dirty += u64::from(self.objects.is_marked_dirty(&pin, object, index));
             next = index + 1;
         }
         same("cached pages of object", number, object.cached(), cached)?;

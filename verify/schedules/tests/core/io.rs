@@ -32,6 +32,7 @@ explored! {
     truncation_waits_for_writing_back: 32 => truncate_write_back;
     throttled_writers_beside_truncation_and_syncs_lose_nothing: 32 => throttled;
     pages_read_ahead_beside_writes_and_truncations: 32 => read_ahead;
+    nodes_that_go_from_tree_to_tree_lead_nobody_astray: 24 => nodes;
 }
 
 /// `words` times the same word.
@@ -497,4 +498,54 @@ fn read_ahead<R: ReverseMap>() {
     assert_eq!((words[3 * 512], words[3 * 512 + 1]), (5, pristine(3)));
     assert!(words[6 * 512..].iter().all(|word| *word == 0));
     world.finish(&[], &[id]);
+}
+
+/// Trees of two levels lose all they have, and others take their nodes, beside searches for
+/// pages that are not there. A page of an object that is seen elsewhere has a wrong word.
+fn nodes<R: ReverseMap>() {
+    /// In another leaf than the first page.
+    const FAR: u64 = 500;
+    let world = World::<R>::new(3, 320, "");
+    let ids = world.alone(|| [0; 3].map(|_| world.vm.create_shared_memory(FAR + 1).unwrap()));
+    let own = |cpu: CpuId, page: u64| (u64::from(cpu.0) + 1) << 16 | page;
+    // Each has pages of its own object come and go.
+    let change = |cpu: CpuId| {
+        let id = ids[usize::from(cpu.0)];
+        for round in 0..3 {
+            for page in [0, FAR, 14, 15] {
+                write(&world, id, page * PAGE, own(cpu, page), 512);
+            }
+            for page in [14, FAR, 0] {
+                assert_eq!(read(&world, id, page * PAGE + 8, 1), [own(cpu, page)]);
+            }
+            world.vm.punch_hole(id, FAR * PAGE, PAGE).unwrap();
+            match round {
+                1 => world.vm.set_size(id, 0).unwrap(),
+                _ => world.vm.punch_hole(id, 0, 64 * PAGE).unwrap(),
+            }
+            world.drain();
+        }
+    };
+    let look = |cpu: CpuId| {
+        for round in 0..12 {
+            let (of, page) = (CpuId(round % 2), [FAR, 0, 15][usize::from(round) % 3]);
+            let id = ids[usize::from(of.0)];
+            match round % 4 {
+                0 => world.vm.punch_hole(id, (FAR - 1) * PAGE + 8, 8).unwrap(),
+                1 => {
+                    let _ = world.vm.seek_data(id, 64 * PAGE);
+                }
+                _ => {}
+            }
+            let seen = read(&world, id, page * PAGE, 1);
+            assert!(
+                seen.iter().all(|&word| word == 0 || word == own(of, page)),
+                "{seen:?}"
+            );
+            write(&world, ids[2], page * PAGE, own(cpu, page), 1);
+            world.drain();
+        }
+    };
+    world.run(&[&change, &change, &look]);
+    world.finish(&[], &ids);
 }

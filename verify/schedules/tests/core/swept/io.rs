@@ -12,6 +12,8 @@ swept! {
     a_sync_beside_a_store_leaves_it_for_the_next => sync_store;
     a_sync_beside_an_unmapping_misses_no_store => sync_unmap;
     what_is_stored_past_the_end_beside_a_growth_does_not_appear => tail_growth;
+    a_hole_beside_the_end_of_its_tree_looks_into_no_other => punch_punch;
+    a_cut_beside_the_end_of_its_tree_looks_into_no_other => cut_punch;
 }
 
 /// Words that are not zero, `pages` pages of them.
@@ -213,4 +215,59 @@ fn tail_growth<R: ReverseMap>(preemption: &Preemption) {
     assert_eq!(shared.load_alone(SECOND, 500), Ok(0), "it appeared");
     assert_eq!(shared.load_alone(SECOND + 1, 0), Ok(9));
     shared.finish();
+}
+
+/// A page whose index needs a tree of two levels, which is not there.
+const FAR: u64 = 500;
+
+/// Looks for a page of a tree from which another CPU takes all that is left. Its nodes are
+/// soon those of other trees: what was the root is a leaf, whose words are no addresses.
+fn beside_the_end_of_the_tree<R: ReverseMap>(
+    preemption: &Preemption,
+    look: impl Fn(&World<R>, ObjectId) + Sync,
+) {
+    let world = World::<R>::new(2, 300, "");
+    let vm = &world.vm;
+    let [id, first, second, third] = world.alone(|| {
+        let objects = [FAR + 1, 64, 64, 64].map(|pages| vm.create_shared_memory(pages).unwrap());
+        for page in [0, FAR] {
+            vm.write_at(objects[0], page * SIZE, &[&[5; 8]]).unwrap();
+        }
+        vm.punch_hole(objects[0], FAR * SIZE, SIZE).unwrap();
+        objects
+    });
+    let look = |_| look(&world, id);
+    let reuse = |_| {
+        vm.punch_hole(id, 0, 64 * SIZE).unwrap();
+        for other in [first, second] {
+            vm.write_at(other, 0, &[&[6; 8]]).unwrap();
+            vm.punch_hole(other, 0, SIZE).unwrap();
+            (0..4).for_each(|_| world.drain());
+        }
+        // In the word that leads to the page that is looked for.
+        let place = FAR / 64 * 2 * SIZE;
+        for other in [first, second, third] {
+            vm.write_at(other, place, &[&words(7, 2)]).unwrap();
+        }
+    };
+    world.run_preempted(preemption, [&look, &reuse]);
+    world.alone(|| {
+        assert_eq!(vm.object_stats(id).unwrap().cached, 0);
+        for other in [first, second, third] {
+            assert_eq!(vm.object_stats(other).unwrap().cached, 2);
+        }
+    });
+    world.finish(&[], &[id, first, second, third]);
+}
+
+fn punch_punch<R: ReverseMap>(preemption: &Preemption) {
+    beside_the_end_of_the_tree::<R>(preemption, |world, id| {
+        world.vm.punch_hole(id, FAR * SIZE + 8, 8).unwrap();
+    });
+}
+
+fn cut_punch<R: ReverseMap>(preemption: &Preemption) {
+    beside_the_end_of_the_tree::<R>(preemption, |world, id| {
+        world.vm.set_size(id, FAR * SIZE + 8).unwrap();
+    });
 }

@@ -107,6 +107,8 @@ pub(crate) struct TestMachine {
     pub(crate) parks: AtomicU64,
     /// How often a task asked to wait for a moment.
     pub(crate) waits: AtomicU64,
+    /// How often one may ask before it has waited in vain.
+    patience: AtomicU64,
     /// How often a node was said to be short.
     pub(crate) reclaim_wakes: AtomicU64,
     /// Roots get a kernel half: this word in each entry from the middle on.
@@ -193,6 +195,7 @@ impl TestMachine {
             store_flushes: AtomicU64::new(0),
             parks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            patience: AtomicU64::new(u64::MAX),
             reclaim_wakes: AtomicU64::new(0),
             kernel_half: None,
             skew: 0,
@@ -211,6 +214,12 @@ impl TestMachine {
     pub(crate) fn with_nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
+    }
+
+    /// Whoever waits fails when tasks have waited for so many moments more.
+    pub(crate) fn give_up_after(&self, waits: u64) {
+        let patience = self.waits.load(Ordering::Relaxed).saturating_add(waits);
+        self.patience.store(patience, Ordering::Relaxed);
     }
 
     /// Takes the flushes asked for since the last call.
@@ -440,7 +449,9 @@ unsafe impl Platform for TestMachine {
     }
 
     fn relax(&self, _spins: u32) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
+        let waits = self.waits.fetch_add(1, Ordering::Relaxed);
+        let patience = self.patience.load(Ordering::Relaxed);
+        assert!(waits < patience, "a wait that does not end");
         // Two threads may share a processor.
         thread::yield_now();
     }

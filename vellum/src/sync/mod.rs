@@ -67,6 +67,6 @@ pub use queue::{QueueNode, Queues, Tail};
 pub use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
-pub use turns::Turn;
+pub use turns::{LockTurn, Turn};
 pub use underway::Underway;
 pub use wait::{SleepLock, WaitTable, Waiter};

@@ -4,6 +4,10 @@
 //! With hundreds of CPUs at one word nearly all of them fail, and each failure moves the
 //! word's cache line as a change would. So whoever has failed waits in a queue, of which
 //! only the first tries again.
+//!
+//! Those who wait for a lock that many want may do so in such queues, too ([`LockTurn`]), but in
+//! queues of their own: whoever changes a word may hold the lock that they wait for, and must not
+//! stand behind them. The first of a queue of [`Turn`]s needs nobody else to get on.
 
 use alloc::boxed::Box;
 
@@ -14,8 +18,20 @@ use super::{CachePadded, Pin};
 /// Times that somebody tries who is in no queue.
 const TRIES: u32 = 2;
 
-/// The queues, which words share by their numbers.
-pub struct Turns(Box<[CachePadded<Tail>]>);
+/// The queues, which words and locks share by their numbers.
+pub struct Turns {
+    /// As many for words, and after them as many for locks.
+    tails: Box<[CachePadded<Tail>]>,
+}
+
+/// What those in a queue wait for.
+#[derive(Clone, Copy)]
+enum For {
+    /// To change a word. They may hold locks.
+    Word,
+    /// A lock. They hold none.
+    Lock,
+}
 
 impl Turns {
     /// For as many CPUs; with none of them, nobody waits.
@@ -25,16 +41,41 @@ impl Turns {
         } else {
             0
         };
-        let tails: Box<[CachePadded<Tail>]> = (0..queues).map(|_| CachePadded::default()).collect();
-        name("queues at counts", &[], tails.as_ptr(), tails.len());
-        Turns(tails)
+        let tails = (0..2 * queues).map(|_| CachePadded::default());
+        let tails: Box<[CachePadded<Tail>]> = tails.collect();
+        let (words, locks) = tails.split_at(queues);
+        name("queues at counts", &[], words.as_ptr(), queues);
+        name("queues at locks", &[], locks.as_ptr(), queues);
+        Turns { tails }
     }
 
-    /// Where those wait who change word `number`.
-    fn queue(&self, number: u32) -> Option<&Tail> {
+    /// Where those wait who change word `number`, or for lock `number`.
+    fn queue(&self, number: u32, what: For) -> Option<&Tail> {
+        let (words, locks) = self.tails.split_at(self.tails.len() / 2);
+        let queues = match what {
+            For::Word => words,
+            For::Lock => locks,
+        };
         let hash = number.wrapping_mul(0x9e37_79b1) >> 16;
-        let place = hash as usize & self.0.len().wrapping_sub(1);
-        Some(&self.0.get(place)?.0)
+        let place = hash as usize & queues.len().wrapping_sub(1);
+        Some(&queues.get(place)?.0)
+    }
+
+    /// Calls `work` as the first of a queue.
+    fn first<T>(&self, (number, what): (u32, For), pin: &Pin<'_>, work: impl FnOnce() -> T) -> T {
+        let queues = pin.queues();
+        let place = self.queue(number, what).and_then(|queue| {
+            report_lock(Kind::LockAwaited, queue);
+            let place = queues.enter_pinned(queue, pin)?;
+            report_lock(Kind::LockTaken, queue);
+            Some((queue, place))
+        });
+        let result = work();
+        if let Some((queue, place)) = place {
+            report_lock(Kind::LockReleased, queue);
+            queues.leave_pinned(queue, place, pin);
+        }
+        result
     }
 }
 
@@ -72,7 +113,7 @@ impl<'p> Turn<'p> {
     #[cold]
     #[inline(never)]
     fn change_in_turn<W: Copy, T>(self, now: W, attempt: impl Fn(W) -> Result<T, W>) -> T {
-        self.first(|| {
+        (self.pin.turns()).first((self.number, For::Word), self.pin, || {
             let mut now = now;
             loop {
                 match attempt(now) {
@@ -82,33 +123,31 @@ impl<'p> Turn<'p> {
             }
         })
     }
+}
 
-    /// Has the caller, who has found a spin lock taken, wait for it by `lock` when nobody is before
-    /// it who waits for a lock of this number. Meanwhile nothing of the lock's line moves on its
-    /// behalf. The caller holds no spin lock: those behind it in the queue may wait for others.
-    #[cold]
-    #[inline(never)]
-    pub fn lock_in_turn<T>(self, lock: impl FnOnce() -> T) -> T {
-        self.pin.assert_holds(0);
-        self.first(lock)
+/// A pinned CPU's way to a spin lock that many want at once. The CPU holds no spin lock: those
+/// behind it in the queue may wait for that one.
+#[derive(Clone, Copy)]
+pub struct LockTurn<'p> {
+    pin: &'p Pin<'p>,
+    number: u32,
+}
+
+impl<'p> LockTurn<'p> {
+    /// For the lock with this number.
+    #[inline]
+    pub fn at(pin: &'p Pin<'p>, number: u32) -> LockTurn<'p> {
+        pin.assert_holds(0);
+        LockTurn { pin, number }
     }
 
-    /// Calls `work` as the first of its queue.
-    fn first<T>(self, work: impl FnOnce() -> T) -> T {
-        let Turn { pin, number } = self;
-        let queues = pin.queues();
-        let place = pin.turns().queue(number).and_then(|queue| {
-            report_lock(Kind::LockAwaited, queue);
-            let place = queues.enter_pinned(queue, pin)?;
-            report_lock(Kind::LockTaken, queue);
-            Some((queue, place))
-        });
-        let result = work();
-        if let Some((queue, place)) = place {
-            report_lock(Kind::LockReleased, queue);
-            queues.leave_pinned(queue, place, pin);
-        }
-        result
+    /// Has the caller, who has found the lock taken, wait for it by `lock` when nobody is before
+    /// it who waits for a lock of this number. Meanwhile nothing of the lock's line moves on its
+    /// behalf.
+    #[cold]
+    #[inline(never)]
+    pub fn lock<T>(self, lock: impl FnOnce() -> T) -> T {
+        (self.pin.turns()).first((self.number, For::Lock), self.pin, lock)
     }
 }
 
@@ -136,7 +175,7 @@ mod tests {
             // As if another CPU had been there between, three times.
             let found = Turn::at(&pin, 7).change(0, |old| match old {
                 0..3 => {
-                    let queue = pin.turns().queue(7).expect("several CPUs");
+                    let queue = pin.turns().queue(7, For::Word).expect("several CPUs");
                     let is_alone = pin.queues().is_free(queue);
                     assert_eq!(is_alone, old < TRIES, "who waits is in the queue");
                     Err(word.fetch_add(1, Ordering::Relaxed) + 1)
@@ -144,9 +183,30 @@ mod tests {
                 _ => Ok(old),
             });
             assert_eq!(found, 3);
-            let queue = pin.turns().queue(7).unwrap();
+            let queue = pin.turns().queue(7, For::Word).unwrap();
             assert!(pin.queues().is_free(queue));
         }
+    }
+
+    #[test]
+    fn who_holds_a_lock_changes_a_word_beside_those_who_wait_for_the_lock() {
+        let memory = memory();
+        let holder = memory.pin();
+        run_on(1);
+        let waiter = memory.pin();
+        memory.platform().give_up_after(100);
+        let word = AtomicU32::new(0);
+        let changed = LockTurn::at(&waiter, 7).lock(|| {
+            // The holder fails as often as it may without a queue. It lets go of the lock when
+            // it has changed the word.
+            Turn::at(&holder, 7).change(0, |old| match old {
+                0..TRIES => Err(word.fetch_add(1, Ordering::Relaxed) + 1),
+                _ => Ok(old),
+            })
+        });
+        assert_eq!(changed, TRIES);
+        drop((waiter, holder));
+        run_on(0);
     }
 
     #[test]

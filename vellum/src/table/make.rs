@@ -10,7 +10,7 @@ use crate::addr::{Pfn, Prot, Vpn};
 use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
 use crate::platform::{Platform, Zone};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Turn, bytes};
+use crate::sync::{LockTurn, bytes};
 
 /// Spare tables at hand, linked by their records.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
             Ok(locked) => locked,
             Err(Contended) => {
                 let lock = || LockedTable::lock(self.memory, self.pin, table, self.whole);
-                Turn::at(self.pin, table.0).lock_in_turn(lock)
+                LockTurn::at(self.pin, table.0).lock(lock)
             }
         }
     }

@@ -117,7 +117,9 @@ pub struct Flush {
     pub tables: bool,
 }
 
-/// A task that can sleep, as the embedder's scheduler names it.
+/// A task that can sleep, as the embedder's scheduler names it. It may be an address: the manager
+/// uses it while its task is inside of the call that asked for it ([`Platform::current_task`]),
+/// and not afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskToken(pub u64);
 
@@ -237,7 +239,8 @@ pub unsafe trait Platform: Sync {
     /// that came first is not lost. May return early. Never called pinned.
     fn park(&self);
 
-    /// Wakes a task.
+    /// Wakes a task, which is inside of a call of the manager and does not leave that before this
+    /// returns. Called pinned, perhaps with locks held: it wakes somebody and does nothing else.
     fn unpark(&self, task: TaskToken);
 
     /// A node has less free memory than its low watermark: the embedder's task that calls

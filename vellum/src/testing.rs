@@ -4,6 +4,7 @@
 
 mod allocator;
 mod random;
+mod tasks;
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -27,6 +28,7 @@ use allocator::unwatched;
 
 pub(crate) use allocator::allocations;
 pub(crate) use random::{Rng, number};
+pub(crate) use tasks::Tasks;
 
 std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
@@ -79,6 +81,10 @@ pub(crate) struct TestMachine {
     layout: Layout,
     frame_shift: u32,
     tasks: Mutex<BTreeMap<u64, Thread>>,
+    /// Tasks that are not threads of their own, if there are any.
+    pub(crate) alone: Option<Tasks>,
+    /// Has the running one of them step back as soon as it is no longer pinned.
+    pub(crate) preempt: AtomicBool,
     store: Mutex<BTreeMap<(u64, u64), Vec<u8>>>,
     flushes: Mutex<Vec<(Vec<CpuId>, Flush)>>,
     on_flush: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -179,6 +185,8 @@ impl TestMachine {
             layout,
             frame_shift,
             tasks: Mutex::default(),
+            alone: None,
+            preempt: AtomicBool::new(false),
             store: Mutex::default(),
             flushes: Mutex::default(),
             on_flush: Mutex::default(),
@@ -238,14 +246,31 @@ impl TestMachine {
         core::mem::take(&mut self.read.lock().unwrap())
     }
 
-    /// Whoever transfers a page may sleep.
+    /// A machine whose tasks share one CPU and are not preempted ([`TestMachine::run`]).
+    pub(crate) fn without_preemption(frames: u32) -> Self {
+        let mut machine = Self::simple(1, frames);
+        machine.alone = Some(Tasks::default());
+        machine
+    }
+
+    /// Runs the tasks of such a machine.
+    pub(crate) fn run(&self, works: &[&(dyn Fn() + Sync)]) {
+        if let Some(tasks) = &self.alone {
+            tasks.run(works);
+        }
+    }
+
+    /// Has all other tasks of such a machine run that can.
+    pub(crate) fn step_back(&self) {
+        if let Some(tasks) = &self.alone {
+            tasks.step_back();
+        }
+    }
+
+    /// Whoever sleeps, or transfers a page and may sleep, is not pinned.
     fn check_unpinned(&self) {
         let cpu = &self.cpus[usize::from(CURRENT_CPU.get())];
-        assert_eq!(
-            cpu.pins.load(Ordering::Relaxed),
-            0,
-            "a transfer while pinned"
-        );
+        assert_eq!(cpu.pins.load(Ordering::Relaxed), 0, "asleep while pinned");
     }
 
     fn fill_from_store(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
@@ -389,6 +414,11 @@ unsafe impl Platform for TestMachine {
         let is_open = |window: &AtomicU64| window.load(Ordering::Relaxed) != NO_FRAME;
         if last && !thread::panicking() {
             assert!(!state.windows.iter().any(is_open), "a window was left open");
+            if let Some(tasks) = &self.alone
+                && self.preempt.swap(false, Ordering::Relaxed)
+            {
+                tasks.step_back();
+            }
         }
     }
 
@@ -452,6 +482,9 @@ unsafe impl Platform for TestMachine {
         let waits = self.waits.fetch_add(1, Ordering::Relaxed);
         let patience = self.patience.load(Ordering::Relaxed);
         assert!(waits < patience, "a wait that does not end");
+        if let Some(tasks) = &self.alone {
+            return tasks.relax();
+        }
         // Two threads may share a processor.
         thread::yield_now();
     }
@@ -466,11 +499,18 @@ unsafe impl Platform for TestMachine {
     }
 
     fn park(&self) {
+        self.check_unpinned();
         self.parks.fetch_add(1, Ordering::Relaxed);
-        thread::park();
+        match &self.alone {
+            Some(tasks) => tasks.park(),
+            None => thread::park(),
+        }
     }
 
     fn unpark(&self, task: TaskToken) {
+        if let Some(tasks) = &self.alone {
+            return tasks.unpark(task.0);
+        }
         if let Some(thread) = self.tasks.lock().unwrap().get(&task.0) {
             thread.unpark();
         }

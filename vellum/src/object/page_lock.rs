@@ -17,7 +17,7 @@ use crate::frame::{Flags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering, fence, fence_after_exchange};
 use crate::sync::report::{Kind, report_lock};
-use crate::sync::{Pin, WaitTable, Waiter};
+use crate::sync::{Pin, WaitTable};
 
 /// Frames for each queue of the table.
 const FRAMES_PER_QUEUE: usize = 256;
@@ -103,36 +103,28 @@ impl PageLocks {
         self.queues.get((hash >> 16) as usize & last)
     }
 
-    /// Lists the calling task as a waiter; `None` if the lock became free.
-    pub fn wait<P: Platform>(
+    /// Sleeps until the lock may be free, if it is not. The caller, who holds a reference, is not
+    /// pinned; `pin` pins its CPU for as long as its result lives. Returns whether it has slept.
+    pub fn wait<'p, P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
-        pin: &Pin<'_>,
         page: Pfn,
-    ) -> Option<Waiter> {
+        pin: &dyn Fn() -> Pin<'p>,
+    ) -> bool {
         let frame = memory.frame(page);
         report_lock(Kind::LockAwaited, frame.lock_word());
-        let task = memory.platform().current_task();
         if let Some(queue) = self.queue(page) {
             queue.waiting.fetch_add(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
-        let waiter = self.waits.prepare(u64::from(page.0), task, pin, &mut || {
+        let key = u64::from(page.0);
+        let has_slept = (self.waits).sleep_if(key, memory.platform(), pin, &mut |_| {
             frame.set(Flags::WAITERS);
             frame.has(Flags::LOCKED)
         });
-        if waiter.is_none() {
-            report_lock(Kind::LockWaitEnded, frame.lock_word());
-            self.leave_queue(page);
-        }
-        waiter
-    }
-
-    /// Sleeps until woken. Not pinned.
-    pub fn sleep<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn, waiter: Waiter) {
-        self.waits.sleep(waiter, memory.platform());
-        report_lock(Kind::LockWaitEnded, memory.frame(page).lock_word());
+        report_lock(Kind::LockWaitEnded, frame.lock_word());
         self.leave_queue(page);
+        has_slept
     }
 
     fn leave_queue(&self, page: Pfn) {

@@ -159,29 +159,22 @@ fn one_preparation_is_enough_for_the_deepest_insertion() {
 
 #[test]
 fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
-    let memory = memory(64);
-    let pin = memory.pin();
-    let page = memory.alloc(&pin, Request::page(Site::CachePage)).unwrap();
+    run_on(0);
+    let memory = PhysicalMemory::new(TestMachine::without_preemption(64)).unwrap();
+    let page = (memory.alloc(&memory.pin(), Request::page(Site::CachePage))).unwrap();
     let locks = PageLocks::default();
     assert!(locks.try_lock(&memory, page));
     assert!(!locks.try_lock(&memory, page));
-    let waiting = locks.wait(&memory, &pin, page);
-    assert!(waiting.is_some(), "the lock is held");
-    assert!(memory.frame(page).has(Flags::WAITERS));
-    locks.unlock(&memory, &pin, page);
-    assert!(!memory.frame(page).has(Flags::WAITERS), "they were woken");
-    drop(pin);
-    if let Some(waiting) = waiting {
-        // The wake-up came first and is kept: this returns.
-        locks.sleep(&memory, page, waiting);
-    }
-    let pin = memory.pin();
-    assert!(
-        locks.wait(&memory, &pin, page).is_none(),
-        "nothing to wait for"
-    );
+    let wait = || locks.wait(&memory, page, &|| memory.pin());
+    let machine = memory.platform();
+    machine.run(&[&|| assert!(wait(), "the lock is held"), &|| {
+        assert!(memory.frame(page).has(Flags::WAITERS));
+        locks.unlock(&memory, &memory.pin(), page);
+        assert!(!memory.frame(page).has(Flags::WAITERS), "they were woken");
+    }]);
+    machine.run(&[&|| assert!(!wait(), "nothing to wait for")]);
     assert!(locks.try_lock(&memory, page));
-    locks.unlock(&memory, &pin, page);
+    locks.unlock(&memory, &memory.pin(), page);
     assert!(!memory.frame(page).has(Flags::LOCKED));
 }
 

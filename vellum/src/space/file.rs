@@ -300,13 +300,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Sleeps until a page may be unlocked, and drops the reference that came
     /// with the step.
     pub(super) fn wait_for_page(&self, frame: Pfn) {
-        let waiting = {
-            let pin = self.pin();
-            self.objects.locks.wait(&self.memory, &pin, frame)
-        };
-        if let Some(waiting) = waiting {
-            self.objects.locks.sleep(&self.memory, frame, waiting);
-        }
+        (self.objects.locks).wait(&self.memory, frame, &|| self.pin());
         self.memory.put(&self.pin(), frame);
     }
 

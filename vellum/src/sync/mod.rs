@@ -69,4 +69,4 @@ pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub use turns::{LockTurn, Turn};
 pub use underway::Underway;
-pub use wait::{SleepLock, WaitTable, Waiter};
+pub use wait::{SleepLock, WaitTable};

@@ -32,6 +32,8 @@ const WAITING: u32 = 1;
 const ASLEEP: u32 = 2;
 /// Is the first.
 const FIRST: u32 = 3;
+/// Is the first as soon as whoever was before it has woken it, which it does pinned.
+const WAKING: u32 = 4;
 
 #[derive(Default)]
 struct Node {
@@ -138,10 +140,21 @@ impl Queues {
         }
         let (sleeps, order) = (ASLEEP, Ordering::Acquire);
         let waits = (node.state).compare_exchange(WAITING, sleeps, order, order);
-        if waits.is_ok() {
-            // A sleep may end early.
-            while node.state.load(Ordering::Acquire) != FIRST {
-                platform.park();
+        if waits.is_err() {
+            return;
+        }
+        let mut spins = 0;
+        loop {
+            match node.state.load(Ordering::Acquire) {
+                FIRST => return,
+                // Our token may be used until we are the first, and so we stay in here.
+                WAKING => {
+                    spin_hint();
+                    platform.relax(spins);
+                    spins += 1;
+                }
+                // A sleep may end early.
+                _ => platform.park(),
             }
         }
     }
@@ -159,26 +172,29 @@ impl Queues {
         })
     }
 
-    /// Leaves a queue as its first, and lets the next one be that.
-    pub fn leave<P: Platform>(&self, tail: &Tail, id: QueueNode, platform: &P) {
-        let relax = |spins| {
-            spin_hint();
-            platform.relax(spins);
-        };
-        self.leave_with(tail, &id, relax, |task| platform.unpark(task));
+    /// Leaves a queue as its first, and lets the next one be that. `pin` pins the caller's CPU
+    /// for as long as its result lives.
+    pub fn leave<'p, P: Platform>(
+        &self,
+        tail: &Tail,
+        id: QueueNode,
+        platform: &P,
+        pin: &dyn Fn() -> Pin<'p>,
+    ) {
+        self.leave_with(tail, &id, &pin(), |task| platform.unpark(task));
     }
 
     /// The same for a caller who has been pinned since it entered.
     pub fn leave_pinned(&self, tail: &Tail, id: QueueNode, pin: &Pin<'_>) {
         // None of those behind sleeps.
-        self.leave_with(tail, &id, |spins| pin.relax(spins), |_| ());
+        self.leave_with(tail, &id, pin, |_| ());
     }
 
     fn leave_with(
         &self,
         tail: &Tail,
         id: &QueueNode,
-        relax: impl Fn(u32),
+        pin: &Pin<'_>,
         unpark: impl FnOnce(TaskToken),
     ) {
         let Some(node) = self.node(id.to_word()) else {
@@ -195,16 +211,20 @@ impl Queues {
             // Somebody has taken our place at the end, and is about to say who.
             let mut spins = 0;
             while next == 0 {
-                relax(spins);
+                pin.relax(spins);
                 spins += 1;
                 next = node.next.load(Ordering::Acquire);
             }
         }
         if let Some(next) = self.node(next) {
-            // Read before: the node may be somebody else's afterwards.
-            let task = TaskToken(next.task.load(Ordering::Relaxed));
-            if next.state.swap(FIRST, Ordering::AcqRel) == ASLEEP {
-                unpark(task);
+            let order = Ordering::AcqRel;
+            let awake = (next.state).compare_exchange(WAITING, FIRST, order, Ordering::Acquire);
+            if awake.is_err() {
+                // It sleeps, or is about to. At last it is the first: then node and task may be
+                // gone.
+                next.state.store(WAKING, Ordering::Relaxed);
+                unpark(TaskToken(next.task.load(Ordering::Relaxed)));
+                next.state.store(FIRST, Ordering::Release);
             }
         }
         node.state.store(VACANT, Ordering::Release);

@@ -136,28 +136,20 @@ impl RangeLock {
         platform: &P,
         pin: &dyn Fn() -> Pin<'p>,
     ) {
-        loop {
-            let pin = pin();
-            let task = platform.current_task();
-            let waiting = waits.prepare(self.key(), task, &pin, &mut || {
-                let _guard = self.lock.lock(&pin);
-                let word = self.taken.load(Ordering::Relaxed);
-                let word = word & !(1 << (LENT + held.0 as u32));
-                self.taken.store(word, Ordering::Relaxed);
-                let place = &self.places[held.0];
-                let range = place.start.load(Ordering::Relaxed)..place.end.load(Ordering::Relaxed);
-                let is_out = self.meets(places_from(word, TRIED), &range);
-                if is_out {
-                    self.waiters.store(1, Ordering::Relaxed);
-                }
-                is_out
-            });
-            drop(pin);
-            match waiting {
-                Some(waiting) => waits.sleep(waiting, platform),
-                None => return,
+        let mut is_out = |pin: &Pin<'p>| {
+            let _guard = self.lock.lock(pin);
+            let word = self.taken.load(Ordering::Relaxed);
+            let word = word & !(1 << (LENT + held.0 as u32));
+            self.taken.store(word, Ordering::Relaxed);
+            let place = &self.places[held.0];
+            let range = place.start.load(Ordering::Relaxed)..place.end.load(Ordering::Relaxed);
+            let is_out = self.meets(places_from(word, TRIED), &range);
+            if is_out {
+                self.waiters.store(1, Ordering::Relaxed);
             }
-        }
+            is_out
+        };
+        while waits.sleep_if(self.key(), platform, pin, &mut is_out) {}
     }
 
     /// Whether all of a range is a part of one that is lent, under the lock.
@@ -195,7 +187,7 @@ impl RangeLock {
         // Lets the next one look for a place.
         let mut step_aside = |place: Option<usize>| {
             if let Some(turn) = turn.take_if(|_| place.is_some()) {
-                waits.queues().leave(&self.queue, turn, platform);
+                waits.queues().leave(&self.queue, turn, platform, pin);
             }
         };
         let mut spins = 0;
@@ -211,19 +203,15 @@ impl RangeLock {
         }
         loop {
             let mut held = None;
-            let pin = pin();
-            let task = platform.current_task();
-            let waiting = waits.prepare(self.key(), task, &pin, &mut || {
-                held = self.enter(&mut place, range, true, &pin);
-                held.is_none()
+            waits.sleep_if(self.key(), platform, pin, &mut |pin| {
+                let had_place = place.is_some();
+                held = self.enter(&mut place, range, true, pin);
+                // Nobody sleeps with a place and a turn.
+                held.is_none() && had_place == place.is_some()
             });
             step_aside(place);
             if let Some(held) = held {
-                return (held, pin);
-            }
-            drop(pin);
-            if let Some(waiting) = waiting {
-                waits.sleep(waiting, platform);
+                return (held, pin());
             }
         }
     }

@@ -2,11 +2,23 @@
 //!
 //! A waiter lists itself under the bucket's lock and then looks once more at
 //! what it waits for; a waker changes it first and then takes the bucket's
-//! lock. So a wake is never missed. A wake for one key may wake waiters of
-//! another with the same hash; they look again.
+//! lock. So a wake is never missed. A wake wakes those who wait for its key; they look
+//! again.
+//!
+//! What is listed lies on the waiter's stack, so that there is a place for everybody: a task
+//! that found none would have to look again and again, and on a processor without preemption
+//! whoever it waits for would never run. The waiter stays in here until nobody will touch its
+//! place, or its token, any more.
 
 use alloc::boxed::Box;
+use core::cell::Cell;
+use core::ptr;
+// Where accesses are priced this one is not: it is to a stack, wherever the host has put that.
+#[cfg(not(vellum_loom))]
+use core::sync::atomic::AtomicU32 as StackWord;
 
+#[cfg(vellum_loom)]
+use super::atomic::AtomicU32 as StackWord;
 use super::atomic::{AtomicU32, Ordering, spin_hint};
 use super::queue::{Queues, SPINS, Tail};
 use super::report::{Kind, name, report_lock};
@@ -14,12 +26,89 @@ use super::{CachePadded, Pin, SpinLock};
 use crate::platform::{Platform, TaskToken};
 
 const BUCKETS: usize = 64;
-const SLOTS: usize = 6;
 
-#[derive(Default)]
+/// In no list, and nobody else will touch it.
+const OFF: u32 = 0;
+/// In a list.
+const LISTED: u32 = 1;
+
+/// A task that waits, on its own stack.
+struct Waiter {
+    key: u64,
+    task: TaskToken,
+    state: StackWord,
+    /// Its neighbours in the list, or null. These two are touched under the bucket's lock.
+    before: Cell<*const Waiter>,
+    behind: Cell<*const Waiter>,
+}
+
+/// Those who wait, who came first in front. All of it stays what it is while they are listed,
+/// and is reached under the bucket's lock only.
 struct Bucket {
-    /// Keys and tasks that wait. A task that finds no slot polls instead of sleeping.
-    waiting: [Option<(u64, TaskToken)>; SLOTS],
+    first: *const Waiter,
+    last: *const Waiter,
+}
+
+// SAFETY: a waiter may be listed by one thread and found by another: all of it but its state,
+// an atomic, is touched under the bucket's lock while it is listed.
+unsafe impl Send for Bucket {}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Bucket {
+            first: ptr::null(),
+            last: ptr::null(),
+        }
+    }
+}
+
+impl Bucket {
+    /// Lists a waiter behind all others.
+    ///
+    /// # Safety
+    /// It is in no list, and stays where it is until it has been taken off this one.
+    unsafe fn push(&mut self, waiter: &Waiter) {
+        let place = ptr::from_ref(waiter);
+        waiter.state.store(LISTED, Ordering::Relaxed);
+        waiter.before.set(self.last);
+        waiter.behind.set(ptr::null());
+        // SAFETY: whoever is in the list is where it was when it was listed.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.behind.set(place),
+            None => self.first = place,
+        }
+        self.last = place;
+    }
+
+    /// Takes a waiter off the list, in which it is.
+    fn remove(&mut self, waiter: &Waiter) {
+        let (before, behind) = (waiter.before.get(), waiter.behind.get());
+        // SAFETY: whoever is in the list is where it was when it was listed.
+        match unsafe { before.as_ref() } {
+            Some(before) => before.behind.set(behind),
+            None => self.first = behind,
+        }
+        // SAFETY: likewise.
+        match unsafe { behind.as_ref() } {
+            Some(behind) => behind.before.set(before),
+            None => self.last = before,
+        }
+    }
+
+    /// Takes those who wait for `key` off the list and has each of them woken by `unpark`.
+    fn wake(&mut self, key: u64, unpark: impl Fn(TaskToken)) {
+        let mut next = self.first;
+        // SAFETY: whoever is in the list is where it was when it was listed.
+        while let Some(waiter) = unsafe { next.as_ref() } {
+            next = waiter.behind.get();
+            if waiter.key == key {
+                self.remove(waiter);
+                unpark(waiter.task);
+                // At last: the waiter may be gone as soon as it sees this.
+                waiter.state.store(OFF, Ordering::Release);
+            }
+        }
+    }
 }
 
 /// Waiters of one manager.
@@ -35,10 +124,25 @@ impl Default for WaitTable {
     }
 }
 
-/// A waiter that is listed and has to sleep.
-#[must_use = "a listed waiter must sleep or be taken off the list"]
-pub struct Waiter {
-    listed: bool,
+/// A stay in a list, which ends when this is dropped.
+struct Stay<'a, 'p> {
+    bucket: &'a SpinLock<Bucket>,
+    waiter: &'a Waiter,
+    pin: &'a dyn Fn() -> Pin<'p>,
+}
+
+impl Drop for Stay<'_, '_> {
+    fn drop(&mut self) {
+        // Acquire: whoever has woken us is done with the waiter.
+        if self.waiter.state.load(Ordering::Acquire) != OFF {
+            let pin = (self.pin)();
+            let mut bucket = self.bucket.lock(&pin);
+            // It may be taking us off.
+            if self.waiter.state.load(Ordering::Relaxed) != OFF {
+                bucket.remove(self.waiter);
+            }
+        }
+    }
 }
 
 impl WaitTable {
@@ -69,41 +173,43 @@ impl WaitTable {
         &self.queues
     }
 
-    /// Lists `task` as a waiter for `key`, unless `must_wait`, called under
-    /// the bucket's lock, says that there is nothing left to wait for.
-    /// `must_wait` is where a "waiters" flag is set.
-    pub fn prepare(
+    /// Sleeps until somebody wakes those with `key`, unless `must_wait`, called under the
+    /// bucket's lock, says that there is nothing left to wait for. `must_wait` is where a
+    /// "waiters" flag is set; `pin` pins the caller's CPU for as long as its result lives, and
+    /// the caller is not pinned. Returns whether it has slept, which may have ended early: the
+    /// caller looks again.
+    pub fn sleep_if<'p, P: Platform>(
         &self,
         key: u64,
-        task: TaskToken,
-        pin: &Pin<'_>,
-        must_wait: &mut dyn FnMut() -> bool,
-    ) -> Option<Waiter> {
-        let mut bucket = self.bucket(key).lock(pin);
-        if !must_wait() {
-            return None;
+        platform: &P,
+        pin: &dyn Fn() -> Pin<'p>,
+        must_wait: &mut dyn FnMut(&Pin<'p>) -> bool,
+    ) -> bool {
+        let waiter = Waiter {
+            key,
+            task: platform.current_task(),
+            state: StackWord::new(OFF),
+            before: Cell::new(ptr::null()),
+            behind: Cell::new(ptr::null()),
+        };
+        let bucket = self.bucket(key);
+        let stay = Stay {
+            bucket,
+            waiter: &waiter,
+            pin,
+        };
+        {
+            let pin = pin();
+            let mut bucket = bucket.lock(&pin);
+            if !must_wait(&pin) {
+                return false;
+            }
+            // SAFETY: it is new, and `stay`, which borrows it, takes it off the list.
+            unsafe { bucket.push(&waiter) };
         }
-        // A task whose sleep ended early is still listed.
-        let mine = bucket
-            .waiting
-            .iter()
-            .position(|slot| *slot == Some((key, task)));
-        let free = || bucket.waiting.iter().position(|slot| slot.is_none());
-        let slot = mine.or_else(free).map(|index| &mut bucket.waiting[index]);
-        let listed = slot.is_some();
-        if let Some(slot) = slot {
-            *slot = Some((key, task));
-        }
-        Some(Waiter { listed })
-    }
-
-    /// Sleeps. Not pinned. May return early; the caller looks again.
-    pub fn sleep<P: Platform>(&self, waiter: Waiter, platform: &P) {
-        if waiter.listed {
-            platform.park();
-        } else {
-            platform.relax(u32::MAX);
-        }
+        platform.park();
+        drop(stay);
+        true
     }
 
     /// Waits until `must_wait` says no: looks for a while, and then sleeps until it is woken.
@@ -122,26 +228,13 @@ impl WaitTable {
             spin_hint();
             platform.relax(spins);
         }
-        loop {
-            let waiter = self.prepare(key, platform.current_task(), &pin(), must_wait);
-            match waiter {
-                Some(waiter) => self.sleep(waiter, platform),
-                None => return,
-            }
-        }
+        while self.sleep_if(key, platform, pin, &mut |_| must_wait()) {}
     }
 
     /// Wakes everybody who waits for `key`, after what they wait for has come.
     pub fn wake<P: Platform>(&self, key: u64, platform: &P, pin: &Pin<'_>) {
         let mut bucket = self.bucket(key).lock(pin);
-        for slot in &mut bucket.waiting {
-            if let Some((waits_for, task)) = *slot
-                && waits_for == key
-            {
-                *slot = None;
-                platform.unpark(task);
-            }
-        }
+        bucket.wake(key, |task| platform.unpark(task));
     }
 }
 
@@ -209,7 +302,7 @@ impl SleepLock {
         }
         report_lock(Kind::LockTaken, &self.state);
         if let Some(place) = place {
-            table.queues.leave(&self.queue, place, platform);
+            table.queues.leave(&self.queue, place, platform, pin);
         }
     }
 
@@ -236,16 +329,11 @@ impl SleepLock {
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
         while self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
-            let waiting = {
-                let pin = pin();
-                let task = platform.current_task();
-                table.prepare(self.key(), task, &pin, &mut || {
-                    self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE
-                })
-            };
-            match waiting {
-                Some(waiting) => table.sleep(waiting, platform),
-                None => break,
+            let has_slept = table.sleep_if(self.key(), platform, pin, &mut |_| {
+                self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE
+            });
+            if !has_slept {
+                break;
             }
         }
     }
@@ -291,3 +379,7 @@ pub(super) fn key_of<T>(what: &T) -> u64 {
         address
     }
 }
+
+#[cfg(all(test, not(vellum_loom)))]
+#[path = "wait_tests.rs"]
+mod tests;

@@ -139,20 +139,3 @@ fn a_node_is_not_used_anew_while_a_search_may_be_in_it() {
     insert(&other, 2);
     assert_eq!(leaf.frame(3), None, "the search is in another tree");
 }
-
-/// However many have waited before, a waiter has a place and sleeps.
-#[test]
-fn a_waiter_that_was_woken_leaves_its_place_to_others() {
-    let memory = memory(1024);
-    let locks = PageLocks::default();
-    for waited in 0..500 {
-        let page = memory.alloc(&memory.pin(), Request::page(Site::CachePage));
-        let page = page.unwrap();
-        assert!(locks.try_lock(&memory, page));
-        let waiter = locks.wait(&memory, &memory.pin(), page).unwrap();
-        locks.unlock(&memory, &memory.pin(), page);
-        locks.sleep(&memory, page, waiter);
-        let parks = memory.platform().parks.load(Ordering::Relaxed);
-        assert_eq!(parks, waited + 1, "a waiter polls instead of sleeping");
-    }
-}

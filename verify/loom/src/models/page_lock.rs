@@ -35,6 +35,8 @@ struct Task {
 struct Sleepers {
     tasks: Mutex<[Task; 2]>,
     sleeps: Tally,
+    /// Every sleep ends early.
+    naps: bool,
 }
 
 // SAFETY: there is no memory, and no TLB.
@@ -69,6 +71,10 @@ unsafe impl Platform for Sleepers {
     fn park(&self) {
         self.sleeps.fetch_add(1, SeqCst);
         let me = this_task() as usize;
+        if self.naps {
+            thread::yield_now();
+            return;
+        }
         loop {
             let mut tasks = self.tasks.lock().unwrap();
             if core::mem::take(&mut tasks[me].woken) {
@@ -81,7 +87,9 @@ unsafe impl Platform for Sleepers {
         }
     }
     fn unpark(&self, task: TaskToken) {
-        self.tasks.lock().unwrap()[task.0 as usize].woken = true;
+        let mut tasks = self.tasks.lock().unwrap();
+        assert!(!tasks[task.0 as usize].ended, "woken after its end");
+        tasks[task.0 as usize].woken = true;
     }
     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
@@ -114,15 +122,16 @@ struct Model {
 /// Runs `work` as task 0 and as task 1, each on its CPU; returns how often one
 /// slept.
 fn run(work: fn(&Model, u16)) -> u32 {
-    run_with(PageLocks::default(), work)
+    run_with(PageLocks::default(), false, work)
 }
 
-fn run_with(locks: PageLocks, work: fn(&Model, u16)) -> u32 {
+fn run_with(locks: PageLocks, naps: bool, work: fn(&Model, u16)) -> u32 {
     let model = Arc::new(Model {
         epochs: Epochs::new(2),
         memory: PhysicalMemory::new(Sleepers {
             tasks: Mutex::new([Task::default(); 2]),
             sleeps: Tally::new(0),
+            naps,
         }),
         locks,
         waits: WaitTable::new(),
@@ -208,12 +217,8 @@ fn a_page_lock_admits_one_and_wakes_the_other() {
 
 fn fill_locked(model: &Model, cpu: u16) {
     while !model.locks.try_lock(&model.memory, PAGE) {
-        let pin = pin(&model.epochs, cpu);
-        let waiting = model.locks.wait(&model.memory, &pin, PAGE);
-        drop(pin);
-        if let Some(waiting) = waiting {
-            model.locks.sleep(&model.memory, PAGE, waiting);
-        }
+        let pinned = || pin(&model.epochs, cpu);
+        model.locks.wait(&model.memory, PAGE, &pinned);
     }
     // Pinned before: to pin is a fence, which would order what the lock must.
     let pin = pin(&model.epochs, cpu);
@@ -228,7 +233,7 @@ fn a_page_lock_with_hashed_queues_admits_one_and_wakes_the_other() {
     let sleeps = std::sync::Arc::new(Tally::new(0));
     let sum = sleeps.clone();
     check(move || {
-        sum.fetch_add(run_with(PageLocks::hashed(1), fill_locked), SeqCst);
+        sum.fetch_add(run_with(PageLocks::hashed(1), false, fill_locked), SeqCst);
     });
     assert!(sleeps.load(SeqCst) > 0, "no task ever slept");
 }
@@ -241,17 +246,12 @@ fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
             let frame = model.memory.frame(PAGE);
             // The lock is looked at first, and the flag set afterwards.
             let locked = frame.has(Flags::LOCKED);
-            let pin = pin(&model.epochs, cpu);
-            let task = model.memory.platform().current_task();
-            let key = u64::from(PAGE.0);
-            let waiting = model.waits.prepare(key, task, &pin, &mut || {
+            let pinned = || pin(&model.epochs, cpu);
+            let platform = model.memory.platform();
+            (model.waits).sleep_if(u64::from(PAGE.0), platform, &pinned, &mut |_| {
                 frame.set(Flags::WAITERS);
                 locked
             });
-            drop(pin);
-            if let Some(waiting) = waiting {
-                model.waits.sleep(waiting, model.memory.platform());
-            }
         }
         let pin = pin(&model.epochs, cpu);
         let frame = model.memory.frame(PAGE);
@@ -291,12 +291,22 @@ fn a_sleeping_lock_admits_one_and_wakes_the_other() {
 
 #[test]
 fn a_queue_has_one_first_who_wakes_the_next() {
-    two_tasks(|model, cpu| {
-        let platform = model.memory.platform();
-        let pinned = || pin(&model.epochs, cpu);
-        let first = model.queues.enter(&model.queue, platform, &pinned);
-        model.fill();
-        model.queues.leave(&model.queue, first.unwrap(), platform);
+    two_tasks(fill_in_turn);
+}
+
+fn fill_in_turn(model: &Model, cpu: u16) {
+    let platform = model.memory.platform();
+    let pinned = || pin(&model.epochs, cpu);
+    let first = model.queues.enter(&model.queue, platform, &pinned);
+    model.fill();
+    (model.queues).leave(&model.queue, first.unwrap(), platform, &pinned);
+}
+
+/// A sleep may end early, and the task after it: nobody wakes it then.
+#[test]
+fn who_has_left_a_queue_and_ended_is_not_woken() {
+    check(|| {
+        run_with(PageLocks::default(), true, fill_in_turn);
     });
 }
 

@@ -170,7 +170,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 }
             }
         });
-        self.vm.close(file);
+        self.vm.close(file).map_err(|_| OpError::BadFile)?;
         result
     }
 

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::fmt;
+use core::sync::atomic::AtomicU64;
 
 use super::mount::Mount;
 use super::page_lock::PageLocks;
@@ -74,6 +75,9 @@ pub enum CachedPage {
     Swapped(u32),
 }
 
+/// Managers that have been made.
+static MANAGERS: AtomicU64 = AtomicU64::new(0);
+
 /// The objects of one manager, with their pages.
 pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
@@ -82,6 +86,8 @@ pub struct Objects<S: Default + Send + Sync + 'static> {
     spread: Box<Spread>,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
+    /// A number that no other manager of the program has.
+    manager: u64,
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
@@ -93,6 +99,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             mounts: arenas.make(),
             spread: Spread::new(region_index, arenas),
             locks: PageLocks::default(),
+            manager: MANAGERS.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -110,6 +117,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             "arena of further region sets: depot",
             "arena of further region sets: chunks",
         ]);
+    }
+
+    /// Tells the manager from others.
+    pub(crate) fn manager(&self) -> u64 {
+        self.manager
     }
 
     /// The arena of objects.
@@ -184,6 +196,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.next.store(0, Ordering::Relaxed);
         let generation = object.generation().wrapping_add(1);
         object.generation.store(generation, Ordering::Relaxed);
+        object.is_owned.store(1, Ordering::Relaxed);
         object.users.store(1, Ordering::Release);
         Ok(ObjectId {
             handle: handle.raw(),
@@ -201,6 +214,15 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     pub(crate) fn hold_named(&self, pin: &Pin<'_>, id: ObjectId) -> Option<&Object<S>> {
         let turn = Turn::at(pin, id.handle);
         self.find(id).filter(|object| join(&object.users, turn))
+    }
+
+    /// Whoever made the object with this name is a user of it no longer: whether it was the last.
+    /// `None` if there is no such object, or its maker has released it before. The caller is
+    /// pinned, as of [`Objects::hold_named`].
+    pub(crate) fn release_named(&self, _pin: &Pin<'_>, id: ObjectId) -> Option<bool> {
+        let object = self.find(id)?;
+        let is_owned = object.is_owned.swap(0, Ordering::AcqRel) != 0;
+        is_owned.then(|| self.release(id.handle))
     }
 
     /// One user less; true if it was the last, and the caller must

@@ -88,8 +88,9 @@
 //! assert_eq!(vm.write_at(id, 0, &[&[1; 200 * 4096]]), Ok(100 * 4096)); // the mount is full
 //! assert_eq!(sys_write(&vm, &mut log, b"more"), Err(FileError::Full));
 //!
-//! vm.close(log.file);
-//! vm.close(reader.file);
+//! for file in [log.file, reader.file] {
+//!     assert!(vm.close(file).is_ok(), "of another manager");
+//! }
 //! vm.release_object(id)?; // unlink
 //! vm.release_mount(mount)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -219,6 +220,8 @@ pub struct Object<S> {
     regions: RegionRoots,
     /// Users: whoever opened it, and each region that maps it. 0: vacant.
     users: AtomicU32,
+    /// 1 as long as whoever made it is one of the users.
+    is_owned: AtomicU32,
     /// What the reverse-mapping design keeps here.
     pub rmap: S,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
@@ -265,6 +268,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             third_line: NextLine,
             regions: RegionRoots::default(),
             users: AtomicU32::new(0),
+            is_owned: AtomicU32::new(0),
             rmap: S::default(),
             writers: RangeLock::default(),
         }

@@ -449,14 +449,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Whoever made the object is done with it. It ends with its last mapping;
-    /// a file's dirty pages are written then.
+    /// Whoever made the object is done with it. It ends with its last mapping and the last
+    /// that has it open; a file's dirty pages are written then.
     ///
     /// # Errors
-    /// [`MapError::NoObject`].
+    /// [`MapError::NoObject`], also if it was released before: those who map it or have it
+    /// open keep it.
     pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
-        self.objects.find(id).ok_or(MapError::NoObject)?;
-        if self.objects.release(id.handle) {
+        let is_last = self.objects.release_named(&self.pin(), id);
+        if is_last.ok_or(MapError::NoObject)? {
             self.destroy_object(id.handle);
         }
         Ok(())

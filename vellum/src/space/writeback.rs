@@ -114,6 +114,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// As there.
     pub fn fsync_range(&self, file: &OpenFile, offset: u64, len: u64) -> Result<u64, FileError> {
+        if !self.has_opened(file) {
+            return Err(FileError::NoObject);
+        }
         let object = self.objects.find(file.id()).ok_or(FileError::NoObject)?;
         let end = self.pages_for(offset.saturating_add(len));
         let result = self.sync_pages(file.id().handle, self.page_of(offset)..end);

@@ -18,6 +18,8 @@ use crate::table::Format;
 #[derive(Debug)]
 pub struct OpenFile {
     id: ObjectId,
+    /// Whose object it is.
+    manager: u64,
     told: Told,
     ahead: Readahead,
 }
@@ -46,6 +48,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = object.ok_or(FileError::NoObject)?;
         Ok(OpenFile {
             id,
+            manager: self.objects.manager(),
             told: object.errors.begin(),
             ahead: Readahead::default(),
         })
@@ -53,23 +56,39 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Closes what was opened. The object ends with its last user; a file's dirty pages
     /// are written then.
-    pub fn close(&self, file: OpenFile) {
+    ///
+    /// # Errors
+    /// The file, if another manager has opened it, which is to close it.
+    pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
+        if !self.has_opened(&file) {
+            return Err(file);
+        }
         if self.objects.release(file.id.handle) {
             self.destroy_object(file.id.handle);
         }
+        Ok(())
+    }
+
+    /// Whether this manager has opened a file, whose object is held then.
+    #[inline]
+    pub(in crate::space) fn has_opened(&self, file: &OpenFile) -> bool {
+        file.manager == self.objects.manager()
     }
 
     /// [`Vm::read_at`], which reads pages of a file ahead of a reader that goes from one
     /// page to the next.
     ///
     /// # Errors
-    /// As there.
+    /// As there. [`FileError::NoObject`] of what another manager has opened.
     pub fn read_open(
         &self,
         file: &OpenFile,
         offset: u64,
         buffers: &mut [&mut [u8]],
     ) -> Result<usize, FileError> {
+        if !self.has_opened(file) {
+            return Err(FileError::NoObject);
+        }
         let mut sinks = Sinks::new(buffers);
         let len = sinks.total();
         // As in `read_at`.

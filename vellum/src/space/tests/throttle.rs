@@ -217,7 +217,7 @@ fn a_store_that_refuses_pages_neither_fails_nor_stops_a_writer() {
     world.machine().broken_store.store(false, Ordering::Relaxed);
     assert_eq!(world.vm.fsync(&file), Err(FileError::Io), "told once");
     assert_eq!(world.dirty(), 0);
-    world.vm.close(file);
+    world.vm.close(file).unwrap();
     world.finish();
 }
 

@@ -56,7 +56,7 @@ impl World {
     }
 
     fn finish(self) {
-        self.vm.close(self.file);
+        self.vm.close(self.file).unwrap();
         self.vm.release_object(self.id).unwrap();
         assert_eq!(self.vm.audit().unwrap().objects, 0);
     }
@@ -211,7 +211,7 @@ fn an_error_is_told_once_to_everybody_who_has_the_file_open() {
     assert_eq!(world.vm.fsync(&world.file), Err(FileError::Io));
     assert_eq!(world.vm.fsync(&world.file), Ok(0));
     for file in [other, later, last] {
-        world.vm.close(file);
+        world.vm.close(file).unwrap();
     }
     world.finish();
 }

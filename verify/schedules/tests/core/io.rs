@@ -490,7 +490,7 @@ fn read_ahead<R: ReverseMap>() {
                 assert!(fits, "{word:#x} in page {page}");
             }
         }
-        world.vm.close(file);
+        world.vm.close(file).unwrap();
     };
     world.run(&[&change, &reader, &reader]);
     let words = world.alone(|| read_all(&world, id));

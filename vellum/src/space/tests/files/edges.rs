@@ -1,6 +1,7 @@
 //! Sources and readers that end early, places at the edge, holes, names of nothing.
 
 use super::*;
+use crate::space::MapError;
 
 /// A source that ends early, as a program's memory does that is not there.
 #[test]
@@ -65,7 +66,7 @@ fn places_at_the_end_of_what_a_file_can_hold_are_refused_or_work() {
                 assert_eq!(vm.read_at(id, place, &mut [&mut [0; 3]]), Ok(0));
                 let open = vm.open(id).unwrap();
                 assert_eq!(vm.read_open(&open, place, &mut [&mut [0; 3]]), Ok(0));
-                vm.close(open);
+                vm.close(open).unwrap();
                 let read = vm.read_with(id, place, usize::MAX, |_, _| panic!("no page is there"));
                 assert_eq!(read, Ok(0));
                 for len in [1, usize::MAX] {
@@ -120,6 +121,54 @@ fn an_object_of_more_pages_than_any_can_hold_has_as_many_as_it_can() {
         assert_eq!(vm.create_file_of(7, size), Err(FileError::TooLarge));
     }
     vm.audit().unwrap();
+}
+
+/// Its maker's second release takes no user from who maps it or has it open.
+#[test]
+fn an_object_that_is_released_twice_stays_with_its_other_users() {
+    let vm = world::<X86_64>(false, u64::MAX).vm;
+    let space = vm.create_space().unwrap();
+    let id = vm.create_shared_memory(1).unwrap();
+    let request = MapRequest::object(id, 0, 1, Prot::READ_WRITE).at(Placement::Fixed(Vpn(8)));
+    vm.map(space, &request).unwrap();
+    vm.write_at(id, 0, &[b"kept"]).unwrap();
+    vm.release_object(id).unwrap();
+    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    let open = vm.open(id).unwrap();
+    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    vm.unmap(space, Vpn(8), 1).unwrap();
+    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    let mut bytes = [0; 4];
+    assert_eq!(vm.read_open(&open, 0, &mut [&mut bytes]), Ok(4));
+    assert_eq!(&bytes, b"kept");
+    vm.close(open).unwrap();
+    assert_eq!(vm.size(id), None, "its last user is gone");
+    vm.audit().unwrap();
+}
+
+/// The object with the same name here keeps its users.
+#[test]
+fn a_file_that_another_manager_opened_is_given_back() {
+    let [ours, theirs] = [(); 2].map(|()| world::<X86_64>(false, u64::MAX).vm);
+    let [id, other] = [&ours, &theirs].map(|vm| {
+        let id = vm.create_shared_memory(1).unwrap();
+        vm.write_at(id, 0, &[b"kept"]).unwrap();
+        id
+    });
+    assert_eq!(id, other, "names of two managers may be alike");
+    let file = theirs.open(other).unwrap();
+    let mut bytes = [0; 4];
+    let read = ours.read_open(&file, 0, &mut [&mut bytes]);
+    assert_eq!(read, Err(FileError::NoObject));
+    assert_eq!(ours.fsync(&file), Err(FileError::NoObject));
+    let file = ours.close(file).unwrap_err();
+    assert_eq!(ours.size(id), Some(4096), "it is as it was");
+    theirs.close(file).unwrap();
+    for vm in [ours, theirs] {
+        assert_eq!(vm.release_object(id), Ok(()));
+        assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+        vm.audit().unwrap();
+    }
 }
 
 /// What the store has, what is in memory only, and nothing else, is data.

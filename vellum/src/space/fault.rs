@@ -180,10 +180,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         access: Access,
         first: Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
-        let mut first = Some(first);
+        let attempt = || self.attempt_by_design(space, page, access);
+        self.attempt_until_done(space, page, Some(first), attempt)
+    }
+
+    /// Makes attempts, and what each asks for, until one resolves the fault.
+    pub(super) fn attempt_until_done(
+        &self,
+        space: SpaceId,
+        page: Vpn,
+        mut first: Option<Result<FaultStep, FaultError>>,
+        attempt: impl Fn() -> Result<FaultStep, FaultError>,
+    ) -> Result<Resolved, FaultError> {
         self.with_room(|| {
-            let attempt = || self.attempt_by_design(space, page, access);
-            let mut step = first.take().unwrap_or_else(attempt)?;
+            let mut step = first.take().unwrap_or_else(&attempt)?;
             let mut spins = 0;
             loop {
                 match step {
@@ -211,29 +221,50 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
         access: Access,
     ) -> Result<FaultStep, FaultError> {
+        self.by_design(id, || self.attempt(id, page, access))
+    }
+
+    /// Makes an attempt beside others in the space or alone.
+    #[inline]
+    pub(super) fn by_design(
+        &self,
+        id: SpaceId,
+        attempt: impl FnOnce() -> Result<FaultStep, FaultError>,
+    ) -> Result<FaultStep, FaultError> {
         match self.design.fault_lock {
-            FaultLock::None => self.attempt(id, page, access),
-            FaultLock::Space => self.attempt_alone(id, page, access),
+            FaultLock::None => attempt(),
+            FaultLock::Space => self.alone(id, attempt),
         }
     }
 
     #[cold]
-    fn attempt_alone(
+    fn alone(
         &self,
         id: SpaceId,
-        page: Vpn,
-        access: Access,
+        attempt: impl FnOnce() -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
         // A space that ends meanwhile leaves the lock where it is (invariant 7), and the
         // attempt finds out.
         let space = self.slot_of(id).ok_or(FaultError::NoSpace)?;
         let _alone = space.fault_lock.lock(self.memory.platform());
-        self.attempt(id, page, access)
+        attempt()
     }
 
     /// One attempt, from pin to unpin.
     #[inline(never)]
     fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<FaultStep, FaultError> {
+        self.attempt_to(id, page, access, |fault, entry| self.resolve(fault, entry))
+    }
+
+    /// The same, with what to do once the region is entered and allows the access.
+    #[inline(always)]
+    pub(super) fn attempt_to(
+        &self,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+        resolve: impl FnOnce(&Fault<'_, P, F, R>, u64) -> Result<FaultStep, FaultError>,
+    ) -> Result<FaultStep, FaultError> {
         let (pin, expected) = self.pin_for_fault(id.handle);
         let pin = &pin;
         let cpu = self.cpus.get(pin);
@@ -261,11 +292,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             access,
             lowest,
         };
-        self.resolve(&fault, entry)
+        resolve(&fault, entry)
     }
 
     #[inline]
-    fn resolve(&self, fault: &Fault<'_, P, F, R>, entry: u64) -> Result<FaultStep, FaultError> {
+    pub(super) fn resolve(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
         fault.cpu.events.faults.bump();
         let extras = self.extras();
         let region = fault.entered.region;

@@ -1,15 +1,17 @@
 //! Pinning: pages that must stay where they are mapped (direct I/O, DMA).
 
+use core::cell::Cell;
 use core::fmt;
 
-use super::error::{FaultError, MapError};
+use super::error::FaultError;
+use super::fault::{Fault, FaultStep, Resolved};
 use super::manager::Vm;
 use super::spaces::SpaceId;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::table::Format;
+use crate::table::{Format, LockedTable};
 
 /// Why a range could not be pinned. Nothing stays pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,12 +33,22 @@ impl fmt::Display for PinError {
 
 impl core::error::Error for PinError {}
 
+/// What to do next after a step on the way to a pin.
+fn again(step: FaultStep) -> FaultStep {
+    match step {
+        FaultStep::Done(_) => FaultStep::Again,
+        step => step,
+    }
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Faults in the pages from `start` on, as many as `frames` has room for,
-    /// and pins their frames, which are written to `frames`. With
-    /// [`Access::Write`] the space has them to itself or shares them on
-    /// purpose. A pinned frame stays allocated until [`Vm::unpin`], whatever
-    /// happens to its mapping; fork gives the child a copy of a pinned page.
+    /// and pins their frames, which are written to `frames`. Whatever the access, the space has
+    /// them to itself or shares them on purpose: a page of a private mapping that others can see
+    /// is copied first, as a store would copy it (Linux's `FAULT_FLAG_UNSHARE`, 2022). So what is
+    /// read by virtue of the pin is what the space sees, and nobody else's. A pinned frame stays
+    /// allocated until [`Vm::unpin`], whatever happens to its mapping; fork gives the child a copy
+    /// of a pinned page.
     ///
     /// # Errors
     /// [`PinError`]; nothing stays pinned. Pages that were faulted in before the
@@ -68,81 +80,74 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     fn pin_page(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Pfn, PinError> {
-        let mut spins = 0;
-        loop {
-            // The shared zero page belongs to nobody; a private one is pinned
-            // in its place.
-            let wanted = if access == Access::Write || spins > 0 {
-                Access::Write
-            } else {
-                access
-            };
-            match self.fault(id, page.address::<F>(), wanted) {
-                Err(FaultError::Protection) if wanted != access => {
-                    self.fault(id, page.address::<F>(), access)
-                }
-                other => other,
-            }
+        let pinned = Cell::new(Err(PinError::TooManyPins));
+        let attempt = || {
+            self.attempt_to(id, page, access, |fault, entry| {
+                self.pin_found(fault, entry, &pinned)
+            })
+        };
+        self.attempt_until_done(id, page, None, || self.by_design(id, attempt))
             .map_err(PinError::Fault)?;
-            let pin = self.pin();
-            let space = self
-                .find_space(id)
-                .ok_or(PinError::Fault(FaultError::NoSpace))?;
-            let Some(table) = self.tables(&pin, space).lock(page) else {
-                continue;
-            };
-            let level = table.level();
-            let entry = table.load(F::index(page, level));
-            let is_private = || self.memory.frame(F::frame(entry, level)).kind() != Kind::Object;
-            if level > 1 && is_private() {
-                // Pins are of single pages, which have records of their own if they are an
-                // object's.
-                drop(table);
-                drop(pin);
-                self.demote_page(id, page).map_err(PinError::Fault)?;
-                continue;
-            }
-            if F::is_mapped(entry) && F::prot(entry, level).allows(access) {
-                let within = page.0 & (F::pages_at(level) - 1);
-                let pfn = F::frame(entry, level).offset(within as u32);
-                let read_only_zero = pfn == self.zero_page && spins > 1;
-                if pfn != self.zero_page || read_only_zero {
-                    let frame = self.memory.frame(pfn);
-                    if !frame.pin() {
-                        return Err(PinError::TooManyPins);
-                    }
-                    if access == Access::Write {
-                        // Stores by a device set no mark in any entry.
-                        if frame.kind() == Kind::Object {
-                            frame.set_if_clear(Flags::DIRTY);
-                        } else if frame.has(Flags::LAZY_FREE) {
-                            frame.clear(Flags::LAZY_FREE);
-                        }
-                    }
-                    return Ok(pfn);
-                }
-            }
-            drop(table);
-            pin.relax(spins);
-            spins += 1;
-        }
+        pinned.get()
     }
 
-    /// Demotes the superpage that shows `page`.
-    #[cold]
-    fn demote_page(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        let demoted = self.with_locked(id, |pin, space| {
-            let region = self.region_from(space, page);
-            match region.is_none() {
-                true => Ok(()),
-                false => Ok(self.demote(pin, space, self.region(region), page)?),
+    /// Pins the page that `entry` maps, if the entry allows the access and, in a private mapping,
+    /// nobody else can see the page (invariant 8). Otherwise takes the step that leads there.
+    fn pin_found(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+        pinned: &Cell<Result<Pfn, PinError>>,
+    ) -> Result<FaultStep, FaultError> {
+        let (found, level) = fault.lowest;
+        let is_private = !fault.view().is_shared();
+        if entry == 0 && is_private && fault.view().object != 0 {
+            return Ok(again(self.map_private_copy(fault)?));
+        }
+        if !F::is_mapped(entry) || !F::prot(entry, level).allows(fault.access) {
+            return Ok(again(self.resolve(fault, entry)?));
+        }
+        if level > 1 && is_private {
+            // Pins are of single pages, which have records of their own if they are an
+            // object's.
+            self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
+            return Ok(FaultStep::Again);
+        }
+        let whole = self.tables_lock(fault.space);
+        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
+            return Ok(FaultStep::Again);
+        };
+        let now = table.load(F::index(fault.page, level));
+        let is_same = F::is_mapped(now) && F::is_leaf(now, level);
+        if !is_same || !F::prot(now, level).allows(fault.access) {
+            return Ok(FaultStep::Again);
+        }
+        let within = fault.page.0 & (F::pages_at(level) - 1);
+        let pfn = F::frame(now, level).offset(within as u32);
+        if is_private && !self.is_exclusive(pfn) {
+            drop(table);
+            return Ok(again(self.break_cow(fault, now)?));
+        }
+        pinned.set(self.pin_frame(pfn, fault.access));
+        Ok(FaultStep::Done(Resolved::Spurious))
+    }
+
+    /// Pins a frame whose entry's table is locked.
+    fn pin_frame(&self, pfn: Pfn, access: Access) -> Result<Pfn, PinError> {
+        let frame = self.memory.frame(pfn);
+        if !frame.pin() {
+            return Err(PinError::TooManyPins);
+        }
+        if access == Access::Write {
+            // Stores by a device set no mark in any entry.
+            if frame.kind() == Kind::Object {
+                // Whether or not it is set: who clears it next sees the pin.
+                frame.set(Flags::DIRTY);
+            } else if frame.has(Flags::LAZY_FREE) {
+                frame.clear(Flags::LAZY_FREE);
             }
-        });
-        demoted.map_err(|error| match error {
-            MapError::OutOfMemory => FaultError::OutOfMemory,
-            MapError::GroupLimit(group) => FaultError::GroupLimit(group),
-            _ => FaultError::NoSpace,
-        })
+        }
+        Ok(pfn)
     }
 
     /// Ends pins that [`Vm::pin_pages`] made.

@@ -53,14 +53,20 @@ pub(super) struct WrittenBack {
 struct DirtyRun {
     first: u64,
     frames: [Pfn; RUN_PAGES],
+    /// Bit `n` is set if page `n` was pinned when its marks were taken: a device may store to it
+    /// until it is unpinned, which may be before the store has the page and after it was read.
+    pinned: u64,
     len: usize,
 }
+
+const _: () = assert!(RUN_PAGES <= u64::BITS as usize);
 
 impl DirtyRun {
     fn new() -> DirtyRun {
         DirtyRun {
             first: 0,
             frames: [Pfn::NONE; RUN_PAGES],
+            pinned: 0,
             len: 0,
         }
     }
@@ -74,11 +80,12 @@ impl DirtyRun {
         self.len == 0 || self.first + self.len as u64 == index
     }
 
-    fn push(&mut self, index: u64, page: Pfn) {
+    fn push(&mut self, index: u64, page: Pfn, is_pinned: bool) {
         if self.len == 0 {
             self.first = index;
         }
         self.frames[self.len] = page;
+        self.pinned |= u64::from(is_pinned) << self.len;
         self.len += 1;
     }
 }
@@ -327,7 +334,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .mark_clean(&self.memory, &pin, object, index..index + 1);
             if marked || written {
                 frame.set(Flags::WRITEBACK);
-                run.push(index, page);
+                run.push(index, page, frame.counts().pins() > 0);
             } else {
                 self.release_page(&pin, page);
                 if run.len > 0 {
@@ -348,12 +355,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             1 => Err(IoError),
             _ => platform.write_pages(store, run.first, run.frames()),
         };
-        for (index, &page) in (run.first..).zip(run.frames()) {
+        for (step, &page) in run.frames().iter().enumerate() {
+            let index = run.first + step as u64;
             let written = whole.or_else(|_| platform.write_page(store, index, page));
             let frame = self.memory.frame(page);
             let pin = self.pin();
-            // Whoever has pinned the page may go on writing to it.
-            if written.is_err() || frame.counts().pins() > 0 {
+            // A device may have stored to a page that was pinned; one that is pinned since has a
+            // flag in its record.
+            let was_pinned = run.pinned >> step & 1 != 0;
+            if written.is_err() || was_pinned {
                 self.objects
                     .mark_dirty(&self.memory, &pin, object, index..index + 1);
             }

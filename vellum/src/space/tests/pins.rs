@@ -1,5 +1,7 @@
 //! Pinned pages: they outlive their mappings, their object and their space.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 #[test]
@@ -98,5 +100,128 @@ fn fork_copies_pinned_pages_and_shares_the_others() {
     );
     // SAFETY: pinned above, and not unpinned since.
     unsafe { vm.unpin(&frames) };
+    vm.audit().unwrap();
+}
+
+/// The frame that a space maps at a page.
+fn frame_at<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: u64) -> Pfn {
+    let found = leaves(vm, space);
+    found.iter().find(|leaf| leaf.0 == page).unwrap().1
+}
+
+/// Like CVE-2020-29374: who shares a page by fork pins it for reading and gives its mapping up;
+/// what the other stores afterwards must not be seen by way of the pin.
+#[test]
+fn a_read_pin_of_a_page_shared_by_fork_shows_nothing_that_the_other_space_stores_later() {
+    fn either_way<R: crate::rmap::ReverseMap>() {
+        for (parent_pins, ends) in [(false, true), (false, false), (true, true), (true, false)] {
+            let vm = vm_with::<R>("", 1024);
+            let parent = vm.create_space().unwrap();
+            map(&vm, parent, 1000, MapRequest::anonymous(1, RW));
+            touch(&vm, parent, 1000, Access::Write);
+            let child = vm.fork(parent).unwrap();
+            let (pinner, other) = match parent_pins {
+                true => (parent, child),
+                false => (child, parent),
+            };
+            let mut frames = [Pfn::NONE];
+            vm.pin_pages(pinner, Vpn(1000), Access::Read, &mut frames)
+                .unwrap();
+            assert_eq!(frames[0], frame_at(&vm, pinner, 1000));
+            vm.audit().unwrap();
+            match ends {
+                true => _ = vm.exit(pinner).unwrap(),
+                false => vm.unmap(pinner, Vpn(1000), 1).unwrap(),
+            }
+            touch(&vm, other, 1000, Access::Write);
+            assert_ne!(
+                frames[0],
+                frame_at(&vm, other, 1000),
+                "{parent_pins} {ends}"
+            );
+            // SAFETY: pinned above, and not unpinned since.
+            unsafe { vm.unpin(&frames) };
+            vm.audit().unwrap();
+        }
+    }
+    either_way::<Partial>();
+    either_way::<Chains>();
+    either_way::<crate::rmap::Family>();
+    either_way::<crate::rmap::AnonVmaChain>();
+}
+
+#[test]
+fn a_read_pin_stays_what_its_space_sees_when_the_space_stores() {
+    fn stays<R: crate::rmap::ReverseMap>() {
+        let vm = vm_with::<R>("", 1024);
+        let space = vm.create_space().unwrap();
+        let file = vm.create_file(1, 4).unwrap();
+        map(&vm, space, 1000, MapRequest::anonymous(2, Prot::READ));
+        map(&vm, space, 2000, MapRequest::object(file, 0, 2, Prot::READ));
+        map(&vm, space, 3000, MapRequest::anonymous(1, RW));
+        touch(&vm, space, 1001, Access::Read);
+        touch(&vm, space, 2001, Access::Read);
+        touch(&vm, space, 3000, Access::Write);
+        let child = vm.fork(space).unwrap();
+        let pages = [1000, 1001, 2000, 2001, 3000];
+        let pinned = pages.map(|page| {
+            let mut frames = [Pfn::NONE];
+            vm.pin_pages(space, Vpn(page), Access::Read, &mut frames)
+                .unwrap();
+            frames[0]
+        });
+        vm.audit().unwrap();
+        for (start, count) in [(1000, 2), (2000, 2)] {
+            vm.protect(space, Vpn(start), count, RW).unwrap();
+        }
+        for (page, frame) in pages.into_iter().zip(pinned) {
+            touch(&vm, space, page, Access::Write);
+            assert_eq!(frame_at(&vm, space, page), frame, "page {page}");
+        }
+        let grandchild = vm.fork(space).unwrap();
+        for (page, frame) in pages.into_iter().zip(pinned) {
+            assert_ne!(frame_at(&vm, grandchild, page), frame, "page {page}");
+        }
+        // SAFETY: pinned above, and not unpinned since.
+        unsafe { vm.unpin(&pinned) };
+        for id in [child, grandchild, space] {
+            vm.exit(id).unwrap();
+        }
+        vm.audit().unwrap();
+    }
+    stays::<Partial>();
+    stays::<Chains>();
+    stays::<crate::rmap::Family>();
+    stays::<crate::rmap::AnonVmaChain>();
+}
+
+/// The device stores after the store has taken the page, and is done before the write is.
+#[test]
+fn a_page_unpinned_while_it_is_written_back_is_still_dirty() {
+    run_on(0);
+    let vm: Arc<TestVm> = Arc::new(vm());
+    let space = vm.create_space().unwrap();
+    let file = vm.create_file(1, 9).unwrap();
+    map(
+        &vm,
+        space,
+        1000,
+        MapRequest::object(file, 0, 9, RW).shared(),
+    );
+    let mut frames = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames)
+        .unwrap();
+    let (other, is_pinned) = (Arc::clone(&vm), AtomicBool::new(true));
+    let unpin = move || {
+        if is_pinned.swap(false, Ordering::Relaxed) {
+            // SAFETY: pinned above, and unpinned once.
+            unsafe { other.unpin(&frames) };
+        }
+    };
+    *vm.platform().on_write.lock().unwrap() = Some(Box::new(unpin));
+    assert_eq!(vm.sync(file), Ok(1));
+    assert_eq!(vm.sync(file), Ok(1), "what the device stored meanwhile");
+    assert_eq!(vm.sync(file), Ok(0));
+    *vm.platform().on_write.lock().unwrap() = None;
     vm.audit().unwrap();
 }

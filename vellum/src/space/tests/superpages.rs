@@ -271,11 +271,17 @@ fn pins_are_of_single_pages_and_survive_the_rest() {
     let mut frames = [Pfn::NONE; 2];
     vm.pin_pages(space, Vpn(BASE + 9), Access::Read, &mut frames)
         .unwrap();
-    assert_eq!(frame_of(&vm, child, BASE + 9), Some(frames[0]));
+    // What the child sees is not the page that is pinned.
+    assert_eq!(frame_of(&vm, space, BASE + 9), Some(frames[0]));
+    assert_ne!(frame_of(&vm, child, BASE + 9), Some(frames[0]));
     vm.audit().unwrap();
-    // The child's superpage holds pinned frames: its own child gets copies of them.
-    let grandchild = vm.fork(child).unwrap();
+    // Another child gets copies of the pinned pages, and shares the others.
+    let grandchild = vm.fork(space).unwrap();
     assert_ne!(frame_of(&vm, grandchild, BASE + 9), Some(frames[0]));
+    assert_eq!(
+        frame_of(&vm, grandchild, BASE + 11),
+        frame_of(&vm, space, BASE + 11)
+    );
     for space in [space, child, grandchild] {
         assert_eq!(vm.exit(space), Ok(true));
     }

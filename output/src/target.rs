@@ -45,9 +45,7 @@ impl Identity {
     pub fn at(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
             Ok(metadata) => Ok(Self::of(&metadata)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Target::of(path)?.identity)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Target::of(path)?.identity),
             Err(error) => Err(error),
         }
     }

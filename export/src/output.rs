@@ -19,19 +19,24 @@ enum Target {
 }
 
 impl Output {
-    /// Starts a file at `path`; `-` is standard output.
+    /// Starts a file at `path`.
     ///
     /// # Errors
     /// No file can be made beside `path`.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let out = match path.as_os_str() == "-" {
-            true => Target::Stdout(BufWriter::new(io::stdout())),
-            false => Target::File(BufWriter::with_capacity(
-                1 << 16,
-                PartialFile::create(path)?,
-            )),
-        };
-        Ok(Output { out, bytes: 0 })
+        let file = BufWriter::with_capacity(1 << 16, PartialFile::create(path)?);
+        Ok(Output {
+            out: Target::File(file),
+            bytes: 0,
+        })
+    }
+
+    /// Writes to standard output.
+    pub fn stdout() -> Self {
+        Output {
+            out: Target::Stdout(BufWriter::new(io::stdout())),
+            bytes: 0,
+        }
     }
 
     /// Completes the file and gives it its name. Returns its length in bytes.

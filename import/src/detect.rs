@@ -1,6 +1,6 @@
 //! Which tool printed a text.
 
-use crate::{HEAD, ImportError, Input, lackey, perf_script, strace};
+use crate::{HEAD, ImportError, Input, foreign, lackey, perf_script, strace};
 
 /// A kind of text that can be imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ const LOOKS: &str = "\
   lackey        S 1ffeffe7e,8";
 
 /// Binary files that are taken for text by mistake, and what to do.
-const BINARY: [(&[u8], &str); 4] = [
+const BINARY: [(&[u8], &str); 8] = [
     (
         b"PERFILE2",
         "it is perf's own data; make text of it with: perf script --show-task-events \
@@ -42,7 +42,24 @@ const BINARY: [(&[u8], &str); 4] = [
     (b"\x7fELF", "it is a program"),
     (
         b"\x1f\x8b",
-        "it is compressed; decompress it: zcat FILE | vellum import -",
+        "it is compressed; decompress it: zcat FILE | vellum import - (a trace of drmemtrace and a \
+         recording of damo stay what they are, which is not read)",
+    ),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "it is compressed; decompress it: zstdcat FILE | vellum import -",
+    ),
+    (
+        b"PK\x03\x04",
+        "it is a zip archive; a trace of drmemtrace (DynamoRIO) is one, and is not read",
+    ),
+    (
+        b"\x19\x00\x00\x00",
+        "it looks like a trace of drmemtrace (DynamoRIO), which is not read",
+    ),
+    (
+        b"damon_recfmt_ver",
+        "it is a recording of DAMON (damo record), which is not read",
     ),
 ];
 
@@ -113,6 +130,14 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let [(best, most), (_, second), _] = counts;
+    if let Some((kind, lines)) = foreign::kind(&text)
+        && lines > most as usize
+    {
+        return Err(ImportError::Format(format!(
+            "{name}: it is {}",
+            kind.what()
+        )));
+    }
     if most > second {
         return Ok(best);
     }
@@ -164,5 +189,49 @@ mod tests {
         assert!(settled("").unwrap_err().contains("empty"));
         assert!(settled("PERFILE2…").unwrap_err().contains("perf script"));
         assert!(settled("a\0b").unwrap_err().contains("byte 1"));
+    }
+
+    #[test]
+    fn kinds_that_are_not_read_are_named() {
+        for (text, name) in [
+            (
+                "  demo-930   [003] d...  6288.896762: page_fault_user: address=0x1 ip=0x2 error_code=0x7\n",
+                "trace_pipe",
+            ),
+            (
+                "cpus=4\n  my demo-930   [003]  6288.896762: sys_enter_brk: brk: 0x0\n",
+                "trace-cmd",
+            ),
+            (
+                "monitoring_start: 0 ns\ntarget_id: 0\nnr_regions: 1\n563ebaa00000-563ebc99e000(  31.617 MiB): 1\n",
+                "DAMON",
+            ),
+            ("[{\"kdamond_idx\": 0, \"snapshots\": []}]", "DAMON"),
+            (
+                "           1           0:     1671643 <marker: version 3>\n          10           1:     1671643 ifetch       3 byte(s) @ 0x00007f non-branch\n",
+                "drmemtrace",
+            ),
+            (
+                "     1: T1671643 <marker: version 3>\n     2: T1671643 read  8 byte(s) @ 0x1 by PC 0x2\n",
+                "drmemtrace",
+            ),
+            (
+                "0x1a8 [0x28]: event: 79\n.\n. ... raw event: size 40 bytes\n0 1105900999 0x1f0 [0x38]: PERF_RECORD_COMM exec: demo:7/7\n0 1105901045 0x228 [0x60]: PERF_RECORD_SAMPLE(IP, 0x1): 7/7: 0x0 period: 1 addr: 0\n",
+                "perf script -D",
+            ),
+            (
+                "     0.000 ( 0.003 ms): demo/100 brk() = 0x5555\n     0.010 ( 0.001 ms): demo/100 close(fd: 3) = 0\n",
+                "perf trace",
+            ),
+        ] {
+            let error = settled(text).unwrap_err();
+            assert!(error.contains(name), "{name}: {error}");
+        }
+        for (bytes, name) in [
+            ("damon_recfmt_ver\x02", "DAMON"),
+            ("PK\x03\x04", "drmemtrace"),
+        ] {
+            assert!(settled(bytes).unwrap_err().contains(name), "{name}");
+        }
     }
 }

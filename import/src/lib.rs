@@ -10,6 +10,7 @@
 
 mod detect;
 mod feed;
+mod foreign;
 mod lackey;
 mod lines;
 mod memory;
@@ -47,13 +48,14 @@ pub enum ImportError {
         /// What the system said.
         source: io::Error,
     },
-    /// What an input is cannot be told.
+    /// What an input is cannot be told, or it is nothing that can be read, or
+    /// too much of it could not be used ([`Report::is_doubtful`]).
     #[error("{0}")]
     Format(String),
     /// No line made an event.
     #[error(
         "{names}: nothing to import: none of {lines} lines is an event that {format} text tells of \
-         memory; `vellum import --help` says how to make such text"
+         memory; `vellum import --help` says how to make such text{reasons}"
     )]
     Nothing {
         /// The inputs.
@@ -62,6 +64,8 @@ pub enum ImportError {
         lines: u64,
         /// What was expected.
         format: &'static str,
+        /// What the lines are, a line for each reason, each after a line's end.
+        reasons: String,
     },
     /// The user asked to stop.
     #[error("interrupted; nothing was written")]
@@ -157,9 +161,34 @@ fn run(
             names: names.join(", "),
             lines: report.lines,
             format: format.name(),
+            reasons: after_line_ends(&report.text(&names)),
         });
     }
+    if report.is_doubtful() {
+        return Err(ImportError::Format(format!(
+            "{}: {} of the {} lines that should tell something cannot be used; nothing was \
+             written{}",
+            names.join(", "),
+            report.skips(),
+            report.skips() + report.used(),
+            after_line_ends(&report.text(&names))
+        )));
+    }
     Ok((format, report))
+}
+
+/// The first lines of a list, each after a line's end.
+fn after_line_ends(list: &[String]) -> String {
+    const MOST: usize = 12;
+    let mut text = String::new();
+    for line in list.iter().take(MOST) {
+        text.push('\n');
+        text.push_str(line);
+    }
+    if list.len() > MOST {
+        text.push_str(&format!("\n… and {} more reasons", list.len() - MOST));
+    }
+    text
 }
 
 /// Progress and Ctrl-C, looked at now and then.

@@ -81,6 +81,22 @@ impl Report {
         self.skipped.iter().map(|reason| reason.count).sum()
     }
 
+    /// Lines that were used. Counted from the others: a line can be skipped for
+    /// two reasons, so it is no less than this.
+    pub fn used(&self) -> u64 {
+        let passed: u64 = self.passed_over.iter().map(|reason| reason.count).sum();
+        self.lines.saturating_sub(passed + self.skips())
+    }
+
+    /// Whether so much was skipped that the text is not what it was taken for:
+    /// more than half of the lines that should tell something, or more than a
+    /// tenth and at least ten. Lines cut off at the ends of a recording, lost
+    /// ones and those of tasks that had ended are far fewer.
+    pub fn is_doubtful(&self) -> bool {
+        let (skips, used) = (self.skips(), self.used());
+        skips > used || (skips >= 10 && skips * 10 > skips + used)
+    }
+
     /// The report as text, a line each, with the inputs' `names`.
     pub fn text(&self, names: &[String]) -> Vec<String> {
         let mut lines = Vec::new();
@@ -149,5 +165,25 @@ mod tests {
         }
         assert_eq!(report.skipped.len(), REASONS);
         assert_eq!(report.skips(), 1000);
+    }
+
+    #[test]
+    fn a_share_of_skipped_lines_that_cannot_be_innocent_is_doubtful() {
+        let doubtful = |lines, passed, skips| {
+            let mut report = Report {
+                lines,
+                ..Report::default()
+            };
+            let place = Place { input: 0, line: 1 };
+            (0..passed).for_each(|_| report.pass_over(place, "a signal"));
+            (0..skips).for_each(|_| report.skip(place, "damaged"));
+            report.is_doubtful()
+        };
+        // Of few lines half, of many a tenth.
+        assert!(!doubtful(2, 0, 1) && doubtful(3, 0, 2));
+        assert!(!doubtful(80, 0, 9) && doubtful(80, 0, 10));
+        assert!(!doubtful(100, 0, 10) && doubtful(100, 0, 11));
+        // What says nothing about memory does not count, whatever its share.
+        assert!(!doubtful(1000, 990, 0) && !doubtful(1000, 900, 10) && doubtful(1000, 901, 10));
     }
 }

@@ -1,18 +1,25 @@
 //! Files that appear only when they are complete.
 //!
-//! The bytes of a [`PartialFile`] go to a temporary file beside its target, which
+//! The bytes of a [`PartialFile`] go to a temporary file beside its [`Target`], which
 //! takes the target's name at the end: a reader of the name sees the old file or
-//! the new one. Whatever ends the work before that removes the temporary file: an
+//! the new one. The target is a regular file; a symbolic link is followed to it, and
+//! its directory is held open, so that the file appears in it wherever it is moved
+//! meanwhile. Whatever ends the work before that removes the temporary file: an
 //! error, or an interruption that the work obeys, drops the value; a signal that
 //! ends the program at once goes through the list of what is [`unfinished`]. Only
 //! what cannot be caught (SIGKILL, a loss of power) leaves it behind.
 
+pub mod directory;
+pub mod target;
 pub mod unfinished;
 
-use std::fs::{self, File};
+use std::ffi::CString;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use directory::{Directory, c_name};
+use target::Target;
 use unfinished::Unfinished;
 
 /// A file that will have its name when it is complete. It is there from the
@@ -20,29 +27,31 @@ use unfinished::Unfinished;
 /// before time is spent.
 #[derive(Debug)]
 pub struct PartialFile {
-    path: PathBuf,
-    temporary: PathBuf,
+    directory: Directory,
+    name: CString,
+    temporary: CString,
     file: File,
     _unfinished: Unfinished,
 }
 
 impl PartialFile {
-    /// Creates a temporary file beside `path`.
+    /// Creates a temporary file beside the one that `path` names.
     ///
     /// # Errors
-    /// `path` names no file, or its directory cannot be written.
+    /// As [`Target::of`], or the directory cannot be written.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut name = path
-            .file_name()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"))?
-            .to_owned();
-        name.push(format!(".{}.partial", std::process::id()));
-        let temporary = path.with_file_name(name);
+        let Target {
+            directory, name, ..
+        } = Target::of(path)?;
+        let mut temporary = name.clone();
+        temporary.push(format!(".{}.partial", std::process::id()));
+        let (name, temporary) = (c_name(&name)?, c_name(&temporary)?);
         // First: from its first moment on the file is one that a signal removes.
-        let unfinished = Unfinished::new(&temporary)?;
+        let unfinished = Unfinished::within(&directory, &temporary)?;
         Ok(Self {
-            path: path.to_owned(),
-            file: File::create(&temporary)?,
+            file: directory.create(&temporary)?,
+            directory,
+            name,
             temporary,
             _unfinished: unfinished,
         })
@@ -54,7 +63,7 @@ impl PartialFile {
     /// The file cannot be written or renamed. Nothing is left behind then.
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(&self.temporary, &self.path)
+        self.directory.rename(&self.temporary, &self.name)
     }
 
     /// Writes `text`, which is the whole file, and gives it its name.
@@ -79,17 +88,19 @@ impl Write for PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        // Once it has its name there is no such file any more; and nothing can be
-        // done about one that cannot be removed.
-        let _ = fs::remove_file(&self.temporary);
+        // Once it has its name there is no such file any more.
+        self.directory.remove(&self.temporary);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
-    fn scratch(test: &str) -> PathBuf {
+    pub(crate) fn scratch(test: &str) -> PathBuf {
         let name = format!("vellum-output-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
@@ -116,8 +127,8 @@ mod tests {
         drop(PartialFile::create(&directory.join("file")).unwrap());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         let in_the_way = directory.join("directory");
-        fs::create_dir(&in_the_way).unwrap();
         let file = PartialFile::create(&in_the_way).unwrap();
+        fs::create_dir(&in_the_way).unwrap();
         file.commit("text").unwrap_err();
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         fs::remove_dir_all(directory).unwrap();
@@ -125,8 +136,39 @@ mod tests {
 
     #[test]
     fn a_path_that_names_no_file_is_refused() {
-        for path in ["/", "..", "a/.."] {
+        for path in ["/", "..", "a/..", "-", "/dev/null"] {
             assert!(PartialFile::create(Path::new(path)).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_symbolic_link_is_followed_and_stays() {
+        let directory = scratch("links");
+        fs::create_dir(directory.join("below")).unwrap();
+        let link = directory.join("below/link");
+        symlink("../file", &link).unwrap();
+        for text in ["new where nothing was", "new in place of the old"] {
+            PartialFile::create(&link).unwrap().commit(text).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(directory.join("file")).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_appears_in_a_directory_that_was_moved_meanwhile() {
+        let directory = scratch("moved");
+        let (old, new) = (directory.join("old"), directory.join("new"));
+        fs::create_dir(&old).unwrap();
+        let (kept, given_up) = (old.join("kept"), old.join("given-up"));
+        let kept = PartialFile::create(&kept).unwrap();
+        let given_up = PartialFile::create(&given_up).unwrap();
+        fs::rename(&old, &new).unwrap();
+        kept.commit("text").unwrap();
+        drop(given_up);
+        assert_eq!(fs::read_to_string(new.join("kept")).unwrap(), "text");
+        assert_eq!(fs::read_dir(&new).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -11,9 +11,8 @@
 //! have done without a handler. Signals that the program was started to ignore
 //! (SIGHUP under `nohup`) stay ignored.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Mutex;
@@ -22,14 +21,32 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level;
 
+use crate::directory::{Directory, c_name, remove_at};
+
 /// Signals with which users and systems end programs.
 const SIGNALS: [c_int; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// More than any command writes at once.
 const PLACES: usize = 64;
 
+/// What is to be removed: a name in a directory, or a path.
+#[derive(Debug)]
+struct Name {
+    directory: Option<Directory>,
+    name: CString,
+}
+
+impl Name {
+    fn remove(&self) {
+        match &self.directory {
+            Some(directory) => directory.remove(&self.name),
+            None => remove_at(libc::AT_FDCWD, &self.name),
+        }
+    }
+}
+
 /// The names; null where there is none.
-static NAMES: [AtomicPtr<c_char>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+static NAMES: [AtomicPtr<Name>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 
 /// More groups than this at once are not on the list.
 const MOST_GROUPS: usize = 1024;
@@ -44,7 +61,7 @@ static OBEYED: AtomicBool = AtomicBool::new(false);
 /// signal ends it while this value is there. Dropping the value removes nothing.
 #[derive(Debug)]
 pub struct Unfinished {
-    place: &'static AtomicPtr<c_char>,
+    place: &'static AtomicPtr<Name>,
 }
 
 impl Unfinished {
@@ -55,8 +72,27 @@ impl Unfinished {
     /// The path cannot be that of a file, there are too many already, or the
     /// operating system refused the handlers.
     pub fn new(path: &Path) -> io::Result<Self> {
+        let name = c_name(path.as_os_str())?;
+        Self::on_the_list(Name {
+            directory: None,
+            name,
+        })
+    }
+
+    /// Puts the file `name` of a directory on the list, wherever the directory is moved.
+    ///
+    /// # Errors
+    /// As [`Unfinished::new`].
+    pub(crate) fn within(directory: &Directory, name: &CStr) -> io::Result<Self> {
+        Self::on_the_list(Name {
+            directory: Some(directory.try_clone()?),
+            name: name.to_owned(),
+        })
+    }
+
+    fn on_the_list(name: Name) -> io::Result<Self> {
         catch_signals()?;
-        let name = CString::new(path.as_os_str().as_bytes())?.into_raw();
+        let name = Box::into_raw(Box::new(name));
         let free = NAMES.iter().find(|place| {
             let null = ptr::null_mut();
             let taken = place.compare_exchange(null, name, Ordering::AcqRel, Ordering::Relaxed);
@@ -64,7 +100,7 @@ impl Unfinished {
         });
         free.map(|place| Unfinished { place }).ok_or_else(|| {
             // SAFETY: made by `into_raw` above, and in no place.
-            drop(unsafe { CString::from_raw(name) });
+            drop(unsafe { Box::from_raw(name) });
             io::Error::other(format!("more than {PLACES} unfinished files at once"))
         })
     }
@@ -75,7 +111,7 @@ impl Drop for Unfinished {
         let name = self.place.swap(ptr::null_mut(), Ordering::AcqRel);
         if !name.is_null() {
             // SAFETY: made by `into_raw`, and the exchange made it ours alone.
-            drop(unsafe { CString::from_raw(name) });
+            drop(unsafe { Box::from_raw(name) });
         }
     }
 }
@@ -129,13 +165,9 @@ pub fn remove_all() {
         if name.is_null() {
             continue;
         }
-        // SAFETY: a string that ends in a zero byte. The exchange made it ours
-        // alone, and it is never freed. Both calls may be made in a handler.
-        unsafe {
-            if libc::unlink(name) < 0 {
-                libc::rmdir(name);
-            }
-        }
+        // SAFETY: made by `into_raw`; the exchange made it ours alone, and it is never
+        // freed.
+        unsafe { &*name }.remove();
     }
 }
 

@@ -5,10 +5,12 @@
 
 use crate::column::{ColumnError, ColumnWriter, Columns};
 use crate::event::{Event, EventKind, TaskId};
-use crate::varint::{self, Cursor, zigzag};
+use crate::varint::{self, Cursor, MAX_VARINT_BYTES, zigzag};
 
 /// Most ranges in a section.
 pub const MAX_RANGES: usize = 1 << 18;
+/// Most bytes of columns that a range takes: four integers.
+const MAX_RANGE_BYTES: usize = 4 * MAX_VARINT_BYTES;
 
 const TIMES: u16 = 1;
 const TASKS: u16 = 2;
@@ -61,7 +63,13 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Event>, ColumnError> {
     let damaged = |what: &str| ColumnError::Damaged(what.to_owned());
     let mut cursor = Cursor::new(payload);
     let count = cursor.u32().ok_or_else(|| damaged("it is cut short"))?;
-    let columns = Columns::decode(payload.get(4..).unwrap_or(&[]), &KNOWN)?;
+    if count as usize > MAX_RANGES {
+        return Err(ColumnError::Damaged(format!(
+            "a section of {count} ranges (at most {MAX_RANGES} are possible)"
+        )));
+    }
+    let most = count as usize * MAX_RANGE_BYTES;
+    let columns = Columns::decode(payload.get(4..).unwrap_or(&[]), &KNOWN, most)?;
     let mut times = columns.get(TIMES);
     let mut tasks = columns.get(TASKS);
     let mut pages = columns.get(PAGES);
@@ -130,5 +138,16 @@ mod tests {
             );
         }
         assert!(decode(&[]).is_err());
+    }
+
+    #[test]
+    fn more_ranges_than_a_section_holds_are_refused_however_small_they_are() {
+        let ranges = vec![range(1, 0, 0, 0); MAX_RANGES + 1];
+        let ends = |ranges: &[Event]| decode(&encode(ranges, 3).unwrap());
+        assert_eq!(ends(&ranges[1..]).unwrap().len(), MAX_RANGES);
+        assert!(matches!(
+            ends(&ranges),
+            Err(ColumnError::Damaged(reason)) if reason.contains("at most 262144")
+        ));
     }
 }

@@ -13,11 +13,14 @@ use std::collections::BinaryHeap;
 
 use crate::column::{ColumnError, ColumnWriter, Columns};
 use crate::event::{Event, TaskId};
-use crate::kind::{KindColumns, KindReader, TaskState};
-use crate::varint::{self, Cursor};
+use crate::kind::{KindColumns, KindReader, MAX_KIND_BYTES, TaskState};
+use crate::varint::{self, Cursor, MAX_VARINT_BYTES};
 
 /// Most events in a block.
 pub const MAX_EVENTS: usize = 1 << 18;
+/// Most bytes of columns that an event takes: two integers for a task that has
+/// no other event, two for its times, and what its kind takes.
+const MAX_EVENT_BYTES: usize = 4 * MAX_VARINT_BYTES + MAX_KIND_BYTES;
 const TASKS: u16 = 1;
 const TIME: u16 = 2;
 const CPU_TIME: u16 = 16;
@@ -140,7 +143,8 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Event>, ColumnError> {
     }
     let mut known = vec![TASKS, TIME, CPU_TIME];
     known.extend(KindReader::COLUMNS);
-    let columns = Columns::decode(&payload[SUMMARY_BYTES..], &known)?;
+    let most = summary.events as usize * MAX_EVENT_BYTES;
+    let columns = Columns::decode(&payload[SUMMARY_BYTES..], &known, most)?;
     let (events, runs) = decode_runs(&columns, summary)?;
     let merged = merge(&events, &runs);
     let ends = (merged[0].time_us, merged[merged.len() - 1].time_us);
@@ -239,6 +243,7 @@ fn merge(events: &[Event], runs: &[Run]) -> Vec<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::column::MAX_COLUMN;
     use crate::event::EventKind;
 
     fn events(cpu_times: [Option<u64>; 3]) -> Vec<Event> {
@@ -256,7 +261,7 @@ mod tests {
     fn with_cpu_times(bytes: &[u8]) -> Vec<u8> {
         let payload = encode(&events([None; 3]), 3).unwrap();
         let ids: Vec<u16> = (TASKS..CPU_TIME).collect();
-        let columns = Columns::decode(&payload[SUMMARY_BYTES..], &ids).unwrap();
+        let columns = Columns::decode(&payload[SUMMARY_BYTES..], &ids, MAX_COLUMN).unwrap();
         let mut set = ColumnWriter::default();
         for id in ids {
             let mut cursor = columns.get(id);
@@ -293,7 +298,7 @@ mod tests {
         let payload = encode(&events([Some(0), Some(1), None]), 3).unwrap();
         let mut known = vec![TASKS, TIME];
         known.extend(KindReader::COLUMNS);
-        assert!(Columns::decode(&payload[SUMMARY_BYTES..], &known).is_ok());
+        assert!(Columns::decode(&payload[SUMMARY_BYTES..], &known, MAX_COLUMN).is_ok());
     }
 
     #[test]
@@ -308,6 +313,15 @@ mod tests {
                 Err(ColumnError::Damaged(text)) => assert!(text.contains(reason), "{text}"),
                 other => panic!("{bytes:?}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn columns_longer_than_the_events_can_fill_are_refused_unread() {
+        let long = vec![1; 3 * MAX_EVENT_BYTES + 1];
+        match decode(&with_cpu_times(&long)) {
+            Err(ColumnError::Damaged(text)) => assert!(text.contains("claim more than"), "{text}"),
+            other => panic!("{other:?}"),
         }
     }
 }

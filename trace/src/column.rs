@@ -4,9 +4,9 @@
 //! entries comes first, so that a reader can skip a column it does not know,
 //! if that column is optional.
 //!
-//! Decoding a set of `n` stored bytes allocates at most `MAX_EXPANSION * n`
-//! bytes, and never more than [`MAX_COLUMN`] for one column, whatever the
-//! bytes say.
+//! Decoding a set allocates no more than the caller's limit for all of its
+//! columns, at most `MAX_EXPANSION` bytes for a stored one, and never more
+//! than [`MAX_COLUMN`] for one column, whatever the bytes say.
 
 use crate::varint::Cursor;
 
@@ -28,15 +28,34 @@ pub enum ColumnError {
     Unknown(String),
 }
 
+/// Whether columns are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Packing {
+    /// Where that makes them smaller.
+    #[default]
+    Compress,
+    /// Never.
+    Store,
+}
+
 /// Builds a set.
 #[derive(Default)]
 pub struct ColumnWriter {
+    packing: Packing,
     directory: Vec<u8>,
     data: Vec<u8>,
     count: u16,
 }
 
 impl ColumnWriter {
+    /// An empty set whose columns are packed in this way.
+    pub fn new(packing: Packing) -> Self {
+        ColumnWriter {
+            packing,
+            ..ColumnWriter::default()
+        }
+    }
+
     /// Adds a column, compressed at zstd `level` if that makes it smaller.
     /// Empty columns are left out: a missing column reads as empty.
     pub fn add(
@@ -46,11 +65,17 @@ impl ColumnWriter {
         bytes: &[u8],
         level: i32,
     ) -> std::io::Result<()> {
-        assert!(bytes.len() <= MAX_COLUMN, "column {id} is too long");
+        if bytes.len() > MAX_COLUMN {
+            let text = format!("column {id} would have more than {MAX_COLUMN} bytes");
+            return Err(std::io::Error::other(text));
+        }
         if bytes.is_empty() {
             return Ok(());
         }
-        let packed = zstd::bulk::compress(bytes, level)?;
+        let packed = match self.packing {
+            Packing::Compress => zstd::bulk::compress(bytes, level)?,
+            Packing::Store => Vec::new(),
+        };
         let worth_it = packed.len() < bytes.len() && bytes.len() <= packed.len() * MAX_EXPANSION;
         let (codec, stored) = if worth_it {
             (ZSTD, packed.as_slice())
@@ -84,9 +109,11 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Decodes a set. Columns whose id is not in `known` are skipped if they
-    /// are optional and refused if they are required.
-    pub fn decode(bytes: &[u8], known: &[u16]) -> Result<Self, ColumnError> {
+    /// Decodes a set whose columns together have at most `most` bytes. Columns
+    /// whose id is not in `known` are skipped if they are optional and refused
+    /// if they are required.
+    pub fn decode(bytes: &[u8], known: &[u16], most: usize) -> Result<Self, ColumnError> {
+        let mut left = most;
         let short = || ColumnError::Damaged("the column directory is cut short".into());
         let mut cursor = Cursor::new(bytes);
         let count = usize::from(cursor.u16().ok_or_else(short)?);
@@ -110,12 +137,22 @@ impl Columns {
             if columns.iter().any(|(seen, _)| *seen == id) {
                 return Err(ColumnError::Damaged(format!("column {id} appears twice")));
             }
+            left = left.checked_sub(length).ok_or_else(|| {
+                ColumnError::Damaged(format!(
+                    "its columns claim more than {most} bytes, which is the most they can have"
+                ))
+            })?;
             columns.push((id, unpack(id, codec, stored, length)?));
         }
         if !cursor.is_empty() {
             return Err(ColumnError::Damaged("bytes follow the last column".into()));
         }
         Ok(Columns { columns })
+    }
+
+    /// Bytes of all columns together.
+    pub fn bytes(&self) -> usize {
+        self.columns.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// The column's bytes; empty if the set does not have it.
@@ -168,11 +205,11 @@ mod tests {
     #[test]
     fn an_unknown_optional_column_is_skipped_and_a_required_one_refused() {
         let optional = set(&[(1, true, b"one"), (9, false, b"later")]);
-        let columns = Columns::decode(&optional, &[1]).unwrap();
+        let columns = Columns::decode(&optional, &[1], MAX_COLUMN).unwrap();
         assert_eq!(columns.get(1).take(3), Some(&b"one"[..]));
         let required = set(&[(1, true, b"one"), (9, true, b"later")]);
         assert_eq!(
-            Columns::decode(&required, &[1]).unwrap_err(),
+            Columns::decode(&required, &[1], MAX_COLUMN).unwrap_err(),
             ColumnError::Unknown("required column 9".into())
         );
     }
@@ -182,7 +219,7 @@ mod tests {
         let mut bytes = set(&[(1, true, &[7; 4096])]);
         bytes[2 + 4..2 + 8].copy_from_slice(&(60u32 << 20).to_le_bytes());
         assert!(matches!(
-            Columns::decode(&bytes, &[1]),
+            Columns::decode(&bytes, &[1], MAX_COLUMN),
             Err(ColumnError::Damaged(reason)) if reason.contains("claims")
         ));
     }
@@ -190,7 +227,17 @@ mod tests {
     #[test]
     fn long_constant_columns_survive_the_expansion_limit() {
         let bytes = set(&[(1, true, &[0; 1 << 20])]);
-        let columns = Columns::decode(&bytes, &[1]).unwrap();
+        let columns = Columns::decode(&bytes, &[1], MAX_COLUMN).unwrap();
         assert_eq!(columns.get(1).take(1 << 20), Some(&[0; 1 << 20][..]));
+    }
+
+    #[test]
+    fn columns_together_keep_to_the_callers_limit() {
+        let bytes = set(&[(1, true, &[7; 4096]), (2, true, &[8; 4096])]);
+        assert!(Columns::decode(&bytes, &[1, 2], 8192).is_ok());
+        assert!(matches!(
+            Columns::decode(&bytes, &[1, 2], 8191),
+            Err(ColumnError::Damaged(reason)) if reason.contains("8191")
+        ));
     }
 }

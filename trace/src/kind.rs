@@ -6,7 +6,12 @@
 use crate::anchor::{Anchors, Backing, Code, ESCAPE};
 use crate::column::{ColumnWriter, Columns};
 use crate::event::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
-use crate::varint::{self, Cursor, unzigzag, zigzag};
+use crate::varint::{self, Cursor, MAX_VARINT_BYTES, unzigzag, zigzag};
+
+/// Most bytes that an event takes from the columns here: a remap's kind, two
+/// anchors, two distances and two lengths; or a map's kind, flags, anchor,
+/// distance, length, file and offset.
+pub const MAX_KIND_BYTES: usize = 3 + 4 * MAX_VARINT_BYTES;
 
 const PAGE: u64 = 4096;
 /// Pages of a naturally aligned fault-around window, as Linux uses it.

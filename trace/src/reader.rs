@@ -3,7 +3,10 @@
 //! Opening checks the frame, the index and the header; events are read a block
 //! at a time. Whatever the bytes are, reading ends in values or in a
 //! [`TraceError`] that names the place: no panic, and no allocation that the
-//! length of the file does not justify.
+//! length of the file does not justify. Opening a trace and walking its events
+//! takes at most 192 MiB, which is a header and a block at their limits, and
+//! 256 bytes for each byte of the file. Loading all events
+//! ([`TraceReader::streams`]) takes what it says there.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -130,7 +133,10 @@ impl TraceReader {
         }
     }
 
-    /// Loads every event, task by task. Takes 72 bytes of memory an event.
+    /// Loads every event, task by task. Takes 72 bytes of memory an event, and
+    /// events can be small: a byte of the file can stand for 500 of them.
+    /// Callers that cannot afford [`Header::events`] of them walk
+    /// [`events`](Self::events); no more than those are loaded.
     pub fn streams(&self) -> Result<Streams, TraceError> {
         Streams::load(self)
     }
@@ -340,6 +346,9 @@ impl Events<'_> {
                     self.reader.damaged(section.offset, reason)
                 })?;
                 self.seen += 1;
+                if self.seen > self.reader.header.events {
+                    return self.check_total().map(|()| None);
+                }
                 return Ok(Some(event));
             }
             let Some(section) = self.reader.blocks.get(self.next_block) else {
@@ -358,7 +367,8 @@ impl Events<'_> {
         if self.seen == promised {
             return Ok(());
         }
-        let reason = format!("{} events, the header promises {promised}", self.seen);
+        let more = if self.seen > promised { " or more" } else { "" };
+        let reason = format!("{}{more} events, the header promises {promised}", self.seen);
         Err(self.reader.damaged(self.reader.length, reason))
     }
 }

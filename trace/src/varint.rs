@@ -1,5 +1,8 @@
 //! LEB128 integers and a byte cursor that never reads past its end.
 
+/// Most bytes that an integer takes.
+pub const MAX_VARINT_BYTES: usize = 10;
+
 /// Appends `value`, seven bits to a byte, lowest first.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -543,3 +543,50 @@ fn mutations_behind_right_checksums_never_panic() {
         "only {refused} of {rounds} were refused"
     );
 }
+
+#[test]
+fn reading_ends_at_the_first_event_that_the_header_does_not_promise() {
+    // A block of 200,000 exits takes some hundred bytes of a file.
+    let events: Vec<Event> = (0..200_000)
+        .map(|index| Event {
+            time_us: index,
+            task: TaskId(0),
+            kind: EventKind::Brk { end: 0 },
+            ran_us: None,
+        })
+        .collect();
+    let whole = write("promised", &events);
+    let few = write("promised-few", &events[..10]);
+    let section = |bytes: &[u8], at: usize| -> Vec<u8> {
+        let length = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap());
+        bytes[at..at + 24 + length as usize].to_vec()
+    };
+    // The long trace's block with the short one's header.
+    let block = section(&whole, 16);
+    let head = section(&few, 16 + section(&few, 16).len());
+    let mut bytes = whole[..16].to_vec();
+    let mut index = Vec::new();
+    for part in [&block, &head] {
+        index.extend_from_slice(&part[..8]);
+        index.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        index.extend_from_slice(&part[8..16]);
+        bytes.extend_from_slice(part);
+    }
+    let index_at = bytes.len() as u64;
+    bytes.extend_from_slice(b"INDX\x01\0\0\0");
+    bytes.extend_from_slice(&(index.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&index);
+    bytes.extend_from_slice(&index_at.to_le_bytes());
+    bytes.extend_from_slice(&(bytes.len() as u64 + 16).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(b"VLME");
+    repair_checksums(&mut bytes);
+    let trace = TraceReader::from_bytes("test.vellum", bytes).unwrap();
+    assert_eq!(trace.events().filter(Result::is_ok).count(), 10);
+    let error = trace.streams().unwrap_err().to_string();
+    assert!(
+        error.contains("11 or more events, the header promises 10"),
+        "{error}"
+    );
+}

@@ -66,6 +66,13 @@ pub fn matters(number: u64) -> bool {
     name_of(number).is_some()
 }
 
+/// Whether a call says what it does only if both its beginning and its end are
+/// known: there are arguments that matter, or it moves the heap.
+pub fn takes_both_ends(number: u64) -> bool {
+    let needed = CALLS.iter().find(|(_, known, _)| *known == number);
+    number == number::BRK || needed.is_some_and(|(_, _, needed)| *needed > 0)
+}
+
 /// Checks that what was read of the arguments is enough and makes sense.
 pub fn check(number: u64, given: usize, args: &[u64; 6]) -> Result<(), &'static str> {
     let needed = CALLS.iter().find(|(_, known, _)| *known == number);

@@ -1,6 +1,7 @@
 //! What a line of `perf script` says after who and when.
 
 use super::calls;
+use super::line::EVENTS;
 use crate::feed::ABSURD;
 use vellum_record::{Identity, Mmap, Sample};
 
@@ -59,6 +60,9 @@ pub enum Not {
     Concerned(String),
     /// It should have been understood; what is wrong.
     Whole(String),
+    /// A fault of which neither address nor kind can be relied on; the event's
+    /// name.
+    PlainFault(String),
 }
 
 fn damaged<T>(what: &str) -> Result<T, Not> {
@@ -70,17 +74,19 @@ pub fn parse(rest: &str) -> Result<Event<'_>, Not> {
     if let Some(record) = rest.strip_prefix("PERF_RECORD_") {
         return record_line(record);
     }
-    let (event, fields) = match rest.split_once(": ") {
-        Some((event, fields)) => (event, fields.trim()),
-        None => (rest.trim_end_matches(':'), ""),
-    };
+    let (event, fields) = name_and_fields(rest)?;
     if let Some(name) = event.strip_prefix("syscalls:sys_enter_") {
         return enter(name, fields);
     }
     if let Some(name) = event.strip_prefix("syscalls:sys_exit_") {
         return exit(name, fields);
     }
-    let what = || Not::Whole(format!("fields of {event} are missing or no numbers"));
+    let what = || match fields.is_empty() {
+        true => Not::Whole(format!(
+            "{event} without its fields (perf script -F +trace shows them)"
+        )),
+        false => Not::Whole(format!("fields of {event} are missing or no numbers")),
+    };
     let named = |name, radix| number_after(fields, name, radix).ok_or_else(what);
     let sample = match event {
         "exceptions:page_fault_user" | "exceptions:page_fault_kernel" => {
@@ -141,16 +147,75 @@ pub fn parse(rest: &str) -> Result<Event<'_>, Not> {
                 false => Err(what()),
             })?,
         },
+        "page-faults" | "faults" | "minor-faults" | "major-faults" => {
+            return Err(Not::PlainFault(event.to_owned()));
+        }
+        "damon:damon_aggregated" => {
+            return damaged("DAMON's samples (damon:damon_aggregated), which are not read");
+        }
         _ => return Err(Not::Concerned(event_name(event))),
     };
     Ok(Event::Sample(sample))
 }
 
+/// The name that the kernel gives a task which executes the program of a
+/// `sched:sched_process_exec` line: the first 15 bytes of its path's last part.
+pub fn program(rest: &str) -> &str {
+    let path = after(rest, "filename").and_then(|text| text.split_once(" pid="));
+    let name = path.map_or("", |(path, _)| path.rsplit('/').next().unwrap_or(path));
+    let end = (0..=name.len().min(15))
+        .rev()
+        .find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
+}
+
 /// The event's name as far as it is one.
 fn event_name(event: &str) -> String {
-    let name = event.split_whitespace().last().unwrap_or("");
-    let name: String = name.chars().take(60).collect();
+    let name: String = event.chars().take(60).collect();
     format!("events {name}")
+}
+
+/// Takes the event and what follows it apart. Before the event may stand its
+/// period (`-F +period`), after it how it was counted (`:u`).
+fn name_and_fields(rest: &str) -> Result<(&str, &str), Not> {
+    let rest = match rest.split_once(char::is_whitespace) {
+        Some((period, rest)) if period.bytes().all(|b| b.is_ascii_digit()) => rest.trim_start(),
+        _ => rest,
+    };
+    let (event, fields) = match rest.split_once(": ") {
+        Some((event, fields)) => (event, fields.trim()),
+        None => (rest.trim_end_matches(':'), ""),
+    };
+    let is_name = |text: &str| {
+        let mut letters = text.chars();
+        letters.next().is_some_and(char::is_alphabetic)
+            && letters.all(|c| !c.is_whitespace() && (text.contains('/') || !"=(,".contains(c)))
+    };
+    // Without its event a line begins with the first field: `brk: 0x0`,
+    // `address=0x…`, `NR 9 (…`, or with a result.
+    if is_name(event) && (event.contains([':', '/']) || !fields.starts_with("0x")) {
+        return Ok((without_modifier(event), fields));
+    }
+    match EVENTS.iter().any(|known| rest.contains(known)) {
+        true => damaged(
+            "events with something before their names (leave out what -F adds before the event)",
+        ),
+        false => damaged("lines without the name of their event (perf script -F +event shows it)"),
+    }
+}
+
+/// `exceptions:page_fault_user:u` without its end.
+fn without_modifier(event: &str) -> &str {
+    let letters = |text: &str| text.chars().all(|c| "ukhGHpPSDWebI".contains(c));
+    match event.rsplit_once(':') {
+        Some((name, modifier)) if letters(modifier) && is_known_or_plain(name) => name,
+        _ => event,
+    }
+}
+
+/// Whether a name can end here: `subsystem:name`, or one of perf's own events.
+fn is_known_or_plain(name: &str) -> bool {
+    name.contains(':') || name.ends_with("-faults") || name == "faults"
 }
 
 /// The text after `name=` or `name ` in a list of fields.
@@ -258,7 +323,8 @@ fn exit<'a>(name: &str, fields: &str) -> Result<Event<'a>, Not> {
     let Some(number) = calls::number_of(name) else {
         return unrelated_call();
     };
-    match result(fields) {
+    // Flags (`-F +flags`) may stand before it.
+    match fields.split_whitespace().find_map(result) {
         Some(result) => Ok(Event::Sample(Sample::Exit { number, result })),
         None => damaged("a system call without its result"),
     }
@@ -266,9 +332,7 @@ fn exit<'a>(name: &str, fields: &str) -> Result<Event<'a>, Not> {
 
 /// `NR 9 (0, 2000, 3, 22, ffffffff, 0)`.
 fn raw_enter<'a>(fields: &str) -> Result<Event<'a>, Not> {
-    let call = fields
-        .strip_prefix("NR ")
-        .and_then(|text| text.split_once(" ("));
+    let call = after(fields, "NR").and_then(|text| text.split_once(" ("));
     let Some((call, list)) = call else {
         return damaged("a system call without its arguments");
     };
@@ -292,9 +356,7 @@ fn raw_enter<'a>(fields: &str) -> Result<Event<'a>, Not> {
 
 /// `NR 9 = 140371898925056`.
 fn raw_exit<'a>(fields: &str) -> Result<Event<'a>, Not> {
-    let call = fields
-        .strip_prefix("NR ")
-        .and_then(|text| text.split_once(" = "));
+    let call = after(fields, "NR").and_then(|text| text.split_once(" = "));
     let Some((number, result)) =
         call.and_then(|(call, end)| Some((number(call, 10)?, result(end)?)))
     else {
@@ -310,6 +372,11 @@ fn raw_exit<'a>(fields: &str) -> Result<Event<'a>, Not> {
 fn record_line(text: &str) -> Result<Event<'_>, Not> {
     let parsed = if let Some(text) = text.strip_prefix("MMAP2 ") {
         return mmap(text);
+    } else if let Some(text) = text.strip_prefix("MMAP ") {
+        return match text.starts_with("-1/") {
+            true => Err(Not::Concerned(event_name("PERF_RECORD_MMAP"))),
+            false => damaged("PERF_RECORD_MMAP, which tells neither rights nor file"),
+        };
     } else if let Some(text) = text.strip_prefix("COMM exec: ") {
         comm(text, true)
     } else if let Some(text) = text.strip_prefix("COMM: ") {

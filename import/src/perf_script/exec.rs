@@ -6,7 +6,7 @@
 //! changed: before the first mapping.
 
 use super::Importer;
-use super::event::Event;
+use super::event::{self, Event};
 use super::line::Line;
 use crate::ImportError;
 use crate::report::Place;
@@ -80,7 +80,11 @@ impl Importer<'_> {
         let after = lines.split_off(first_map);
         self.replay(lines)?;
         self.feed.place = place;
-        let name = line.name.as_bytes();
+        let name = match line.name {
+            "" => event::program(line.rest),
+            name => name,
+        };
+        let name = name.as_bytes();
         self.give(time, who, Body::Comm { name, exec: true })?;
         self.replay(after)?;
         self.feed.place = place;

@@ -8,6 +8,7 @@
 
 mod calls;
 mod comment;
+mod doubt;
 mod event;
 mod exec;
 mod line;
@@ -16,10 +17,12 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use crate::feed::Feed;
+use crate::foreign::{self, Foreign};
 use crate::report::Report;
 use crate::{Format, ImportError, Input, Watch, each_line, notes};
 use calls::creation;
 use comment::Comments;
+use doubt::{Ends, PlainFaults, Times};
 use event::{Event, Not};
 use exec::Held;
 use line::Line;
@@ -34,7 +37,7 @@ const SIGNAL: u64 = 0xff;
 
 /// Whether a line is one of `perf script`.
 pub(crate) fn looks_like(line: &str) -> bool {
-    line::split(line).is_some()
+    line::split(line).is_some() || line::lacking(line).is_some()
 }
 
 /// Imports the inputs as one text.
@@ -56,6 +59,9 @@ pub(crate) fn import(
         held: HashMap::new(),
         replaying: false,
         unknown_flags: 0,
+        times: Times::default(),
+        ends: Ends::default(),
+        plain_faults: PlainFaults::default(),
     };
     let lines = each_line(inputs, watch, |place, text, cut| {
         importer.feed.place = place;
@@ -97,6 +103,9 @@ struct Importer<'a> {
     replaying: bool,
     /// Creations whose flags do not show.
     unknown_flags: u64,
+    times: Times,
+    ends: Ends,
+    plain_faults: PlainFaults,
 }
 
 impl Importer<'_> {
@@ -112,26 +121,40 @@ impl Importer<'_> {
             return Ok(());
         }
         let Some(line) = line::split(text) else {
-            match text.starts_with([' ', '\t']) {
-                true => self.feed.pass_over("lines of call chains"),
-                false => self
-                    .feed
-                    .skip("not a line of perf script, or one that ends early"),
-            }
+            self.no_event(text);
             return Ok(());
         };
-        let event = match event::parse(line.rest) {
-            Ok(event) => event,
-            Err(Not::Concerned(what)) => {
-                self.feed.pass_over(&what);
-                return Ok(());
-            }
-            Err(Not::Whole(what)) => {
-                self.feed.skip(&what);
-                return Ok(());
-            }
-        };
-        self.dispatch(text, &line, event)
+        if !self.replaying {
+            self.times.see(line.time_ns)?;
+        }
+        if line.name.starts_with("VM:") {
+            self.feed
+                .skip("events inside a virtual machine (perf script -F +machine_pid)");
+            return Ok(());
+        }
+        match event::parse(line.rest) {
+            Ok(event) => return self.dispatch(text, &line, event),
+            Err(Not::Concerned(what)) => self.feed.pass_over(&what),
+            Err(Not::Whole(what)) => self.feed.skip(&what),
+            Err(Not::PlainFault(name)) => self.plain_faults.see(self.feed.place, name),
+        }
+        Ok(())
+    }
+
+    /// A line that tells neither who nor when.
+    fn no_event(&mut self, text: &str) {
+        if let Some(what) = line::lacking(text) {
+            self.feed.skip(what);
+        } else if foreign::is_ftrace(text) {
+            self.feed.skip(Foreign::Ftrace.what());
+        } else if text.starts_with([' ', '\t']) {
+            self.feed.pass_over("lines of call chains");
+        } else if text.starts_with('|') {
+            self.feed.pass_over("lines of source code");
+        } else {
+            self.feed
+                .skip("not a line of perf script, or one that ends early");
+        }
     }
 
     /// Nanoseconds from the beginning of the trace. What perf makes up about
@@ -250,6 +273,12 @@ impl Importer<'_> {
         sample: Sample<'_>,
     ) -> Result<(), ImportError> {
         match sample {
+            Sample::Fault { .. } => self.plain_faults.seen_better(),
+            Sample::Enter { number, .. } => self.ends.begin(who.1, number, self.feed.place),
+            Sample::Exit { number, .. } => self.ends.end(who.1, number, self.feed.place),
+            _ => {}
+        }
+        match sample {
             Sample::Enter { number, args } => {
                 let flags = match number {
                     creation::CLONE => Some(args[0] & !SIGNAL),
@@ -324,8 +353,11 @@ impl Importer<'_> {
 
     fn finish(mut self, lines: u64) -> Result<(Report, Comments, u64), ImportError> {
         self.release_all()?;
+        self.times.check()?;
         let (noticed, mut report) = self.feed.finish();
         report.lines = lines;
+        self.ends.tell(&mut report);
+        self.plain_faults.tell(&mut report);
         report.notes.extend(notes::of_noticed(&noticed));
         if self.disorder > 0 {
             report.notes.push(format!(

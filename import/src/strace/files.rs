@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::line;
+use super::text;
+use super::tree::Tree;
 use vellum_record::Identity;
 
 /// Descriptors of one process.
-type Table = HashMap<u64, Rc<str>>;
+type Table = Tree<Rc<str>>;
 
 /// Descriptors of all processes, and the numbers of files.
 #[derive(Default)]
@@ -23,15 +24,11 @@ pub struct Files {
 impl Files {
     /// The path that a descriptor argument stands for: `3</etc/passwd>`, or 3.
     pub fn path(&self, process: u32, argument: &str) -> Option<Rc<str>> {
-        if let Some(at) = argument.find('<') {
-            let path = argument[at + 1..].strip_suffix('>')?;
-            // -yy adds the numbers of devices.
-            let path = path.split('<').next().unwrap_or(path);
-            let path = path.trim_end_matches(" (deleted)");
+        if let Some(path) = text::path_of_descriptor(argument) {
             return path.starts_with('/').then(|| Rc::from(path));
         }
-        let number = line::number(argument)?;
-        self.tables.get(&process)?.get(&number).cloned()
+        let number = text::number(argument)?;
+        self.tables.get(&process)?.get(number).cloned()
     }
 
     /// The identity of the file at a path.
@@ -46,40 +43,48 @@ impl Files {
         let table = self.tables.entry(process).or_default();
         let argument = |index: usize| args.get(index).copied().unwrap_or("");
         let opened = match name {
-            "open" | "creat" => line::string(argument(0)),
-            "openat" | "openat2" => line::string(argument(1)),
-            "memfd_create" => line::string(argument(0)).map(|name| format!("/memfd:{name}")),
+            "open" | "creat" => text::string(argument(0)),
+            "openat" | "openat2" => text::string(argument(1)),
+            "memfd_create" => text::string(argument(0)).map(|name| format!("/memfd:{name}")),
             "dup" | "dup2" | "dup3" => {
-                let from = line::number(argument(0)).and_then(|from| table.get(&from));
+                let from = text::number(argument(0)).and_then(|from| table.get(from));
                 from.map(|path| path.to_string())
             }
             "fcntl" if argument(1).starts_with("F_DUPFD") => {
-                let from = line::number(argument(0)).and_then(|from| table.get(&from));
+                let from = text::number(argument(0)).and_then(|from| table.get(from));
                 from.map(|path| path.to_string())
             }
             "close" => {
-                if let Some(number) = line::number(argument(0)) {
-                    table.remove(&number);
+                if let Some(number) = text::number(argument(0)) {
+                    table.remove(number);
                 }
                 return true;
             }
             _ => return false,
         };
-        if let Some(number) = line::number(result) {
+        if let Some(number) = text::number(result) {
             match opened {
                 // Relative paths tell no file apart from others of the name.
                 Some(path) if path.starts_with('/') => table.insert(number, path.into()),
-                _ => table.remove(&number),
+                _ => table.remove(number),
             };
         }
         true
     }
 
-    /// A process got a copy of its creator's descriptors.
+    /// A process got a copy of its creator's descriptors, which costs the same
+    /// however many they are.
     pub fn fork(&mut self, from: u32, to: u32) {
         if from != to
             && let Some(table) = self.tables.get(&from).cloned()
         {
+            self.tables.insert(to, table);
+        }
+    }
+
+    /// A process is known under another id from now on.
+    pub fn rename(&mut self, from: u32, to: u32) {
+        if let Some(table) = self.tables.remove(&from) {
             self.tables.insert(to, table);
         }
     }

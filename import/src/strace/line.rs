@@ -3,19 +3,33 @@
 //! ```text
 //! 4711  1700000000.123456 munmap(0x7f0000000000, 4096) = 0
 //! [pid  4711] 12:00:01.123456 wait4(-1,  <unfinished ...>
-//! 4711  1700000000.223456 <... wait4 resumed>NULL, 0, NULL) = 4712
-//! 4711  1700000000.323456 +++ exited with 0 +++
+//! 4711<make> 1700000000.223456 [  61] [00007f9d6e434000] <... wait4 resumed>NULL, 0, NULL) = 4712
+//! 4711       0.000040 +++ exited with 0 +++
 //! ```
+
+use std::borrow::Cow;
+
+use super::text::MOST_TASKS;
 
 /// Seconds from here on are no time. Sums of a few times stay below 2^64 ns.
 const LATEST: u64 = 1 << 33;
+/// strace fills ids up to this many columns and a space.
+const COLUMNS: usize = 6;
 
-/// A line taken apart. Times are nanoseconds since the epoch or midnight.
+/// A line taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line<'a> {
     pub pid: Option<u32>,
-    pub time_ns: Option<u64>,
+    pub time: Option<Stamp>,
     pub what: What<'a>,
+}
+
+/// The time of a line: nanoseconds since the epoch, midnight, or the line before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stamp {
+    pub ns: u64,
+    /// It is filled up with spaces, or 0, as only those of `-r` are.
+    pub since: bool,
 }
 
 /// What a line tells.
@@ -39,51 +53,136 @@ pub enum What<'a> {
     Signal,
     /// What strace says about itself.
     Message,
+    /// ` > /usr/lib/libc.so.6(mmap64+0x26) [0x1135b6]`, of `-k`.
+    Stack,
+    /// ` | 00000  7f 45 4c 46 …`, of `-e read` and `-e write`.
+    Dump,
+    /// The first or second line of the table of counts, of `-c` and `-C`.
+    Table,
+}
+
+/// The line without what colours it.
+pub fn plain(line: &str) -> Cow<'_, str> {
+    if !line.contains('\x1b') {
+        return Cow::Borrowed(line);
+    }
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        out.push_str(before);
+        // `ESC [ … letter`; other sequences are a letter.
+        let ends = |c: char| c.is_ascii_alphabetic();
+        rest = after.split_once(ends).map_or("", |(_, rest)| rest);
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// Takes a line apart. `None`: it is none of strace's, or ends early.
 pub fn split(line: &str) -> Option<Line<'_>> {
     let line = line.trim_end();
-    if line.starts_with("strace: ") {
+    let alone = if is_message(line) {
+        Some(What::Message)
+    } else if line.starts_with(" > ") {
+        Some(What::Stack)
+    } else if line.starts_with(" | ") || line.starts_with(" * ") {
+        Some(What::Dump)
+    } else if line.starts_with("% time ") || line.starts_with("------ ") {
+        Some(What::Table)
+    } else {
+        None
+    };
+    if let Some(what) = alone {
         return Some(Line {
             pid: None,
-            time_ns: None,
-            what: What::Message,
+            time: None,
+            what,
         });
     }
-    let (pid, rest) = take_pid(line);
-    let (time_ns, rest) = take_time(rest);
-    Some(Line {
-        pid,
-        time_ns,
-        what: what(rest)?,
-    })
+    let (pid, padded, rest) = take_pid(line);
+    let (time, rest) = take_time(rest, padded);
+    let what = match take_marks(rest) {
+        rest if is_message(rest) => What::Message,
+        rest => what(rest)?,
+    };
+    Some(Line { pid, time, what })
 }
 
-/// `[pid  4711] ` or `4711  `.
-fn take_pid(line: &str) -> (Option<u32>, &str) {
-    if let Some(rest) = line.strip_prefix("[pid")
-        && let Some((pid, rest)) = rest.split_once(']')
-        && let Ok(pid) = pid.trim().parse()
-    {
-        return (Some(pid), rest.trim_start());
-    }
-    if let Some((word, rest)) = line.split_once(' ')
-        && let Ok(pid) = word.parse()
-    {
-        return (Some(pid), rest.trim_start());
-    }
-    (None, line)
+/// The beginning of a line that one of strace's messages interrupted, as it can
+/// on a terminal: `clone(strace: Process 8 attached`.
+pub fn interrupted(line: &str) -> Option<&str> {
+    let at = line
+        .find("strace: Process ")
+        .or_else(|| line.find("Process "))?;
+    let (begin, message) = line.split_at(at);
+    let inside = begin.contains('(') && !message.contains('"');
+    (inside && is_message(message)).then_some(begin)
 }
 
-/// `1700000000.123456 ` or `12:00:01.123456 ` or `12:00:01 `.
-fn take_time(line: &str) -> (Option<u64>, &str) {
-    if let Some((word, rest)) = line.split_once(' ')
-        && let Some(time) = time(word)
-    {
-        return (Some(time), rest.trim_start());
+/// `strace: …`; older ones say `Process 8 attached` and
+/// `[ Process PID=8 runs in 32 bit mode. ]` without that.
+fn is_message(text: &str) -> bool {
+    if text.starts_with("strace: ") {
+        return true;
     }
-    (None, line)
+    if text.starts_with("[ Process PID=") {
+        return text.ends_with(" mode. ]");
+    }
+    let Some((id, rest)) = text
+        .strip_prefix("Process ")
+        .and_then(|rest| rest.split_once(' '))
+    else {
+        return false;
+    };
+    let said = ["attached", "detached", "resumed", "suspended"];
+    id.parse::<u32>().is_ok() && said.iter().any(|said| rest.starts_with(said))
+}
+
+/// `[pid  4711] `, `4711  ` or `4711<make> `, whether more spaces follow than
+/// fill up the column, and the rest without them.
+fn take_pid(line: &str) -> (Option<u32>, bool, &str) {
+    let (pid, width, rest) = if let Some(rest) = line.strip_prefix("[pid")
+        && let Some((id, rest)) = take_id(rest.trim_start())
+        && let Some(rest) = rest.strip_prefix(']')
+    {
+        (Some(id), 1, rest)
+    } else if let Some((id, rest)) = take_id(line)
+        && rest.starts_with(' ')
+    {
+        let used = line.len() - rest.len();
+        (Some(id), COLUMNS.saturating_sub(used).max(1), rest)
+    } else {
+        (None, 0, line)
+    };
+    let trimmed = rest.trim_start_matches(' ');
+    (pid, rest.len() - trimmed.len() > width, trimmed)
+}
+
+/// `4711` or `4711<make>`.
+fn take_id(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let id = text[..end].parse().ok().filter(|id| *id <= MOST_TASKS)?;
+    let rest = &text[end..];
+    match rest.strip_prefix('<') {
+        None => Some((id, rest)),
+        Some(name) => {
+            let end = name.find(['>', '\n']).filter(|end| *end <= 64)?;
+            Some((id, &name[end + 1..]))
+        }
+    }
+}
+
+/// `1700000000.123456 `, `12:00:01.123456 `, `12:00:01 ` or `     0.000040 `.
+fn take_time(text: &str, padded: bool) -> (Option<Stamp>, &str) {
+    if let Some((word, rest)) = text.split_once(' ')
+        && let Some(ns) = time(word)
+        // Whole seconds could be anything: only the epoch's are as large.
+        && (word.contains(['.', ':']) || padded || ns > u64::from(MOST_TASKS) * 1_000_000_000)
+    {
+        let since = !word.contains(':') && (padded || ns == 0);
+        return (Some(Stamp { ns, since }), rest.trim_start());
+    }
+    (None, text)
 }
 
 fn time(word: &str) -> Option<u64> {
@@ -107,12 +206,32 @@ fn time(word: &str) -> Option<u64> {
             seconds = seconds * 60 + unit.parse::<u64>().ok()?;
         }
         seconds
-    } else if !whole.is_empty() && digits(whole) && word.contains('.') {
+    } else if !whole.is_empty() && digits(whole) {
         whole.parse().ok()?
     } else {
         return None;
     };
     (seconds < LATEST).then(|| seconds * 1_000_000_000 + part)
+}
+
+/// Passes over what can stand before a call: `(+     0.000040)` with two kinds
+/// of times, `[  61]` with `-n`, `[00007f9d6e434000]` with `-i`.
+fn take_marks(mut text: &str) -> &str {
+    loop {
+        let rest = if let Some(rest) = text.strip_prefix("(+") {
+            rest.split_once(") ")
+        } else if let Some(rest) = text.strip_prefix('[') {
+            let mark = |c: char| c.is_ascii_hexdigit() || c == ' ' || c == '?';
+            rest.split_once("] ")
+                .filter(|(inner, _)| inner.chars().all(mark))
+        } else {
+            None
+        };
+        match rest {
+            Some((_, rest)) => text = rest.trim_start(),
+            None => return text,
+        }
+    }
 }
 
 fn what(text: &str) -> Option<What<'_>> {
@@ -121,7 +240,7 @@ fn what(text: &str) -> Option<What<'_>> {
         let superseded = inner.strip_prefix("superseded by execve in pid ");
         return Some(match superseded {
             Some(pid) => What::Superseded {
-                by: pid.parse().ok()?,
+                by: take_id(&format!("{pid} "))?.0,
             },
             None => What::Ended,
         });
@@ -137,11 +256,20 @@ fn what(text: &str) -> Option<What<'_>> {
     if !is_name(name) {
         return None;
     }
-    if let Some(args) = rest.strip_suffix("<unfinished ...>") {
+    if let Some(args) = unfinished(rest) {
         return Some(What::Unfinished { name, args });
     }
     let (args, result) = end_of_call(rest)?;
     Some(What::Call { name, args, result })
+}
+
+/// The arguments so far of a call that goes on, or that strace saw no end of.
+fn unfinished(text: &str) -> Option<&str> {
+    let (args, mark) = text.split_at(text.rfind('<')?);
+    let mark = mark.strip_prefix('<')?.strip_suffix("...>")?;
+    let goes_on =
+        matches!(mark, "unfinished " | "detached ") || mark.starts_with("pid changed to ");
+    goes_on.then_some(args)
 }
 
 fn is_name(text: &str) -> bool {
@@ -153,89 +281,27 @@ fn is_name(text: &str) -> bool {
 
 /// Splits `args) = result` behind the arguments.
 pub fn end_of_call(text: &str) -> Option<(&str, &str)> {
-    let at = text.rfind(" = ")?;
-    let args = text[..at].trim_end().strip_suffix(')')?;
-    let result = text[at + 3..].trim();
-    (!result.is_empty()).then_some((args, result))
-}
-
-/// The arguments of a call, at commas that stand in no brackets and no string.
-pub fn arguments(text: &str) -> Vec<&str> {
-    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0usize);
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        if quoted {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => quoted = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => quoted = true,
-            b'(' | b'[' | b'{' | b'<' => depth += 1,
-            // `=>` is an arrow.
-            b'>' if text[..at].ends_with('=') => {}
-            b')' | b']' | b'}' | b'>' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.push(text[begin..at].trim());
-                begin = at + 1;
-            }
-            _ => {}
-        }
-        if parts.len() == 16 {
-            return parts;
-        }
-    }
-    let last = text[begin..].trim();
-    if !last.is_empty() {
-        parts.push(last);
-    }
-    parts
-}
-
-/// A number at the beginning of `text`: decimal, `0x…`, `0…` or `NULL`.
-pub fn number(text: &str) -> Option<u64> {
-    if text.starts_with("NULL") {
-        return Some(0);
-    }
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    let end = digits
-        .find(|c: char| !c.is_digit(radix))
-        .unwrap_or(digits.len());
-    u64::from_str_radix(&digits[..end], radix).ok()
-}
-
-/// The string in quotes that `text` begins with, escapes taken away; shortened
-/// ones end in dots that are left out.
-pub fn string(text: &str) -> Option<String> {
-    let mut bytes = text.strip_prefix('"')?.bytes();
-    let mut out = Vec::new();
-    loop {
-        match bytes.next()? {
-            b'"' => return Some(String::from_utf8_lossy(&out).into_owned()),
-            b'\\' => match bytes.next()? {
-                b'n' => out.push(b'\n'),
-                b't' => out.push(b'\t'),
-                other => out.push(other),
-            },
-            byte => out.push(byte),
-        }
-    }
+    text.rmatch_indices(" = ").find_map(|(at, _)| {
+        let args = text[..at].trim_end().strip_suffix(')')?;
+        let result = text[at + 3..].trim();
+        (!result.is_empty()).then_some((args, result))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CALL: What<'static> = What::Call {
+        name: "brk",
+        args: "NULL",
+        result: "0x1000",
+    };
+
     #[test]
-    fn lines_come_apart_with_and_without_ids_and_times() {
-        for (line, pid, time_ns) in [
+    fn lines_come_apart_whatever_columns_they_have() {
+        const NOON: u64 = 43_200_000_000_000;
+        for (line, pid, ns) in [
             ("brk(NULL) = 0x1000", None, None),
             ("12  brk(NULL)                = 0x1000", Some(12), None),
             ("12  1.5 brk(NULL) = 0x1000", Some(12), Some(1_500_000_000)),
@@ -244,19 +310,65 @@ mod tests {
                 Some(12),
                 Some(61_000_001_000),
             ),
+            ("12:00:00 brk(NULL) = 0x1000", None, Some(NOON)),
             (
-                "12:00:00 brk(NULL) = 0x1000",
+                "12    12:00:00 (+     0.000365) brk(NULL) = 0x1000",
+                Some(12),
+                Some(NOON),
+            ),
+            ("12<a b] c> brk(NULL) = 0x1000", Some(12), None),
+            (
+                "[pid 12<demo>] 12:00:00 [  12] [00007f00] brk(NULL) = 0x1000",
+                Some(12),
+                Some(NOON),
+            ),
+            ("[????????????????] brk(NULL) = 0x1000", None, None),
+            (
+                "12345 1700000000 brk(NULL) = 0x1000",
+                Some(12345),
+                Some(1_700_000_000_000_000_000),
+            ),
+            (
+                "1700000000 brk(NULL) = 0x1000",
                 None,
-                Some(43_200_000_000_000),
+                Some(1_700_000_000_000_000_000),
             ),
         ] {
-            let what = What::Call {
-                name: "brk",
-                args: "NULL",
-                result: "0x1000",
-            };
-            let expected = Line { pid, time_ns, what };
-            assert_eq!(split(line), Some(expected), "{line}");
+            let time = ns.map(|ns| Stamp { ns, since: false });
+            let what = CALL;
+            assert_eq!(split(line), Some(Line { pid, time, what }), "{line}");
+        }
+    }
+
+    #[test]
+    fn times_since_the_line_before_are_known_by_their_spaces() {
+        for (line, pid, ns) in [
+            ("     0.000207 brk(NULL) = 0x1000", None, 207_000),
+            (
+                "12345      0.000207 brk(NULL) = 0x1000",
+                Some(12345),
+                207_000,
+            ),
+            ("12         0.000207 brk(NULL) = 0x1000", Some(12), 207_000),
+            (
+                "[pid    12]      0.000207 brk(NULL) = 0x1000",
+                Some(12),
+                207_000,
+            ),
+            (
+                "12<demo>      0.000207 brk(NULL) = 0x1000",
+                Some(12),
+                207_000,
+            ),
+            (
+                "12345      1 brk(NULL) = 0x1000",
+                Some(12345),
+                1_000_000_000,
+            ),
+        ] {
+            let time = Some(Stamp { ns, since: true });
+            let what = CALL;
+            assert_eq!(split(line), Some(Line { pid, time, what }), "{line}");
         }
     }
 
@@ -274,18 +386,64 @@ mod tests {
             "+++ exited with 0",
             "--- SIGCHLD {si_signo",
             "not strace at all",
+            "[pid 12",
+            "12<x",
         ] {
             assert_eq!(split(line), None, "{line}");
         }
     }
 
     #[test]
-    fn arguments_are_parted_outside_of_brackets_and_strings() {
+    fn calls_end_where_their_arguments_do() {
+        let call = |name, args, result| Some(What::Call { name, args, result });
         assert_eq!(
-            arguments(r#"3</a,b>, "x, \" y", {a=1, b=[2, 3]} => {c=4}, 5"#),
-            ["3</a,b>", r#""x, \" y""#, "{a=1, b=[2, 3]} => {c=4}", "5"]
+            what(r#"write(1, "a) = b", 6) = 6"#),
+            call("write", r#"1, "a) = b", 6"#, "6")
         );
-        assert_eq!(string(r#""a\"b\n"..., 3"#), Some("a\"b\n".to_owned()));
-        assert_eq!(number("0x10</x>"), Some(16));
+        assert_eq!(
+            what(r#"open("/a = b", 0)  = 3</a = b>"#),
+            call("open", r#""/a = b", 0"#, "3</a = b>")
+        );
+        for mark in ["unfinished", "detached", "pid changed to 12"] {
+            let text = format!("execve(\"/x\", <{mark} ...>");
+            let (name, args) = ("execve", "\"/x\", ");
+            assert_eq!(what(&text), Some(What::Unfinished { name, args }));
+        }
+    }
+
+    #[test]
+    fn messages_and_what_other_options_add_are_known_for_what_they_are() {
+        for (line, expected) in [
+            ("strace: Process 8 attached", What::Message),
+            ("Process 8 attached (waiting for parent)", What::Message),
+            ("Process 7 resumed (parent 8 ready)", What::Message),
+            ("[ Process PID=8 runs in 32 bit mode. ]", What::Message),
+            ("8 [ Process PID=8 runs in x32 mode. ]", What::Message),
+            (" > /bin/demo(main+0x11) [0x1161]", What::Stack),
+            (" | 00000  7f 45 4c 46 |", What::Dump),
+            ("% time     seconds  usecs/call     calls", What::Table),
+            (
+                "+++ superseded by execve in pid 9<x> +++",
+                What::Superseded { by: 9 },
+            ),
+        ] {
+            assert_eq!(split(line).map(|line| line.what), Some(expected), "{line}");
+        }
+        assert_eq!(interrupted("clone(Process 8 attached"), Some("clone("));
+        assert_eq!(
+            interrupted("[pid 7] vfork(strace: Process 8 attached"),
+            Some("[pid 7] vfork(")
+        );
+        assert_eq!(interrupted("strace: Process 8 attached"), None);
+        assert_eq!(interrupted("write(1, \"Process 8 attached\", 9) = 9"), None);
+    }
+
+    #[test]
+    fn colours_are_taken_away() {
+        assert_eq!(
+            plain("\x1b[1;31mbrk\x1b[0m(NULL)\x1b[K = 1"),
+            "brk(NULL) = 1"
+        );
+        assert_eq!(plain("brk(NULL) = 1"), "brk(NULL) = 1");
     }
 }

@@ -7,21 +7,28 @@
 //! passed over.
 
 mod calls;
+mod clock;
 mod files;
 mod line;
 mod merge;
 mod names;
+mod space;
+mod tasks;
+mod text;
 mod touch;
+mod tree;
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::feed::Feed;
 use crate::report::{Place, Report};
 use crate::{Format, ImportError, Input, Watch, notes};
+use clock::Clock;
 use files::Files;
 use line::{Line, What};
+use tasks::Tasks;
 use touch::Touching;
 use vellum_record::{Body, Record, Sink};
 
@@ -30,10 +37,17 @@ const NAMELESS: u32 = 1;
 /// Calls in progress whose text is kept, and the text of each.
 const MOST_PENDING: usize = 1 << 16;
 
+const TABLE: &str = "the table of counts (strace -c, -C)";
+const EARLY_END: &str = "not a line of strace, or one that ends early";
+
 /// Whether a line is one of strace's.
-pub fn looks_like(line: &str) -> bool {
-    match line::split(line) {
-        Some(line) => !matches!(line.what, What::Message) || line.pid.is_some(),
+pub fn looks_like(text: &str) -> bool {
+    match line::split(&line::plain(text)) {
+        Some(line) => match line.what {
+            What::Message => line.pid.is_some(),
+            What::Stack | What::Dump => false,
+            _ => true,
+        },
         None => false,
     }
 }
@@ -48,14 +62,8 @@ pub fn import(
     let mut touching = Touching::new(sink, touch_limit);
     let from_end = touching.end_first();
     let mut importer = Importer::new(&mut touching, from_end);
-    let lines = merge::each_line(inputs, watch, |place, pid, text, cut| {
-        importer.feed.place = place;
-        if cut {
-            importer.feed.skip("a line longer than 65536 bytes");
-            return Ok(());
-        }
-        importer.line(pid, text)
-    })?;
+    importer.separate = inputs.len() > 1;
+    let lines = merge::each_line(inputs, watch, &mut importer)?;
     let (mut report, command) = importer.finish(lines)?;
     report.notes.extend(touching.notes());
     report.notes.push(
@@ -79,23 +87,24 @@ struct Pending {
 struct Importer<'a> {
     feed: Feed<'a>,
     files: Files,
+    tasks: Tasks,
+    clock: Clock,
     pending: HashMap<u32, Pending>,
-    /// Tasks in the middle of making another one, in the order of their calls.
-    creating: Vec<u32>,
-    /// Children that acted before their creator's call ended.
-    early: HashSet<u32>,
-    /// Lines of tasks that several others may have made.
-    orphans: HashMap<u32, Vec<(Place, String)>>,
-    /// The process that lines without an id are about.
-    nameless: Option<u32>,
-    origin_ns: Option<u64>,
-    last_ns: u64,
-    /// Nanoseconds that midnight has added to times of day.
-    days_ns: u64,
+    /// The inputs are files of one task each.
+    separate: bool,
+    /// The task that was made last.
+    newborn: Option<u32>,
     command: Vec<String>,
-    without_time: u64,
     /// The beginning of a line that a message of strace's interrupted.
     broken: Option<String>,
+    /// The lines are those of a table.
+    in_table: bool,
+    /// Calls whose ends showed.
+    calls: u64,
+    /// Those that changed memory or made tasks.
+    told: u64,
+    /// `mmap2` has its offsets in pages, as strace showed them once.
+    offsets_in_pages: bool,
     /// Tells the touches that a mapping is a stack.
     from_end: Rc<Cell<bool>>,
 }
@@ -105,45 +114,69 @@ impl<'a> Importer<'a> {
         Importer {
             feed: Feed::new(sink),
             files: Files::default(),
+            tasks: Tasks::default(),
+            clock: Clock::default(),
             pending: HashMap::new(),
-            creating: Vec::new(),
-            early: HashSet::new(),
-            orphans: HashMap::new(),
-            nameless: None,
-            origin_ns: None,
-            last_ns: 0,
-            days_ns: 0,
+            separate: false,
+            newborn: None,
             command: Vec::new(),
-            without_time: 0,
             broken: None,
+            in_table: false,
+            calls: 0,
+            told: 0,
+            offsets_in_pages: false,
             from_end,
         }
     }
 
-    fn line(&mut self, file_pid: Option<u32>, text: &str) -> Result<(), ImportError> {
+    /// Takes a line of the task that its file's name tells.
+    fn take_line(
+        &mut self,
+        place: Place,
+        file_pid: Option<u32>,
+        text: &str,
+        cut: bool,
+    ) -> Result<(), ImportError> {
+        self.feed.place = place;
+        if cut {
+            self.feed.skip("a line longer than 65536 bytes");
+            return Ok(());
+        }
+        let text = line::plain(text);
         if text.trim().is_empty() {
             return Ok(());
         }
         // On a terminal strace's messages can stand in the middle of a call.
-        let whole;
-        let text = match (self.broken.take(), text.split_once("strace: Process ")) {
-            (_, Some((begin, message))) if !begin.is_empty() && message.ends_with(" attached") => {
-                self.broken = Some(begin.to_owned());
-                return Ok(());
-            }
-            (Some(begin), _) => {
-                whole = begin + text;
-                &whole
-            }
-            (None, _) => text,
-        };
+        if let Some(begin) = line::interrupted(&text) {
+            let before = self.broken.take().unwrap_or_default();
+            self.broken = Some(before + begin);
+            self.feed.pass_over("strace's own messages");
+            return Ok(());
+        }
+        match self.broken.take() {
+            Some(begin) => self.line(file_pid, &(begin + &*text)),
+            None => self.line(file_pid, &text),
+        }
+    }
+
+    fn line(&mut self, file_pid: Option<u32>, text: &str) -> Result<(), ImportError> {
         let Some(line) = line::split(text) else {
-            self.feed
-                .skip("not a line of strace, or one that ends early");
+            match self.in_table {
+                true => self.feed.pass_over(TABLE),
+                false => self.feed.skip(EARLY_END),
+            }
             return Ok(());
         };
-        if line.what == What::Message {
-            self.feed.pass_over("strace's own messages");
+        self.in_table = line.what == What::Table;
+        let beside = match line.what {
+            What::Message => Some("strace's own messages"),
+            What::Stack => Some("stack traces (strace -k)"),
+            What::Dump => Some("what was read or written (strace -e read, -e write)"),
+            What::Table => Some(TABLE),
+            _ => None,
+        };
+        if let Some(beside) = beside {
+            self.feed.pass_over(beside);
             return Ok(());
         }
         let tid = self.task(line.pid.or(file_pid), &line.what);
@@ -151,172 +184,82 @@ impl<'a> Importer<'a> {
             self.feed.skip("a task without a usable id");
             return Ok(());
         }
-        let time = self.time(line.time_ns);
+        let time = self.clock.take(line.time);
+        if self.separate && self.clock.is_relative() {
+            return Err(ImportError::Format(
+                "the times of strace -r count from the line before, in whichever file that is: \
+                 record with strace -ff -ttt, without -r"
+                    .to_owned(),
+            ));
+        }
         if !self.adopt_child(tid, time, text)? {
             return Ok(());
         }
         self.take(tid, time, &line)
     }
 
-    /// Which task a line is about. The first process has lines without its id
-    /// until there is a second one.
-    fn task(&mut self, told: Option<u32>, what: &What<'_>) -> u32 {
-        let Some(told) = told else {
-            return *self.nameless.get_or_insert(NAMELESS);
-        };
-        if self.nameless == Some(NAMELESS)
-            && told != NAMELESS
-            && !self.feed.translator.is_live(told)
-        {
-            // In the middle of a call it does nothing but end it.
-            let own = match self.pending.get(&NAMELESS) {
-                Some(call) => matches!(what, What::Resumed { name, .. } if *name == call.name),
-                None => true,
-            };
-            if own {
-                self.feed.translator.rename(NAMELESS, told);
-                self.nameless = Some(told);
-                if let Some(pending) = self.pending.remove(&NAMELESS) {
-                    self.pending.insert(told, pending);
-                }
-                for creator in &mut self.creating {
-                    *creator = if *creator == NAMELESS { told } else { *creator };
-                }
-            }
-        }
-        told
-    }
-
-    /// Nanoseconds from the first line. A line without a time comes a
-    /// microsecond after the line before.
-    fn time(&mut self, told: Option<u64>) -> u64 {
-        let now = match told {
-            Some(time) => {
-                let time = time.saturating_add(self.days_ns);
-                const DAY: u64 = 86_400 * 1_000_000_000;
-                // Times of day begin anew at midnight.
-                if time < DAY.saturating_add(self.days_ns) && self.last_ns > time + DAY / 2 {
-                    self.days_ns += DAY;
-                    time.saturating_add(DAY)
-                } else {
-                    time
-                }
-            }
-            None => {
-                self.without_time += 1;
-                self.last_ns + 1000
-            }
-        };
-        let origin = *self.origin_ns.get_or_insert(now);
-        self.last_ns = self.last_ns.max(now);
-        self.last_ns - origin.min(self.last_ns)
-    }
-
-    /// Makes sure that a task's creator is known, if its call is still in
-    /// progress. False: several could be it, and the line waits.
-    fn adopt_child(&mut self, tid: u32, time: u64, text: &str) -> Result<bool, ImportError> {
-        if let Some(lines) = self.orphans.get_mut(&tid) {
-            lines.push((self.feed.place, text.to_owned()));
-            return Ok(false);
-        }
-        if self.feed.translator.is_live(tid) || self.creating.is_empty() {
-            return Ok(true);
-        }
-        match self.creating[..] {
-            [parent] => {
-                let args = self
-                    .pending
-                    .get(&parent)
-                    .map(|p| (p.name.clone(), p.args.clone()));
-                if let Some((name, args)) = args {
-                    self.early.insert(tid);
-                    self.created(time, parent, tid, &name, &args)?;
-                }
-                Ok(true)
-            }
-            _ => {
-                self.orphans
-                    .insert(tid, vec![(self.feed.place, text.to_owned())]);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Takes the lines of a task that waited for its creator.
-    fn release(&mut self, tid: u32) -> Result<(), ImportError> {
-        let place = self.feed.place;
-        for (place, text) in self.orphans.remove(&tid).unwrap_or_default() {
-            self.feed.place = place;
-            if let Some(line) = line::split(&text) {
-                let time = self.time(line.time_ns);
-                self.take(tid, time, &line)?;
-            }
-        }
-        self.feed.place = place;
-        Ok(())
-    }
-
-    fn take(&mut self, tid: u32, time: u64, line: &Line<'_>) -> Result<(), ImportError> {
+    fn take_what(&mut self, tid: u32, time: u64, line: &Line<'_>) -> Result<(), ImportError> {
         match line.what {
             What::Call { name, args, result } => self.call(time, tid, name, args, result),
-            What::Unfinished { name, args } => {
-                if self.pending.len() < MOST_PENDING {
-                    let (name, args) = (name.to_owned(), args.to_owned());
-                    if calls::creates(&name) {
-                        self.creating.push(tid);
-                    }
-                    self.pending.insert(tid, Pending { name, args });
-                }
-                Ok(())
-            }
-            What::Resumed { name, rest } => {
-                let Some(pending) = self.pending.remove(&tid) else {
-                    self.feed
-                        .skip("the end of a call whose beginning is missing");
-                    return Ok(());
-                };
-                self.creating.retain(|creator| *creator != tid);
-                if pending.name != name {
-                    self.feed
-                        .skip("the end of another call than the one in progress");
-                    return Ok(());
-                }
-                let whole = format!("{}{rest}", pending.args);
-                match line::end_of_call(&whole) {
-                    Some((args, result)) => self.call(time, tid, name, args, result),
-                    None => {
-                        self.feed
-                            .skip("not a line of strace, or one that ends early");
-                        Ok(())
-                    }
-                }
-            }
+            What::Unfinished { name, args } => self.begin_call(time, tid, name, args),
+            What::Resumed { name, rest } => self.end_call(time, tid, name, rest),
             What::Ended => self.ended(time, tid),
-            What::Superseded { by } => {
-                // This thread is gone; the other one's exec goes on under its id.
-                self.give(time, tid, Body::Exit)?;
-                if let Some(pending) = self.pending.remove(&by) {
-                    self.pending.insert(tid, pending);
-                }
-                Ok(())
-            }
+            What::Superseded { by } => self.superseded(time, tid, by),
             What::Signal => {
                 self.feed.pass_over("signals and stops");
                 Ok(())
             }
-            What::Message => Ok(()),
+            What::Message | What::Stack | What::Dump | What::Table => Ok(()),
         }
     }
 
-    fn ended(&mut self, time: u64, tid: u32) -> Result<(), ImportError> {
-        self.creating.retain(|creator| *creator != tid);
-        self.pending.remove(&tid);
-        let process = self.process(tid);
-        self.give(time, tid, Body::Exit)?;
-        if process == tid {
-            self.files.forget(process);
+    fn begin_call(
+        &mut self,
+        time: u64,
+        tid: u32,
+        name: &str,
+        args: &str,
+    ) -> Result<(), ImportError> {
+        if self.pending.len() < MOST_PENDING {
+            let (name, args) = (name.to_owned(), args.to_owned());
+            if calls::creates(&name) {
+                self.begins_creation(tid);
+            }
+            self.pending.insert(tid, Pending { name, args });
         }
-        Ok(())
+        match calls::leaves(name) {
+            Some(whole) => self.leaves(time, tid, whole),
+            None => Ok(()),
+        }
+    }
+
+    fn end_call(&mut self, time: u64, tid: u32, name: &str, rest: &str) -> Result<(), ImportError> {
+        self.find_executing(time, tid, name)?;
+        let Some(pending) = self.pending.remove(&tid) else {
+            match calls::tells(name) {
+                true => self
+                    .feed
+                    .skip("the end of a call whose beginning is missing"),
+                false => self.feed.pass_over(calls::UNCONCERNED),
+            }
+            return Ok(());
+        };
+        if calls::creates(&pending.name) {
+            self.ends_call(tid);
+        }
+        if pending.name != name {
+            self.feed
+                .skip("the end of another call than the one in progress");
+            return Ok(());
+        }
+        let whole = format!("{}{rest}", pending.args);
+        match line::end_of_call(&whole) {
+            Some((args, result)) => self.call(time, tid, name, args, result),
+            None => {
+                self.feed.skip(EARLY_END);
+                Ok(())
+            }
+        }
     }
 
     fn process(&self, tid: u32) -> u32 {
@@ -325,30 +268,46 @@ impl<'a> Importer<'a> {
 
     fn give(&mut self, time_ns: u64, tid: u32, body: Body<'_>) -> Result<(), ImportError> {
         let pid = self.process(tid);
-        self.feed.give(&Record {
+        let done = self.feed.give(&Record {
             time_ns,
             pid,
             tid,
             body,
-        })
+        });
+        self.follow(tid);
+        done
     }
 
     fn finish(mut self, lines: u64) -> Result<(Report, Vec<String>), ImportError> {
-        let mut orphans: Vec<u32> = self.orphans.keys().copied().collect();
-        orphans.sort_unstable();
-        for tid in orphans {
-            self.release(tid)?;
+        self.settle(self.clock.now())?;
+        if self.told == 0 {
+            self.refuse_useless()?;
         }
-        let without_time = self.without_time;
+        let guessed = self.tasks.guessed;
         let (noticed, mut report) = self.feed.finish();
         report.lines = lines;
         report.notes.extend(notes::of_noticed(&noticed));
-        if without_time > 0 {
+        report.notes.extend(self.clock.notes());
+        if guessed > 0 {
             report.notes.push(format!(
-                "{without_time} lines have no time: each counts as a microsecond after the one before \
-                 (use strace -ttt)."
+                "{guessed} tasks of other PID namespaces were recognised by when they appeared (use \
+                 strace --pidns-translation)."
             ));
         }
         Ok((report, self.command))
+    }
+
+    /// Lines that are no calls, or calls that failed, make no trace.
+    fn refuse_useless(&self) -> Result<(), ImportError> {
+        let passed = &self.feed.report.passed_over;
+        let why = if self.calls == 0 && passed.iter().any(|reason| reason.what == TABLE) {
+            "it is a table of counts, without the calls: leave out strace's -c, or use -C"
+        } else if self.calls > 0 && self.feed.report.skips() == 0 {
+            "none of its calls changed memory or made a task: leave out strace's -Z and -P, and \
+             record with -e trace=%memory,%process,%desc or all calls"
+        } else {
+            return Ok(());
+        };
+        Err(ImportError::Format(format!("nothing to import: {why}")))
     }
 }

@@ -1,6 +1,6 @@
 //! Names of bits and numbers that strace prints, as the kernel has them.
 
-use super::line::number;
+use super::text::{number, without_comments};
 
 const BITS: &[(&str, u64)] = &[
     ("PROT_NONE", 0),
@@ -19,6 +19,8 @@ const BITS: &[(&str, u64)] = &[
     ("MAP_POPULATE", 0x8000),
     ("MAP_STACK", 0x2_0000),
     ("MAP_HUGETLB", 0x4_0000),
+    ("MAP_HUGE_2MB", 21 << MAP_HUGE_SHIFT),
+    ("MAP_HUGE_1GB", 30 << MAP_HUGE_SHIFT),
     ("MREMAP_MAYMOVE", 1),
     ("MREMAP_FIXED", 2),
     ("MREMAP_DONTUNMAP", 4),
@@ -81,11 +83,23 @@ fn value(table: &[(&str, u64)], name: &str) -> Option<u64> {
     found.map(|(_, value)| *value)
 }
 
-/// The bits of `A|B|0x10`. Names that are not known stand for bits that do not
-/// matter here, signals among them; a text without any known word is none.
+/// Where `mmap` has the logarithm of the size of huge pages.
+pub const MAP_HUGE_SHIFT: u32 = 26;
+const MAP_HUGE: &str = "<<MAP_HUGE_SHIFT";
+
+/// The bits of `A|B|0x10|21<<MAP_HUGE_SHIFT`. Names that are not known stand
+/// for bits that do not matter here, signals among them; a text without any
+/// known word is none.
 pub fn bits(text: &str) -> Option<u64> {
+    let text = without_comments(text);
     let words = text.split('|').map(str::trim);
-    let values = words.map(|word| value(BITS, word).or_else(|| number(word)));
+    let values = words.map(|word| {
+        let huge = word.strip_suffix(MAP_HUGE).map(number);
+        match huge {
+            Some(size) => size.map(|size| (size & 0x3f) << MAP_HUGE_SHIFT),
+            None => value(BITS, word).or_else(|| number(word)),
+        }
+    });
     values.fold(None, |sum, value| match value {
         Some(value) => Some(sum.unwrap_or(0) | value),
         None => sum,
@@ -107,6 +121,16 @@ mod tests {
         assert_eq!(bits("MAP_PRIVATE|MAP_ANONYMOUS|0x100000"), Some(0x10_0022));
         assert_eq!(bits("CLONE_VM|CLONE_VFORK|SIGCHLD"), Some(0x4100));
         assert_eq!(bits("SIGCHLD"), None);
+        assert_eq!(bits("0x3 /* PROT_READ|PROT_WRITE */"), Some(3));
+        assert_eq!(
+            bits("0x1200000 /* CLONE_CHILD_CLEARTID */|17 /* SIGCHLD */"),
+            Some(0x120_0011)
+        );
+        assert_eq!(
+            bits("MAP_PRIVATE|MAP_HUGETLB|21<<MAP_HUGE_SHIFT"),
+            Some(2 | 0x4_0000 | 21 << 26)
+        );
+        assert_eq!(bits("MAP_HUGETLB|MAP_HUGE_1GB"), Some(0x4_0000 | 30 << 26));
         assert_eq!(advice("MADV_DONTNEED"), Some(4));
         assert_eq!(advice("0x4d /* MADV_??? */"), Some(0x4d));
         assert_eq!(advice("MADV_UNHEARD_OF"), None);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, ValueHint};
 use clap::{Args, ValueEnum};
 
 use super::bench_sim;
@@ -101,14 +101,14 @@ pub struct BenchArgs {
     #[arg(long = "variant", value_name = "NAME")]
     variants: Vec<String>,
     /// Trace to replay, where the benchmark replays traces
-    #[arg(long = "trace", value_name = "FILE")]
+    #[arg(long = "trace", value_name = "FILE", value_hint = ValueHint::FilePath)]
     traces: Vec<PathBuf>,
     /// Kernel source tree to build, for kernbench (configured) and buildkernel (clean) on the host
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     tree: Option<PathBuf>,
     /// How buildkernel configures it: a target of make, as tinyconfig, or a file like .config
     /// [default: defconfig]
-    #[arg(long, value_name = "CONFIG", requires = "tree")]
+    #[arg(long, value_name = "CONFIG", requires = "tree", value_hint = ValueHint::FilePath)]
     config: Option<String>,
     /// What `make` builds in it [default: vmlinux; with --format kolivas and of buildkernel what it
     /// builds by itself]
@@ -200,7 +200,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     }
     let mut request = request(name, &args)?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(&request.traces);
+    results.read_from(&request.traces)?;
     if let Some(format) = format {
         results.with(format, request.designs.len() + 1, request.passes)?;
     }

@@ -132,7 +132,7 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
         Some(part) => vec![part.whole().to_owned()],
         None => loads.iter().flat_map(|load| load.traces.clone()).collect(),
     };
-    results.read_from(&all);
+    results.read_from(&all)?;
     let mut found = bench::bench(&setting, loads, in_each, &interrupt)?;
     if let Some(part) = &part {
         for load in &mut found.loads {
@@ -187,7 +187,7 @@ fn builds(
     let rows = args.rows()?;
     let interrupt = Interrupt::on_ctrl_c()?;
     let mut results = Results::open(request.output)?;
-    results.read_from(std::slice::from_ref(&trace));
+    results.read_from(std::slice::from_ref(&trace))?;
     let mut notes = plan.notes;
     for note in &notes {
         eprintln!("vellum: {note}");

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::ValueHint;
+use clap::builder::{PathBufValueParser, TypedValueParser, ValueHint};
 use vellum_calibrate::{Effort, Error};
 use vellum_description::{Description, Figure};
-use vellum_output::PartialFile;
 
 use super::Failure;
+use super::outputs::{OutputOrStdout, OutputPath};
 use super::results::{OutputArgs, Results};
 use super::simulated::host_cpus;
 use crate::validate::work::{self, Calibrated};
@@ -37,10 +37,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CalibrateArgs {
-    /// Write the description to FILE, whose name ends in .toml, instead of printing it
+    /// Write the description to FILE, whose name ends in .toml, instead of printing it (`-`)
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath,
-          value_parser = toml_file)]
-    output: Option<PathBuf>,
+          value_parser = PathBufValueParser::new().try_map(described))]
+    output: Option<OutputOrStdout>,
 
     /// Measure only the time between accesses, for the description in FILE, and print it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = toml_file,
@@ -54,7 +54,7 @@ pub struct CalibrateArgs {
 
     /// Write what came out as JSON, too; `-` prints it instead
     #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath, requires = "against")]
-    json: Option<PathBuf>,
+    json: Option<OutputOrStdout>,
 
     /// First seed of the simulations
     #[arg(long, value_name = "N", default_value_t = 1, requires = "against")]
@@ -76,6 +76,15 @@ fn toml_file(path: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// Where a description goes: a file that is found as one, or standard output.
+fn described(path: PathBuf) -> Result<OutputOrStdout, String> {
+    let output = OutputOrStdout::from(path);
+    if let Some(file) = output.file() {
+        toml_file(&file.to_string_lossy())?;
+    }
+    Ok(output)
+}
+
 /// Measures.
 pub fn run(args: CalibrateArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::on_ctrl_c()?;
@@ -88,7 +97,8 @@ pub fn run(args: CalibrateArgs) -> Result<(), Failure> {
 
 /// Measures everything, and writes the description.
 fn describe(args: &CalibrateArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    let output = args.output.as_deref().map(created).transpose()?;
+    let output = args.output.as_ref().and_then(OutputOrStdout::file);
+    let output = output.map(OutputPath::create).transpose()?;
     let mut go_on = |what: &'static str| {
         if !args.quiet {
             eprintln!("vellum: measuring {what}");
@@ -170,9 +180,4 @@ impl CalibrateArgs {
         }
         Ok(found)
     }
-}
-
-fn created(path: &Path) -> Result<PartialFile, Failure> {
-    PartialFile::create(path)
-        .map_err(|error| Failure::from(error).context(path.display().to_string()))
 }

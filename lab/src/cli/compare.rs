@@ -72,6 +72,7 @@ Exit codes: 0 compared (whatever the verdict), 1 failed, 2 unusable arguments or
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
     /// Trace to replay [default: traces/kernel-build.vellum of the source tree]
+    #[arg(value_hint = ValueHint::FilePath)]
     trace: Option<PathBuf>,
     /// Where designs run: on the core, or on a simulated machine (docs/many-cpus.md); this
     /// machine's kernel is named as a design
@@ -85,7 +86,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DESIGN", default_value = "rmap=partial")]
     b: String,
     /// With `--a linux`: directory for scratch files [default: /dev/shm]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     scratch: Option<PathBuf>,
     /// Passes over the workload; multiples of 6 balance the order of execution
     #[arg(short = 'n', long, value_name = "PASSES", default_value_t = PASSES,
@@ -167,7 +168,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     }
     let path = args.trace()?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(std::slice::from_ref(&path));
+    results.read_from(std::slice::from_ref(&path))?;
     if !args.against.is_empty() {
         let db = args.output.db();
         let saved = args.against.iter().map(|name| db.find(name));

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::dump::micros;
+use super::outputs::OutputPath;
 use super::{Failure, OrFail};
 use crate::excerpt;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -34,7 +35,7 @@ pub struct CutArgs {
 
     /// Write the cut to FILE
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    output: OutputPath,
 
     /// Begin at this time
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
@@ -88,7 +89,7 @@ pub fn run(args: CutArgs) -> Result<(), Failure> {
         from_us,
         to_us,
     };
-    let writer = TraceWriter::create(&args.output, args.level)?;
+    let writer = TraceWriter::create(&*args.output, args.level)?;
     let style = Style::detect(args.quiet);
     let (events, bytes) = excerpt::write(&trace, selection, writer, style, &interrupt)?;
     if !args.quiet {

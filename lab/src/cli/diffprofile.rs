@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::outputs::{OutputFile, OutputPath};
 use super::{Failure, OrFail};
 use crate::report::json;
-use vellum_output::PartialFile;
 use vellum_profile::diffprofile::{Options, Shown, diffprofile};
 use vellum_profile::groups::Groups;
 use vellum_profile::read::{self, Format};
@@ -90,11 +90,11 @@ pub struct DiffprofileArgs {
 
     /// Write a differential flame graph; needs call stacks
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    svg: Option<PathBuf>,
+    svg: Option<OutputPath>,
 
     /// Write folded stacks with the ticks of OLD and NEW
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    folded: Option<PathBuf>,
+    folded: Option<OutputPath>,
 }
 
 /// Reads both profiles, prints and writes what was asked for.
@@ -142,25 +142,18 @@ pub fn run(args: DiffprofileArgs) -> Result<(), Failure> {
         true => json::render(&diff)?,
         false => diff.text(),
     };
-    for (path, file, content) in files {
-        let writing = || format!("writing {}", path.display());
-        file.commit(&content).doing(writing)?;
+    for (file, content) in files {
+        file.commit(&content)?;
     }
     io::stdout().lock().write_all(printed.as_bytes())?;
     Ok(())
 }
 
 /// Files that are complete but for their names.
-type Pending<'a> = Vec<(&'a Path, PartialFile, String)>;
+type Pending = Vec<(OutputFile, String)>;
 
-fn write<'a>(
-    args: &'a DiffprofileArgs,
-    old: &Profile,
-    new: &Profile,
-) -> Result<Pending<'a>, Failure> {
+fn write(args: &DiffprofileArgs, old: &Profile, new: &Profile) -> Result<Pending, Failure> {
     let mut files = Vec::new();
-    let create =
-        |path: &Path| PartialFile::create(path).doing(|| format!("writing {}", path.display()));
     if let Some(path) = &args.svg {
         for profile in [old, new] {
             if !profile.has_callers() {
@@ -175,10 +168,10 @@ fn write<'a>(
             "" => "Differential flame graph",
             title => title,
         };
-        files.push((path.as_path(), create(path)?, flame::svg(old, new, title)));
+        files.push((path.create()?, flame::svg(old, new, title)));
     }
     if let Some(path) = &args.folded {
-        files.push((path.as_path(), create(path)?, folded_pair(old, new)));
+        files.push((path.create()?, folded_pair(old, new)));
     }
     Ok(files)
 }

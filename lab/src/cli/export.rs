@@ -1,12 +1,12 @@
 //! `vellum export`: a trace as a table for other tools.
 
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
+use super::outputs::OutputOrStdout;
 use super::{Failure, OrFail};
 use vellum_export::{Output, cachesim, csv, parquet, rows::Row};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -38,7 +38,7 @@ pub struct ExportArgs {
 
     /// Write to FILE; `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    output: OutputOrStdout,
 
     /// Say nothing but errors
     #[arg(short, long)]
@@ -58,16 +58,7 @@ enum Format {
 
 /// Exports.
 pub fn run(args: ExportArgs) -> Result<(), Failure> {
-    let path = args.output.display().to_string();
     let trace = TraceReader::open(&args.trace).blame_input()?;
-    if same_file(&args.trace, &args.output) {
-        return Err(Failure::usage(format!(
-            "{path}: the table would replace the trace"
-        )));
-    }
-    if path != "-" && fs::metadata(&args.output).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Failure::usage(format!("{path}: it is a directory")));
-    }
     let mut export = Export {
         trace: &trace,
         progress: Progress::new(
@@ -77,46 +68,53 @@ pub fn run(args: ExportArgs) -> Result<(), Failure> {
             "events",
         ),
         interrupt: Interrupt::on_ctrl_c()?,
+        place: args.output.to_string(),
     };
-    let output = Output::create(&args.output).doing(|| format!("{path}: cannot create"))?;
+    let output = match &args.output {
+        OutputOrStdout::Stdout => Output::stdout(),
+        OutputOrStdout::File(path) => {
+            Output::create(path).doing(|| format!("{}: cannot create", export.place))?
+        }
+    };
     let (rows, output) = match args.format {
         Format::Csv => export.csv(output),
         Format::Parquet => export.parquet(output),
         Format::Libcachesim => export.cachesim(output),
     }?;
     export.progress.finish();
-    let bytes = output.finish().doing(|| format!("{path}: cannot write"))?;
+    let place = export.place;
+    let bytes = output.finish().doing(|| cannot_write(&place))?;
     if !args.quiet {
-        eprintln!("vellum: {path}: {rows} rows, {:.1} MB", bytes as f64 / 1e6);
+        eprintln!("vellum: {place}: {rows} rows, {:.1} MB", bytes as f64 / 1e6);
     }
     Ok(())
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (fs::canonicalize(a), fs::canonicalize(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
 }
 
 struct Export<'a> {
     trace: &'a TraceReader,
     progress: Progress,
     interrupt: Interrupt,
+    /// Where the table goes, for messages.
+    place: String,
+}
+
+fn cannot_write(place: &str) -> String {
+    format!("{place}: cannot write")
 }
 
 impl Export<'_> {
-    /// Calls `take` for each event; stops at Ctrl-C.
-    fn each(
+    /// Calls `take`, which writes, for each event; stops at Ctrl-C.
+    fn each<E: Into<Failure>>(
         &mut self,
-        mut take: impl FnMut(&Event) -> Result<(), Failure>,
+        mut take: impl FnMut(&Event) -> Result<(), E>,
     ) -> Result<u64, Failure> {
         let mut events = 0u64;
         for event in self.trace.events() {
             if events.is_multiple_of(1024) && self.interrupt.requested() {
                 return Err(Failure::interrupted("interrupted; nothing was written"));
             }
-            take(&event.blame_input()?)?;
+            let event = event.blame_input()?;
+            take(&event).doing(|| cannot_write(&self.place))?;
             events += 1;
             self.progress.advance(1);
         }
@@ -124,24 +122,25 @@ impl Export<'_> {
     }
 
     fn csv(&mut self, mut output: Output) -> Result<(u64, Output), Failure> {
-        csv::head(&mut output)?;
+        csv::head(&mut output).doing(|| cannot_write(&self.place))?;
         let header = self.trace.header();
-        let rows = self.each(|event| Ok(csv::row(&mut output, &Row::of(header, event))?))?;
+        let rows = self.each(|event| csv::row(&mut output, &Row::of(header, event)))?;
         Ok((rows, output))
     }
 
     fn parquet(&mut self, output: Output) -> Result<(u64, Output), Failure> {
-        let mut table = parquet::Table::new(output)?;
+        let mut table = parquet::Table::new(output).doing(|| cannot_write(&self.place))?;
         let header = self.trace.header();
-        let rows = self.each(|event| Ok(table.push(&Row::of(header, event))?))?;
-        Ok((rows, table.finish()?))
+        let rows = self.each(|event| table.push(&Row::of(header, event)))?;
+        let output = table.finish().doing(|| cannot_write(&self.place))?;
+        Ok((rows, output))
     }
 
     fn cachesim(&mut self, mut output: Output) -> Result<(u64, Output), Failure> {
-        cachesim::head(&mut output)?;
+        cachesim::head(&mut output).doing(|| cannot_write(&self.place))?;
         let mut requests = cachesim::Requests::default();
-        self.each(|event| Ok(requests.take(&mut output, event)?))?;
-        output.flush()?;
+        self.each(|event| requests.take(&mut output, event))?;
+        output.flush().doing(|| cannot_write(&self.place))?;
         Ok((requests.count(), output))
     }
 }

@@ -9,8 +9,8 @@ use clap::builder::ValueHint;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use vellum_history::{Added, Entry, Store};
-use vellum_output::PartialFile;
 
+use super::outputs::{OutputOrStdout, OutputPath};
 use super::{Failure, OrFail};
 use crate::history::difference::Difference;
 use crate::history::{Kept, host_words, text, trend};
@@ -125,9 +125,9 @@ enum What {
     Export {
         /// Their numbers [default: all]
         ids: Vec<i64>,
-        /// Where to [default: standard output]
+        /// Where to; `-` is standard output, as it is without this
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        output: Option<PathBuf>,
+        output: Option<OutputOrStdout>,
     },
     /// Remove results
     Prune {
@@ -256,7 +256,10 @@ pub fn run(args: HistoryArgs) -> Result<(), Failure> {
             older_than,
             dry_run,
         } => return prune(db, ids, older_than, dry_run),
-        What::Export { ids, output } => return export(&db.open()?, ids, output.as_deref()),
+        What::Export { ids, output } => {
+            let file = output.as_ref().and_then(OutputOrStdout::file);
+            return export(&db.open()?, ids, file);
+        }
         What::List { filter, json } => list(&db.open()?, &filter, json)?,
         What::Show { id } => show(&db.open()?, id)?,
         What::Compare { old, new, json } => {
@@ -460,7 +463,7 @@ fn trends(store: &Store, filter: &Filter, design: &str, as_json: bool) -> Result
     }
 }
 
-fn export(store: &Store, ids: Vec<i64>, output: Option<&Path>) -> Result<(), Failure> {
+fn export(store: &Store, ids: Vec<i64>, output: Option<&OutputPath>) -> Result<(), Failure> {
     let text = match ids.as_slice() {
         [id] => document(store, *id)?.1,
         _ => {
@@ -484,12 +487,8 @@ fn export(store: &Store, ids: Vec<i64>, output: Option<&Path>) -> Result<(), Fai
         }
     };
     match output {
+        Some(path) => path.create()?.commit(&text),
         None => Ok(io::stdout().lock().write_all(text.as_bytes())?),
-        Some(path) => {
-            let doing = || format!("writing {}", path.display());
-            let file = PartialFile::create(path).doing(doing)?;
-            file.commit(&text).doing(doing)
-        }
     }
 }
 

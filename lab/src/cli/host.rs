@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use vellum_engine::Engine;
 
+use super::outputs::OutputPath;
 use super::results::{Named, OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::forkfault::Helper;
@@ -21,7 +22,6 @@ use crate::linux::series::{self, Series};
 use crate::linux::summary::{Against, Apart, HostTimes};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
 use crate::replay::{self, Options, Workload, prepare_events, ram};
-use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 
@@ -153,13 +153,10 @@ fn notes(plan: &Plan) -> Vec<String> {
 ///
 /// # Errors
 /// The trace cannot be used, or the replay failed.
-pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
+pub fn replay(request: &Request, save: Option<&OutputPath>) -> Result<(), Failure> {
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace));
-    let pending = match save {
-        Some(path) => Some(pending(path)?),
-        None => None,
-    };
+    results.read_from(std::slice::from_ref(&request.trace))?;
+    let pending = save.map(OutputPath::create).transpose()?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
     let prepared = load(&request.trace, Options::default().fault_around, style)?;
@@ -167,9 +164,8 @@ pub fn replay(request: &Request, save: Option<&Path>) -> Result<(), Failure> {
     let series = series::measure(&prepared.plan, &settings, None, &interrupt)
         .map_err(LinuxError::into_failure)?;
     let saved = result(&prepared, &series);
-    if let (Some(file), Some(path)) = (pending, save) {
-        file.commit(&saved.render()?)
-            .doing(|| format!("writing {}", path.display()))?;
+    if let Some(file) = pending {
+        file.commit(&saved.render()?)?;
     }
     let text = replay_text(&saved, &notes(&prepared.plan));
     results.print(
@@ -208,7 +204,7 @@ pub struct Core {
 /// As [`replay`], or the design is refused.
 pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace));
+    results.read_from(std::slice::from_ref(&request.trace))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(request.quiet);
     let build = |arenas: &Arenas| {
@@ -327,8 +323,4 @@ pub fn saved(a: &Path, b: &Path, output: &OutputArgs, method: &Method) -> Result
         .map_err(LinuxError::into_failure)?;
     let report = SavedComparison::new(of_a, of_b, apart);
     results.print(|| report.text(), &report)
-}
-
-fn pending(path: &Path) -> Result<PartialFile, Failure> {
-    PartialFile::create(path).doing(|| format!("writing {}", path.display()))
 }

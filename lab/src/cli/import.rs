@@ -1,12 +1,13 @@
 //! `vellum import`: a trace from what other tools printed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::outputs::OutputPath;
 use super::{Failure, OrFail};
 use vellum_import::{DEFAULT_TOUCH_LIMIT, Format, ImportError, Input, Options, Report};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -40,7 +41,7 @@ pub struct ImportArgs {
 
     /// Write the trace to TRACE
     #[arg(short, long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    output: OutputPath,
 
     /// Which tool printed the text
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -71,18 +72,6 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
     if stdin > 1 {
         return Err(Failure::usage("standard input (-) can be read only once"));
     }
-    for path in &args.files {
-        if !is_stdin(path) && same_file(path, &args.output) {
-            let path = path.display();
-            return Err(Failure::usage(format!(
-                "{path}: the trace would replace the text"
-            )));
-        }
-    }
-    if fs::metadata(&args.output).is_ok_and(|metadata| !metadata.is_file()) {
-        let path = args.output.display();
-        return Err(Failure::usage(format!("{path}: not a regular file")));
-    }
     let interrupt = Interrupt::on_ctrl_c()?;
     let mut inputs = Vec::new();
     let mut bytes = 0;
@@ -96,7 +85,7 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
         format: args.from,
         touch_limit: args.touch_limit,
     };
-    let mut writer = TraceWriter::create(&args.output, args.level)?;
+    let mut writer = TraceWriter::create(&*args.output, args.level)?;
     let style = Style::detect(args.quiet);
     let mut progress = Progress::new(style, "importing", bytes, "bytes");
     let result = vellum_import::import(inputs, &options, &mut writer, &mut progress, &interrupt);
@@ -122,13 +111,6 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
 
 fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (fs::canonicalize(a), fs::canonicalize(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
 }
 
 /// An input and its length, 0 if that is not known.

@@ -1,17 +1,17 @@
 //! `vellum bench kernbench --format kolivas`: kernbench of Con Kolivas, on the host's kernel;
 //! `bench_sim` runs it on simulated machines.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use clap::builder::ValueHint;
 use serde::Serialize;
 
+use super::outputs::{OutputFile, OutputPath};
 use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::{self, HostError};
 use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
-use vellum_output::PartialFile;
 use vellum_tables::kolivas::{self, Group, Run};
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -51,7 +51,7 @@ pub struct KolivasArgs {
     compat: bool,
     /// Write a row for each run to a file, which `vellum stats --format kolivas` reads
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    runs_out: Option<PathBuf>,
+    runs_out: Option<OutputPath>,
 }
 
 impl KolivasArgs {
@@ -112,8 +112,9 @@ impl KolivasArgs {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn rows(&self) -> Result<Option<Rows<'_>>, Failure> {
-        self.runs_out.as_deref().map(Rows::open).transpose()
+    pub fn rows(&self) -> Result<Option<Rows>, Failure> {
+        let file = self.runs_out.as_ref().map(OutputPath::create);
+        Ok(file.transpose()?.map(Rows))
     }
 
     /// A run as it is printed and written.
@@ -223,7 +224,7 @@ pub fn print(
     args: &KolivasArgs,
     what: What,
     groups: &[Group],
-    rows: Option<Rows<'_>>,
+    rows: Option<Rows>,
     results: Results,
 ) -> Result<(), Failure> {
     let shown = groups.iter().map(|group| Group {
@@ -240,26 +241,15 @@ pub fn print(
 
 /// The file of `--runs-out`.
 #[derive(Debug)]
-pub struct Rows<'a> {
-    path: &'a Path,
-    file: PartialFile,
-}
+pub struct Rows(OutputFile);
 
-impl<'a> Rows<'a> {
-    fn open(path: &'a Path) -> Result<Self, Failure> {
-        let file = PartialFile::create(path);
-        let file = file.doing(|| format!("writing {}", path.display()))?;
-        Ok(Self { path, file })
-    }
-
+impl Rows {
     fn write(self, groups: &[Group]) -> Result<(), Failure> {
-        let text = format!(
+        self.0.commit(&format!(
             "# Columns: load, then elapsed, user and system seconds, percent of a CPU, context \
              switches, sleeps.\n{}",
             kolivas::rows(groups)
-        );
-        let written = self.file.commit(&text);
-        written.doing(|| format!("writing {}", self.path.display()))
+        ))
     }
 }
 

@@ -12,7 +12,7 @@ mod host;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use crate::failure::{Failure, OrFail};
 
@@ -33,6 +33,7 @@ pub mod import;
 pub mod info;
 pub mod kolivas;
 pub mod machines;
+pub mod outputs;
 pub mod plan;
 pub mod profiling;
 pub mod record;
@@ -119,9 +120,19 @@ commands! {
     SweepCell => sweep_cell::SweepCellArgs,
 }
 
-/// Parses the arguments, runs the command, reports its failure.
+/// Parses the arguments, looks at what is to be written, runs the command.
+fn run() -> Result<(), Failure> {
+    let mut command = Cli::command();
+    let matches = command.get_matches_mut();
+    let cli = Cli::from_arg_matches(&matches);
+    let cli = cli.unwrap_or_else(|error| error.format(&mut command).exit());
+    outputs::check(&command, &matches)?;
+    cli.command.run()
+}
+
+/// Runs the command that the arguments name, reports its failure.
 pub fn main() -> ExitCode {
-    match Cli::parse().command.run() {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message().is_empty() {

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum_description::Description;
 use vellum_engine::{DeviceModel, gives};
-use vellum_output::PartialFile;
 
+use super::outputs::{OutputFile, OutputPath};
 use super::results::{self, OutputArgs, Results};
 use super::{Failure, OrFail, size};
 use crate::designs;
@@ -95,7 +95,7 @@ struct MemoryArgs {
     seed: u64,
     /// Draw it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    svg: Option<PathBuf>,
+    svg: Option<OutputPath>,
     #[command(flatten)]
     output: OutputArgs,
     /// No progress
@@ -139,7 +139,8 @@ struct UserpteArgs {
     #[arg(long, value_name = "OPTIONS", default_value = "", requires = "trace")]
     design: String,
     /// A machine of `vellum machines`, or a file that ends in .toml, whose prices a window has
-    #[arg(long, value_name = "MACHINE", default_value = "xeon-e5-2690")]
+    #[arg(long, value_name = "MACHINE", default_value = "xeon-e5-2690",
+          value_hint = ValueHint::FilePath)]
     machine: String,
     /// Price of a window in nanoseconds, instead
     #[arg(long, value_name = "NS", conflicts_with = "machine")]
@@ -149,7 +150,7 @@ struct UserpteArgs {
     seed: u64,
     /// Draw it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    svg: Option<PathBuf>,
+    svg: Option<OutputPath>,
     #[command(flatten)]
     output: OutputArgs,
     /// No progress
@@ -184,7 +185,7 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
     parts.dedup();
     let (results, drawing) = open(
         &args.output,
-        args.svg.as_deref(),
+        args.svg.as_ref(),
         std::slice::from_ref(&args.trace),
     )?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
@@ -217,7 +218,7 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
 fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
     let question = question(args)?;
     let price = price(args)?;
-    let (results, drawing) = open(&args.output, args.svg.as_deref(), args.trace.as_slice())?;
+    let (results, drawing) = open(&args.output, args.svg.as_ref(), args.trace.as_slice())?;
     let answer = answer(args, &question, &price)?;
     finish(
         results,
@@ -231,20 +232,19 @@ fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
 /// Where results go, and the picture.
 fn open(
     output: &OutputArgs,
-    svg: Option<&Path>,
+    svg: Option<&OutputPath>,
     traces: &[PathBuf],
-) -> Result<(Results, Option<PartialFile>), Failure> {
+) -> Result<(Results, Option<OutputFile>), Failure> {
     let mut results = Results::open(output)?;
-    results.read_from(traces);
-    let drawing =
-        svg.map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    results.read_from(traces)?;
+    let drawing = svg.map(OutputPath::create);
     Ok((results, drawing.transpose()?))
 }
 
 /// Draws and prints the answer.
 fn finish(
     results: Results,
-    drawing: Option<PartialFile>,
+    drawing: Option<OutputFile>,
     answer: &impl Serialize,
     text: impl FnOnce() -> String,
     interrupted: bool,

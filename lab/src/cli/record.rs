@@ -2,7 +2,6 @@
 //! management.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::outputs::OutputPath;
 use super::{Failure, size};
 use vellum_record::{Options, Overhead};
 use vellum_terminal::progress::{Interrupt, Style};
@@ -37,7 +37,7 @@ Examples:
 pub struct RecordArgs {
     /// Write the trace to FILE; it appears when the recording is complete
     #[arg(short, long, value_name = "FILE", default_value = "trace.vellum", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    output: OutputPath,
 
     /// Buffer for each CPU's events, rounded up to a power of two (K, M and G are
     /// understood)
@@ -82,14 +82,10 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     if let Some(rounds) = args.measure_overhead {
         return measure(&args, usize::from(rounds));
     }
-    if fs::metadata(&args.output).is_ok_and(|metadata| !metadata.is_file()) {
-        let path = args.output.display();
-        return Err(Failure::usage(format!("{path}: not a regular file")));
-    }
     let interrupt = Interrupt::on_ctrl_c()?;
     let options = Options {
         command: args.command,
-        output: args.output,
+        output: args.output.to_path_buf(),
         buffer: args.buffer,
         allow_lost: args.allow_lost,
         level: args.level,

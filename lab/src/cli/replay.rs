@@ -9,6 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, ValueHint};
 use vellum_engine::{DeviceModel, Engine, EngineError, has_groups, reclaims};
 
+use super::outputs::OutputPath;
 use super::results::{Named, OutputArgs, Results};
 use super::simulated::{self, On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
@@ -71,7 +72,7 @@ pub struct ReplayArgs {
     scratch: Option<PathBuf>,
     /// With `--on linux`: save the result for `vellum compare --a linux:FILE`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    save: Option<PathBuf>,
+    save: Option<OutputPath>,
     /// The design (`vellum designs` lists the options)
     #[arg(long, value_name = "DESIGN", default_value = "")]
     design: String,
@@ -156,7 +157,7 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         return Err(Failure::usage(text));
     }
     let mut results = Results::open(&args.output)?;
-    results.read_from(std::slice::from_ref(&args.trace));
+    results.read_from(std::slice::from_ref(&args.trace))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let trace = TraceReader::open(&args.trace).blame_input()?;
     let style = Style::detect(args.quiet);
@@ -316,7 +317,7 @@ fn on_linux(args: ReplayArgs) -> Result<(), Failure> {
         seed: args.seed,
         quiet: args.quiet,
     };
-    host::replay(&request, args.save.as_deref())
+    host::replay(&request, args.save.as_ref())
 }
 
 /// A run of the command.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
-use vellum_output::PartialFile;
 use vellum_page::{Loaded, Overview};
 
+use super::outputs::{OutputOrStdout, OutputPath};
 use super::{Failure, OrFail};
 
 const EXAMPLES: &str = "\
@@ -35,10 +35,10 @@ pub struct ReportArgs {
     /// The page; `-` prints it
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath,
           required_unless_present = "svg")]
-    output: Option<PathBuf>,
+    output: Option<OutputOrStdout>,
     /// One picture of one result as SVG, for a document; of `compare`, `scale` and `plan`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    svg: Option<PathBuf>,
+    svg: Option<OutputPath>,
     /// Title of the page
     #[arg(long, value_name = "TEXT", default_value = "")]
     title: String,
@@ -46,33 +46,25 @@ pub struct ReportArgs {
 
 /// Reads the results, writes the page.
 pub fn run(args: ReportArgs) -> Result<(), Failure> {
-    let output = args.output.as_deref();
-    let create = |path: &Path| {
-        let file = PartialFile::create(path);
-        file.doing(|| format!("writing {}", path.display()))
-    };
-    let page_file = output
-        .filter(|path| !is_dash(path))
-        .map(create)
-        .transpose()?;
-    let picture_file = args.svg.as_deref().map(create).transpose()?;
+    let page = args.output.as_ref().and_then(OutputOrStdout::file);
+    let page = page.map(OutputPath::create).transpose()?;
+    let picture_file = args.svg.as_ref().map(OutputPath::create).transpose()?;
     let results = args.results.iter().map(|path| load(path));
     let results = results.collect::<Result<Vec<Loaded>, Failure>>()?;
-    if let (Some(file), Some(path)) = (picture_file, &args.svg) {
-        file.commit(&picture(&results)?)
-            .doing(|| format!("writing {}", path.display()))?;
+    if let Some(file) = picture_file {
+        file.commit(&picture(&results)?)?;
     }
-    let Some(output) = output else { return Ok(()) };
+    if args.output.is_none() {
+        return Ok(());
+    }
     let overview = Overview {
         title: args.title,
         notes: Vec::new(),
     };
-    let page = vellum_page::render(&results, &overview);
-    match page_file {
-        Some(file) => file
-            .commit(&page)
-            .doing(|| format!("writing {}", output.display())),
-        None => Ok(io::stdout().lock().write_all(page.as_bytes())?),
+    let text = vellum_page::render(&results, &overview);
+    match page {
+        Some(file) => file.commit(&text),
+        None => Ok(io::stdout().lock().write_all(text.as_bytes())?),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::outputs::OutputPath;
 use super::results::{OutputArgs, Results};
 use super::simulated::{SimArgs, machine_with};
 use super::{Failure, OrFail};
@@ -101,7 +102,7 @@ pub struct ReproduceArgs {
     /// are there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
           help_heading = "With --on sim")]
-    resume: Option<PathBuf>,
+    resume: Option<OutputPath>,
     /// Seed of the order of execution and of the bootstrap
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -123,9 +124,10 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
         traces: traces(args.traces.clone())?,
         only: args.only.clone(),
         scripts: args.scripts.clone(),
-        resume: args.resume.clone(),
+        resume: args.resume.as_deref().map(Path::to_owned),
         simulated: simulated(&args)?,
     };
+    results.spare(&vellum_files(&setting.traces))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
     results.print(|| result.render(), &result)?;
@@ -206,6 +208,18 @@ fn ending(result: &Reproduction) -> Result<(), Failure> {
             result.sections.len()
         ))),
     }
+}
+
+/// The traces in a directory.
+fn vellum_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "vellum")
+        })
+        .collect()
 }
 
 /// The directory of the shipped traces. Not all sections need one: those that do say so

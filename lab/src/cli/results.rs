@@ -15,6 +15,7 @@ use vellum_page::result::run::{Host, Run, TraceFile};
 use vellum_page::{Loaded, Overview};
 
 use super::history::DbArgs;
+use super::outputs::{OutputFile, OutputOrStdout, OutputPath};
 use super::simulated::refuse;
 use super::{Failure, OrFail};
 use crate::history::gate::{Expected, Gate, Passage};
@@ -24,7 +25,6 @@ use crate::program;
 use crate::report::json;
 use crate::report::published::Format;
 use vellum_history::{Added, Store};
-use vellum_output::PartialFile;
 use vellum_trace::TraceReader;
 
 /// Where the results go
@@ -32,11 +32,11 @@ use vellum_trace::TraceReader;
 pub struct OutputArgs {
     /// Write everything as JSON to a file; `-` prints it instead of the tables
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
+    json: Option<OutputOrStdout>,
     /// Write everything as one HTML page, with pictures, to look at and to send to others
     /// (docs/report.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    html: Option<PathBuf>,
+    html: Option<OutputPath>,
     /// Keep the result in a database (`vellum history`)
     #[arg(long, help_heading = KEEPING)]
     keep: bool,
@@ -53,7 +53,7 @@ pub const KEEPING: &str = "Kept results";
 
 impl OutputArgs {
     /// Tables, and JSON where it is said; `-` prints that instead.
-    pub fn json(json: Option<PathBuf>) -> Self {
+    pub fn json(json: Option<OutputOrStdout>) -> Self {
         Self {
             json,
             ..Self::default()
@@ -82,8 +82,8 @@ impl OutputArgs {
 pub struct Results {
     /// JSON is printed instead of the tables.
     prints_json: bool,
-    json: Option<Pending>,
-    html: Option<Pending>,
+    json: Option<OutputFile>,
+    html: Option<OutputFile>,
     keeper: Option<Keeper>,
     gate: Option<Gate>,
     run: Run,
@@ -114,7 +114,7 @@ impl Keeper {
             }
             Err(failure) => {
                 let name = format!("vellum-{}.json", run.started.replace(':', ""));
-                let saved = Pending::create(Path::new(&name));
+                let saved = OutputPath::from(PathBuf::from(&name)).create();
                 Err(match saved.and_then(|file| file.commit(text)) {
                     Ok(()) => Failure::failed(format!(
                         "{}; the result is in {name}, for `vellum history add`",
@@ -124,28 +124,6 @@ impl Keeper {
                 })
             }
         }
-    }
-}
-
-/// A file that is written at the end.
-#[derive(Debug)]
-struct Pending {
-    path: PathBuf,
-    file: PartialFile,
-}
-
-impl Pending {
-    fn create(path: &Path) -> Result<Self, Failure> {
-        let file = PartialFile::create(path);
-        Ok(Self {
-            path: path.to_owned(),
-            file: file.doing(|| format!("writing {}", path.display()))?,
-        })
-    }
-
-    fn commit(self, text: &str) -> Result<(), Failure> {
-        let written = self.file.commit(text);
-        written.doing(|| format!("writing {}", self.path.display()))
     }
 }
 
@@ -173,30 +151,28 @@ impl Results {
     /// What the options ask for. A file that cannot be written is refused here, before
     /// any time is spent.
     pub fn open(output: &OutputArgs) -> Result<Self, Failure> {
-        let is_dash = |path: &Path| path == Path::new("-");
-        if output.html.as_deref().is_some_and(is_dash) {
-            return Err(Failure::usage(
-                "--html -: name a file; `--json - | vellum report - -o -` prints a page",
-            ));
-        }
-        let json = output.json.as_deref();
-        let json_file = json.filter(|path| !is_dash(path)).map(Pending::create);
-        let html = output.html.as_deref().map(Pending::create);
+        let json = output.json.as_ref().and_then(OutputOrStdout::file);
+        let json = json.map(OutputPath::create);
+        let html = output.html.as_ref().map(OutputPath::create);
         let keeper = output.keep.then(|| -> Result<Keeper, Failure> {
             Ok(Keeper {
                 store: Store::create(&output.db.path()?)?,
                 note: output.note.clone(),
             })
         });
-        Ok(Self {
-            prints_json: json.is_some_and(is_dash),
-            json: json_file.transpose()?,
+        let results = Self {
+            prints_json: output.json == Some(OutputOrStdout::Stdout),
+            json: json.transpose()?,
             html: html.transpose()?,
             keeper: keeper.transpose()?,
             gate: None,
             run: here(),
             traces: Vec::new(),
-        })
+        };
+        if let Some(keeper) = &results.keeper {
+            results.spare(&[keeper.store.path().to_owned()])?;
+        }
+        Ok(results)
     }
 
     /// Holds the result against saved ones.
@@ -213,7 +189,7 @@ impl Results {
         for path in traces {
             TraceReader::open(path).blame_input()?;
         }
-        self.traces = traces.to_vec();
+        self.read_from(traces)?;
         self.identify();
         self.gate = Some(Gate::new(saved, limit, expected, &self.run)?);
         Ok(())
@@ -226,8 +202,22 @@ impl Results {
     }
 
     /// Notes the traces that the results are about.
-    pub fn read_from(&mut self, traces: &[PathBuf]) {
+    ///
+    /// # Errors
+    /// The results would replace one of them.
+    pub fn read_from(&mut self, traces: &[PathBuf]) -> Result<(), Failure> {
+        self.spare(traces)?;
         self.traces = traces.to_vec();
+        Ok(())
+    }
+
+    /// Refuses to replace `inputs`, which the command line does not name.
+    ///
+    /// # Errors
+    /// The results would replace one of them.
+    pub fn spare(&self, inputs: &[PathBuf]) -> Result<(), Failure> {
+        let mut files = self.json.iter().chain(&self.html);
+        files.try_for_each(|file| file.spares(inputs))
     }
 
     /// Finds out what identifies the traces.
@@ -318,7 +308,7 @@ pub fn picture(result: &impl Serialize) -> Result<String, Failure> {
 }
 
 /// Draws a result as a page.
-fn draw(text: &str, file: Pending) -> Result<(), Failure> {
+fn draw(text: &str, file: OutputFile) -> Result<(), Failure> {
     let loaded = Loaded::parse("this run", text);
     let loaded = loaded.map_err(|error| Failure::failed(format!("the page: {error}")))?;
     file.commit(&vellum_page::render(&[loaded], &Overview::default()))

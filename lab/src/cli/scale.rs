@@ -7,13 +7,13 @@ use std::thread;
 use clap::Args;
 use clap::builder::ValueHint;
 use vellum_description::Description;
-use vellum_output::PartialFile;
 use vellum_scale::{WARM_UP_NS, WORKLOADS, workload};
 
+use super::Failure;
+use super::outputs::OutputPath;
 use super::results::{self, Named, OutputArgs, Results};
 use super::simulated::{self, refuse};
 use super::waits::{self, WaitFiles};
-use super::{Failure, OrFail};
 use crate::scale::{Kept, Plan, measure, text};
 use crate::simulate::Purpose;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -86,7 +86,7 @@ pub struct ScaleArgs {
     jobs: Option<u16>,
     /// Keep finished simulations in a file, and take from it those that are there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    resume: Option<PathBuf>,
+    resume: Option<OutputPath>,
     /// Print the cache lines and the locks that cost most with the largest number of CPUs
     #[arg(long)]
     profile: bool,
@@ -96,7 +96,7 @@ pub struct ScaleArgs {
     profile_out: Option<PathBuf>,
     /// Draw throughput and time against CPUs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    svg: Option<PathBuf>,
+    svg: Option<OutputPath>,
     #[command(flatten)]
     output: OutputArgs,
     /// No progress
@@ -120,10 +120,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     }
     let plan = plan(name, &args)?;
     let results = Results::open(&args.output)?;
-    let drawing = args
-        .svg
-        .as_deref()
-        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    let drawing = args.svg.as_ref().map(OutputPath::create);
     let drawing = drawing.transpose()?;
     let files = WaitFiles::create(args.profile_out.as_deref())?;
     let mut kept = Kept::open_if(args.resume.as_deref())?;

@@ -9,13 +9,13 @@ use clap::{Args, ValueEnum};
 use vellum_description::Description;
 use vellum_engine::Pages;
 
+use super::Failure;
+use super::outputs::OutputPath;
 use super::results::{self, Named, OutputArgs, Results};
 use super::waits::{self, WaitFiles};
-use super::{Failure, OrFail};
 use crate::designs::common_pages;
 use crate::simulate::{Findings, Plan, Purpose, Wanted, load, measure, sweep, text};
 use crate::stats::bootstrap::LEAST_PASSES;
-use vellum_output::PartialFile;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// The machine if none is named.
@@ -145,7 +145,7 @@ pub struct Request {
     /// Where the result goes.
     pub output: OutputArgs,
     /// Where a picture of a sweep goes.
-    pub svg: Option<PathBuf>,
+    pub svg: Option<OutputPath>,
     /// No progress.
     pub quiet: bool,
 }
@@ -159,12 +159,9 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let machine = request.machine()?;
     let interrupt = Interrupt::on_ctrl_c()?;
     let mut results = Results::open(&request.output)?;
-    results.read_from(std::slice::from_ref(&request.trace));
+    results.read_from(std::slice::from_ref(&request.trace))?;
     let files = WaitFiles::create(request.profile_out.as_deref())?;
-    let drawing = request
-        .svg
-        .as_deref()
-        .map(|path| PartialFile::create(path).doing(|| format!("writing {}", path.display())));
+    let drawing = request.svg.as_ref().map(OutputPath::create);
     let drawing = drawing.transpose()?;
     let style = Style::detect(request.quiet);
     let plan = request.plan(machine, style)?;

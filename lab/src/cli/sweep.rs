@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::ValueHint;
 use vellum_page::result::sweep::Sweep;
+use vellum_sweep::cell::Word;
 use vellum_sweep::execute::Runner;
 use vellum_sweep::local::{self, Done};
 use vellum_sweep::{Cell, HostId, Known, Spec, Store, findings, grid, slurm, text};
@@ -97,6 +98,7 @@ pub fn run(args: SweepArgs) -> Result<(), Failure> {
         return Ok(io::stdout().lock().write_all(text.as_bytes())?);
     }
     let results = Results::open(&args.output)?;
+    results.spare(&files(&cells))?;
     let store = Store::open(root)?;
     let claim = store.claim()?;
     store.clear_partial()?;
@@ -128,6 +130,16 @@ pub fn run(args: SweepArgs) -> Result<(), Failure> {
         },
     )?;
     verdict(&found, &done)
+}
+
+/// The files that cells are given: traces, machines.
+fn files(cells: &[Cell]) -> Vec<PathBuf> {
+    let words = cells.iter().flat_map(|cell| &cell.words);
+    let files = words.filter_map(|word| match word {
+        Word::File(file) => Some(file.path.clone()),
+        Word::Text(_) => None,
+    });
+    files.collect()
 }
 
 /// Who runs cells here.

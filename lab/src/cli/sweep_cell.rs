@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::ValueHint;
 use vellum_sweep::slurm::worker::{self, Task};
 
 use super::{Failure, OrFail, sweep};
@@ -18,6 +19,7 @@ Exit codes: 0 the cell is finished, 1 it failed, 130 it was stopped.";
 #[command(after_help = EXAMPLES, hide = true)]
 pub struct SweepCellArgs {
     /// Plan of the round
+    #[arg(value_hint = ValueHint::FilePath)]
     plan: PathBuf,
     /// Number of the task
     task: usize,

@@ -20,6 +20,7 @@ mod host;
 mod import_export;
 mod kolivas;
 mod machines;
+mod outputs;
 mod page;
 mod plan;
 mod record;

@@ -68,21 +68,28 @@ impl Translator<'_> {
 
     /// A live task is known under another id from now on.
     pub fn rename(&mut self, from: u32, to: u32) {
-        let Some(mut live) = self.live.remove(&from) else {
+        let Some(live) = self.live.remove(&from) else {
             return;
+        };
+        let process = if live.process == from {
+            to
+        } else {
+            live.process
         };
         let mut threads = self.threads.remove(&live.process).unwrap_or_default();
         threads
             .iter_mut()
             .filter(|tid| **tid == from)
             .for_each(|tid| *tid = to);
-        if live.process == from {
-            live.process = to;
-        }
-        let task = &mut self.sink.header_mut().tasks[live.id.0 as usize];
-        (task.pid, task.process) = (to, live.process);
-        self.threads.insert(live.process, threads);
+        self.sink.header_mut().tasks[live.id.0 as usize].pid = to;
         self.live.insert(to, live);
+        for tid in &threads {
+            if let Some(live) = self.live.get_mut(tid) {
+                live.process = process;
+                self.sink.header_mut().tasks[live.id.0 as usize].process = process;
+            }
+        }
+        self.threads.insert(process, threads);
     }
 
     /// The task was there from the start, whoever its process consists of.

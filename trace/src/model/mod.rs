@@ -4,9 +4,12 @@
 //! the recording kernel's rules (copy on write, exclusive reuse) only as far as
 //! the events tell; pages that came and went unseen are not in it.
 
+mod cached;
 mod regions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+
+use cached::Cached;
 
 pub use regions::{Region, Regions};
 
@@ -82,7 +85,7 @@ pub struct Model {
     of_task: HashMap<TaskId, SpaceId>,
     anonymous: Vec<AnonymousPage>,
     live_anonymous: u64,
-    cache: HashMap<FileId, HashSet<u64>>,
+    cache: HashMap<FileId, Cached>,
     cached: u64,
     totals: Totals,
 }
@@ -408,20 +411,15 @@ impl Model {
     }
 
     fn cache(&mut self, file: FileId, first: u64, end: u64) {
-        // A range longer than any plausible transfer is not walked page by page.
+        // No more than any plausible transfer.
         let end = end.min(first.saturating_add(1 << 20));
-        let pages = self.cache.entry(file).or_default();
-        let before = pages.len();
-        pages.extend(first..end);
-        self.cached += (pages.len() - before) as u64;
+        self.cached += self.cache.entry(file).or_default().insert(first, end);
         self.note_peak();
     }
 
     fn uncache(&mut self, file: FileId, first: u64) {
         if let Some(pages) = self.cache.get_mut(&file) {
-            let before = pages.len();
-            pages.retain(|page| *page < first);
-            self.cached -= (before - pages.len()) as u64;
+            self.cached -= pages.truncate(first);
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn run(mut args: ReplayArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let mut results = Results::open(&args.output)?;
-    results.read_from(std::slice::from_ref(&args.trace));
+    results.read_from(std::slice::from_ref(&args.trace))?;
     let trace = TraceReader::open(&args.trace).blame_input()?;
     let style = Style::detect(args.quiet);
     let workload = load(&args, &trace, style)?;

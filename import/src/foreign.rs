@@ -1,0 +1,126 @@
+//! Texts of other tools that tell of memory and are not read: to name them.
+
+/// A kind of text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    Ftrace,
+    Damon,
+    Drmemtrace,
+    PerfDump,
+    PerfTrace,
+}
+
+const KINDS: [Foreign; 5] = [
+    Foreign::Ftrace,
+    Foreign::Damon,
+    Foreign::Drmemtrace,
+    Foreign::PerfDump,
+    Foreign::PerfTrace,
+];
+
+impl Foreign {
+    /// What it is, and what to do instead.
+    pub fn what(self) -> &'static str {
+        match self {
+            Foreign::Ftrace => {
+                "text of ftrace (trace_pipe, trace-cmd report), which is not read; record the same \
+                 events with perf record and print them with perf script"
+            }
+            Foreign::Damon => {
+                "what DAMON saw (damo report), which is not read: it tells how often regions are \
+                 used, not by whom and when"
+            }
+            Foreign::Drmemtrace => {
+                "a trace of drmemtrace (DynamoRIO), which is not read; lackey text tells the same: \
+                 valgrind --tool=lackey --trace-mem=yes"
+            }
+            Foreign::PerfDump => "the raw dump of perf script -D; leave out -D",
+            Foreign::PerfTrace => {
+                "text of perf trace, which is not read; record the events with perf record and \
+                 print them with perf script"
+            }
+        }
+    }
+
+    /// Whether a line is of this kind.
+    pub fn looks_like(self, line: &str) -> bool {
+        match self {
+            Foreign::Ftrace => is_ftrace(line),
+            Foreign::Damon => is_damon(line),
+            Foreign::Drmemtrace => is_drmemtrace(line),
+            Foreign::PerfDump => {
+                line.contains("]: PERF_RECORD_") || line.starts_with(". ... raw event: size ")
+            }
+            Foreign::PerfTrace => {
+                let call = line.split_once(" ms): ");
+                call.is_some_and(|(time, call)| time.contains(" (") && call.contains('('))
+            }
+        }
+    }
+}
+
+/// The kind of which most lines are, and how many.
+pub fn kind(text: &str) -> Option<(Foreign, usize)> {
+    let count = |kind: Foreign| text.lines().filter(|line| kind.looks_like(line)).count();
+    let counts = KINDS.map(|kind| (kind, count(kind)));
+    let most = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (most.1 > 0).then_some(most)
+}
+
+/// `name-930   [003] d...  6288.896762: event: fields`.
+pub fn is_ftrace(line: &str) -> bool {
+    let Some((who, rest)) = line.split_once(" [") else {
+        return false;
+    };
+    let task = who.trim_end().trim_end_matches([')', '-']);
+    let task = task.rsplit_once('-').or_else(|| {
+        // With option record-tgid: `name-930   (    930) [003]`.
+        let (task, _) = task.rsplit_once('(')?;
+        task.trim_end().rsplit_once('-')
+    });
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let words = || rest.split_whitespace().take(3);
+    task.is_some_and(|(_, id)| digits(id))
+        && words()
+            .next()
+            .and_then(|cpu| cpu.strip_suffix(']'))
+            .is_some_and(digits)
+        && words().skip(1).any(|word| {
+            let time = word.strip_suffix(':').and_then(|time| time.split_once('.'));
+            time.is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
+        })
+}
+
+fn is_damon(line: &str) -> bool {
+    let region = || {
+        let (range, rest) = line.split_once('(')?;
+        let (from, to) = range.split_once('-')?;
+        let hexadecimal = |text: &str| u64::from_str_radix(text, 16).is_ok();
+        let (size, _) = rest.split_once("):")?;
+        Some(hexadecimal(from) && hexadecimal(to) && size.ends_with('B'))
+    };
+    [
+        "monitoring_start:",
+        "monitoring_end:",
+        "nr_regions:",
+        "base_time_absolute:",
+    ]
+    .iter()
+    .any(|key| line.starts_with(key))
+        || (line.contains("\"kdamond") && line.contains('{'))
+        || region().unwrap_or(false)
+}
+
+/// `1: T4711 ifetch …`, `1  0:  4711 <marker: …>`.
+fn is_drmemtrace(line: &str) -> bool {
+    let Some((number, rest)) = line.split_once(": ") else {
+        return false;
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let Some((thread, rest)) = rest.trim_start().split_once(' ') else {
+        return false;
+    };
+    number.split_whitespace().all(digits)
+        && digits(thread.strip_prefix(['T', 'W']).unwrap_or(thread))
+        && (rest.trim_start().starts_with("<marker: ") || rest.contains(" byte(s) @ 0x"))
+}

@@ -4,7 +4,7 @@
 //! ```text
 //! mkdir -p fuzz/corpus/import_lackey
 //! cp import/tests/fixtures/lackey*.txt fuzz/corpus/import_lackey/
-//! cargo +nightly fuzz run import_lackey -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run import_lackey fuzz/corpus/import_lackey fuzz/seeds/import_lackey -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

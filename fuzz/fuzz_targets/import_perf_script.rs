@@ -4,7 +4,7 @@
 //! ```text
 //! mkdir -p fuzz/corpus/import_perf_script
 //! cp import/tests/fixtures/perf-script*.txt fuzz/corpus/import_perf_script/
-//! cargo +nightly fuzz run import_perf_script -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run import_perf_script fuzz/corpus/import_perf_script fuzz/seeds/import_perf_script -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

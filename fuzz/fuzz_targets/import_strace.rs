@@ -4,7 +4,7 @@
 //! ```text
 //! mkdir -p fuzz/corpus/import_strace
 //! cp import/tests/fixtures/strace*.txt fuzz/corpus/import_strace/
-//! cargo +nightly fuzz run import_strace -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run import_strace fuzz/corpus/import_strace fuzz/seeds/import_strace -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

@@ -1,18 +1,49 @@
-//! Whatever the bytes are, reading a trace ends in events or in an error.
-//!
-//! Run with a limit on memory, which the reader has to keep as well:
+//! Whatever the bytes are, reading a trace ends in events or in an error, and takes no more memory
+//! than it promises: a constant, and so much for each byte of the file.
 //!
 //! ```text
-//! cargo install cargo-fuzz
-//! cargo +nightly fuzz run trace_reader -- -rss_limit_mb=512 -max_len=65536
+//! mkdir -p fuzz/corpus/trace_reader
+//! cargo +nightly fuzz run trace_reader fuzz/corpus/trace_reader fuzz/seeds/trace_reader -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 //!
 //! The checksums of the frame are made right first, so that mutations reach the
 //! code behind them.
 #![no_main]
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use libfuzzer_sys::fuzz_target;
 use vellum_trace::TraceReader;
+
+/// What the reader promises (`trace/src/reader.rs`).
+const MOST_BYTES: usize = 192 << 20;
+const MOST_FOR_A_BYTE: usize = 256;
+
+/// The system's allocator, counting.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the system's allocator as it is; the counters allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `memory` came from `alloc` above, hence from the system's allocator.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
 
 const PREFIX: usize = 16;
 const HEAD: usize = 24;
@@ -49,6 +80,8 @@ fn repair(bytes: &mut [u8]) {
 fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
     repair(&mut bytes);
+    let before = NOW.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
     if let Ok(trace) = TraceReader::from_bytes("fuzz", bytes) {
         for event in trace.events_and_accesses() {
             if event.is_err() {
@@ -56,4 +89,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
+    let taken = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    let most = MOST_BYTES + MOST_FOR_A_BYTE * data.len();
+    assert!(taken <= most, "{taken} bytes for a file of {}", data.len());
 });

@@ -103,6 +103,8 @@ pub struct Translator<'a> {
     ended: HashMap<u32, TaskId>,
     /// The child that a task created last, until its flags are known.
     newborn: HashMap<u32, u32>,
+    /// The children of each live task; their creation may not have been written.
+    owed: HashMap<TaskId, Vec<u32>>,
     names: HashMap<String, u32>,
     files: Files,
     /// Lengths of attached shared-memory segments, by process and address.
@@ -155,6 +157,7 @@ impl<'a> Translator<'a> {
             threads: HashMap::new(),
             ended: HashMap::new(),
             newborn: HashMap::new(),
+            owed: HashMap::new(),
             names: HashMap::new(),
             files: Files::default(),
             attached: HashMap::new(),

@@ -32,6 +32,7 @@ impl Translator<'_> {
         self.live.insert(tid, Live::new(id, pid, Some(creator)));
         self.threads.entry(pid).or_default().push(tid);
         self.newborn.insert(ptid, tid);
+        self.owed.entry(parent).or_default().push(tid);
         Ok(())
     }
 
@@ -62,6 +63,9 @@ impl Translator<'_> {
             Some(Creator { task, tid: *tid })
         });
         let id = self.new_task(process, tid, creator.map(|creator| creator.task));
+        if let Some(creator) = creator {
+            self.owed.entry(creator.task).or_default().push(tid);
+        }
         self.live.insert(tid, Live::new(id, process, creator));
         self.threads.entry(process).or_default().push(tid);
     }
@@ -160,9 +164,13 @@ impl Translator<'_> {
         let Some(parent) = self.live.get(&tid).map(|live| live.id) else {
             return Ok(());
         };
-        let owed = self.live.iter();
-        let owed = owed.filter(|(_, live)| live.unborn.is_some_and(|by| by.task == parent));
-        let mut owed: Vec<(TaskId, u32)> = owed.map(|(tid, live)| (live.id, *tid)).collect();
+        let owed = self.owed.remove(&parent).unwrap_or_default();
+        let owed = owed.into_iter().filter_map(|tid| {
+            let live = self.live.get(&tid)?;
+            let owes = live.unborn.is_some_and(|by| by.task == parent);
+            owes.then_some((live.id, tid))
+        });
+        let mut owed: Vec<(TaskId, u32)> = owed.collect();
         owed.sort_unstable();
         owed.into_iter().try_for_each(|(_, tid)| self.deliver(tid))
     }

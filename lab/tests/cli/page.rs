@@ -118,7 +118,7 @@ const GRID: &str = "\
 #[test]
 fn every_command_that_measures_writes_a_page_and_report_the_same_of_its_json() {
     let scratch = Scratch::new("page-commands");
-    let (trace, saved) = (scratch.path("forks.vellum"), scratch.path("saved.json"));
+    let (trace, saved) = (scratch.path("forks.vellum"), scratch.path("earlier.json"));
     write_forks(&trace);
     let spec = scratch.write("grid.toml", GRID);
     let mut browser = Browser::start("commands");

@@ -480,12 +480,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         for pinned in &self.pins {
             for (&frame, number) in pinned.frames.iter().zip(&pinned.numbers) {
                 if let Some(&mapped) = number.and_then(|number| private.get(&number)) {
-                    named("frame of a page pinned for writing", mapped, frame)?;
+                    named("frame of a pinned page", mapped, frame)?;
                 }
                 if number.is_some_and(|number| swapped.contains(&number)) {
-                    return Err(format!(
-                        "{frame:?} is pinned for writing, and its page in swap"
-                    ));
+                    return Err(format!("{frame:?} is pinned, and its page in swap"));
                 }
             }
         }

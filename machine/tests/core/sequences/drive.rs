@@ -22,8 +22,8 @@ use super::space::{Space, Target};
 
 pub type Check = Result<(), String>;
 
-/// Frames pinned by one call. `number` names the private page that a pin for
-/// writing has made the space's own.
+/// Frames pinned by one call. `number` names the private page that the pin has made the space's
+/// own.
 pub struct Pinned {
     pub frames: Vec<Pfn>,
     pub numbers: Vec<Option<u64>>,

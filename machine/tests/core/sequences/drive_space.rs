@@ -12,7 +12,7 @@ use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth,
 use super::failed::Allows;
 use super::model::{Access, Refusal};
 use super::ops::{Aim, What};
-use super::space::{Cell, Clean, Space};
+use super::space::{Cell, Space};
 use crate::support;
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
@@ -461,10 +461,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn pin(&mut self, slot: u32, start: u64, pages: u64, writes: bool) -> Check {
         let mut frames = vec![Pfn::NONE; pages as usize];
-        let kind = if writes {
-            addr::Access::Write
-        } else {
-            addr::Access::Read
+        let (kind, modelled) = match writes {
+            true => (addr::Access::Write, Access::Write),
+            false => (addr::Access::Read, Access::Read),
         };
         let result = self
             .vm
@@ -488,14 +487,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         let in_bounds = self.space(slot).check_range(start, pages);
         let wanted = in_bounds.map_err(|_| Refusal::NoRegion).and_then(|()| {
-            (start..start + pages).try_for_each(|page| self.model_pin(slot, page, writes))
+            (start..start + pages).try_for_each(|page| self.model.pin(slot, page, modelled))
         });
         same(answer, wanted.map_err(Some))?;
         if answer.is_ok() {
             let space = &self.model.spaces[&slot];
             let number = |page| space.private.get(&page).map(|private| private.number);
-            let numbers =
-                (start..start + pages).map(|page| if writes { number(page) } else { None });
+            let numbers = (start..start + pages).map(number);
             let shown = |page| {
                 let cell = &space.cells[&page];
                 cell.object.map(|key| (key, cell.index))
@@ -505,23 +503,6 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 numbers: numbers.collect(),
                 frames,
             });
-        }
-        Ok(())
-    }
-
-    /// What faulting a page in for a pin does: a private page takes the place
-    /// of the shared zero page if the region can be written.
-    fn model_pin(&mut self, slot: u32, page: u64, writes: bool) -> Result<(), Refusal> {
-        if writes {
-            return self.model.access(slot, page, Access::Write);
-        }
-        self.model.access(slot, page, Access::Read)?;
-        let is_zero = self.model.spaces[&slot].clean.get(&page) == Some(&Clean::Zero);
-        if is_zero {
-            match self.model.access(slot, page, Access::Write) {
-                Err(Refusal::Protection) => {}
-                other => other?,
-            }
         }
         Ok(())
     }

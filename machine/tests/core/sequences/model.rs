@@ -212,6 +212,22 @@ impl Model {
         Ok(())
     }
 
+    /// What faulting a page in for a pin does: whatever the access, a page of a private mapping
+    /// becomes the space's own.
+    pub fn pin(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
+        self.access(id, page, access)?;
+        let space = &self.spaces[&id];
+        let cell = space.cells[&page];
+        if !cell.shared && !space.private.contains_key(&page) {
+            let content = match cell.object {
+                Some(key) => self.content(key, cell.index),
+                None => Content::of(0),
+            };
+            self.own(id, page, content);
+        }
+        Ok(())
+    }
+
     fn grow_stack(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
         let space = self.spaces.get_mut(&id).expect("space of the model");
         if space.cells.contains_key(&page) {

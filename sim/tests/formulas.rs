@@ -279,9 +279,9 @@ fn a_lock_that_all_wait_for_is_handed_over_in_the_same_time_however_many_wait() 
         let rounds = 10.max(400 / cpus as u64);
         let cycle = lock_cycle(cpus, rounds, hold, think) / cpus as f64;
         // The store that unlocks; the first waiter's load; its exchange. If others wait
-        // behind it, it reads the line of the next one, and tells it. Alone it empties the
-        // queue, whose end is in the line that it has.
-        let handover = 3 * CLUSTER + if waiters > 1 { 2 * CLUSTER } else { UPDATE };
+        // behind it, it exchanges the state of the next one. Alone it empties the queue, whose
+        // end is in the line that it has.
+        let handover = 3 * CLUSTER + if waiters > 1 { CLUSTER } else { UPDATE };
         assert_near(
             &format!("a lock for {cpus} CPUs"),
             cycle,

@@ -193,7 +193,9 @@ impl Platform {
     /// all frames between them.
     pub fn has_addresses(&self, memory: &[Memory]) -> bool {
         memory.iter().all(|range| {
-            let last = range.first_frame.checked_add(range.frames.saturating_sub(1));
+            let last = range
+                .first_frame
+                .checked_add(range.frames.saturating_sub(1));
             // A range that reaches too far is refused by the manager, with the reason.
             last.is_none_or(|last| {
                 let ends = (self.address(range.first_frame), self.address(last));

@@ -1,10 +1,16 @@
 //! Making superpages of single pages that are in use, as Linux's khugepaged does (Arcangeli
 //! 2011): the pages are copied to a run of frames that takes their place.
 //!
-//! Faults are kept out of the region meanwhile. First the pages lose the right to be stored
-//! to and all CPUs forget them, so that nothing changes while they are copied, and whoever
-//! loads from them goes on doing so. Then the table's entry is replaced by the superpage's
-//! under the locks of both tables. Everything that can fail is had before anything changes.
+//! Faults are kept out of the region meanwhile, so no entry is filled. First the pages lose the
+//! right to be stored to and all CPUs forget them, so that nothing changes while they are
+//! copied, and whoever loads from them goes on doing so. Then the table's entry is replaced by
+//! the superpage's under the locks of both tables. What memory is needed is had before anything
+//! changes.
+//!
+//! Reclaim and pins enter no region. Only the lock of the table keeps a page where it is: each
+//! is copied under it, and under it all are looked at again before they are replaced. If one
+//! has gone to swap, was dropped or pinned by then, all stay as they are, and the next store to
+//! each gets its right back through a fault.
 
 use super::account::Resident;
 use super::error::MapError;
@@ -130,7 +136,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .and_then(|()| (self.rmap).prepare_private(&env, self, region.region_ref()));
         region.gate.close();
         self.wait_out_region(pin, space, region.handle().raw());
-        // Nobody is inside: what is found now stays so.
+        // Nobody is inside: no entry is filled, and none gets the right to be stored to.
         let found = tables.lock(range.start).and_then(|table| {
             let found = suits(&table).filter(|_| prepared.is_ok())?;
             self.end_runs(pin, space, &table, 0..F::ENTRIES);
@@ -141,18 +147,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             Some(found)
         });
-        if let Some(found) = found {
-            self.flush_range(pin, space, Some(range));
-            self.copy_singles(pin, &tables, range.start, parts.first);
-            self.replace_singles(pin, space, region, range, (&parts, found), ctx);
-        } else {
+        let ctx = match found {
+            Some(found) => {
+                self.flush_range(pin, space, Some(range));
+                self.copy_singles(pin, &tables, range.start, parts.first);
+                self.replace_singles(pin, space, region, range, (&parts, found), ctx)
+            }
+            None => Err(ctx),
+        };
+        let made = ctx.map_err(|ctx| {
             self.rmap.finish(&env, ctx);
             tables.unmake_spare(parts.spare);
             self.memory.put_order(pin, parts.first, Self::ORDER);
-        }
+        });
         region.gate.open();
         prepared?;
-        Ok(found.is_some())
+        Ok(made.is_ok())
     }
 
     fn superpage_parts(
@@ -203,11 +213,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Some(found)
     }
 
-    /// Copies the pages of a table, which nobody stores to, to a run of frames.
+    /// Copies the pages of a table, which nobody stores to, to a run of frames: those that are
+    /// still there when it is their turn, each under the lock of the table.
     fn copy_singles(&self, pin: &Pin<'_>, tables: &Tables<'_, P, F>, base: Vpn, first: Pfn) {
         for step in 0..Self::SUPERPAGE {
-            let (entry, _) = tables.peek_settled(base.offset(step));
+            let page = base.offset(step);
             let to = first.offset(step as u32);
+            let table = tables.lock(page).filter(|table| table.level() == 1);
+            let entry = table
+                .as_ref()
+                .map_or(0, |table| table.load(F::index(page, 1)));
             match F::is_mapped(entry) {
                 true => self.memory.copy(pin, F::frame(entry, 1), to),
                 false => self.memory.zero(pin, to),
@@ -215,7 +230,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Puts the superpage in the place of the table and its pages.
+    /// Puts the superpage in the place of the table and its pages, if all are there that were
+    /// `found`, and may be replaced. Gives back what was prepared if not.
     fn replace_singles(
         &self,
         pin: &Pin<'_>,
@@ -224,10 +240,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         (parts, found): (&SuperpageParts, Singles),
         mut ctx: R::Ctx,
-    ) {
+    ) -> Result<(), R::Ctx> {
         let tables = self.tables(pin, space);
         let Some(table) = tables.lock(range.start) else {
-            unreachable!("a table with entries of a closed region is gone");
+            return Err(ctx);
+        };
+        // No entry has come: if there are as many, they are the same.
+        let is_same = |now: &Singles| (now.private, now.zero) == (found.private, found.zero);
+        let Some(found) = self.singles(&table).filter(is_same) else {
+            return Err(ctx);
         };
         self.end_reservation(pin, &table);
         let parent = tables.lock_above(&table);
@@ -269,6 +290,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.count_resident(pin, space, kind, more);
         }
         self.events(pin).superpage_collapses.bump();
+        Ok(())
     }
 
     /// The entry at `index` of a table, which mapped `frame` and which all CPUs have

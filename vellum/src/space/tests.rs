@@ -14,6 +14,7 @@ macro_rules! with_each_design {
     )*};
 }
 
+mod collapse;
 mod contiguous;
 mod files;
 mod folios;

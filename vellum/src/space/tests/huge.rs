@@ -127,6 +127,40 @@ fn locks<R: ReverseMap>(design: &str) {
     }
 }
 
+/// Reclaim takes the leaf of one space, and the other locks its own meanwhile.
+#[test]
+fn a_leaf_that_is_locked_while_another_is_taken_stays() {
+    let World { vm, object, space } = world::<Family>("reclaim=on");
+    let vm = Arc::new(vm);
+    touch(&vm, space, BASE + 3, Access::Write);
+    let other = vm.create_space().unwrap();
+    let request = MapRequest::object(object, 0, PAGES, RW).shared();
+    map(&vm, other, BASE, request);
+    touch(&vm, other, BASE + 3, Access::Read);
+    let _loaded = vm.load(space).unwrap();
+    let weak = Arc::downgrade(&vm);
+    let taken = Arc::new(Mutex::new(false));
+    let seen = taken.clone();
+    vm.platform().on_flush(move || {
+        let vm = weak.upgrade().unwrap();
+        let mut seen = seen.lock().unwrap();
+        if !*seen && large_leaves(&vm, space).is_empty() {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    run_on(1);
+                    vm.lock_pages(other, Vpn(BASE), PAGES).unwrap();
+                });
+            });
+            *seen = true;
+        }
+    });
+    vm.advise(space, Vpn(BASE), 1, Advice::PageOut).unwrap();
+    vm.platform().on_flush(|| {});
+    assert!(*taken.lock().unwrap());
+    assert_eq!(large_leaves(&vm, other), [BASE]);
+    vm.audit().unwrap();
+}
+
 #[test]
 fn the_first_use_makes_and_maps_a_range_whole() {
     let world = world::<Family>("");

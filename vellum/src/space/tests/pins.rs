@@ -225,3 +225,30 @@ fn a_page_unpinned_while_it_is_written_back_is_still_dirty() {
     *vm.platform().on_write.lock().unwrap() = None;
     vm.audit().unwrap();
 }
+
+/// What reclaim has meanwhile is a reference.
+#[test]
+fn a_pinned_page_stays_while_reclaim_looks_at_it() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, 1000, MapRequest::anonymous(4, RW));
+    touch(&vm, space, 1001, Access::Write);
+    vm.protect(space, Vpn(1000), 4, Prot::READ).unwrap();
+    let mut first = [Pfn::NONE];
+    let mut second = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(1001), Access::Read, &mut first)
+        .unwrap();
+    vm.memory.frame(first[0]).get();
+    vm.pin_pages(space, Vpn(1001), Access::Read, &mut second)
+        .unwrap();
+    assert_eq!(first, second);
+    vm.protect(space, Vpn(1000), 4, RW).unwrap();
+    touch(&vm, space, 1001, Access::Write);
+    assert_eq!(vm.translate(space, Vpn(1001)).unwrap().0, first[0]);
+    vm.memory.put(&vm.pin(), first[0]);
+    for frames in [first, second] {
+        // SAFETY: pinned above, each once.
+        unsafe { vm.unpin(&frames) };
+    }
+    vm.audit().unwrap();
+}

@@ -335,6 +335,21 @@ fn demotion_flushes_before_the_table_is_there() {
 }
 
 #[test]
+fn cpus_forget_the_superpages_that_fork_shares() {
+    let vm = superpages::<Family>("", 8192);
+    let space = one_superpage(&vm);
+    let _loaded = vm.load(space).unwrap();
+    vm.platform().take_flushes();
+    let child = vm.fork(space).unwrap();
+    let flushes = vm.platform().take_flushes();
+    let is_covered = |range: PageRange| range.start <= Vpn(BASE) && Vpn(BASE) < range.end;
+    let covers = |(_, flush): &(_, crate::platform::Flush)| flush.range.is_none_or(is_covered);
+    assert!(flushes.iter().any(covers), "{flushes:?}");
+    vm.exit(child).unwrap();
+    vm.audit().unwrap();
+}
+
+#[test]
 fn stacks_heaps_and_cut_regions_keep_their_superpages_inside() {
     let vm = superpages::<Chains>("", 8192);
     let space = vm.create_space().unwrap();

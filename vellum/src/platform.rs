@@ -226,7 +226,9 @@ pub unsafe trait Platform: Sync {
         let _ = root;
     }
 
-    /// Called while spinning; `spins` counts the calls of one wait from 0.
+    /// Called while spinning; `spins` counts the calls of one wait from 0. Whoever is waited for is
+    /// pinned to another CPU, or able to run: who waits for a task that sleeps, sleeps as well. So
+    /// nothing is owed here, on one CPU without preemption either.
     fn relax(&self, spins: u32) {
         let _ = spins;
         core::hint::spin_loop();

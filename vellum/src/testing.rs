@@ -113,6 +113,8 @@ pub(crate) struct TestMachine {
     pub(crate) parks: AtomicU64,
     /// How often a task asked to wait for a moment.
     pub(crate) waits: AtomicU64,
+    /// What happens in such a moment.
+    pub(crate) on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// How often one may ask before it has waited in vain.
     patience: AtomicU64,
     /// How often a node was said to be short.
@@ -203,6 +205,7 @@ impl TestMachine {
             store_flushes: AtomicU64::new(0),
             parks: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            on_relax: Mutex::default(),
             patience: AtomicU64::new(u64::MAX),
             reclaim_wakes: AtomicU64::new(0),
             kernel_half: None,
@@ -485,6 +488,9 @@ unsafe impl Platform for TestMachine {
         let waits = self.waits.fetch_add(1, Ordering::Relaxed);
         let patience = self.patience.load(Ordering::Relaxed);
         assert!(waits < patience, "a wait that does not end");
+        if let Some(happens) = &mut *self.on_relax.lock().unwrap() {
+            happens();
+        }
         if let Some(tasks) = &self.alone {
             return tasks.relax();
         }

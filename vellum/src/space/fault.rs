@@ -194,14 +194,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Resolved, FaultError> {
         self.with_room(|| {
             let mut step = first.take().unwrap_or_else(&attempt)?;
-            let mut spins = 0;
+            let mut tries = 0;
             loop {
                 match step {
                     FaultStep::Done(resolved) => return Ok(resolved),
-                    FaultStep::Again => {
-                        self.memory.platform().relax(spins);
-                        spins += 1;
-                    }
+                    FaultStep::Again => self.give_way(space, &mut tries),
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
                     FaultStep::Fill(frame) => self.fill_page(frame)?,
                     FaultStep::FillSuperpage(head) => self.read_superpage(head)?,

@@ -82,18 +82,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Waits until the frames that this CPU has retired are free, as far as that takes no
-    /// longer than others take to end what they are at.
-    pub(super) fn wait_for_frames(&self) {
+    /// longer than others take to end what they are at. Returns how many of them are.
+    pub(super) fn wait_for_frames(&self) -> u64 {
+        let waiting = || {
+            let pin = self.pin();
+            self.memory.waiting_here(&pin) + self.table_pages.waiting_here(&pin)
+        };
+        let before = waiting();
         for turn in 0..PATIENCE {
             // Each time the epoch can move on once.
             self.relieve();
-            let pin = self.pin();
-            let waiting = self.memory.waiting_here(&pin) + self.table_pages.waiting_here(&pin);
-            drop(pin);
-            if waiting == 0 {
+            if waiting() == 0 {
                 break;
             }
             self.memory.platform().relax(turn);
         }
+        before.saturating_sub(waiting())
     }
 }

@@ -13,6 +13,9 @@ use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
+/// Times that a call tries anew before it sleeps until nothing is being unmapped.
+const TRIES: u32 = 32;
+
 /// Who else may be at work in a space whose lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
@@ -137,6 +140,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.lock_alone(space);
         }
         space.unmappings.await_end(false);
+    }
+
+    /// Has a call that others were in the way of, as often as `tries` says, wait for them, unpinned.
+    /// They are pinned, and so it is for a moment; but who unmaps a region without the lock may
+    /// sleep until it has that again, and then so does the caller.
+    pub(super) fn give_way(&self, id: SpaceId, tries: &mut u32) {
+        if *tries >= TRIES
+            && let Some(space) = self.find_space(id)
+            && !space.unmappings.is_none()
+        {
+            self.lock_alone(space);
+            if !space.unmappings.is_none() {
+                self.wait_until_alone(space);
+            }
+            self.unlock_alone(space);
+            return;
+        }
+        self.memory.platform().relax(*tries);
+        *tries = tries.saturating_add(1);
     }
 
     /// The space with this name, locked. The caller is not pinned.

@@ -1,8 +1,10 @@
 //! What a call does that has run out of memory: it is over, lets go of everything, has room
 //! made, and begins anew.
 //!
-//! Nothing that allocates makes room itself: it is pinned, and may hold locks. There are
-//! three ways to make room, tried in this order: entries of reverse mapping are cleared whose
+//! Nothing that allocates makes room itself: it is pinned, and may hold locks. If frames that this
+//! CPU has given up wait for their epoch, that is waited for first: they are free as soon as
+//! whoever is pinned gets on, and nothing has to leave for it. Then there are three ways to make
+//! room, tried in this order: entries of reverse mapping are cleared whose
 //! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
 //! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
 //! whose end would free most (`victim.rs`).
@@ -65,6 +67,7 @@ shortage! { FaultError FileError MapError }
 /// How often room was made for a call, in each way.
 #[derive(Default)]
 struct Effort {
+    epochs: u32,
     nodes: u32,
     tables: u32,
     pages: u32,
@@ -204,6 +207,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Makes room in some way that has not been tried too often; false if there is none.
     fn make_room(&self, effort: &mut Effort) -> bool {
+        // (If memory was never short, a planned failure is the reason.)
+        if effort.epochs < MOST_TRIES && self.memory.was_short() {
+            effort.epochs += 1;
+            if self.wait_for_frames() > 0 {
+                return true;
+            }
+            effort.epochs = MOST_TRIES;
+        }
         if R::MAKES_ROOM && effort.nodes < MOST_TRIES {
             effort.nodes += 1;
             if self.make_room_for_nodes() {

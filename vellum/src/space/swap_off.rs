@@ -178,15 +178,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Brings the page at a place of a space back, if it is in swap.
     fn page_back(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
         self.with_room(|| {
-            let mut spins = 0;
+            let mut tries = 0;
             loop {
                 match self.attempt_back(id, page)? {
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
                     FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
-                    FaultStep::Again => {
-                        self.memory.platform().relax(spins);
-                        spins += 1;
-                    }
+                    FaultStep::Again => self.give_way(id, &mut tries),
                     FaultStep::Done(_)
                     | FaultStep::Fill(_)
                     | FaultStep::FillSuperpage(_)

@@ -95,6 +95,9 @@ fn a_task_that_has_woken_early_and_ended_is_not_woken() {
             let name = platform.current_task().0 as u32;
             sleeper.store(name, Ordering::Relaxed);
             lock.lock(&table, platform, pin);
+            let bucket = table.bucket(lock.key());
+            let is_listed = !bucket.lock(&pin()).first.is_null();
+            assert!(!is_listed, "it has left, and its place is still looked at");
         },
     ]);
 }

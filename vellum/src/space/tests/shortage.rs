@@ -1,6 +1,8 @@
 //! Calls that run out of memory while they cut regions: nothing is left behind, and
 //! everything goes on as it was.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::frame::{FailAt, Site};
 use crate::rmap::{AnonVmaChain, ReverseMap};
@@ -54,4 +56,76 @@ fn a_mapping_that_cannot_take_anothers_place_leaves_it_there() {
         let placed = request.at(Placement::Fixed(Vpn(PAGE)));
         vm.map(space, &placed).map(|_| ())
     });
+}
+
+/// A CPU stays in a pin until another waits for it. Meanwhile what that one has given up cannot be
+/// used, however much it is.
+#[test]
+fn whoever_runs_out_of_memory_waits_for_what_only_waits_for_its_epoch() {
+    let vm = vm_with::<Partial>("", 512);
+    let machine = vm.platform();
+    let (is_pinned, is_awaited) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let awaited = Arc::clone(&is_awaited);
+    *machine.on_relax.lock().unwrap() = Some(Box::new(move || {
+        awaited.store(true, Ordering::Release);
+    }));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            run_on(1);
+            let _stalled = vm.pin();
+            is_pinned.store(true, Ordering::Release);
+            while !is_awaited.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        });
+        while !is_pinned.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let parent = vm.create_space().unwrap();
+        map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
+        touch(&vm, parent, PAGE, Access::Write);
+        let mut failed = None;
+        for _ in 0..1000 {
+            if is_awaited.load(Ordering::Acquire) {
+                break;
+            }
+            match vm.fork(parent) {
+                Ok(child) => _ = vm.exit(child).unwrap(),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let was_awaited = is_awaited.swap(true, Ordering::AcqRel);
+        assert_eq!(failed, None, "frames wait for their epoch");
+        assert!(was_awaited, "memory was never short");
+    });
+}
+
+/// Somebody is preempted when it has begun to unmap a region, and goes on only if others sleep.
+#[test]
+fn a_fault_sleeps_beside_somebody_who_unmaps_its_region() {
+    run_on(0);
+    let mut machine = TestMachine::simple(2, 512);
+    machine.alone = Some(crate::testing::Tasks::default());
+    let vm: TestVm = Vm::new(machine, Design::parse("").unwrap()).unwrap();
+    let machine = vm.platform();
+    let space = vm.create_space().unwrap();
+    map(&vm, space, PAGE, MapRequest::anonymous(1, RW));
+    // Two CPUs have it.
+    for cpu in [1, 0] {
+        run_on(cpu);
+        touch(&vm, space, PAGE, Access::Write);
+    }
+    let unmap = || {
+        machine.preempt.store(true, Ordering::Relaxed);
+        vm.unmap(space, Vpn(PAGE), 1).unwrap();
+    };
+    let fault = || {
+        let result = vm.fault(space, PAGE << 12, Access::Write);
+        assert_eq!(result, Err(FaultError::NoRegion));
+    };
+    let works: [&(dyn Fn() + Sync); 3] = [&unmap, &fault, &fault];
+    machine.run(&works);
+    assert!(machine.parks.load(Ordering::Relaxed) > 0);
+    vm.exit(space).unwrap();
+    vm.audit().unwrap();
 }
